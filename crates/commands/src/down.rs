@@ -18,6 +18,9 @@ use thiserror::Error;
 /// How long a tunnel may take to end: name servers and scripts of the user's are set back on the way.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long it is waited without a word.
+const QUIET: Duration = Duration::from_secs(2);
+
 /// Between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -102,9 +105,20 @@ pub(crate) fn end(name: &str, pid: i32) -> Result<(), DownError> {
             });
         }
     }
-    let end = Instant::now() + PATIENCE;
-    while is_alive(pid) {
-        if Instant::now() >= end {
+    let begin = Instant::now();
+    let mut is_told = false;
+    while let Some(state) = state(pid) {
+        if !is_told && begin.elapsed() >= QUIET {
+            is_told = true;
+            let why = match state {
+                'T' => format!(", which is stopped: `kill -CONT {pid}` lets it go on"),
+                _ => String::new(),
+            };
+            terminal::note(format_args!(
+                "{name}: waiting, for a minute at most, until process {pid} has ended{why}"
+            ));
+        }
+        if begin.elapsed() >= PATIENCE {
             return Err(DownError::Lasts {
                 name: name.to_owned(),
                 pid,
@@ -168,17 +182,12 @@ fn is_millrace(pid: i32) -> bool {
     program("self").is_some_and(|ours| program(&pid.to_string()) == Some(ours))
 }
 
-/// Whether a process runs; one that only waits for its parent to look has ended.
-fn is_alive(pid: i32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
+/// The state of a process that runs, as the kernel calls it; one that only waits for its parent to look has ended.
+fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The state stands behind the name, which may hold anything.
-    let state = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.split_whitespace().next());
-    !matches!(state, Some("Z" | "X"))
+    let state = stat.rsplit(')').next()?.trim_start().chars().next()?;
+    (!matches!(state, 'Z' | 'X')).then_some(state)
 }
 
 #[cfg(test)]
@@ -222,9 +231,9 @@ mod tests {
 
     #[test]
     fn processes_are_alive_until_they_have_ended() {
-        assert!(is_alive(std::process::id().cast_signed()));
+        assert!(state(std::process::id().cast_signed()).is_some());
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert!(!is_alive(child.id().cast_signed()));
+        assert_eq!(state(child.id().cast_signed()), None);
     }
 }

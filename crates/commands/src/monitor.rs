@@ -14,7 +14,7 @@ use monitor::rights::Rights;
 use monitor::site::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use source::Host;
+use source::{AtHome, Host};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -186,7 +186,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let told = Arc::new(AtomicBool::new(false));
     end_at_signal(signals, ours.try_clone()?, Arc::clone(&told))?;
     let mut host = Host::new(file(matches, "history"));
-    let answered = back::answer(&ours, &Rights::new(password), &mut host);
+    let answered = back::answer(&ours, &Rights::new(password), &mut host, &mut AtHome);
     host.write();
     // It ends when it is answered no more.
     let _ = ours.shutdown(Shutdown::Both);

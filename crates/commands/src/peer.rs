@@ -6,7 +6,7 @@ pub(crate) mod qr;
 mod wireguard;
 
 use crate::netifd;
-use crate::server::place::{self, Lock, PlaceError};
+use crate::server::place::{self, Lock, PlaceError, Waits};
 use crate::server::{DIRECTORY, NAME};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::clients::is_name;
@@ -164,8 +164,8 @@ pub(crate) struct Wanted<'a> {
     /// Where its file goes.
     pub(crate) file: Option<&'a Path>,
     pub(crate) qr: bool,
-    /// Takes the text of the file, in the place of a file and of the terminal.
-    pub(crate) text: Option<&'a RefCell<Zeroizing<String>>>,
+    /// Takes what is to be shown of it: the code, or the text where it goes into no file.
+    pub(crate) shown: &'a RefCell<Zeroizing<String>>,
 }
 
 impl Wanted<'_> {
@@ -193,10 +193,6 @@ impl Wanted<'_> {
 
     /// Hands the client's file over, in front of what lets it in: of what fails here nothing is to be taken back.
     pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
-        if let Some(taken) = self.text {
-            *taken.borrow_mut() = secret(&[text]);
-            return Ok(());
-        }
         let code = match self.qr {
             true => Some(qr::code(text, std::io::stdout().is_terminal())?),
             false => None,
@@ -204,11 +200,11 @@ impl Wanted<'_> {
         if let Some(file) = self.file {
             place::write_new(file, text)?;
         }
-        match code {
-            Some(code) => terminal::say(code.trim_end_matches('\n')),
-            None if self.file.is_none() => terminal::say(text.trim_end_matches('\n')),
-            None => {}
-        }
+        *self.shown.borrow_mut() = match code {
+            Some(code) => code,
+            None if self.file.is_none() => secret(&[text]),
+            None => Zeroizing::default(),
+        };
         Ok(())
     }
 }
@@ -233,7 +229,7 @@ struct Added<'a> {
 }
 
 /// The document for programs of a client that was added.
-fn added(name: &str, file: &str) -> Zeroizing<String> {
+pub(crate) fn added(name: &str, file: &str) -> Zeroizing<String> {
     let qr = qr::rows(file);
     let added = Added {
         name,
@@ -262,17 +258,18 @@ fn checked(name: &str) -> Result<&str, PeerError> {
     }
 }
 
-/// Does what is asked; documents for programs are printed when all of it is done.
+/// Does what is asked. What is printed comes when all of it is done: its reader may be slow, and holds nothing up.
 pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     let Some((command, matches)) = matches.subcommand() else {
         return Ok(());
     };
     let text = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
     let path = place::find(text("server"), Path::new(DIRECTORY))?;
-    let lock = lock(&path)?;
+    let lock = lock(&path, Waits::Long)?;
     match command {
         "list" => {
             let rows = list(&path)?;
+            drop(lock);
             match matches.get_flag("json") {
                 true => terminal::line(serde_json::to_string(&rows).unwrap_or_default()),
                 false => print(&rows),
@@ -288,19 +285,23 @@ pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                 })
             });
             let file = matches.get_one::<PathBuf>("file");
-            let file_text = RefCell::default();
+            let shown = RefCell::default();
             let wanted = Wanted {
                 name: checked(text("NAME"))?,
                 lan_only: matches.get_flag("lan-only"),
                 endpoint: endpoint.transpose()?,
                 file: file.map(PathBuf::as_path),
                 qr: matches.get_flag("qr"),
-                text: matches.get_flag("json").then_some(&file_text),
+                shown: &shown,
             };
             add(&path, &wanted)?;
-            if wanted.text.is_some() {
-                let file = file_text.borrow();
-                terminal::say(added(wanted.name, &file).as_str());
+            drop(lock);
+            let told = tell(&path, true);
+            let shown = shown.borrow();
+            match matches.get_flag("json") {
+                true => terminal::say(added(wanted.name, &shown).as_str()),
+                false if shown.is_empty() => {}
+                false => terminal::say(shown.trim_end_matches('\n')),
             }
             if let Some(file) = wanted.file {
                 terminal::note(format_args!(
@@ -309,17 +310,19 @@ pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                     wanted.name
                 ));
             }
+            if !told? {
+                terminal::note(not_up(&path));
+            }
         }
-        "revoke" => revoke(&path, text("NAME"))?,
-        _ => {
-            rename(&path, text("OLD"), text("NEW"))?;
-            // Names are nothing to a server that is up.
-            return Ok(());
+        "revoke" => {
+            revoke(&path, text("NAME"))?;
+            drop(lock);
+            if !tell(&path, false)? {
+                terminal::note(not_up(&path));
+            }
         }
-    }
-    drop(lock);
-    if !tell(&path, command == "add")? {
-        terminal::note(not_up(&path));
+        // Names are nothing to a server that is up.
+        _ => rename(&path, text("OLD"), text("NEW"))?,
     }
     Ok(())
 }
@@ -331,7 +334,6 @@ pub(crate) fn not_up(path: &Path) -> String {
 }
 
 /// Whether a file is a server's that `millrace server init` has made, or could have.
-#[cfg(feature = "monitor")]
 pub(crate) fn is_home(path: &Path) -> bool {
     match path.extension().and_then(|it| it.to_str()) {
         #[cfg(feature = "server")]
@@ -342,8 +344,8 @@ pub(crate) fn is_home(path: &Path) -> bool {
 }
 
 /// Keeps others from changing the server's files meanwhile.
-pub(crate) fn lock(path: &Path) -> Result<Lock, PeerError> {
-    let lock = Lock::of(path.parent().unwrap_or_else(|| Path::new("/")))?;
+pub(crate) fn lock(path: &Path, waits: Waits) -> Result<Lock, PeerError> {
+    let lock = Lock::of(path.parent().unwrap_or_else(|| Path::new("/")), waits)?;
     #[cfg(not(feature = "server"))]
     if config::openvpn::is_openvpn(path) {
         return Err(PeerError::NotBuilt);

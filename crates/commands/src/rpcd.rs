@@ -3,12 +3,12 @@
 //!
 //! What goes wrong is in the answer, as `error`: rpcd has no words for it.
 
+mod home;
 mod offered;
 mod options;
 mod shown;
 
 use crate::keys;
-use crate::peer;
 use crate::server::DIRECTORY;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::types::Key32;
@@ -32,8 +32,11 @@ fn methods() -> Value {
         "keep": {"interface": "", "name": "", "data": "", "replace": true},
         "generate_keys": {},
         "public_key": {"private_key": ""},
-        "peer_add": {"name": "", "lan_only": true},
-        "peer_revoke": {"name": ""},
+        "peer_add": {"server": "", "name": "", "lan_only": true},
+        "peer_revoke": {"server": "", "name": ""},
+        "peer_rename": {"server": "", "name": "", "to": ""},
+        "server_plan": {"name": "", "openvpn": true, "endpoint": "", "lan": "", "subnet": "", "subnet6": ""},
+        "server_init": {"name": "", "openvpn": true, "endpoint": "", "lan": "", "subnet": "", "subnet6": ""},
     })
 }
 
@@ -49,6 +52,16 @@ struct Given {
     #[serde(deserialize_with = "secret")]
     private_key: Zeroizing<String>,
     lan_only: bool,
+    /// A server at home, as `peers` names it.
+    server: String,
+    /// A client's new name.
+    to: String,
+    openvpn: bool,
+    endpoint: String,
+    /// Networks at home, with spaces or commas between them.
+    lan: String,
+    subnet: String,
+    subnet6: String,
 }
 
 fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Zeroizing<String>, D::Error> {
@@ -61,7 +74,7 @@ struct At {
     keep: PathBuf,
 }
 
-type Outcome = Result<Option<Value>, String>;
+type Outcome = Result<Value, String>;
 
 /// The command's own command line.
 pub(crate) fn command() -> Command {
@@ -114,9 +127,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         keep: path("keep"),
     };
     match given().and_then(|given| call(method, &given, &at)) {
-        Ok(Some(answer)) => terminal::line(answer),
-        // It has been printed.
-        Ok(None) => {}
+        Ok(answer) => terminal::line(answer),
         Err(words) => terminal::line(json!({"error": words})),
     }
     ExitCode::SUCCESS
@@ -156,42 +167,13 @@ fn call(method: &str, given: &Given, at: &At) -> Outcome {
             let key = key.map_err(|error| error.to_string())?;
             json!({"public_key": keys::public_of(&key).to_base64().as_str()})
         }
-        "peers" => return peers(at),
-        "peer_add" => {
-            let ways: &[&str] = if given.lan_only { &["--lan-only"] } else { &[] };
-            return of_server(at, "add", &[&["--json"], ways].concat(), Some(&given.name));
-        }
-        "peer_revoke" => {
-            of_server(at, "revoke", &[], Some(&given.name))?;
-            json!({"revoked": given.name})
-        }
+        "peers" => home::servers(&at.keep),
+        "peer_add" => home::add(given, &at.keep)?,
+        "peer_revoke" => home::revoke(given, &at.keep)?,
+        "peer_rename" => home::rename(given, &at.keep)?,
+        "server_plan" => home::server(given, &at.keep, false)?,
+        "server_init" => home::server(given, &at.keep, true)?,
         _ => return Err(format!("there is no method {}", method.escape_debug())),
     };
-    Ok(Some(answer))
-}
-
-/// The server at home, if there is one, and who may call it.
-fn peers(at: &At) -> Outcome {
-    let Some(path) = server(at) else {
-        return Ok(Some(json!({"server": null})));
-    };
-    let peers = peer::list(&path).map_err(|error| error.to_string())?;
-    let path = path.display().to_string();
-    Ok(Some(json!({"server": path, "peers": peers})))
-}
-
-fn server(at: &At) -> Option<PathBuf> {
-    crate::server::place::find(crate::server::NAME, &at.keep).ok()
-}
-
-/// Does what `millrace peer` does; each word is an argument of its own.
-fn of_server(at: &At, what: &str, flags: &[&str], name: Option<&str>) -> Outcome {
-    let path = server(at).ok_or("there is no server at home; `millrace server init` makes one")?;
-    let path = path.to_string_lossy();
-    let words = ["peer", what, "--server", &*path].into_iter();
-    let words = words.chain(flags.iter().copied()).chain(["--"]).chain(name);
-    let matches = peer::command().try_get_matches_from(words);
-    let matches = matches.map_err(|error| error.kind().to_string())?;
-    peer::peer(&matches).map_err(|error| error.to_string())?;
-    Ok(None)
+    Ok(answer)
 }

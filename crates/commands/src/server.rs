@@ -16,7 +16,7 @@ use config::free;
 use config::home::{HomeServer, Masquerading};
 use config::types::{AddressError, AllowedIp, Endpoint, Host as EndpointHost, is_ifname};
 use netio::netlink::NetlinkError;
-use place::PlaceError;
+use place::{PlaceError, Waits};
 use plan::Plan;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
@@ -141,6 +141,22 @@ pub(crate) enum InitError {
     Key(#[from] service::openvpn::authority::KeyFileError),
 }
 
+impl InitError {
+    /// The same for a page, which has fields and no options; `another` says how a server of another name is made there.
+    pub(crate) fn on_page(&self, another: &str) -> String {
+        match self {
+            Self::Exists(path) => format!("{} is there already: {another}", path.display()),
+            Self::Value { value, why, .. } => format!("{value}: {why}"),
+            Self::NoLine => "this host has no default route: say where clients call it".to_owned(),
+            Self::NoSubnet => "no private network is free for clients".to_owned(),
+            Self::Port(port) => format!(
+                "UDP port {port} is in use: end what uses it, or choose another by `millrace server init` on the shell"
+            ),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// What is asked for; the rest is found.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
@@ -189,7 +205,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         return ExitCode::from(2);
     };
     let wanted = Wanted::new(matches);
-    match plan(&wanted).and_then(|it| it.make()) {
+    match plan(&wanted).and_then(|it| it.make(Waits::Long)) {
         Ok(words) => {
             terminal::say(words);
             ExitCode::SUCCESS
@@ -360,6 +376,23 @@ mod tests {
         }
         for wrong in ["", "a b", "home:0", "1.2.3", "[::1"] {
             assert!(endpoint(wrong, 7).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pages_are_told_of_no_options() {
+        let exists = InitError::Exists("/etc/millrace/home.conf".into());
+        assert!(exists.to_string().contains("--name"));
+        let value = networks(Some("x"), None, &Host::default()).unwrap_err();
+        for error in [
+            exists,
+            value,
+            InitError::NoLine,
+            InitError::NoSubnet,
+            InitError::Port(1),
+        ] {
+            let words = error.on_page("choose another name");
+            assert!(!words.contains("--"), "{words}");
         }
     }
 

@@ -1,7 +1,6 @@
 //! `millrace status`: what the running tunnels do, for people and for programs.
 
-use std::io::{self, IsTerminal as _, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -12,15 +11,13 @@ use thiserror::Error;
 
 use service::status::{SOCKET_DIR, Status, socket_path};
 
+mod sockets;
 mod text;
 
 use text::{Paint, render};
 
-/// Largest document that is read, in bytes: 10,000 peers take about 4 MiB.
-const DOCUMENT_MAX: u64 = 64 << 20;
-
-/// How long a daemon may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long all daemons together may take to answer: with 10,000 peers on a small router it is about a second.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Between the two samples that a rate is computed from.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -83,8 +80,10 @@ pub(crate) enum StatusError {
         directory: &'static str,
         error: io::Error,
     },
-    #[error("{ifname}: its daemon does not answer: {error}")]
-    Silent { ifname: String, error: io::Error },
+    #[error("{ifname} does not answer: its process hangs, is stopped, or has too much to do")]
+    Silent { ifname: String },
+    #[error("{ifname}: its socket: {error}")]
+    Socket { ifname: String, error: io::Error },
     #[error("{ifname}: its daemon answers what is no status: {error}")]
     Garbled {
         ifname: String,
@@ -126,7 +125,15 @@ fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Statu
         Some(earlier) => (earlier.to_vec(), first),
         None => {
             thread::sleep(SAMPLE);
-            let now = fetch_all(arguments.ifname.as_deref())?;
+            // Those that do not answer have been told, and are not waited for again.
+            let names = first.iter().map(|it| it.interface.clone()).collect();
+            let (now, hidden) = parted(ask(names));
+            match (arguments.ifname.is_some(), hidden) {
+                (true, mut hidden) if now.is_empty() && !hidden.is_empty() => {
+                    return Err(hidden.remove(0));
+                }
+                (_, hidden) => hidden.iter().for_each(tell),
+            }
             (first, now)
         }
     };
@@ -154,7 +161,7 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
                 ifname: ifname.escape_debug().to_string(),
             });
         }
-        return Ok(vec![fetch(ifname)?]);
+        return ask(vec![ifname.to_owned()]).into_iter().collect();
     }
     let (statuses, mut hidden) = all()?;
     // That none can be seen does not mean that none runs.
@@ -174,12 +181,17 @@ fn tell(error: &StatusError) {
 
 /// All that can be seen, and why others cannot.
 pub(crate) fn all() -> Result<(Vec<Status>, Vec<StatusError>), StatusError> {
-    let (mut statuses, mut hidden) = (Vec::new(), Vec::new());
-    for ifname in running(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
+    let names = running(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
         directory: SOCKET_DIR,
         error,
-    })? {
-        match fetch(&ifname) {
+    })?;
+    Ok(parted(ask(names)))
+}
+
+fn parted(answers: Vec<Result<Status, StatusError>>) -> (Vec<Status>, Vec<StatusError>) {
+    let (mut statuses, mut hidden) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer {
             Ok(status) => statuses.push(status),
             // The socket file of a daemon that was killed.
             Err(StatusError::NotRunning { .. }) => {}
@@ -187,7 +199,7 @@ pub(crate) fn all() -> Result<(Vec<Status>, Vec<StatusError>), StatusError> {
             Err(error) => hidden.push(error),
         }
     }
-    Ok((statuses, hidden))
+    (statuses, hidden)
 }
 
 /// Names of the interfaces that have a socket, sorted.
@@ -206,32 +218,8 @@ fn running(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn fetch(ifname: &str) -> Result<Status, StatusError> {
-    let stream = UnixStream::connect(socket_path(ifname)).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => StatusError::NotRunning {
-            ifname: ifname.to_owned(),
-        },
-        io::ErrorKind::PermissionDenied => StatusError::NotAllowed {
-            ifname: ifname.to_owned(),
-        },
-        _ => silent(ifname, error),
-    })?;
-    let mut document = Vec::new();
-    stream
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| stream.take(DOCUMENT_MAX).read_to_end(&mut document))
-        .map_err(|error| silent(ifname, error))?;
-    serde_json::from_slice(&document).map_err(|error| StatusError::Garbled {
-        ifname: ifname.to_owned(),
-        error,
-    })
-}
-
-fn silent(ifname: &str, error: io::Error) -> StatusError {
-    StatusError::Silent {
-        ifname: ifname.to_owned(),
-        error,
-    }
+fn ask(names: Vec<String>) -> Vec<Result<Status, StatusError>> {
+    sockets::ask(names, socket_path, PATIENCE)
 }
 
 fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {

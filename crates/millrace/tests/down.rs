@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use acceptance::{A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files, until};
 use lab::peer::Keys;
 use lab::{Exit, Host};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 fn run(host: &Host, words: &[&str]) -> Exit {
     let process = host.command(PROGRAM).args(words).spawn().unwrap();
@@ -54,6 +56,37 @@ fn a_tunnel_in_the_background_is_ended_by_its_name() {
     assert!(run(&net.a, &["wireguard", WG]).status.success());
     assert!(run(&net.a, &["down", WG]).status.success());
     until("its end", || inhabitants(&net.a).is_empty());
+    assert!(!net.a.has_interface(WG).unwrap());
+}
+
+/// One that is stopped does not end: it is said what is waited for, and `status` says in words that it does not answer.
+#[test]
+fn a_tunnel_that_hangs_is_told_by_status_and_by_down() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let path = file(&net, &directory, WG);
+    assert!(
+        run(&net.a, &["up", "--daemon", path.to_str().unwrap()])
+            .status
+            .success()
+    );
+    let list = net.a.output(PROGRAM, ["list", "--json"]).unwrap();
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let all = list.as_array().unwrap().iter();
+    let pid = all.filter_map(|it| it["pid"].as_i64()).next().unwrap();
+    let pid = Pid::from_raw(pid.try_into().unwrap());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let exit = run(&net.a, &["status"]);
+    assert!(exit.stderr.contains("wg0 does not answer"), "{exit:?}");
+    let mut down = net.a.command(PROGRAM).args(["down", WG]).spawn().unwrap();
+    let told = |line: &str| line.contains("which is stopped");
+    down.wait_for_line("what it waits for", PATIENCE, told)
+        .unwrap();
+    kill(pid, Signal::SIGCONT).unwrap();
+    let exit = down.wait_at_most(PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit:?}");
     assert!(!net.a.has_interface(WG).unwrap());
 }
 

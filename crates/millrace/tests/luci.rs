@@ -270,17 +270,6 @@ fn tunnels_guard_and_clients_are_shown() {
         ),
         &json!({}),
     );
-    let millrace = router.path("millrace");
-    let init = net.a.command(PROGRAM).args([
-        "server",
-        "init",
-        "--endpoint",
-        "home.example.org",
-        "--lan",
-        "192.168.9.0/24",
-        "--to",
-    ]);
-    init.arg(&millrace).output().unwrap();
     let ends = tunnel(&net, router.directory.path());
     with_browser(&router, |browser| {
         open(browser, &router, "page=status");
@@ -306,6 +295,8 @@ fn tunnels_guard_and_clients_are_shown() {
             guard.contains("mr-none") && guard.contains("millrace guard off"),
             "{guard}"
         );
+        // A server at home: what will be done is shown first, and then done. Its name is any.
+        makes_a_server(browser, &router);
         // A client, with its code.
         browser.click("#millrace-home .cbi-button-add");
         browser.fill("#millrace-peer-name", "a b");
@@ -321,10 +312,19 @@ fn tunnels_guard_and_clients_are_shown() {
         browser.size(PHONE);
         picture(browser, "status-phone.png");
         browser.size(DESKTOP);
+        browser.click("#millrace-home .millrace-rename");
+        browser.fill("#millrace-peer-to", "a b");
+        browser.click(".modal .cbi-button-positive");
+        browser.wait_for_text(".modal .alert-message", "cannot be a name");
+        browser.fill("#millrace-peer-to", "tablet");
+        browser.click(".modal .cbi-button-positive");
+        until("the new name", || {
+            words(browser, "#millrace-home").contains("tablet")
+        });
         browser.click("#millrace-home .cbi-button-negative");
         browser.click(".modal .cbi-button-negative");
         until("the client is gone", || {
-            !words(browser, "#millrace-home").contains("phone")
+            !words(browser, "#millrace-home").contains("tablet")
         });
         open(browser, &router, "page=overview");
         browser.wait_for_text(".millrace-overview", "1 of 1 peers in touch");
@@ -341,6 +341,39 @@ fn tunnels_guard_and_clients_are_shown() {
             .exit()
             .unwrap();
     });
+}
+
+/// Plans a server by the page, and makes it.
+fn makes_a_server(browser: &Browser<'_>, router: &Router<'_>) {
+    let path = router.path("millrace/house.conf");
+    browser.click("#millrace-home .millrace-init");
+    browser.fill("#millrace-server-name", "house");
+    browser.fill("#millrace-server-endpoint", "home.example.org");
+    browser.fill("#millrace-server-lan", "nonsense");
+    browser.click(".modal .cbi-button-positive");
+    browser.wait_for_text(".modal .alert-message", "nonsense");
+    browser.fill("#millrace-server-lan", "192.168.9.0/24, 192.168.8.0/24");
+    browser.click(".modal .cbi-button-positive");
+    browser.wait_for_text(".millrace-plan", "house.conf is written");
+    let plan = words(browser, ".millrace-plan");
+    assert!(!path.exists(), "nothing is made before it is said to be");
+    browser.click(".modal .cbi-button-positive");
+    browser.wait_for_text(".millrace-made", "house.conf is written");
+    let choices = |text: &str| {
+        let (_, rest) = text.split_once("clients call").unwrap();
+        rest.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(choices(&words(browser, ".millrace-made")), choices(&plan));
+    let file = fs::read_to_string(&path).unwrap();
+    assert!(file.contains("#! LAN = 192.168.9.0/24"), "{file}");
+    browser.click(".modal .btn");
+    // One that is there is overwritten by none, in words that fit the page.
+    browser.click("#millrace-home .millrace-init");
+    browser.fill("#millrace-server-name", "house");
+    browser.click(".modal .cbi-button-positive");
+    browser.wait_for_text(".modal .alert-message", "another name");
+    assert!(!words(browser, ".modal").contains("--"));
+    browser.click(".modal .btn");
 }
 
 /// What a camera reads on the page.

@@ -173,6 +173,17 @@ fn tries_of_the_password_are_few() {
     // What is known by the cookie may try as often as an address, and opens nothing.
     assert_eq!(get(&monitor, "/api/state", &known).status, 401);
     until("a refusal", || guess(&known).status == 429);
+    // Wrong ones are in the log of both, told apart.
+    let log = monitor.process.stderr();
+    let wrong: Vec<&str> = log
+        .lines()
+        .filter(|it| it.contains("wrong password from 127.0.0.66"))
+        .collect();
+    let of_known = wrong
+        .iter()
+        .filter(|it| it.contains("a browser that has logged in before"));
+    let of_known = of_known.count();
+    assert!(0 < of_known && of_known < wrong.len(), "{log}");
 }
 
 /// However many addresses guess at once: who is at another one logs in with the first try, and who has logged in sees

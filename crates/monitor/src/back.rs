@@ -1,8 +1,9 @@
 //! The process with privileges: what it answers, and to whom.
 //!
 //! The front is not trusted: it asks what it likes, and gets no change done without a session, which only the password
-//! begins. Three threads answer, so that neither a password, which takes a quarter of a second, nor a server's files hold up
-//! the question whether a session is one. Each does one thing at a time.
+//! begins. Four threads answer, so that neither a password, which takes a quarter of a second, nor a server's files, which
+//! another process may have locked, nor a tunnel that hangs hold up the others, or the question whether a session is one. Each
+//! does one thing at a time.
 
 use std::io;
 use std::net::Shutdown;
@@ -35,6 +36,10 @@ pub trait Source: Send {
     fn day(&mut self) -> String;
     /// Keeps the text of the day.
     fn keep(&mut self, day: String);
+}
+
+/// What is asked of the servers at home.
+pub trait Servers: Send {
     /// The servers at home.
     fn servers(&mut self) -> Value;
     /// Changes a client.
@@ -53,18 +58,25 @@ pub trait Source: Send {
 ///
 /// # Errors
 /// It asks what is no question, or too much at once.
-pub fn answer(stream: &UnixStream, rights: &Rights, source: &mut impl Source) -> io::Result<()> {
+pub fn answer(
+    stream: &UnixStream,
+    rights: &Rights,
+    source: &mut impl Source,
+    servers: &mut impl Servers,
+) -> io::Result<()> {
     let out = Out {
         stream: Mutex::new(stream),
     };
     let out = &out;
     thread::scope(|scope| {
         let (to_host, of_host) = sync_channel(WAITING);
+        let (to_home, of_home) = sync_channel(WAITING);
         let (to_door, of_door) = sync_channel(PASSWORDS);
         scope.spawn(move || host(of_host, rights, source, out));
+        scope.spawn(move || home(of_home, rights, servers, out));
         scope.spawn(move || door(of_door, rights, out));
         // The threads end when their channels do, behind this.
-        let ended = read(stream, rights, out, &to_host, &to_door);
+        let ended = read(stream, rights, out, [&to_host, &to_home], &to_door);
         let _ = stream.shutdown(Shutdown::Both);
         ended
     })
@@ -91,7 +103,7 @@ fn read(
     mut stream: &UnixStream,
     rights: &Rights,
     out: &Out<'_>,
-    host: &SyncSender<(u32, Question)>,
+    [host, home]: [&SyncSender<(u32, Question)>; 2],
     door: &SyncSender<(u32, Secret)>,
 ) -> io::Result<()> {
     while let Some(frame) = Frame::read(&mut stream, QUESTION_MAX)? {
@@ -112,6 +124,9 @@ fn read(
                 true
             }
             Question::Login(password) => door.try_send((number, password)).is_ok(),
+            it @ (Question::Servers { .. } | Question::Change { .. } | Question::Server { .. }) => {
+                home.try_send((number, it)).is_ok()
+            }
             other => host.try_send((number, other)).is_ok(),
         };
         if !has_room {
@@ -128,7 +143,7 @@ fn door(passwords: Receiver<(u32, Secret)>, rights: &Rights, out: &Out<'_>) {
     }
 }
 
-/// Answers what is asked about the host, and changes it.
+/// Answers what is asked about the host.
 fn host(
     questions: Receiver<(u32, Question)>,
     rights: &Rights,
@@ -136,7 +151,6 @@ fn host(
     out: &Out<'_>,
 ) {
     for (number, question) in questions {
-        let now = Instant::now();
         match question {
             Question::Begin => {
                 let begin = Begin {
@@ -150,25 +164,41 @@ fn host(
                 source.keep(day);
                 out.tell(number, &());
             }
+            // Answered elsewhere.
+            _ => {}
+        }
+    }
+}
+
+/// Answers what is asked about the servers at home, and changes them.
+fn home(
+    questions: Receiver<(u32, Question)>,
+    rights: &Rights,
+    servers: &mut impl Servers,
+    out: &Out<'_>,
+) {
+    for (number, question) in questions {
+        let now = Instant::now();
+        match question {
             Question::Servers { session } => {
                 let may = rights.may_see(session.as_ref(), now);
-                out.tell(number, &may.map(|()| source.servers()));
+                out.tell(number, &may.map(|()| servers.servers()));
             }
             Question::Change { session, change } => {
                 let may = rights.may_change(&session, now);
-                let told = may.and_then(|()| source.change(&change).map_err(Refused::Because));
+                let told = may.and_then(|()| servers.change(&change).map_err(Refused::Because));
                 out.tell(number, &told);
             }
             Question::Server { session, server } => {
                 let may = rights.may_change(&session, now);
                 let told = may.and_then(|()| match server.is_bounded() {
-                    true => source.server(&server).map_err(Refused::Because),
+                    true => servers.server(&server).map_err(Refused::Because),
                     false => Err(Refused::Because("too long".to_owned())),
                 });
                 out.tell(number, &told);
             }
-            // Answered where they are read.
-            Question::Login(_) | Question::Session(_) | Question::End(_) | Question::Known(_) => {}
+            // Answered elsewhere.
+            _ => {}
         }
     }
 }

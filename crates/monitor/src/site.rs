@@ -137,6 +137,7 @@ impl Site {
         &self,
         password: Secret,
         asker: Asker,
+        network: Network,
         now: Instant,
     ) -> Result<question::Login, Answer> {
         let mut login = None;
@@ -149,9 +150,11 @@ impl Site {
             Err(wait) => Err(too_often(wait)),
             Ok(Err(_)) => Err(gone()),
             Ok(Ok(_)) => login.ok_or_else(|| {
-                if let Asker::Network(network) = asker {
-                    log::warn!("wrong password from {network}");
-                }
+                let which = match asker {
+                    Asker::Network(_) => "",
+                    Asker::Known(_) => ", by a browser that has logged in before",
+                };
+                log::warn!("wrong password from {network}{which}");
                 Answer::error(403, "that is not the password")
             }),
         }
@@ -165,7 +168,7 @@ impl Site {
             return Answer::error(409, "there is no password to log in by");
         }
         let asker = self.known(head).unwrap_or(Asker::Network(network));
-        match self.try_password(login.password, asker, now) {
+        match self.try_password(login.password, asker, network, now) {
             Ok(login) => Answer::json(&json!({}))
                 .with(
                     "Set-Cookie",
@@ -230,7 +233,7 @@ impl Site {
                     return Ok(());
                 }
                 let password = Secret::from(password.as_str());
-                let login = self.try_password(password, Asker::Network(network), now)?;
+                let login = self.try_password(password, Asker::Network(network), network, now)?;
                 // A program has no session.
                 let _ = self.ask::<()>(&Question::End(login.session));
                 *lock(&self.good) = Some(digest);

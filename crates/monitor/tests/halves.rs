@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use monitor::back::{Source, answer};
+use monitor::back::{Servers, Source, answer};
 use monitor::frame::Frame;
 use monitor::link::Link;
 use monitor::password::Password;
@@ -50,6 +50,9 @@ impl Source for Double {
     fn keep(&mut self, day: String) {
         self.kept = day;
     }
+}
+
+impl Servers for Double {
     fn servers(&mut self) -> Value {
         json!(["home"])
     }
@@ -73,7 +76,10 @@ impl Source for Double {
 fn back(password: Option<Password>, mut double: Double) -> (UnixStream, thread::JoinHandle<bool>) {
     let (front, back) = UnixStream::pair().unwrap();
     let rights = Rights::new(password);
-    let answering = thread::spawn(move || answer(&back, &rights, &mut double).is_ok());
+    let answering = thread::spawn(move || {
+        let mut servers = double.clone();
+        answer(&back, &rights, &mut double, &mut servers).is_ok()
+    });
     (front, answering)
 }
 
@@ -192,6 +198,9 @@ fn sessions_wait_for_nothing() {
             .unwrap()
     );
     let again: Option<Login> = link.ask(&Question::Login(PASSWORD.into())).unwrap();
+    // Nor does the page's own question how everything stands.
+    let sample: Sample = link.ask(&Question::Sample).unwrap();
+    assert!(sample.trouble.is_some());
     assert!(again.is_some() && !changing.is_finished());
     release.send(()).unwrap();
     assert!(changing.join().unwrap().is_ok());

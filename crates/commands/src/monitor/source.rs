@@ -2,9 +2,10 @@
 
 use crate::list;
 use crate::peer::{self, PeerError, Wanted, qr};
+use crate::server::place::Waits;
 use crate::{profile, server, status};
 use guard::{Report, State, Way};
-use monitor::back::Source;
+use monitor::back::{Servers, Source};
 use monitor::day::TEXT_MAX;
 use monitor::question::{Change, Server, What};
 use monitor::sample::{GuardView, Known, Sample};
@@ -24,6 +25,10 @@ const WRITE: Duration = Duration::from_secs(15 * 60);
 
 /// Servers, and clients of each, that are told.
 const MOST: usize = 1000;
+
+/// How a server of another name is made: the page has no field for it.
+const ANOTHER: &str =
+    "move it away, or make one of another name on this host's shell, by `millrace server init`";
 
 /// This host.
 pub(super) struct Host {
@@ -109,7 +114,12 @@ impl Source for Host {
             self.write();
         }
     }
+}
 
+/// The servers at home of this host.
+pub(super) struct AtHome;
+
+impl Servers for AtHome {
     fn servers(&mut self) -> Value {
         let server = |path: &PathBuf| {
             let name = path.display().to_string();
@@ -150,9 +160,10 @@ impl Source for Host {
             subnet6,
             ..server::Wanted::default()
         };
-        let plan = server::plan(&wanted).map_err(|error| error.to_string())?;
+        let words = |error: server::InitError| error.on_page(ANOTHER);
+        let plan = server::plan(&wanted).map_err(words)?;
         let said = match make {
-            true => plan.make().map_err(|error| error.to_string())?,
+            true => plan.make(Waits::Short).map_err(words)?,
             false => plan.words(),
         };
         Ok(json!({"said": said, "subnets": plan.subnets()}))
@@ -168,7 +179,7 @@ fn servers() -> Vec<PathBuf> {
 }
 
 fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
-    let lock = peer::lock(server)?;
+    let lock = peer::lock(server, Waits::Short)?;
     let name = change.name.as_str();
     let mut answer = json!({});
     let said = match &change.what {
@@ -180,7 +191,7 @@ fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
                 endpoint: None,
                 file: None,
                 qr: false,
-                text: Some(&text),
+                shown: &text,
             };
             peer::add(server, &wanted)?;
             let is_openvpn = config::openvpn::is_openvpn(server);

@@ -2,11 +2,14 @@
 
 use config::types::is_ifname;
 use host::written_file::{self, sync_directory_of};
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
@@ -18,6 +21,8 @@ const WG_QUICK: &str = "/etc/wireguard";
 pub(crate) enum PlaceError {
     #[error("{name}: no server of this name: neither {} is there; `millrace server init` makes one", paths(.looked))]
     Absent { name: String, looked: Vec<PathBuf> },
+    #[error("{}: another process changes a server there at this moment; try again", .0.display())]
+    Busy(PathBuf),
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
 }
@@ -59,15 +64,44 @@ pub(crate) struct Lock {
     _held: Flock<File>,
 }
 
+/// How long a lock is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Until it is there; it is said what is waited for.
+    Long,
+    /// Two seconds: others wait for the answer.
+    Short,
+}
+
+/// How long it is waited without a word, and at most where others wait.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Between two tries.
+const LOOK: Duration = Duration::from_millis(20);
+
 impl Lock {
     /// Waits for it.
-    pub(crate) fn of(directory: &Path) -> Result<Self, PlaceError> {
-        let lock = || {
-            let file = File::open(directory)?;
-            let lock = Flock::lock(file, FlockArg::LockExclusive);
-            lock.map_err(|(_, errno)| io::Error::from(errno))
-        };
-        let held = lock().map_err(failed(directory))?;
+    pub(crate) fn of(directory: &Path, waits: Waits) -> Result<Self, PlaceError> {
+        let mut file = File::open(directory).map_err(failed(directory))?;
+        let wrong = |errno: Errno| failed(directory)(errno.into());
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(held) => return Ok(Self { _held: held }),
+                Err((again, Errno::EWOULDBLOCK)) => file = again,
+                Err((_, errno)) => return Err(wrong(errno)),
+            }
+            thread::sleep(LOOK);
+        }
+        if waits == Waits::Short {
+            return Err(PlaceError::Busy(directory.to_owned()));
+        }
+        terminal::note(format_args!(
+            "{}: waiting until another process has changed a server there",
+            directory.display()
+        ));
+        let held = Flock::lock(file, FlockArg::LockExclusive);
+        let held = held.map_err(|(_, errno)| wrong(errno))?;
         Ok(Self { _held: held })
     }
 }
@@ -135,6 +169,16 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_lock_that_another_holds_is_waited_for_shortly_and_told_in_words() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = Lock::of(directory.path(), Waits::Short).unwrap();
+        let error = Lock::of(directory.path(), Waits::Short).unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        drop(held);
+        assert!(Lock::of(directory.path(), Waits::Short).is_ok());
     }
 
     #[test]

@@ -28,7 +28,6 @@ impl Plan<'_> {
     }
 
     /// The networks of the clients, as options give them.
-    #[cfg(feature = "monitor")]
     pub(crate) fn subnets(&self) -> [String; 2] {
         let of = |six: bool| {
             let mut networks = self.networks.iter();
@@ -38,7 +37,6 @@ impl Plan<'_> {
     }
 
     /// Where the file goes.
-    #[cfg(feature = "monitor")]
     fn path(&self) -> std::path::PathBuf {
         let ending = if self.openvpn { "ovpn" } else { "conf" };
         self.directory.join(format!("{}.{ending}", self.name))
@@ -87,7 +85,6 @@ impl Plan<'_> {
     }
 
     /// What [`Plan::make`] does.
-    #[cfg(feature = "monitor")]
     pub(crate) fn words(&self) -> String {
         let path = self.path();
         let keys = match self.openvpn {
@@ -106,14 +103,14 @@ impl Plan<'_> {
     }
 
     /// Writes the files. Returns what is to be done now.
-    pub(crate) fn make(&self) -> Result<String, InitError> {
+    pub(crate) fn make(&self, waits: place::Waits) -> Result<String, InitError> {
         let failed = |error| InitError::File {
             path: self.directory.to_owned(),
             error,
         };
         std::fs::create_dir_all(self.directory).map_err(failed)?;
         // What two at once would make is made by one.
-        let _lock = place::Lock::of(self.directory)?;
+        let _lock = place::Lock::of(self.directory, waits)?;
         let path = match self.openvpn {
             #[cfg(feature = "server")]
             true => openvpn::write(self)?,

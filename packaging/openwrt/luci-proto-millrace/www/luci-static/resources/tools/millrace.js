@@ -48,8 +48,11 @@ return baseclass.extend({
 	keep: declare('keep', [ 'interface', 'name', 'data', 'replace' ]),
 	generateKeys: declare('generate_keys'),
 	publicKey: declare('public_key', [ 'private_key' ]),
-	addPeer: declare('peer_add', [ 'name', 'lan_only' ]),
-	revokePeer: declare('peer_revoke', [ 'name' ]),
+	addPeer: declare('peer_add', [ 'server', 'name', 'lan_only' ]),
+	revokePeer: declare('peer_revoke', [ 'server', 'name' ]),
+	renamePeer: declare('peer_rename', [ 'server', 'name', 'to' ]),
+	planServer: declare('server_plan', [ 'name', 'openvpn', 'endpoint', 'lan' ]),
+	makeServer: declare('server_init', [ 'name', 'openvpn', 'endpoint', 'lan', 'subnet', 'subnet6' ]),
 
 	/* The network device of an interface, as the program names it. */
 	deviceName: function(name) {

@@ -194,7 +194,7 @@ return view.extend({
 	load: function() {
 		return Promise.all([
 			tools.status(),
-			L.resolveDefault(tools.peers(), { server: null })
+			L.resolveDefault(tools.peers(), { servers: [] })
 		]);
 	},
 
@@ -208,28 +208,89 @@ return view.extend({
 		}, this));
 	},
 
-	handleAdd: function(ev) {
-		const name = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-peer-name', 'maxlength': 63 });
-		const lan = E('input', { 'type': 'checkbox', 'id': 'millrace-peer-lan' });
+	/* A form in a window: what went wrong stands in it. */
+	ask: function(title, parts, words, work) {
 		const fault = E('p', { 'class': 'alert-message warning', 'style': 'display:none' }, [ '' ]);
 
-		ui.showModal(_('Let a client call'), [
-			E('p', {}, [ E('label', {}, [ _('Name'), ' ', name ]), ' ', E('small', {}, [ _('Letters, digits, “-”, “_” and “.”') ]) ]),
-			E('p', {}, [ E('label', {}, [ lan, ' ', _('It sends only what goes to the networks at home') ]) ]),
+		ui.showModal(title, parts.concat([
 			fault,
 			E('div', { 'class': 'right' }, [
 				E('button', { 'class': 'btn', 'click': ui.hideModal }, [ _('Cancel') ]), ' ',
 				E('button', {
 					'class': 'btn cbi-button-positive important',
 					'click': ui.createHandlerFn(this, function() {
-						return tools.addPeer(name.value, lan.checked).then(L.bind(this.showAdded, this), function(error) {
+						return work().catch(function(error) {
 							fault.firstChild.data = error.message;
 							fault.style.display = '';
 						});
 					})
-				}, [ _('Make its keys') ])
+				}, [ words ])
 			])
-		]);
+		]));
+	},
+
+	handleServer: function(ev) {
+		const name = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-server-name', 'maxlength': 15, 'placeholder': 'home' });
+		const openvpn = E('input', { 'type': 'checkbox', 'id': 'millrace-server-openvpn' });
+		const endpoint = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-server-endpoint', 'maxlength': 260, 'placeholder': 'home.example.org' });
+		const lan = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-server-lan', 'maxlength': 500 });
+
+		this.ask(_('Make a server at home'), [
+			E('p', {}, [ E('label', {}, [ _('Name'), ' ', name ]) ]),
+			E('p', {}, [ E('label', {}, [ openvpn, ' ', _('OpenVPN, not WireGuard') ]) ]),
+			E('p', {}, [ E('label', {}, [ _('Where clients call it'), ' ', endpoint ]), ' ', E('small', {}, [ _('A name or an address; without, the address of the line') ]) ]),
+			E('p', {}, [ E('label', {}, [ _('Networks at home'), ' ', lan ]), ' ', E('small', {}, [ _('Without, those that the router has') ]) ])
+		], _('Show what will be done'), L.bind(function() {
+			return tools.planServer(name.value, openvpn.checked, endpoint.value, lan.value).then(L.bind(function(plan) {
+				this.showPlan(plan, [ name.value, openvpn.checked, endpoint.value, lan.value ]);
+			}, this));
+		}, this));
+	},
+
+	/* What is shown is what is made: the networks of the plan are asked for again. */
+	showPlan: function(plan, wanted) {
+		this.ask(_('What will be done'), [
+			E('pre', { 'class': 'millrace-plan', 'style': 'white-space:pre-wrap' }, [ plan.said ])
+		], _('Make it'), L.bind(function() {
+			return tools.makeServer.apply(tools, wanted.concat([ plan.subnet, plan.subnet6 ])).then(L.bind(function(made) {
+				ui.showModal(_('The server is made'), [
+					E('pre', { 'class': 'millrace-made', 'style': 'white-space:pre-wrap' }, [ made.said ]),
+					E('div', { 'class': 'right' }, [
+						E('button', { 'class': 'btn', 'click': ui.hideModal }, [ _('Done') ])
+					])
+				]);
+
+				return this.refreshPeers();
+			}, this));
+		}, this));
+	},
+
+	handleRename: function(server, peer, ev) {
+		const to = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-peer-to', 'maxlength': 63, 'value': peer.name });
+
+		this.ask(_('Another name for %s').format(peer.name), [
+			E('p', {}, [ E('label', {}, [ _('Name'), ' ', to ]), ' ', E('small', {}, [ _('Letters, digits, “-”, “_” and “.”') ]) ])
+		], _('Rename'), L.bind(function() {
+			const name = (peer.name != '-') ? peer.name : peer.id;
+
+			return tools.renamePeer(server, name, to.value).then(L.bind(function() {
+				ui.hideModal();
+
+				return this.refreshPeers();
+			}, this));
+		}, this));
+	},
+
+	handleAdd: function(server, ev) {
+		const name = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-peer-name', 'maxlength': 63 });
+		const lan = E('input', { 'type': 'checkbox', 'id': 'millrace-peer-lan' });
+
+		this.ask(_('Let a client call'), [
+			E('p', {}, [ E('label', {}, [ _('Name'), ' ', name ]), ' ', E('small', {}, [ _('Letters, digits, “-”, “_” and “.”') ]) ]),
+			E('p', {}, [ E('label', {}, [ lan, ' ', _('It sends only what goes to the networks at home') ]) ])
+		], _('Make its keys'), L.bind(function() {
+			return tools.addPeer(server, name.value, lan.checked).then(L.bind(this.showAdded, this));
+		}, this));
 	},
 
 	/* The file is nowhere but here: the router keeps no private key of a client. */
@@ -242,6 +303,7 @@ return view.extend({
 
 		ui.showModal(_('Client %s').format(added.name), [
 			E('p', {}, [ _('This is shown once: the private key in it is kept nowhere else. Scan the code with the client\'s app, or save the file and hand it over by a way that others cannot read.') ]),
+			added.note ? E('p', {}, [ added.note ]) : '',
 			added.qr ? tools.code(added.qr) : E('p', {}, [ _('The file is too long for a code that a camera reads.') ]),
 			E('div', { 'class': 'right' }, [
 				link, ' ',
@@ -258,7 +320,7 @@ return view.extend({
 		]);
 	},
 
-	handleRevoke: function(peer, ev) {
+	handleRevoke: function(server, peer, ev) {
 		const name = (peer.name != '-') ? peer.name : peer.id;
 
 		ui.showModal(_('Keep %s out?').format(name), [
@@ -268,7 +330,7 @@ return view.extend({
 				E('button', {
 					'class': 'btn cbi-button-negative important',
 					'click': ui.createHandlerFn(this, function() {
-						return tools.revokePeer(name).catch(L.bind(this.fail, this)).then(L.bind(function() {
+						return tools.revokePeer(server, name).catch(L.bind(this.fail, this)).then(L.bind(function() {
 							ui.hideModal();
 
 							return this.refreshPeers();
@@ -280,25 +342,36 @@ return view.extend({
 	},
 
 	renderHome: function(home) {
-		if (!home.server)
-			return [ E('p', {}, [ _('There is no server at home. On the router\'s shell: %s').format('millrace server init') ]) ];
+		const make = E('button', { 'class': 'btn millrace-init', 'click': ui.createHandlerFn(this, 'handleServer') }, [ _('Make a server at home') ]);
 
-		const add = E('button', { 'class': 'btn cbi-button-add', 'click': ui.createHandlerFn(this, 'handleAdd') }, [ _('Add a client') ]);
+		if (!home.servers.length)
+			return [ E('p', {}, [ _('There is no server at home.') ]), E('p', {}, [ make ]) ];
 
-		return [
-			E('p', {}, [ home.server ]),
-			table([ _('Client'), _('What it has'), '' ], home.peers.map(L.bind(function(peer) {
+		return home.servers.map(L.bind(this.renderServer, this)).concat([ E('p', {}, [ make ]) ]);
+	},
+
+	renderServer: function(it) {
+		const button = L.bind(function(kind, handler, peer, words) {
+			return E('button', { 'class': 'btn ' + kind, 'click': ui.createHandlerFn(this, handler, it.server, peer) }, [ words ]);
+		}, this);
+
+		return E('div', { 'class': 'millrace-server', 'data-server': it.server }, [
+			E('p', {}, [ it.server ]),
+			it.error ? E('p', { 'class': 'alert-message warning' }, [ it.error ]) : '',
+			table([ _('Client'), _('What it has'), '' ], it.peers.map(function(peer) {
 				return [
 					peer.name,
 					peer.detail,
-					peer.revoked ? label('notice', _('kept out')) : E('button', {
-						'class': 'btn cbi-button-negative',
-						'click': ui.createHandlerFn(this, 'handleRevoke', peer)
-					}, [ _('Keep out') ])
+					peer.revoked ? label('notice', _('kept out')) : [
+						button('millrace-rename', 'handleRename', peer, _('Rename')), ' ',
+						button('cbi-button-negative', 'handleRevoke', peer, _('Keep out'))
+					]
 				];
-			}, this))),
-			E('p', {}, [ add ])
-		];
+			})),
+			E('p', {}, [
+				E('button', { 'class': 'btn cbi-button-add', 'click': ui.createHandlerFn(this, 'handleAdd', it.server) }, [ _('Add a client') ])
+			])
+		]);
 	},
 
 	render: function(data) {

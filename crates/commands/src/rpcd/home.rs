@@ -1,0 +1,124 @@
+//! The servers at home, for LuCI's pages: planned, made, and their clients.
+
+use super::{Given, Outcome};
+use crate::peer::{self, PeerError, Wanted};
+use crate::profile;
+use crate::server::place::Waits;
+use crate::server::{self, DIRECTORY};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All servers at home, with who may call each.
+pub(super) fn servers(keep: &Path) -> Value {
+    let server = |path: PathBuf| {
+        let name = path.display().to_string();
+        match peer::list(&path) {
+            Ok(peers) => json!({"server": name, "peers": peers}),
+            Err(error) => json!({"server": name, "peers": [], "error": error.to_string()}),
+        }
+    };
+    json!({"servers": files(keep).into_iter().map(server).collect::<Vec<_>>()})
+}
+
+/// Their files: those beside the files that pages have kept, and where else tunnels' files are.
+fn files(keep: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = match keep == Path::new(DIRECTORY) {
+        true => profile::all(),
+        false => {
+            let entries = fs::read_dir(keep).into_iter().flatten().flatten();
+            entries.map(|it| it.path()).collect()
+        }
+    };
+    all.retain(|it| it.is_file() && peer::is_home(it));
+    all.sort();
+    all
+}
+
+/// Only what was shown can be named: not any path.
+fn named(given: &Given, keep: &Path) -> Result<PathBuf, String> {
+    let mut all = files(keep).into_iter();
+    let found = all.find(|it| it.display().to_string() == given.server);
+    let found = found.ok_or("there is no such server at home")?;
+    // Its links are followed, as the command does.
+    fs::canonicalize(&found).map_err(|error| error.to_string())
+}
+
+/// Changes a server's clients while no other process does.
+fn change(server: &Path, work: impl FnOnce() -> Result<(), PeerError>) -> Result<(), String> {
+    let change = || {
+        let _lock = peer::lock(server, Waits::Short)?;
+        work()
+    };
+    change().map_err(|error| error.to_string())
+}
+
+/// Tells the process that runs the server; what is to be said where none does.
+fn tell(server: &Path, added: bool) -> Result<Option<String>, String> {
+    match peer::tell(server, added) {
+        Ok(true) => Ok(None),
+        Ok(false) => Ok(Some(peer::not_up(server))),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+pub(super) fn add(given: &Given, keep: &Path) -> Outcome {
+    let server = named(given, keep)?;
+    let file = RefCell::default();
+    let wanted = Wanted {
+        name: &given.name,
+        lan_only: given.lan_only,
+        endpoint: None,
+        file: None,
+        qr: false,
+        shown: &file,
+    };
+    change(&server, || peer::add(&server, &wanted))?;
+    // The file is nowhere else: whatever comes of this, it is shown.
+    let note = tell(&server, true).unwrap_or_else(Some);
+    let file = file.borrow();
+    let code = peer::qr::rows(&file);
+    Ok(json!({
+        "name": given.name,
+        "file": file.as_str(),
+        "qr": code.as_deref().map(Vec::as_slice),
+        "note": note,
+    }))
+}
+
+pub(super) fn revoke(given: &Given, keep: &Path) -> Outcome {
+    let server = named(given, keep)?;
+    change(&server, || peer::revoke(&server, &given.name))?;
+    Ok(json!({"revoked": given.name, "note": tell(&server, false)?}))
+}
+
+pub(super) fn rename(given: &Given, keep: &Path) -> Outcome {
+    let server = named(given, keep)?;
+    change(&server, || peer::rename(&server, &given.name, &given.to))?;
+    Ok(json!({"renamed": given.to}))
+}
+
+/// Says what would be made, with the networks that were found for clients; or makes it.
+pub(super) fn server(given: &Given, keep: &Path, make: bool) -> Outcome {
+    let text = |it: &str| Some(it.trim().to_owned()).filter(|it| !it.is_empty());
+    let lan = given.lan.split([' ', ',']).filter(|it| !it.is_empty());
+    let wanted = server::Wanted {
+        openvpn: given.openvpn,
+        name: text(&given.name),
+        directory: Some(keep.to_owned()),
+        endpoint: text(&given.endpoint),
+        lan: lan.map(str::to_owned).collect(),
+        subnet: text(&given.subnet),
+        subnet6: text(&given.subnet6),
+        ..server::Wanted::default()
+    };
+    let words = |error: server::InitError| error.on_page("choose another name");
+    let plan = server::plan(&wanted).map_err(words)?;
+    let [subnet, subnet6] = plan.subnets();
+    let said = match make {
+        true => plan.make(Waits::Short).map_err(words)?,
+        false => plan.words(),
+    };
+    Ok(json!({"said": said, "subnet": subnet, "subnet6": subnet6}))
+}
