@@ -55,9 +55,14 @@ fn a_server_is_taken_but_for_what_it_cannot_be_without() {
 
 #[test]
 fn a_client_is_not_taken_without_the_script_that_judges_the_server() {
-    const CLIENT: &str = "client\ndev tun\nremote 192.0.2.1\nauth-user-pass\n<ca>\n</ca>\nscript-security 2\n";
+    const CLIENT: &str =
+        "client\ndev tun\nremote 192.0.2.1\nauth-user-pass\n<ca>\n</ca>\nscript-security 2\n";
     let given = read("away.ovpn", &format!("{CLIENT}up /bin/true\n"), "").unwrap();
-    assert!(given.notes.iter().any(|it| it.contains("up")), "{:?}", given.notes);
+    assert!(
+        given.notes.iter().any(|it| it.contains("up")),
+        "{:?}",
+        given.notes
+    );
     let text = format!("{CLIENT}tls-verify /bin/false\n");
     let words = fault(read("away.ovpn", &text, ""));
     assert!(
