@@ -30,7 +30,7 @@ const SOCKETS: [&str; 2] = [service::status::SOCKET_DIR, "/var/run/wireguard"];
 /// The command's own command line.
 pub(crate) fn command() -> Command {
     Command::new("down")
-        .about("End a tunnel that is up, and wait until nothing is left of it")
+        .about("End a tunnel that is up, and wait until nothing is left of it; or undo what a killed one has left")
         .arg(
             Arg::new("NAME")
                 .required(true)
@@ -52,6 +52,11 @@ pub(crate) enum DownError {
         name: String,
         pid: i32,
         error: Errno,
+    },
+    #[error("{name}: what a killed process has left is not undone: {error}")]
+    Left {
+        name: String,
+        error: host::ApplyError,
     },
     #[error("{name}: process {pid} has not ended within a minute; its log says more")]
     Lasts { name: String, pid: i32 },
@@ -83,7 +88,22 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn down(name: &str) -> Result<(), DownError> {
-    end(name, process_of(name, running::all())?)
+    match process_of(name, running::all()) {
+        Err(error @ DownError::NotRunning { .. }) if config::types::is_ifname(name) => {
+            match host::recover(name) {
+                Ok(true) => Ok(()),
+                // Nothing is left, or what is there is a living process's.
+                Ok(false) | Err(host::ApplyError::Journal(host::JournalError::Running { .. })) => {
+                    Err(error)
+                }
+                Err(error) => Err(DownError::Left {
+                    name: name.to_owned(),
+                    error,
+                }),
+            }
+        }
+        found => end(name, found?),
+    }
 }
 
 /// Ends a process that has a tunnel up, and waits for that.

@@ -95,14 +95,15 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let name = matches.get_one::<String>("name").map(String::as_str);
     let source = path("FILE");
     match import(&source, name, &path("to"), matches) {
-        Ok(kept) => {
+        Ok((kept, refused)) => {
             // By its name only where names are looked for.
             let stem = kept.file_stem().unwrap_or_default();
             let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
             let called = if by_name { Path::new(stem) } else { &kept };
             let (kept, called) = (kept.display(), called.display());
             terminal::note(format_args!(
-                "kept as {kept}; `millrace up {called}` brings it up"
+                "{}",
+                end(&kept.to_string(), &called.to_string(), refused)
             ));
             ExitCode::SUCCESS
         }
@@ -113,12 +114,24 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
+/// What is said at the end of a file with so many lines that are refused.
+fn end(kept: &str, called: &str, refused: usize) -> String {
+    match refused {
+        0 => format!("kept as {kept}; `millrace up {called}` brings it up"),
+        _ => format!(
+            "kept as {kept}; `millrace up {called}` brings it up once what is refused (above: {refused}) has been mended there, \
+             or taken out"
+        ),
+    }
+}
+
+/// The file that was kept, and how many of its lines are refused.
 fn import(
     source: &Path,
     name: Option<&str>,
     to: &Path,
     matches: &ArgMatches,
-) -> Result<PathBuf, ImportingError> {
+) -> Result<(PathBuf, usize), ImportingError> {
     let piped = source == Path::new(STANDARD_INPUT);
     let name = match (name, source.file_stem()) {
         (Some(name), _) => name.to_owned(),
@@ -207,7 +220,7 @@ fn judge_and_keep(
     text: &str,
     trial: &Path,
     matches: &ArgMatches,
-) -> Result<PathBuf, ImportingError> {
+) -> Result<(PathBuf, usize), ImportingError> {
     let path = write_for_trial(source, text, trial)?;
     let above = trial.parent().and_then(Path::parent).unwrap_or(trial);
     let kept = above.join(path.file_name().unwrap_or_default());
@@ -231,19 +244,13 @@ fn judge_and_keep(
     let linked = fs::hard_link(&path, &kept).and_then(|()| sync_directory_of(&kept));
     linked.map_err(|error| failed_at(&kept, error))?;
     let [_, _, refused] = check::counts(&judged.report);
-    if refused > 0 {
-        terminal::note(format_args!(
-            "{refused} lines are refused (above), with which `millrace up` does not start: mend them in {called}, or take them \
-             out"
-        ));
-    }
     if is_asking(&kept, text) {
         terminal::note(format_args!(
             "it asks for a name and a password: for a start without a terminal put both, a line each, into {called} between \
              <auth-user-pass> and </auth-user-pass>"
         ));
     }
-    Ok(kept)
+    Ok((kept, refused))
 }
 
 /// Whether an OpenVPN profile has name and password asked for at a terminal.
@@ -284,7 +291,8 @@ mod tests {
         fn import(&self, source: &Path, name: Option<&str>) -> Result<PathBuf, String> {
             let to = self.0.path().join("kept");
             let matches = command().get_matches_from(["import", "x"]);
-            let result = import(source, name, &to, &matches).map_err(|it| it.to_string());
+            let result = import(source, name, &to, &matches);
+            let result = result.map(|it| it.0).map_err(|it| it.to_string());
             // Whatever came of it, nothing is left of the trial.
             for entry in fs::read_dir(&to).into_iter().flatten().flatten() {
                 assert!(!entry.file_name().to_string_lossy().starts_with('.'));
@@ -308,6 +316,20 @@ mod tests {
         assert!(again.contains("there is a tunnel of this name"), "{again}");
         let second = bench.import(&source, Some("office8")).unwrap();
         assert!(second.ends_with("kept/office8.conf"));
+    }
+
+    #[test]
+    fn a_file_with_refused_lines_is_kept_and_not_said_to_come_up_as_it_is() {
+        let bench = Bench::new();
+        let text = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass\nscript-security 2\nup /a\ndown /a\n";
+        let source = bench.file("away.ovpn", text);
+        let matches = command().get_matches_from(["import", "x"]);
+        let to = bench.0.path().join("kept");
+        let (kept, refused) = import(&source, None, &to, &matches).unwrap();
+        assert!(kept.exists());
+        assert_eq!(refused, 2);
+        assert!(end("F", "away", refused).contains("once what is refused (above: 2)"));
+        assert!(end("F", "away", 0).ends_with("`millrace up away` brings it up"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::dns::DnsError;
 use crate::journal::JournalError;
 
 pub use applied::Applied;
-pub use recovery::{recover, recover_all};
+pub use recovery::{left_behind, recover, recover_all};
 
 /// Why a plan could not be applied, or not be undone. What had been done before it has been
 /// undone.

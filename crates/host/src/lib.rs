@@ -53,7 +53,7 @@ mod want;
 mod ways;
 pub mod written_file;
 
-pub use apply::{Applied, ApplyError, recover, recover_all};
+pub use apply::{Applied, ApplyError, left_behind, recover, recover_all};
 pub use dns::dnsmasq::{self, Dnsmasq};
 pub use dns::{DnsError, NameServers, Resolver};
 pub use facts::{EndpointWay, Facts, POLICY_RULES};

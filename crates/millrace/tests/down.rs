@@ -90,6 +90,46 @@ fn a_tunnel_that_hangs_is_told_by_status_and_by_down() {
     assert!(!net.a.has_interface(WG).unwrap());
 }
 
+/// A process that was killed undoes nothing; what it left is told, and undone by the interface's name.
+#[test]
+fn what_a_killed_tunnel_has_left_is_told_and_undone() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let path = file(&net, &directory, WG);
+    let text = fs::read_to_string(&path).unwrap();
+    let home = "#! [Server]\n#! LAN = 192.168.1.0/24\n#! Masquerade = yes\n";
+    fs::write(&path, format!("{home}{text}")).unwrap();
+    net.a.sysctl("net/ipv4/ip_forward", "0").unwrap();
+    let forwards = || {
+        let read = || fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap();
+        net.a.run(read).unwrap().trim() == "1"
+    };
+    let path = path.to_str().unwrap();
+    let mut process = net.a.command(PROGRAM).args(["up", path]).spawn().unwrap();
+    until("the server", || {
+        net.a.has_interface(WG).unwrap() && forwards()
+    });
+    let doctor = || run(&net.a, &["doctor"]).stdout;
+    assert!(!doctor().contains("left:"), "{}", doctor());
+    process.signal(Signal::SIGKILL).unwrap();
+    until("the end", || process.try_wait().unwrap().is_some());
+    until("its interface's", || !net.a.has_interface(WG).unwrap());
+    assert!(forwards());
+    let told = doctor();
+    assert!(
+        told.contains("left:") && told.contains("millrace down wg0"),
+        "{told}"
+    );
+    let exit = run(&net.a, &["down", WG]);
+    assert!(exit.status.success(), "{exit:?}");
+    assert!(!exit.stderr.contains("No such file"), "{exit:?}");
+    assert!(!forwards());
+    assert!(!doctor().contains("left:"));
+    assert_eq!(run(&net.a, &["down", WG]).status.code(), Some(1));
+}
+
 /// The name of an interface means its file, also beside a directory of that name.
 #[test]
 fn a_name_is_the_file_of_an_interface_and_not_a_directory() {

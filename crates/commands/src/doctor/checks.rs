@@ -24,7 +24,7 @@ pub(super) struct Finding {
 type Check = fn(&Facts, &mut Vec<Finding>);
 
 /// All checks, in the order in which one would look.
-pub(super) const CHECKS: [(&str, Check); 15] = [
+pub(super) const CHECKS: [(&str, Check); 16] = [
     ("tun", tun),
     ("clock", clock),
     ("route", route),
@@ -40,6 +40,7 @@ pub(super) const CHECKS: [(&str, Check); 15] = [
     ("files", files),
     ("kernel", kernel),
     ("memory", memory),
+    ("left", left),
 ];
 
 /// A clock is behind what is known by more than this before it is said to be wrong.
@@ -411,6 +412,17 @@ fn memory(facts: &Facts, found: &mut Vec<Finding>) {
             ),
             "/proc/meminfo",
             "end what is not needed (ps), or have memory compressed (zram)",
+        );
+    }
+}
+
+fn left(facts: &Facts, found: &mut Vec<Finding>) {
+    for name in &facts.left {
+        say(
+            found,
+            format!("a process that was killed has left routes, rules or settings of {name}"),
+            "/run/millrace",
+            &format!("millrace down {name} (or bring it up again)"),
         );
     }
 }

@@ -103,6 +103,8 @@ pub(super) struct Facts {
     pub(super) available: Option<u64>,
     pub(super) starter: Starter,
     pub(super) up: Vec<Up>,
+    /// Interfaces of which a killed process has left something.
+    pub(super) left: Vec<String>,
 }
 
 impl Facts {

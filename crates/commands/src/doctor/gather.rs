@@ -60,6 +60,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         available: available(),
         starter: starter(),
         up: up(),
+        left: host::left_behind(),
     };
     facts.is_router = facts.guarded || profile::all().iter().any(|it| is_home(it));
     if let Some(netlink) = &mut netlink {

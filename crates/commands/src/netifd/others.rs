@@ -13,11 +13,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Scripts by which a server decides who is let in: without them it would let in others than it should.
-const DECIDING: [&str; 5] = [
+/// Scripts with a say in who is let in or, at a client, which server is trusted: without them a tunnel would trust others
+/// than it should. `learn-address` is one of them as the stock program refuses a client's address when it fails.
+const DECIDING: [&str; 6] = [
     "auth-user-pass-verify",
     "client-connect",
     "client-crresponse",
+    "learn-address",
     "tls-crypt-v2-verify",
     "tls-verify",
 ];
@@ -109,18 +111,22 @@ pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenV
     }
     let others = report.entries.iter();
     let others = others.filter(|it| it.verdict != Verdict::Honoured);
-    if model.server().is_some() {
-        let mut refused = others.clone().filter(|it| it.verdict == Verdict::Refused);
-        if let Some(entry) = refused.find(|it| DECIDING.contains(&it.key.as_str())) {
-            return Err(format!(
-                "line {}: `{}` has a say in who is let in, and scripts do not run under netifd: use certificates, \
-                 `auth-user-pass-file` or `client-config-dir`, or run the server by `millrace up`",
-                entry.line, entry.key
-            ));
-        }
-        if model.network.home.is_some() {
-            notes.push(NOT_FORWARDED.to_owned());
-        }
+    let mut refused = others.clone().filter(|it| it.verdict == Verdict::Refused);
+    if let Some(entry) = refused.find(|it| DECIDING.contains(&it.key.as_str())) {
+        let say = match model.server() {
+            Some(_) => {
+                "has a say in who is let in, and scripts do not run under netifd: use certificates, \
+                 `auth-user-pass-file` or `client-config-dir`, or run the server by `millrace up`"
+            }
+            None => {
+                "has a say in which server is trusted, and scripts do not run under netifd: use `verify-x509-name` or \
+                 `peer-fingerprint`, or run the client by `millrace up`"
+            }
+        };
+        return Err(format!("line {}: `{}` {say}", entry.line, entry.key));
+    }
+    if model.server().is_some() && model.network.home.is_some() {
+        notes.push(NOT_FORWARDED.to_owned());
     }
     notes.extend(others.map(|it| report.describe(it)));
     match (service::openvpn::lacking(&model), model.device.null) {

@@ -334,11 +334,16 @@ pub(crate) fn parse_text(
         if let (Some(tag), true) = (tag, directive.values.is_empty()) {
             directive.name = tag;
             match inline_block(&directive.name, &mut lines) {
-                Some(block) if directive.name == "connection" => {
-                    directive.block = connection_block(&block, &directive.origin, misread, budget);
-                    directive.inline = Some(Secret::default());
+                Some((block, end)) => {
+                    behind_end(&directive, end, misread, budget);
+                    if directive.name == "connection" {
+                        directive.block =
+                            connection_block(&block, &directive.origin, misread, budget);
+                        directive.inline = Some(Secret::default());
+                    } else {
+                        directive.inline = Some(Secret::new(block));
+                    }
                 }
-                Some(block) => directive.inline = Some(Secret::new(block)),
                 None => {
                     budget.fault(misread, || Misread {
                         reason: format!("no line `</{}>` ends this block", directive.name),
@@ -354,26 +359,51 @@ pub(crate) fn parse_text(
     directives
 }
 
-/// The lines up to `</name>`, with `\n` after each; `None` when there is no end.
+/// The lines up to `</name>`, with `\n` after each, and number and rest of the line with that; `None` when there is no end.
 fn inline_block<'t>(
     name: &str,
     lines: &mut impl Iterator<Item = (usize, &'t str)>,
-) -> Option<String> {
+) -> Option<(String, (usize, &'t str))> {
     let end = format!("</{name}>");
     let mut inside: Vec<&str> = Vec::new();
-    for (_, line) in lines {
-        if line.trim_start().starts_with(&end) {
+    for (index, line) in lines {
+        if let Some(rest) = line.trim_start().strip_prefix(&end) {
             // One allocation of the right size: growing would leave copies of a key behind.
             let mut block = String::with_capacity(inside.iter().map(|line| line.len() + 1).sum());
             for line in inside {
                 block.push_str(line);
                 block.push('\n');
             }
-            return Some(block);
+            return Some((block, (index, rest)));
         }
         inside.push(line);
     }
     None
+}
+
+/// Tells what stands behind the end of a block, on the same line: most often the first line of what was appended to a
+/// file without a newline at its end. The stock program passes it over without a word.
+fn behind_end(
+    block: &Directive,
+    (index, rest): (usize, &str),
+    misread: &mut Vec<Misread>,
+    budget: &mut Budget,
+) {
+    let rest = rest.trim();
+    if rest.is_empty() || rest.starts_with(['#', ';']) {
+        return;
+    }
+    budget.fault(misread, || Misread {
+        origin: Origin {
+            file: block.origin.file.clone(),
+            line: index + 1,
+        },
+        name: first_word(rest),
+        reason: format!(
+            "stands behind `</{}>`, where it is not read: put it on a line of its own, or take it out",
+            lexer::shown(&block.name)
+        ),
+    });
 }
 
 /// The lines of a `<connection>`, numbered as in the file.
@@ -401,80 +431,4 @@ fn first_word(line: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> (Vec<Directive>, Vec<Misread>) {
-        let mut misread = Vec::new();
-        let directives = parse_text(text, "a.ovpn", &mut misread, &mut Budget::default());
-        (directives, misread)
-    }
-
-    fn whole(text: &str) -> Text<'_> {
-        Text::Whole(text)
-    }
-
-    #[test]
-    fn lines_and_blocks() {
-        let text = "\u{feff}client\r\n--dev tun\n<ca>\n-----BEGIN\n # kept\n </ca> rest\nverb 3\n";
-        let (directives, misread) = parse(text);
-        assert!(misread.is_empty());
-        let names: Vec<_> = directives
-            .iter()
-            .map(|d| (d.name.as_str(), d.origin.line))
-            .collect();
-        assert_eq!(names, [("client", 1), ("dev", 2), ("ca", 3), ("verb", 7)]);
-        let block = directives[2].inline.as_ref().unwrap();
-        assert_eq!(block.expose(), "-----BEGIN\n # kept\n");
-    }
-
-    #[test]
-    fn connections_keep_their_line_numbers() {
-        let (directives, misread) =
-            parse("dev tun\n<connection>\nremote a\n\nproto 'x\n</connection>\n");
-        assert_eq!(directives[1].block[0].origin.line, 3);
-        assert_eq!(misread[0].origin.describe(), "a.ovpn:5");
-        assert_eq!(misread[0].name, "proto");
-    }
-
-    #[test]
-    fn a_block_without_end_is_named() {
-        let (directives, misread) = parse("<ca>\nx\n");
-        assert!(directives.is_empty());
-        assert!(misread[0].reason.contains("`</ca>`"));
-    }
-
-    #[test]
-    fn config_and_cd_act_in_order_and_loops_end() {
-        let mut asked = Vec::new();
-        let mut read = |path: &Path| {
-            asked.push(path.display().to_string());
-            Ok(zeroize::Zeroizing::new(b"config self\nverb 1\n".to_vec()))
-        };
-        let mut collector = Collector::new(&mut read);
-        collector
-            .text(&whole("config a\ncd /etc\ncd vpn\nconfig b\n"), "top", 1)
-            .unwrap();
-        assert_eq!(collector.misread.len(), 2);
-        assert_eq!(collector.directory, Some(PathBuf::from("/etc/vpn")));
-        assert_eq!(asked[0], "a");
-        assert!(asked.contains(&"/etc/vpn/b".to_owned()));
-        assert_eq!(asked.len(), 2 * (DEPTH_MAX - 1));
-    }
-
-    #[test]
-    fn setenv_opt_is_the_option_itself() {
-        let mut read = |_: &Path| unreachable!();
-        let mut collector = Collector::new(&mut read);
-        collector
-            .text(
-                &whole("setenv opt block-outside-dns\nsetenv a b\n"),
-                "top",
-                1,
-            )
-            .unwrap();
-        assert_eq!(collector.directives[0].name, "block-outside-dns");
-        assert!(collector.directives[0].optional);
-        assert_eq!(collector.directives[1].name, "setenv");
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! What one step does to the host, whether it is done already, and how it is undone.
 
+use std::io;
+
 use netio::netlink::masquerade::Masquerade;
 use netio::netlink::{Family, Route, Rule};
 
@@ -151,7 +153,13 @@ fn revert_one(
             Some(rule) => absent_is_fine(system.delete_rule(&rule)),
             None => Ok(()),
         },
-        Step::Sysctl { key, before, .. } => set_sysctl(system, key, before),
+        Step::Sysctl { key, before, .. } => match set_sysctl(system, key, before) {
+            // Of an interface that is gone, and its settings with it.
+            Err(ApplyError::Sysctl { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(())
+            }
+            other => other,
+        },
         Step::Masquerade { interface, .. } => {
             absent_is_fine(system.delete_table(&Step::table_of(interface)))
         }

@@ -28,6 +28,16 @@ pub fn recover(ifname: &str) -> Result<bool, ApplyError> {
     Ok(any)
 }
 
+/// The interfaces of this network namespace of which a killed process has left something, and no other has undone it.
+/// Empty where this user may not see.
+pub fn left_behind() -> Vec<String> {
+    let path = Path::new(DIRECTORY);
+    if !path.exists() {
+        return Vec::new();
+    }
+    Directory::lock(path).map_or_else(|_| Vec::new(), |it| it.abandoned())
+}
+
 /// Undoes what killed processes have left, whatever interfaces they had: for tunnels whose interface
 /// gets its name from the kernel. Returns the names of those interfaces.
 ///

@@ -71,6 +71,7 @@ fn sound() -> Facts {
             name: "office".to_owned(),
             by_netifd: false,
         }],
+        left: Vec::new(),
     }
 }
 
@@ -226,6 +227,9 @@ fn files_memory_and_what_is_started() {
             .push(("/x".into(), "/x: holds a secret".to_owned()));
     });
     finds("memory", "5 MB", |it| it.available = Some(5 << 10));
+    finds("left", "settings of home", |it| {
+        it.left = vec!["home".to_owned()]
+    });
     finds("start", "after a reboot", |it| {
         it.starter = Starter::Systemd(Vec::new());
     });

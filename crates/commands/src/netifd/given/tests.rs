@@ -21,7 +21,6 @@ fn read(name: &str, text: &str, more: &str) -> Result<Given, Vec<Fault>> {
     })
 }
 
-#[cfg(any(feature = "pptp", feature = "server"))]
 fn fault(outcome: Result<Given, Vec<Fault>>) -> String {
     let faults = outcome.unwrap_err();
     assert_eq!(faults.len(), 1, "{faults:?}");
@@ -35,22 +34,41 @@ fn a_server_is_taken_but_for_what_it_cannot_be_without() {
     let given = read("office.ovpn", SERVER, " option mode duplicate").unwrap();
     assert!(matches!(given.kind, Kind::OpenVpn(_)));
     // What scripts are for that only tell, netifd does.
-    let told = format!("{SERVER}script-security 2\nlearn-address /bin/true\nup /bin/true\n");
+    let told = format!("{SERVER}script-security 2\nclient-disconnect /bin/true\nup /bin/true\n");
     let given = read("office.ovpn", &told, "").unwrap();
     let notes = given.notes.join("\n");
     assert!(
-        notes.contains("learn-address") && notes.contains("up"),
+        notes.contains("client-disconnect") && notes.contains("up"),
         "{notes}"
     );
     for script in [
         "auth-user-pass-verify /bin/false via-file",
         "client-connect /bin/false",
         "tls-verify /bin/false",
+        "learn-address /bin/false",
     ] {
         let text = format!("{SERVER}script-security 2\n{script}\n");
         let words = fault(read("office.ovpn", &text, ""));
         assert!(words.contains("a say in who is let in"), "{words}");
     }
+}
+
+#[test]
+fn a_client_is_not_taken_without_the_script_that_judges_the_server() {
+    const CLIENT: &str =
+        "client\ndev tun\nremote 192.0.2.1\nauth-user-pass\n<ca>\n</ca>\nscript-security 2\n";
+    let given = read("away.ovpn", &format!("{CLIENT}up /bin/true\n"), "").unwrap();
+    assert!(
+        given.notes.iter().any(|it| it.contains("up")),
+        "{:?}",
+        given.notes
+    );
+    let text = format!("{CLIENT}tls-verify /bin/false\n");
+    let words = fault(read("away.ovpn", &text, ""));
+    assert!(
+        words.contains("line 8: `tls-verify` has a say in which server is trusted"),
+        "{words}"
+    );
 }
 
 #[cfg(feature = "server")]

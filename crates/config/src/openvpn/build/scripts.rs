@@ -85,6 +85,12 @@ fn hook(builder: &mut Builder, directive: &Directive) -> Outcome {
         _ => &mut scripts.client_crresponse,
     };
     *slot = Some(command);
+    if name == "learn-address" {
+        return Ok(Remark::Note(
+            "only told: unlike in the stock program, a failing script refuses no address; `client-connect` may refuse a client"
+                .to_owned(),
+        ));
+    }
     OK
 }
 

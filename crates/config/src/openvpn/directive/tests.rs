@@ -1,0 +1,90 @@
+use super::*;
+
+fn parse(text: &str) -> (Vec<Directive>, Vec<Misread>) {
+    let mut misread = Vec::new();
+    let directives = parse_text(text, "a.ovpn", &mut misread, &mut Budget::default());
+    (directives, misread)
+}
+
+fn whole(text: &str) -> Text<'_> {
+    Text::Whole(text)
+}
+
+#[test]
+fn lines_and_blocks() {
+    let text = "\u{feff}client\r\n--dev tun\n<ca>\n-----BEGIN\n # kept\n </ca> # rest\nverb 3\n";
+    let (directives, misread) = parse(text);
+    assert!(misread.is_empty());
+    let names: Vec<_> = directives
+        .iter()
+        .map(|d| (d.name.as_str(), d.origin.line))
+        .collect();
+    assert_eq!(names, [("client", 1), ("dev", 2), ("ca", 3), ("verb", 7)]);
+    let block = directives[2].inline.as_ref().unwrap();
+    assert_eq!(block.expose(), "-----BEGIN\n # kept\n");
+}
+
+#[test]
+fn what_stands_behind_the_end_of_a_block_is_told() {
+    let text =
+        "<ca>\nx\n</ca>dev mr-away\n<connection>\n<x>\n</x> y\n</connection>nobind\nverb 3\n";
+    let (directives, misread) = parse(text);
+    let names: Vec<_> = directives.iter().map(|d| d.name.as_str()).collect();
+    assert_eq!(names, ["ca", "connection", "verb"]);
+    let told: Vec<_> = misread
+        .iter()
+        .map(|it| (it.name.as_str(), it.origin.line))
+        .collect();
+    assert_eq!(told, [("dev", 3), ("nobind", 7), ("y", 6)]);
+    assert!(misread[0].reason.contains("`</ca>`"));
+}
+
+#[test]
+fn connections_keep_their_line_numbers() {
+    let (directives, misread) =
+        parse("dev tun\n<connection>\nremote a\n\nproto 'x\n</connection>\n");
+    assert_eq!(directives[1].block[0].origin.line, 3);
+    assert_eq!(misread[0].origin.describe(), "a.ovpn:5");
+    assert_eq!(misread[0].name, "proto");
+}
+
+#[test]
+fn a_block_without_end_is_named() {
+    let (directives, misread) = parse("<ca>\nx\n");
+    assert!(directives.is_empty());
+    assert!(misread[0].reason.contains("`</ca>`"));
+}
+
+#[test]
+fn config_and_cd_act_in_order_and_loops_end() {
+    let mut asked = Vec::new();
+    let mut read = |path: &Path| {
+        asked.push(path.display().to_string());
+        Ok(zeroize::Zeroizing::new(b"config self\nverb 1\n".to_vec()))
+    };
+    let mut collector = Collector::new(&mut read);
+    collector
+        .text(&whole("config a\ncd /etc\ncd vpn\nconfig b\n"), "top", 1)
+        .unwrap();
+    assert_eq!(collector.misread.len(), 2);
+    assert_eq!(collector.directory, Some(PathBuf::from("/etc/vpn")));
+    assert_eq!(asked[0], "a");
+    assert!(asked.contains(&"/etc/vpn/b".to_owned()));
+    assert_eq!(asked.len(), 2 * (DEPTH_MAX - 1));
+}
+
+#[test]
+fn setenv_opt_is_the_option_itself() {
+    let mut read = |_: &Path| unreachable!();
+    let mut collector = Collector::new(&mut read);
+    collector
+        .text(
+            &whole("setenv opt block-outside-dns\nsetenv a b\n"),
+            "top",
+            1,
+        )
+        .unwrap();
+    assert_eq!(collector.directives[0].name, "block-outside-dns");
+    assert!(collector.directives[0].optional);
+    assert_eq!(collector.directives[1].name, "setenv");
+}
