@@ -27,6 +27,9 @@ pub(crate) use wanted::unknown_words;
 /// Exit code of `status` where the guard is off, as that of services that do not run.
 const OFF: u8 = 3;
 
+/// Exit code of `on`, `watch` and `reload` where nothing is asked for, or nothing of it can be held: there is nothing to watch.
+const NOTHING: u8 = 4;
+
 /// The command's own command line.
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
@@ -41,6 +44,10 @@ pub(crate) fn command() -> Command {
             ))
             .arg(flag("show", "Print what would be set, and set nothing"))
             .arg(flag(
+                "if-asked",
+                "For init scripts: say nothing where nothing is asked for; exit code 4 where nothing is held",
+            ))
+            .arg(flag(
                 "save",
                 "Write the settings to the file, for the next boot",
             )),
@@ -51,7 +58,7 @@ pub(crate) fn command() -> Command {
         )))
         .subcommand(wanted::arguments(of(
             "reload",
-            "Take over changed settings, for init scripts; exit code 3 where `off` was said",
+            "Take over changed settings, for init scripts; exit code 3 where `off` was said, 4 where nothing is asked for",
         )))
         .subcommand(of(
             "refresh",
@@ -101,6 +108,8 @@ enum CommandError {
         "no device of the LAN is named: write `lan = [\"br-lan\"]` to {DEFAULT_PATH}, or say --lan br-lan"
     )]
     Nothing,
+    #[error("nothing that interfaces list (only_through) can be held: {}", .0.join("; "))]
+    Refused(Vec<String>),
 }
 
 impl CommandError {
@@ -112,12 +121,14 @@ impl CommandError {
                 | Self::Guard(GuardError::Settings(_))
                 | Self::Lists { .. }
                 | Self::Nothing
+                | Self::Refused(_)
         )
     }
 
     fn code(&self) -> ExitCode {
         match self {
             Self::Option { .. } => ExitCode::from(WRONG),
+            Self::Nothing | Self::Refused(_) => ExitCode::from(NOTHING),
             _ => ExitCode::FAILURE,
         }
     }
@@ -153,6 +164,12 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     }
     let (done, is_asked) = match set(matches) {
         Ok(set) => set,
+        Err(error) if matches.get_flag("if-asked") && is_nothing_held(&error) => {
+            if !matches!(error, CommandError::Nothing) {
+                log::error!("{error}");
+            }
+            return Ok(ExitCode::from(NOTHING));
+        }
         Err(error) => (hold(error)?, false),
     };
     tell(&done);
@@ -161,9 +178,15 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     Ok(code(good))
 }
 
-/// Sets the guard by all that asks for it; false where something of that is wrong.
+/// Sets the guard by all that asks for it; false where something of that is wrong, or is not held.
 fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
-    let wanted = Wanted::read(matches)?;
+    let wanted = match Wanted::read(matches) {
+        Err(error @ (CommandError::Nothing | CommandError::Refused(_))) => {
+            kept::forget(wanted::file(matches));
+            return Err(error);
+        }
+        other => other?,
+    };
     for error in &wanted.errors {
         log::error!("{error}");
     }
@@ -171,10 +194,15 @@ fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
         log::warn!("{words}");
     }
     let done = control::on(&wanted.guard)?;
-    if wanted.is_written {
-        kept::keep(&wanted.guard, wanted::file(matches));
+    if let Some(written) = &wanted.written {
+        kept::keep(written, wanted::file(matches));
     }
-    Ok((done, wanted.errors.is_empty()))
+    Ok((done, wanted.errors.is_empty() && wanted.unheld.is_empty()))
+}
+
+/// Whether settings are to blame, and nothing is in force in their place, so that there is nothing to watch.
+fn is_nothing_held(error: &CommandError) -> bool {
+    error.is_of_settings() && control::in_force().is_none()
 }
 
 /// Where nothing is named, what is in force is set again: to let go there is `off`.
@@ -196,23 +224,40 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         terminal::note("guard: off by `millrace guard off`; `millrace guard on` sets it again");
         return Ok(ExitCode::from(OFF));
     }
-    let done = match set(matches) {
-        Ok((done, is_good)) => {
-            tell(&done);
-            return Ok(code(is_good && done.errors.is_empty()));
-        }
-        Err(CommandError::Nothing) => match control::in_force() {
-            None => return Ok(ExitCode::SUCCESS),
-            Some(guard) if guard.lan.is_empty() => return end(&control::end()?),
-            Some(mut guard) => {
-                guard.groups.clear();
-                control::on(&guard)?
+    let (done, is_good) = match set(matches) {
+        Ok(set) => set,
+        Err(error @ (CommandError::Nothing | CommandError::Refused(_))) => {
+            let is_good = match &error {
+                CommandError::Refused(_) => {
+                    log::error!("{error}");
+                    false
+                }
+                _ => true,
+            };
+            match control::in_force() {
+                None => return Ok(ExitCode::from(NOTHING)),
+                Some(guard) if guard.lan.is_empty() => {
+                    let errors = control::end()?;
+                    end(&errors)?;
+                    return Ok(match errors.is_empty() {
+                        true => ExitCode::from(NOTHING),
+                        false => ExitCode::FAILURE,
+                    });
+                }
+                Some(mut guard) => {
+                    guard.groups.clear();
+                    (control::on(&guard)?, is_good)
+                }
             }
-        },
+        }
+        Err(error) if is_nothing_held(&error) => {
+            log::error!("{error}");
+            return Ok(ExitCode::from(NOTHING));
+        }
         Err(error) => return Err(error),
     };
     tell(&done);
-    Ok(code(done.errors.is_empty()))
+    Ok(code(is_good && done.errors.is_empty()))
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
@@ -261,6 +306,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     let known = file.as_ref().ok().and_then(Option::as_ref);
     let mut report = control::status(known)?;
     let is_held = lists::judge(wanted::uci(matches), &mut report);
+    let is_refused = !control::is_let_go() && lists::is_refused(wanted::uci(matches));
     if let Err(error) = &file {
         log::error!("{error}");
     }
@@ -270,7 +316,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         terminal::text(render(&report));
     }
     Ok(match (report.state, report.asked) {
-        (State::Off, false) if file.is_ok() => ExitCode::from(OFF),
+        (State::Off, false) if file.is_ok() && !is_refused => ExitCode::from(OFF),
         _ => code(report.is_good() && file.is_ok() && is_held),
     })
 }

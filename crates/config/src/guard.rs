@@ -15,6 +15,7 @@
 //! The names come to stand in a text for `nft`: only those are taken that have nothing in them that means something there.
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -158,12 +159,21 @@ impl fmt::Display for Pattern {
 }
 
 impl Guard {
-    /// Reads a file.
+    /// Reads a file. One without a byte is what a loss of power leaves of a file that was being written, and is wrong.
     ///
     /// # Errors
     /// [`SettingsError::Read`], [`SettingsError::TooLarge`], and what [`Guard::from_toml`] says.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
-        Self::from_toml(&text_of(path)?, path)
+        let text = text_of(path)?;
+        // What is no file, such as /dev/null, says nothing on purpose.
+        if text.is_empty() && std::fs::metadata(path).is_ok_and(|it| it.is_file()) {
+            let words = "is empty, as after a loss of power: write it anew, or remove it";
+            return Err(SettingsError::Read {
+                path: path.to_owned(),
+                error: io::Error::new(io::ErrorKind::InvalidData, words),
+            });
+        }
+        Self::from_toml(&text, path)
     }
 
     /// Reads TOML text over the defaults; `path` only names it in errors.

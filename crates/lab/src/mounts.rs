@@ -1,5 +1,5 @@
-//! What a private host sees of the file system: the machine's, but for /var/run, /etc/resolv.conf and what the program keeps
-//! over a reboot.
+//! What a private host sees of the file system: the machine's, but for /var/run, /etc/resolv.conf, the program's settings and
+//! what it keeps over a reboot.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,8 +13,8 @@ use nix::unistd::{chdir, chroot, fchdir};
 
 const NONE: Option<&str> = None;
 
-/// Where the program under test keeps what is to outlive a reboot: of each host by itself.
-const STATE: &str = "/var/lib/millrace";
+/// Where the program under test keeps what is to outlive a reboot, and where its settings are: of each host by itself.
+const OWN: [&str; 2] = ["/var/lib/millrace", "/etc/millrace"];
 
 /// Directories above the root that are climbed at most. A path has no more names than that.
 const DEPTH: usize = 4096;
@@ -28,7 +28,7 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// Moves the current thread into a new mount namespace with its own /var/run, /var/lib/millrace and /etc/resolv.conf.
+    /// Moves the current thread into a new mount namespace with its own /var/run, /var/lib/millrace, /etc/millrace and /etc/resolv.conf.
     pub(crate) fn make() -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS)?;
         make_private()?;
@@ -111,16 +111,14 @@ fn cover() -> io::Result<()> {
         Some("size=16m,mode=0755"),
     )?;
     fs::create_dir(run.join("wireguard"))?;
-    // Where it cannot be made, the program cannot write there either.
-    if fs::create_dir_all(STATE).is_ok() {
+    for own in OWN {
+        // Where it cannot be made, the program cannot write there either.
+        if fs::create_dir_all(own).is_err() {
+            continue;
+        }
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        mount(
-            Some("tmpfs"),
-            STATE,
-            Some("tmpfs"),
-            flags,
-            Some("size=1m,mode=0700"),
-        )?;
+        let options = Some("size=1m,mode=0700");
+        mount(Some("tmpfs"), own, Some("tmpfs"), flags, options)?;
     }
     let Some(resolver) = resolver else {
         return Ok(());
@@ -146,6 +144,23 @@ mod tests {
     use super::*;
     use crate::Host;
     use crate::openvpn::Directory;
+
+    /// What a test writes there is not the machine's, and what the machine has is not the test's.
+    #[test]
+    fn a_private_host_has_settings_of_its_own() {
+        if !crate::may_enter() {
+            return;
+        }
+        let host = Host::private("settings").unwrap();
+        let name = format!("/etc/millrace/test-{}", std::process::id());
+        let seen = host.run(|| {
+            let before = fs::read_dir("/etc/millrace").unwrap().count();
+            fs::write(&name, "").unwrap();
+            before
+        });
+        assert_eq!(seen.unwrap(), 0);
+        assert!(!Path::new(&name).exists());
+    }
 
     /// In a root that is no mount point.
     #[test]

@@ -420,9 +420,9 @@ fn the_commands_tell_by_their_codes() {
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan", "--save"]);
     // A file that is named has to be there.
     assert_eq!(code, Some(1), "{text}");
-    directory.file("guard.toml", "");
+    directory.file("guard.toml", "# nothing\n");
     let (code, text) = run(&["on", "--settings", file]);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(4));
     assert!(text.contains("no device of the LAN is named"), "{text}");
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan\" } accept #"]);
     assert_eq!(code, Some(2));

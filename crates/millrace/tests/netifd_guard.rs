@@ -42,7 +42,7 @@ fn a_list_that_is_not_held_is_a_fault() {
     // In force: what is wrong beside it is told, and nothing of the list.
     assert_eq!(guard("on"), Some(0));
     write("\tlist only_through 'nowhere'\n");
-    assert_eq!(guard("reload"), Some(0));
+    assert_eq!(guard("reload"), Some(1), "not all of it is held");
     netifd.if_up();
     netifd.until_up();
     let fault = netifd.until_fault("CONFIG_FAULT");

@@ -245,7 +245,12 @@ impl Network {
 /// only when it is up.
 #[must_use]
 pub fn device_of(package: &Package, interface: &str) -> Option<String> {
-    let section = package.section(interface)?;
+    device_of_section(package.section(interface)?)
+}
+
+/// The same of an interface's section, which has a name.
+pub(crate) fn device_of_section(section: &Section) -> Option<String> {
+    let interface = section.name.as_deref()?;
     let proto = section.text("proto").unwrap_or_default();
     let device = match proto {
         "pppoe" | "pppoa" | "pptp" | "l2tp" | "3g" | "ppp" => format!("{proto}-{interface}"),

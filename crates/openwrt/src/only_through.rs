@@ -4,7 +4,7 @@
 //! a network device. What leads out of the router is refused: both layers of the guard know a way only by its device, and
 //! let the LAN reach the devices that are listed.
 
-use std::fs;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -13,11 +13,14 @@ use config::types::is_ifname;
 
 use crate::device_name;
 use crate::network::options::Options;
-use crate::network::{Fault, PROTO, device_of};
-use crate::uci::{self, FILE_MAX, Package, Section};
+use crate::network::{Fault, PROTO, device_of_section};
+use crate::uci::{self, Package, Section};
 
 /// The option's name.
 pub const OPTION: &str = "only_through";
+
+/// Most interfaces that list: more than the guard takes devices of all lists.
+const LISTS_MAX: usize = 64;
 
 /// Most words of one list.
 const WORDS_MAX: usize = 64;
@@ -70,15 +73,10 @@ impl Lists {
     /// # Errors
     /// The file cannot be read, or a section of a tunnel is wrong.
     pub fn of(configuration: &Path) -> Result<Self, ListsError> {
-        let path = configuration.join("network");
-        let size = match fs::metadata(&path) {
+        let text = match uci::read(&configuration.join("network")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            other => other?.len(),
+            other => other?,
         };
-        if size > FILE_MAX {
-            return Err(io::Error::from(io::ErrorKind::FileTooLarge).into());
-        }
-        let text = zeroize::Zeroizing::new(fs::read(&path)?);
         Ok(Self::read(&String::from_utf8_lossy(&text))?)
     }
 
@@ -90,25 +88,38 @@ impl Lists {
         let unknown = uci::Fault {
             line: 0,
             words: "is not UCI".to_owned(),
+            section: None,
         };
         let (package, odd) = Package::parse_for(text, |_| false)
             .map_err(|faults| faults.into_iter().next().unwrap_or(unknown))?;
         let is_ours = |fault: &uci::Fault| {
-            let mut before = package.sections.iter().rev();
-            before
-                .find(|it| it.line <= fault.line)
-                .is_some_and(is_tunnel)
+            let section = fault.section.and_then(|at| package.sections.get(at));
+            // Where the line that begins a section is wrong, the one before counts.
+            let before = || {
+                let mut before = package.sections.iter().rev();
+                before.find(|it| it.line <= fault.line)
+            };
+            section.or_else(before).is_some_and(is_tunnel)
         };
         if let Some(fault) = odd.into_iter().find(is_ours) {
             return Err(fault);
         }
         let mut all = Self::default();
+        let places = Places::of(&package);
         for section in package.sections.iter().filter(|it| is_tunnel(it)) {
             let Some(interface) = &section.name else {
                 continue;
             };
             let mut options = Options::new(section, interface);
-            let lan = lan(&package, &mut options);
+            if all.lists.len() == LISTS_MAX && section.setting(OPTION).is_some() {
+                let words = format!(
+                    "at most {LISTS_MAX} interfaces can list; nothing of this and later lists is held back"
+                );
+                options.warn(OPTION, &words);
+                all.faults.append(&mut options.warnings);
+                break;
+            }
+            let lan = listed(&places, &mut options);
             all.faults.append(&mut options.warnings);
             let odd = lan.iter().filter(|it| !it.is_known);
             all.unknown
@@ -137,13 +148,20 @@ fn is_tunnel(section: &Section) -> bool {
 
 /// The devices that an interface lists, each once. What cannot be held is a warning.
 pub(crate) fn lan(package: &Package, options: &mut Options<'_>) -> Vec<Lan> {
+    match options.values(OPTION).next() {
+        Some(_) => listed(&Places::of(package), options),
+        None => Vec::new(),
+    }
+}
+
+fn listed(places: &Places<'_>, options: &mut Options<'_>) -> Vec<Lan> {
     let mut found: Vec<Lan> = Vec::new();
     for (place, name) in options.values(OPTION).enumerate() {
         if place == WORDS_MAX {
             options.warn(OPTION, &format!("at most {WORDS_MAX} are used"));
             break;
         }
-        match lan_of(package, name) {
+        match places.lan(name) {
             Err(words) => {
                 let words = format!("{name}: {words}; nothing of it is held back");
                 options.warn(OPTION, &words);
@@ -155,67 +173,110 @@ pub(crate) fn lan(package: &Package, options: &mut Options<'_>) -> Vec<Lan> {
     found
 }
 
-/// The device that a word of a list means.
-fn lan_of(package: &Package, name: &str) -> Result<Lan, String> {
-    let interfaces = || package.of_kind("interface");
-    let is_named = |it: &&Section| it.name.as_deref() == Some(name);
-    let own = interfaces().find(is_named);
-    let device = match own {
-        Some(_) => device_behind(package, name)
-            .ok_or("its device is not in the file: write the network device in its place")?,
-        None if is_ifname(name) => name.to_owned(),
-        None => return Err("there is no such interface, and no device can be called so".to_owned()),
-    };
-    if device == "lo" {
-        return Err("it is the router itself".to_owned());
-    }
-    let on_it: Vec<&Section> = interfaces()
-        .filter(|it| {
-            let behind = it.name.as_deref().and_then(|it| device_behind(package, it));
-            behind.as_deref() == Some(device.as_str())
-        })
-        .collect();
-    for section in on_it.iter().copied().chain(own) {
-        let proto = section.text("proto").unwrap_or_default();
-        let called = section.name.as_deref().unwrap_or_default();
-        if proto == PROTO {
-            return Err("it is a tunnel itself".to_owned());
-        }
-        if !LAN_PROTOCOLS.contains(&proto) {
-            return Err(format!(
-                "it is no network of the LAN, as interface {called} has protocol {proto}"
-            ));
-        }
-        if GATEWAYS
-            .iter()
-            .any(|it| section.text(it).is_some_and(|it| !it.is_empty()))
-        {
-            return Err(format!(
-                "it leads out of the router, as interface {called} has a gateway"
-            ));
-        }
-    }
-    let mut devices = package.of_kind("device");
-    let is_known = !on_it.is_empty() || devices.any(|it| it.text("name") == Some(&device));
-    Ok(Lan {
-        name: name.to_owned(),
-        device,
-        is_known,
-    })
+/// Interfaces and devices of a file by their names, gathered once: it may have thousands.
+struct Places<'a> {
+    interfaces: HashMap<&'a str, &'a Section>,
+    /// The device of each interface, where the file has it.
+    devices: HashMap<&'a str, String>,
+    /// The interfaces of each device.
+    on: HashMap<String, Vec<&'a Section>>,
+    /// Names of device sections.
+    named: HashSet<&'a str>,
 }
 
-/// The device of an interface, or of the one that it stands on (`option device '@lan'`).
-fn device_behind(package: &Package, interface: &str) -> Option<String> {
-    let mut name = interface;
-    for _ in 0..ALIASES_MAX {
-        if let Some(device) = device_of(package, name) {
-            return Some(device);
+impl<'a> Places<'a> {
+    fn of(package: &'a Package) -> Self {
+        let mut places = Self {
+            interfaces: HashMap::new(),
+            devices: HashMap::new(),
+            on: HashMap::new(),
+            named: HashSet::new(),
+        };
+        for section in &package.sections {
+            match (section.kind.as_str(), &section.name) {
+                ("interface", Some(name)) => {
+                    places.interfaces.insert(name, section);
+                }
+                ("device", _) => places.named.extend(section.text("name")),
+                _ => {}
+            }
         }
-        let mut interfaces = package.of_kind("interface");
-        let section = interfaces.find(|it| it.name.as_deref() == Some(name))?;
-        name = section.text("device")?.strip_prefix('@')?;
+        for (&name, &section) in &places.interfaces {
+            if let Some(device) = places.device_behind(section) {
+                places.devices.insert(name, device.clone());
+            }
+        }
+        // In the order of the file.
+        for section in package.of_kind("interface") {
+            let device = section
+                .name
+                .as_deref()
+                .and_then(|it| places.devices.get(it));
+            if let Some(device) = device {
+                places.on.entry(device.clone()).or_default().push(section);
+            }
+        }
+        places
     }
-    None
+
+    /// The device of an interface, or of the one that it stands on (`option device '@lan'`).
+    fn device_behind(&self, interface: &'a Section) -> Option<String> {
+        let mut section = interface;
+        for _ in 0..ALIASES_MAX {
+            if let Some(device) = device_of_section(section) {
+                return Some(device);
+            }
+            let name = section.text("device")?.strip_prefix('@')?;
+            section = self.interfaces.get(name)?;
+        }
+        None
+    }
+
+    /// The device that a word of a list means.
+    fn lan(&self, name: &str) -> Result<Lan, String> {
+        let own = self.interfaces.get(name).copied();
+        let device = match own {
+            Some(_) => self
+                .devices
+                .get(name)
+                .cloned()
+                .ok_or("its device is not in the file: write the network device in its place")?,
+            None if is_ifname(name) => name.to_owned(),
+            None => {
+                return Err("there is no such interface, and no device can be called so".to_owned());
+            }
+        };
+        if device == "lo" {
+            return Err("it is the router itself".to_owned());
+        }
+        let on_it = self.on.get(&device).map_or(&[][..], Vec::as_slice);
+        for section in on_it.iter().copied().chain(own) {
+            let proto = section.text("proto").unwrap_or_default();
+            let called = section.name.as_deref().unwrap_or_default();
+            if proto == PROTO {
+                return Err("it is a tunnel itself".to_owned());
+            }
+            if !LAN_PROTOCOLS.contains(&proto) {
+                return Err(format!(
+                    "it is no network of the LAN, as interface {called} has protocol {proto}"
+                ));
+            }
+            if GATEWAYS
+                .iter()
+                .any(|it| section.text(it).is_some_and(|it| !it.is_empty()))
+            {
+                return Err(format!(
+                    "it leads out of the router, as interface {called} has a gateway"
+                ));
+            }
+        }
+        let is_known = !on_it.is_empty() || self.named.contains(device.as_str());
+        Ok(Lan {
+            name: name.to_owned(),
+            device,
+            is_known,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,12 @@
 //! backslash takes the next character as it is, pieces that touch are one word, quotes may span lines. `#` begins a
 //! comment, `;` ends a statement.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+
 use zeroize::Zeroizing;
 
 /// Largest file that is read, in bytes.
@@ -71,6 +76,28 @@ pub struct Fault {
     pub line: usize,
     /// What is wrong.
     pub words: String,
+    /// The place of its section among the file's; `None` where it is in none that is known.
+    pub section: Option<usize>,
+}
+
+/// Reads a file of UCI's directory, which may hold secrets.
+///
+/// # Errors
+/// It cannot be read, is larger than [`FILE_MAX`], or no file: a pipe or a device could keep the reader for ever.
+pub fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    // Before it is opened, as that waits for the other end of a pipe.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
+    }
+    let file = File::open(path)?;
+    let size = file.metadata()?.len().min(FILE_MAX);
+    // Reserved beforehand: a vector that grows leaves copies of keys behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1));
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > FILE_MAX {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
 }
 
 impl Package {
@@ -110,7 +137,11 @@ impl Package {
                         let at = reader.at;
                         let section = at.and_then(|at| reader.package.sections.get(at));
                         grave |= !harmless(section);
-                        Fault { line, words }
+                        Fault {
+                            line,
+                            words,
+                            section: at,
+                        }
                     }
                 },
                 // What is in it is not known.
@@ -290,7 +321,12 @@ impl<'t> Words<'t> {
             match self.next() {
                 None => {
                     let words = "a quote that does not end".to_owned();
-                    return Err(Fault { line, words });
+                    let section = None;
+                    return Err(Fault {
+                        line,
+                        words,
+                        section,
+                    });
                 }
                 next if next == quote => return Ok(()),
                 Some('\\') if quote == Some('"') => match self.next() {
@@ -308,6 +344,8 @@ struct Reader {
     package: Package,
     /// Which section goes on.
     at: Option<usize>,
+    /// The place of each name.
+    named: HashMap<String, usize>,
     faults: Vec<Fault>,
 }
 
@@ -354,8 +392,7 @@ impl Reader {
             if !is_name(name) {
                 return Err("a section's name must be letters, digits and `_`".to_owned());
             }
-            let same = |it: &Section| it.name.as_ref() == Some(name);
-            if let Some(at) = sections.iter().position(same) {
+            if let Some(&at) = self.named.get(name) {
                 if sections[at].kind != kind {
                     let words = "there is a section of this name and another type";
                     return Err(words.to_owned());
@@ -365,6 +402,9 @@ impl Reader {
             }
         }
         self.at = Some(sections.len());
+        if let Some(name) = name {
+            self.named.insert(name.clone(), sections.len());
+        }
         sections.push(Section {
             kind: kind.to_owned(),
             name: name.cloned(),

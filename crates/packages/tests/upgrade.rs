@@ -13,17 +13,15 @@ PROG=program
 SETTINGS=$FILE
 program() {
     echo "$*" >>"$LOG"
-    case "$2" in status | reload) return "$STATUS" ;; esac
-}
-config_load() { :; }
-config_foreach() { [ -z "$LIST" ] || "$1" office; }
-config_get() {
-    case "$3" in
-    proto) eval "$1=millrace" ;;
-    only_through) eval "$1=\$LIST" ;;
+    case "$2" in
+    status | reload) return "$STATUS" ;;
+    on) return "$ON" ;;
     esac
 }
-start() { start_service; }
+start() {
+    start_service
+    [ "$RELOADED" -ne 4 ] || echo start >>"$LOG"
+}
 procd_open_instance() { echo instance >>"$LOG"; }
 procd_set_param() { :; }
 procd_close_instance() { :; }
@@ -32,21 +30,21 @@ procd_close_instance() { :; }
 
 /// What is called of a script, `guard` or `policy`, that has settings, where its `status` ends with that code.
 fn called(script: &str, upgrade: Option<&str>, status: u8) -> Vec<String> {
-    called_with(script, upgrade, status, ("start_service", true, ""))
+    called_with(script, upgrade, status, ("start_service", 0))
 }
 
-/// The same for a function of the script, with or without settings, where an interface lists that.
+/// The same for a function of the script, where `on` ends with that code.
 fn called_with(
     script: &str,
     upgrade: Option<&str>,
     status: u8,
-    (call, has_file, list): (&str, bool, &str),
+    (call, on): (&str, u8),
 ) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("log");
     let file = scratch.path().join("settings");
-    fs::write(&file, if has_file { "lan" } else { "" }).unwrap();
+    fs::write(&file, "lan").unwrap();
     fs::write(&log, "").unwrap();
     let mut shell = Command::new("sh");
     shell
@@ -60,7 +58,7 @@ fn called_with(
         .env("LOG", &log)
         .env("FILE", &file)
         .env("CALL", call)
-        .env("LIST", list)
+        .env("ON", on.to_string())
         .env("STATUS", status.to_string())
         .env_remove("PKG_UPGRADE");
     if let Some(upgrade) = upgrade {
@@ -81,35 +79,29 @@ fn an_upgrade_does_not_set_a_guard_that_is_off() {
 #[test]
 fn an_upgrade_goes_on_with_a_guard_that_is_on_in_part_or_unknown() {
     for status in [0, 1, 127] {
-        let all = ["guard status", "guard on", "instance"];
+        let all = ["guard status", "guard on --if-asked", "instance"];
         assert_eq!(called("guard", Some("1"), status), all, "{status}");
         let all = ["policy status", "policy on", "instance"];
         assert_eq!(called("policy", Some("1"), status), all, "{status}");
     }
 }
 
+/// Whatever is in the files: the script reads none of them.
 #[test]
-fn a_list_is_enough_and_a_change_of_it_is_taken_over() {
-    let guard =
-        |call, has_file, list, status| called_with("guard", None, status, (call, has_file, list));
-    let nothing: [&str; 0] = [];
-    assert_eq!(guard("start_service", false, "", 0), nothing);
-    assert_eq!(
-        guard("start_service", false, "lan", 0),
-        ["guard on", "instance"]
-    );
-    // Once: what was on by hand stays in force.
-    assert_eq!(
-        guard("reload_service", false, "lan", 0),
-        ["guard reload", "instance"]
-    );
-    assert_eq!(
-        guard("reload_service", true, "", 1),
-        ["guard reload", "instance"]
-    );
-    assert_eq!(guard("reload_service", false, "", 0), ["guard reload"]);
+fn the_program_decides_whether_there_is_something_to_watch() {
+    let guard = |call, code| called_with("guard", None, code, (call, code));
+    for code in [0, 1] {
+        let start = ["guard on --if-asked", "instance"];
+        assert_eq!(guard("start_service", code), start, "{code}");
+        // Once: what was on by hand stays in force.
+        let reload = ["guard reload", "instance"];
+        assert_eq!(guard("reload_service", code), reload, "{code}");
+    }
+    // Nothing is asked for: what runs ends, and nothing is started again and again.
+    assert_eq!(guard("start_service", 4), ["guard on --if-asked"]);
+    assert_eq!(guard("reload_service", 4), ["guard reload", "start"]);
     // Let go by hand.
-    assert_eq!(guard("reload_service", true, "lan", 3), ["guard reload"]);
+    assert_eq!(guard("reload_service", 3), ["guard reload"]);
 }
 
 #[test]
@@ -117,7 +109,8 @@ fn a_start_of_the_user_or_at_boot_sets_it() {
     // opkg says 0 where it installs.
     for upgrade in [None, Some(""), Some("0")] {
         for script in ["guard", "policy"] {
-            let all = [format!("{script} on"), "instance".to_owned()];
+            let how = if script == "guard" { " --if-asked" } else { "" };
+            let all = [format!("{script} on{how}"), "instance".to_owned()];
             assert_eq!(called(script, upgrade, 3), all, "{upgrade:?}");
         }
     }

@@ -15,8 +15,11 @@ pub(crate) fn path_of(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Keeps a copy of settings, and of what interfaces list, if there is none of them.
+/// Keeps a copy of settings, and of what interfaces list, if there is none of them. Of those that guard nothing there is none.
 pub(super) fn keep(guard: &Guard, file: &Path) {
+    if guard.is_empty() {
+        return forget(file);
+    }
     let path = path_of(file);
     if Guard::read_kept(&path).is_ok_and(|kept| kept == *guard) {
         return;
@@ -24,6 +27,17 @@ pub(super) fn keep(guard: &Guard, file: &Path) {
     // Without it the file is as good.
     if let Err(error) = write_text(&guard.to_kept(), &path, 0o600) {
         log::debug!("{}: {error}", path.display());
+    }
+}
+
+/// Takes the copy away, so that a later mistake does not bring back what nothing asks for any more.
+pub(super) fn forget(file: &Path) {
+    let path = path_of(file);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            log::warn!("{}: {error}", path.display());
+        }
+        _ => {}
     }
 }
 
@@ -74,5 +88,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         fs::write(&path, "lan = []").unwrap();
         assert_eq!(read(&file), None);
+        keep(&Guard::default(), &file);
+        assert!(!path.exists());
     }
 }

@@ -35,6 +35,11 @@ pub(super) fn judge(uci: &Path, report: &mut Report) -> bool {
     is_held
 }
 
+/// Whether interfaces list, and nothing of that can be held.
+pub(super) fn is_refused(uci: &Path) -> bool {
+    Lists::of(uci).is_ok_and(|it| it.is_empty() && !it.faults.is_empty())
+}
+
 fn what_to_do(wanted: &Guard) -> String {
     let devices: Vec<&str> = wanted
         .groups

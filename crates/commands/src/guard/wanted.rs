@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use config::guard::{DEFAULT_PATH, Guard, Pattern};
+use config::guard::{DEFAULT_PATH, Group, Guard, Pattern};
 use config::settings::SettingsError;
 use guard::{GuardError, control};
 use openwrt::only_through::Lists;
@@ -101,8 +101,8 @@ pub(super) struct Wanted {
     pub(super) errors: Vec<CommandError>,
     /// What interfaces list and is not held.
     pub(super) unheld: Vec<String>,
-    /// All of it is written in files, so that the next start is to find it.
-    pub(super) is_written: bool,
+    /// What files say of it, for a later start that finds a mistake in one; `None` where it is not known what is listed.
+    pub(super) written: Option<Guard>,
 }
 
 impl Wanted {
@@ -123,11 +123,12 @@ impl Wanted {
             }
         };
         let lists = Lists::of(uci(matches));
-        if base.lan.is_empty() && errors.is_empty() && lists.as_ref().is_ok_and(Lists::is_empty) {
-            return Err(CommandError::Nothing);
+        if base.lan.is_empty()
+            && errors.is_empty()
+            && let Some(lists) = lists.as_ref().ok().filter(|it| it.is_empty())
+        {
+            return Err(nothing(unheld_of(lists)));
         }
-        let file = from_file(matches).map(Option::unwrap_or_default);
-        let mut is_written = errors.is_empty() && file.is_ok_and(|it| it == base);
         // A file that names nothing, and none at all, lets nothing go.
         if base.lan.is_empty()
             && let Some(guard) = in_force.as_ref().filter(|it| !it.lan.is_empty())
@@ -136,9 +137,10 @@ impl Wanted {
             base = guard.clone();
             base.reach.extend(further);
             base.merge_doubles();
-            is_written = false;
         }
         let before = in_force.as_ref().map_or(&[][..], |it| &it.groups);
+        let written = lists.as_ref().ok();
+        let written = written.map(|it| written_in(matches, it, before));
         let mut unheld = Vec::new();
         let mut guard = match lists {
             Ok(lists) => {
@@ -168,15 +170,37 @@ impl Wanted {
             guard.groups = groups;
         }
         match guard.is_empty() {
-            true if errors.is_empty() => Err(CommandError::Nothing),
+            true if errors.is_empty() => Err(nothing(unheld)),
             true => Err(errors.remove(0)),
             false => Ok(Self {
                 guard,
-                is_written: is_written && errors.is_empty(),
+                written,
                 errors,
                 unheld,
             }),
         }
+    }
+}
+
+/// The error where nothing is left to be held.
+fn nothing(unheld: Vec<String>) -> CommandError {
+    match unheld.is_empty() {
+        true => CommandError::Nothing,
+        false => CommandError::Refused(unheld),
+    }
+}
+
+/// What the files say, whatever the command line and what is in force: of a settings file with a mistake what was last good.
+fn written_in(matches: &ArgMatches, lists: &Lists, before: &[Group]) -> Guard {
+    let is_well = |it: &Guard| it.lan.is_empty() || it.fault().is_none();
+    let file = from_file(matches).map(Option::unwrap_or_default).ok();
+    let own = file
+        .filter(is_well)
+        .or_else(|| kept::read(self::file(matches)));
+    let (guard, _) = own.unwrap_or_default().with_lists(&lists.lists, before);
+    match guard.fault() {
+        Some(_) => Guard::default().with_groups(&guard.groups),
+        None => guard,
     }
 }
 

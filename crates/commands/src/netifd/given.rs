@@ -81,7 +81,7 @@ impl Given {
     /// Why there is no tunnel.
     pub(super) fn read(at: &At) -> Result<Self, Vec<Fault>> {
         let path = at.uci.join("network");
-        let bytes = bounded(&path, uci::FILE_MAX).map_err(|error| {
+        let bytes = uci::read(&path).map_err(|error| {
             let words = format!("{}: {error}", path.display());
             fault(code::NO_CONFIG, words)
         })?;

@@ -121,3 +121,15 @@ proptest! {
         prop_assert_eq!(read(&guard.to_toml()).unwrap(), guard);
     }
 }
+
+#[test]
+fn a_file_without_a_byte_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("guard.toml");
+    std::fs::write(&path, "").unwrap();
+    let error = Guard::read(&path).unwrap_err();
+    assert!(error.to_string().contains("is empty"), "{error}");
+    std::fs::write(&path, "# nothing\n").unwrap();
+    assert!(Guard::read(&path).unwrap().is_empty());
+    assert!(Guard::read(Path::new("/dev/null")).unwrap().is_empty());
+}

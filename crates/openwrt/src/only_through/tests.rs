@@ -123,3 +123,42 @@ proptest! {
         let _ = Lists::read(&text);
     }
 }
+
+/// A section may be opened twice, with others in between.
+#[test]
+fn a_wrong_line_is_put_down_to_the_section_that_is_open() {
+    let text = tunnel("office", &["lan"])
+        + LAN
+        + "config interface 'office'\n list only_through 'iot' 'guest'\n";
+    let line = text.lines().count();
+    assert_eq!(Lists::read(&text).unwrap_err().line, line);
+    // Of another's section that is opened again behind a tunnel's.
+    let text = LAN.to_owned()
+        + &tunnel("office", &["lan"])
+        + "config interface 'wan'\n option metric 1 2\n";
+    assert_eq!(read(&text).lists.len(), 1);
+}
+
+#[test]
+fn a_file_that_does_not_end_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/zero", directory.path().join("network")).unwrap();
+    let error = Lists::of(directory.path()).unwrap_err();
+    assert!(matches!(error, ListsError::Read(_)), "{error}");
+}
+
+#[test]
+fn there_may_be_thousands_of_interfaces_and_lists_are_bounded() {
+    let all: String = (0..5_000)
+        .map(|it| tunnel(&format!("t{it}"), &["lan", "guest", "iot", "br-port"]))
+        .collect();
+    let lists = read(&(all + LAN));
+    assert_eq!(lists.lists.len(), LISTS_MAX);
+    assert!(
+        lists.faults[0]
+            .to_string()
+            .contains("at most 64 interfaces"),
+        "{:?}",
+        lists.faults
+    );
+}

@@ -1,0 +1,116 @@
+//! What the guard's commands say, and end with, where lists of interfaces (`only_through`) are gone, wrong or refused.
+
+use acceptance::guarded::Guarded;
+use acceptance::{Directory, PROGRAM};
+use lab::tools;
+
+fn ready() -> bool {
+    acceptance::ready() && lab::require(tools::find("nft")).is_some()
+}
+
+/// A router with UCI's files.
+struct Router {
+    world: Guarded,
+    uci: Directory,
+}
+
+impl Router {
+    fn new() -> Self {
+        Self {
+            world: Guarded::new(),
+            uci: Directory::new(),
+        }
+    }
+
+    /// Writes `network`, in which a tunnel has these lines.
+    fn write(&self, lines: &str) {
+        let text = format!(
+            "config interface 'lan'\n\toption device 'br-lan'\n\toption proto 'static'\n\
+             config interface 'wan'\n\toption device 'wan'\n\toption proto 'dhcp'\n\
+             config interface 'office'\n\toption proto 'millrace'\n{lines}"
+        );
+        self.uci.file("network", &text);
+    }
+
+    /// What `millrace guard` says, and its code.
+    fn guard(&self, words: &[&str]) -> (String, Option<i32>) {
+        let command = self.world.router.command(PROGRAM).arg("guard").args(words);
+        let exit = command.arg("--uci").arg(self.uci.path()).exit().unwrap();
+        (exit.stdout + &exit.stderr, exit.status.code())
+    }
+
+    fn off(&self) {
+        self.world.router.output(PROGRAM, ["guard", "off"]).unwrap();
+    }
+}
+
+const LISTED: &str = "\tlist only_through 'lan'\n";
+
+/// What no list names any more stays let go with a later mistake in `network`.
+#[test]
+fn lists_that_were_taken_away_do_not_come_back() {
+    if !ready() {
+        return;
+    }
+    let router = Router::new();
+    for by_hand in [false, true] {
+        router.write(LISTED);
+        assert_eq!(router.guard(&["on"]).1, Some(0));
+        if by_hand {
+            assert_eq!(router.guard(&["on", "--lan", "br-guest"]).1, Some(0));
+        }
+        router.write("");
+        let (text, code) = router.guard(&["reload"]);
+        assert_eq!(code, Some(if by_hand { 0 } else { 4 }), "{text}");
+        router.write("config interface 'home\n");
+        let (text, code) = router.guard(&["reload"]);
+        assert_eq!(code, Some(if by_hand { 1 } else { 4 }), "{text}");
+        let (text, _) = router.guard(&["status"]);
+        assert!(!text.contains("br-lan"), "{text}");
+        router.off();
+    }
+}
+
+/// A quote that does not end, at boot, holds what was listed last.
+#[test]
+fn a_mistake_at_boot_holds_what_was_listed() {
+    if !ready() {
+        return;
+    }
+    let router = Router::new();
+    router.write(LISTED);
+    assert_eq!(router.guard(&["on", "--if-asked"]).1, Some(0));
+    let shell = "nft delete table inet millrace; rm /run/millrace/guard@*.toml";
+    router.world.router.output("sh", ["-c", shell]).unwrap();
+    router.world.flush_rules();
+    router.uci.file("network", "config interface 'lan\n");
+    let (text, code) = router.guard(&["on", "--if-asked"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("guarded: br-lan"), "{text}");
+    assert_eq!(router.guard(&["reload"]).1, Some(1));
+}
+
+/// Where all words are refused it is said which, and that nothing is held.
+#[test]
+fn a_list_of_which_nothing_can_be_held_is_told() {
+    if !ready() {
+        return;
+    }
+    let router = Router::new();
+    assert_eq!(router.guard(&["on"]).1, Some(4));
+    let (text, code) = router.guard(&["on", "--if-asked"]);
+    assert_eq!((text.as_str(), code), ("", Some(4)));
+    router.write("\tlist only_through 'wan'\n");
+    for words in [["on"].as_slice(), &["reload"], &["on", "--if-asked"]] {
+        let (text, code) = router.guard(words);
+        assert_eq!(code, Some(4), "{text}");
+        assert!(text.contains("interface wan has protocol dhcp"), "{text}");
+    }
+    let (text, code) = router.guard(&["status"]);
+    assert_eq!(code, Some(1), "{text}");
+    router.write("\tlist only_through 'wan'\n\tlist only_through 'lan'\n");
+    for word in ["on", "reload"] {
+        let (text, code) = router.guard(&[word]);
+        assert_eq!(code, Some(1), "not all of it is held: {text}");
+    }
+}
