@@ -319,6 +319,14 @@ fn home(wanted: &Wanted, port: u16, host: &Host) -> Result<HomeServer, InitError
     };
     let lan = wanted.lan.iter().map(|it| parsed("lan", it));
     let lan: Vec<AllowedIp> = lan.collect::<Result<_, _>>()?;
+    if let Some(all) = lan.iter().find(|it| it.prefix() == 0) {
+        return Err(InitError::Value {
+            option: "lan",
+            value: all.to_string(),
+            why: "this is everything there is and no network at home; what clients send, they send to the server anyway"
+                .to_owned(),
+        });
+    }
     let dns = wanted.dns.iter().map(|it| parsed("dns", it));
     let dns: Vec<IpAddr> = dns.collect::<Result<_, _>>()?;
     Ok(HomeServer {

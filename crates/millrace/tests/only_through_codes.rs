@@ -1,5 +1,7 @@
 //! What the guard's commands say, and end with, where lists of interfaces (`only_through`) are gone, wrong or refused.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use acceptance::guarded::Guarded;
 use acceptance::{Directory, PROGRAM};
 use lab::tools;

@@ -113,6 +113,8 @@ impl Place {
         let to = self.directory.path().display().to_string();
         let words = ["server", "init", "--protocol", protocol, "--to", &to];
         let words = [&words, more].concat();
+        let everything = self.refused(&[&words[..], &["--lan", "::/0"]].concat());
+        assert!(everything.contains("no network at home"), "{everything}");
         let said = self.millrace(&words);
         assert!(said.contains("192.168.1.0/24, fd00:1::/64"), "{said}");
         assert!(said.contains("is a private address"), "{said}");

@@ -228,7 +228,7 @@ fn files_memory_and_what_is_started() {
     });
     finds("memory", "5 MB", |it| it.available = Some(5 << 10));
     finds("left", "settings of home", |it| {
-        it.left = vec!["home".to_owned()]
+        it.left = vec!["home".to_owned()];
     });
     finds("start", "after a reboot", |it| {
         it.starter = Starter::Systemd(Vec::new());
