@@ -19,9 +19,9 @@ mod lists;
 mod text;
 mod wanted;
 
-#[cfg(feature = "monitor")]
-pub(crate) use text::rows;
 pub(crate) use text::{document, render};
+#[cfg(feature = "monitor")]
+pub(crate) use text::{rows, state_of};
 pub(crate) use wanted::unknown_words;
 
 /// Exit code of `status` where the guard is off, as that of services that do not run.

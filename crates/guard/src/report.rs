@@ -15,9 +15,9 @@ use crate::way::Way;
 pub enum State {
     /// Nothing is held. Only the user brings this about.
     Off,
-    /// Nothing of guarded devices leaves.
+    /// Nothing of guarded devices leaves, or nothing of those that have tunnels of their own.
     Held,
-    /// What guarded devices send leaves through a tunnel, in one family at least.
+    /// What guarded devices send leaves through a tunnel, of each in one family at least.
     Through,
 }
 
@@ -163,7 +163,7 @@ impl Report {
         let mut report = Self {
             state: match facts.is_any_there() {
                 false => State::Off,
-                true if parts.iter().any(PartReport::is_through) => State::Through,
+                true if parts.iter().all(PartReport::is_through) => State::Through,
                 true => State::Held,
             },
             guard: guard.cloned(),
@@ -186,6 +186,12 @@ impl Report {
         }
         report.add_notes(facts);
         report
+    }
+
+    /// The devices of which nothing leaves, while the guard is on.
+    pub fn held(&self) -> impl Iterator<Item = &PartReport> {
+        let on = self.state != State::Off;
+        self.parts.iter().filter(move |it| on && !it.is_through())
     }
 
     /// Whether both layers are in place. Without the first the second holds, and the other way round.
@@ -318,6 +324,24 @@ mod tests {
         facts
     }
 
+    /// A LAN that is held is not hidden by another that is not.
+    #[test]
+    fn it_is_held_while_some_devices_are() {
+        let list = config::guard::Listed {
+            interface: "home".to_owned(),
+            device: "mr-home".to_owned(),
+            lan: vec!["br-tv".to_owned()],
+        };
+        let (listed, _) = guard().with_lists(&[list], &[]);
+        let mut facts = on();
+        facts.links.push(link(7, "mr-office", true));
+        facts.tables.push(route("0.0.0.0", 0, 7, 77));
+        let report = Report::new(Some(&listed), true, &facts);
+        assert_eq!(report.state, State::Held);
+        let held: Vec<_> = report.held().flat_map(|it| &it.lan).collect();
+        assert_eq!(held, ["br-tv"]);
+    }
+
     #[test]
     fn there_are_three_states() {
         let state = |facts: &Facts| Report::new(Some(&guard()), true, facts).state;
@@ -329,6 +353,7 @@ mod tests {
         let report = Report::new(Some(&guard()), true, &facts);
         assert_eq!(report.state, State::Through);
         assert!(matches!(report.parts[0].ways[1], Way::Held(_)));
+        assert_eq!(report.held().count(), 0);
         assert_eq!(report.rules, [Layer::Whole, Layer::Whole]);
         // The chain is not there.
         assert!(!report.is_whole());

@@ -117,6 +117,16 @@ pub fn text(overview: &Overview) -> String {
             u8::from(is),
         );
     }
+    for (lan, stands) in guard.iter().flat_map(|it| &it.groups) {
+        for state in ["held", "through"] {
+            text.gauge(
+                "millrace_guard_group_state",
+                "1 for the state of devices that have tunnels of their own.",
+                &[("lan", lan), ("state", state)],
+                u8::from(stands == state),
+            );
+        }
+    }
     if let Some(refused) = guard.and_then(|it| it.refused) {
         text.counter(
             "millrace_guard_refused_packets_total",

@@ -39,6 +39,8 @@ pub struct GuardView {
     pub about: String,
     /// What else there is to say, with its name.
     pub rows: Vec<(String, String)>,
+    /// Devices that have tunnels of their own, by commas, and how they stand.
+    pub groups: Vec<(String, String)>,
     /// Packets that were refused, where that can be seen.
     pub refused: Option<u64>,
 }

@@ -145,6 +145,10 @@ fn overview() -> Overview {
         tunnels: vec![tunnel("home"), tunnel("office")],
         guard: Some(GuardView {
             state: "held".to_owned(),
+            groups: vec![
+                ("br-lan".to_owned(), "through".to_owned()),
+                ("br-guest".to_owned(), "held".to_owned()),
+            ],
             refused: Some(11),
             ..GuardView::default()
         }),
@@ -205,6 +209,10 @@ fn another_parser_reads_what_is_written() {
     );
     assert_eq!(find("millrace_guard_state", &[("state", "held")]), 1.0);
     assert_eq!(find("millrace_guard_state", &[("state", "off")]), 0.0);
+    for (lan, state) in [("br-lan", "through"), ("br-guest", "held")] {
+        let group = [("lan", lan), ("state", state)];
+        assert_eq!(find("millrace_guard_group_state", &group), 1.0);
+    }
     assert_eq!(find("millrace_guard_refused_packets_total", &[]), 11.0);
     assert_eq!(find("millrace_core_busy_ratio", &[("core", "0")]), 0.5);
     assert_eq!(find("millrace_clock_hertz", &[]), 600e6);

@@ -90,20 +90,38 @@ fn is_one(report: &Report) -> bool {
     groups.is_empty()
 }
 
+/// How devices with tunnels of their own stand, while the guard is on.
+pub(crate) fn state_of(part: &PartReport) -> State {
+    match part.is_through() {
+        true => State::Through,
+        false => State::Held,
+    }
+}
+
 /// How to let go of what is held.
 fn how(report: &Report) -> Option<String> {
     match report.state {
         State::Held => {
+            let mut ways: Vec<String> = Vec::new();
             let mut tunnels: Vec<&str> = Vec::new();
-            for tunnel in report.parts.iter().flat_map(|it| &it.tunnels) {
-                if !tunnels.contains(&tunnel.as_str()) {
-                    tunnels.push(tunnel);
+            for part in report.held() {
+                if part.tunnels.is_empty() {
+                    ways.push(format!(
+                        "name a tunnel of {} in guard.toml and in the list",
+                        part.lan.join(", ")
+                    ));
+                }
+                for tunnel in &part.tunnels {
+                    if !tunnels.contains(&tunnel.as_str()) {
+                        tunnels.push(tunnel);
+                    }
                 }
             }
-            Some(format!(
-                "bring a tunnel up ({}), or `millrace guard off`: everything leaves in clear then",
-                tunnels.join(", ")
-            ))
+            if !tunnels.is_empty() {
+                ways.insert(0, format!("bring a tunnel up ({})", tunnels.join(", ")));
+            }
+            ways.push("or `millrace guard off`: everything leaves in clear then".to_owned());
+            Some(ways.join(", "))
         }
         State::Through => Some("`millrace guard off`".to_owned()),
         State::Off => None,
@@ -120,6 +138,7 @@ pub(crate) fn document(report: &Report) -> Value {
     let group = |part: &PartReport| {
         json!({
             "lan": part.lan,
+            "state": state_of(part).name(),
             "tunnels": part.tunnels,
             "table": part.table,
             "ipv4": way(&part.ways[0]),
@@ -208,7 +227,6 @@ mod tests {
         };
         let (guard, _) = report.guard.take().unwrap().with_lists(&[list], &[]);
         report.guard = Some(guard);
-        report.state = State::Through;
         report.parts.push(PartReport {
             lan: vec!["br-guest".to_owned()],
             tunnels: vec!["mr-office".to_owned()],
@@ -234,6 +252,16 @@ mod tests {
         let document = document(&report);
         assert_eq!(document["groups"][1]["ipv4"]["through"], "mr-office");
         assert_eq!(document["groups"][1]["table"], 7740);
+        let states = [0, 1].map(|place| document["groups"][place]["state"].clone());
+        assert_eq!(states, ["held", "through"]);
+        // What would be through anyway is not advised.
+        assert_eq!(
+            document["to_let_go"],
+            "bring a tunnel up (mr-*), or `millrace guard off`: everything leaves in clear then"
+        );
+        report.parts[0].tunnels.clear();
+        let told = how(&report).unwrap();
+        assert!(told.starts_with("name a tunnel of br-lan in"), "{told}");
     }
 
     #[test]

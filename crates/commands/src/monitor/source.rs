@@ -4,7 +4,7 @@ use crate::list;
 use crate::peer::{self, PeerError, Wanted, qr};
 use crate::server::place::Waits;
 use crate::{profile, server, status};
-use guard::{Report, State, Way};
+use guard::{PartReport, Report, State, Way};
 use monitor::back::{Servers, Source};
 use monitor::day::TEXT_MAX;
 use monitor::question::{Change, Server, What};
@@ -225,20 +225,30 @@ fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
 
 /// The guard, as the page shows it.
 fn view(report: &Report) -> GuardView {
-    let held = |way: &Way| match way {
-        Way::Held(why) => Some(why.to_string()),
-        Way::Through { .. } => None,
+    let held = |part: &PartReport| {
+        let why = part.ways.iter().find_map(|way| match way {
+            Way::Held(why) => Some(why.to_string()),
+            Way::Through { .. } => None,
+        })?;
+        Some(match report.parts.len() {
+            1 => why,
+            _ => format!("{}: {why}", part.lan.join(", ")),
+        })
     };
     let (why, about) = match report.state {
         State::Off => (String::new(), "It was asked for, and is not in force."),
         State::Held => (
             report
-                .parts
-                .iter()
-                .flat_map(|it| &it.ways)
-                .find_map(held)
-                .unwrap_or_default(),
-            "Nothing of the guarded devices leaves the LAN until a tunnel is up.",
+                .held()
+                .filter_map(held)
+                .collect::<Vec<_>>()
+                .join("; "),
+            match report.held().count() == report.parts.len() {
+                true => "Nothing of the guarded devices leaves the LAN until a tunnel is up.",
+                false => {
+                    "Nothing of some guarded devices leaves the LAN until a tunnel of theirs is up."
+                }
+            },
         ),
         State::Through => (
             String::new(),
@@ -257,6 +267,12 @@ fn view(report: &Report) -> GuardView {
         why,
         about: about.to_owned(),
         rows,
+        groups: (report.parts.iter().filter(|_| report.state != State::Off))
+            .map(|it| {
+                let state = crate::guard::state_of(it).name().to_owned();
+                (it.lan.join(","), state)
+            })
+            .collect(),
         refused: report.refused,
     }
 }
