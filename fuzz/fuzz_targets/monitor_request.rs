@@ -5,8 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use monitor::gate::{Gate, shown};
 use monitor::http::{BODY_MAX, HEAD_MAX, Head};
-use monitor::question::Change;
 use monitor::peers::Wanted;
+use monitor::question::Change;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(Some((head, length))) = Head::parse(data) else {
