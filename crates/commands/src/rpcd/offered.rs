@@ -12,7 +12,7 @@ use config::types::is_ifname;
 use config::{openvpn, pptp, relay};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -38,15 +38,26 @@ struct Damage {
     mended: Option<Zeroizing<String>>,
 }
 
+/// Most names that are tried for a directory.
+const TRIALS_MAX: u32 = 64;
+
 /// A directory that is deleted in the end.
 struct Trial(PathBuf);
 
 impl Trial {
-    /// Where no other user sees what is in it.
+    /// Where no other user sees what is in it. One of the same name may be there: another trial's of this process, or what a
+    /// killed process of the same number has left.
     fn new(above: &Path) -> io::Result<Self> {
-        let path = above.join(format!(".millrace-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
+        let mut number = 0;
+        loop {
+            let path = above.join(format!(".millrace-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < TRIALS_MAX => {
+                    number += 1;
+                }
+                created => return created.map(|()| Self(path)),
+            }
+        }
     }
 }
 
@@ -365,6 +376,16 @@ mod tests {
         assert_eq!(file.keep(&to, true).unwrap(), json!({"path": kept}));
         assert!(to.join("office.ovpn.old").is_file());
         assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn trials_are_in_no_others_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let one = Trial::new(directory.path()).unwrap();
+        let other = Trial::new(directory.path()).unwrap();
+        assert!(one.0.is_dir() && other.0.is_dir() && one.0 != other.0);
+        drop((one, other));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
     #[test]
