@@ -65,6 +65,8 @@ pub struct DataplaneSettings {
     pub udp_gro: Rung,
     /// `sendmmsg` and `recvmmsg`.
     pub mmsg: Rung,
+    /// Active queue management (RFC 7567): TCP is told to send slower before packets wait for long in the sockets.
+    pub aqm: Rung,
     /// What becomes of outer datagrams that are too long for their path.
     pub mtu_disc: MtuDiscovery,
     /// What is asked how long packets to a WireGuard peer may be.
@@ -95,6 +97,7 @@ impl Default for DataplaneSettings {
             udp_gso: Rung::Auto,
             udp_gro: Rung::Auto,
             mmsg: Rung::Auto,
+            aqm: Rung::Auto,
             mtu_disc: MtuDiscovery::No,
             mtu_probe: MtuProbe::Auto,
             mss_clamp: Rung::Auto,
@@ -192,7 +195,7 @@ pub enum CryptoBackend {
     Accelerator,
 }
 
-const DATAPLANE_KEYS: [&str; 15] = [
+const DATAPLANE_KEYS: [&str; 16] = [
     "workers",
     "tun-gso",
     "tun-uso",
@@ -200,6 +203,7 @@ const DATAPLANE_KEYS: [&str; 15] = [
     "udp-gso",
     "udp-gro",
     "mmsg",
+    "aqm",
     "mtu-disc",
     "mtu-probe",
     "mss-clamp",
@@ -387,6 +391,7 @@ impl DataplaneSettings {
             "udp-gso" => self.udp_gso = rung()?,
             "udp-gro" => self.udp_gro = rung()?,
             "mmsg" => self.mmsg = rung()?,
+            "aqm" => self.aqm = rung()?,
             "mtu-disc" => {
                 self.mtu_disc = MtuDiscovery::from_name(value)
                     .ok_or_else(|| refused("\"no\", \"maybe\" or \"yes\""))?;

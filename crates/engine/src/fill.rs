@@ -1,5 +1,7 @@
 //! Fill: reading a batch from the TUN or from the sockets, until nothing waits or the slot is full.
 
+use crate::aqm::Aqm;
+use crate::cadence::Cadence;
 use crate::lookup::{InboundLookup, Origin, OutboundLookup};
 use crate::shaper::{Gone, Shaper};
 use crate::shared::{Shared, tun_is_gone};
@@ -14,6 +16,12 @@ use std::time::Instant;
 
 /// System calls made to fill one slot at most.
 const READS_MAX: u64 = 2 * BATCH_PACKETS as u64;
+
+/// Datagrams that the first receive of a batch asks for, where they come singly.
+const AT_FIRST: usize = 8;
+
+/// Bytes of a batch that are worth a question for how long they have waited.
+const BULK: u64 = 16_384;
 
 /// Why filling stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +40,21 @@ pub(crate) struct OutboundFill<W: Wire> {
     lookup: OutboundLookup<W>,
     /// Only while lines have a rate.
     shaper: Option<Box<Shaper>>,
+    cadence: Cadence,
 }
 
 impl<W: Wire> OutboundFill<W> {
+    /// Whether the last reading took one packet and looked for no more.
+    pub(crate) const fn took_one(&self) -> bool {
+        self.cadence.took_one()
+    }
+
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
         Self {
             lookup: OutboundLookup::new(Arc::clone(&shared)),
             shared,
             shaper: None,
+            cadence: Cadence::default(),
         }
     }
 
@@ -71,10 +86,12 @@ impl<W: Wire> OutboundFill<W> {
         } else {
             0
         };
+        let one = self.cadence.one();
         let mut reads = 0;
         let filled = loop {
             // The second: packets that go nowhere fill no slot, and must not keep a worker here.
             if slot.is_full() || reads >= READS_MAX {
+                self.cadence.found(reads.max(2));
                 break Filled::Full;
             }
             if self.shared.congested() {
@@ -104,8 +121,14 @@ impl<W: Wire> OutboundFill<W> {
                         }
                         _ => self.shared.drops.tun_malformed.add(1),
                     }
+                    if one && !slot.is_full() {
+                        break Filled::Drained;
+                    }
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break Filled::Drained,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.cadence.found(reads - 1);
+                    break Filled::Drained;
+                }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if tun_is_gone(&e) => break Filled::Gone,
                 // EIO: the interface is down.
@@ -204,15 +227,24 @@ pub(crate) struct InboundFill<W: Wire> {
     shared: Arc<Shared<W>>,
     scratch: RecvScratch,
     lookup: InboundLookup<W>,
+    cadence: Cadence,
+    aqm: Aqm,
 }
 
 impl<W: Wire> InboundFill<W> {
+    /// Whether the last reading took one packet and looked for no more.
+    pub(crate) const fn took_one(&self) -> bool {
+        self.cadence.took_one()
+    }
+
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
         let lookup = InboundLookup::new(Arc::clone(&shared));
         Self {
             shared,
             scratch: RecvScratch::new(),
             lookup,
+            cadence: Cadence::default(),
+            aqm: Aqm::default(),
         }
     }
 
@@ -228,16 +260,23 @@ impl<W: Wire> InboundFill<W> {
         // A datagram of our own MTU and a little more; longer ones make the socket switch to
         // full-size receives.
         let stride = self.shared.longest_datagram().clamp(2048, TRAIN_ROOM);
-        let mut receives = 0;
+        let one = self.cadence.one();
+        let (mut receives, mut received, mut bytes) = (0, 0, 0);
         let filled = loop {
             let full = slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len();
             if full || receives >= READS_MAX {
+                self.cadence.found(received.max(2));
                 break Filled::Full;
             }
             receives += 1;
             let base = slot.used;
             let mut trains = Trains::default();
-            let limit = BATCH_PACKETS.saturating_sub(slot.packets.len());
+            let limit = match (one, receives) {
+                (true, _) => 1,
+                // Room for many has to be prepared, whether they come or not.
+                (_, 1) => AT_FIRST,
+                _ => BATCH_PACKETS.saturating_sub(slot.packets.len()),
+            };
             let result = socket.recv_trains(
                 &mut self.scratch,
                 &mut slot.memory[base..],
@@ -246,28 +285,54 @@ impl<W: Wire> InboundFill<W> {
                 |train| trains.push(train),
             );
             match result {
-                Ok((used, dropped)) => {
-                    self.shared.drops.truncated.add(dropped);
-                    slot.used += used;
-                    let (mut datagrams, mut bytes) = (0, 0);
+                Ok(got) => {
+                    self.shared.drops.truncated.add(got.dropped);
+                    slot.used += got.used;
+                    let (mut datagrams, mut these) = (0, 0);
                     for mut train in trains.iter() {
                         train.start += base as u32;
-                        bytes += u64::from(train.len);
+                        these += u64::from(train.len);
                         datagrams += self.train(slot, line, &train);
                     }
                     let carried = &self.shared.carried;
-                    carried.datagrams(line, socket.family(), datagrams, bytes);
+                    carried.datagrams(line, socket.family(), datagrams, these);
+                    bytes += these;
+                    received += datagrams + got.dropped;
+                    if got.drained {
+                        self.cadence.found(received);
+                    }
+                    if got.drained || (one && !slot.is_full()) {
+                        break Filled::Drained;
+                    }
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 // Errors that ICMP left behind are consumed by being reported.
                 Err(e) if e.kind() == ErrorKind::ConnectionRefused => {}
                 // Nothing waits, or an error that the next wait will report again.
-                Err(_) => break Filled::Drained,
+                Err(_) => {
+                    self.cadence.found(received);
+                    break Filled::Drained;
+                }
             }
         };
+        self.watch(slot, socket, bytes);
         self.shared.inbound.syscalls.add(receives);
         self.lookup.finish();
         filled
+    }
+
+    /// Looks how long packets wait in the socket, where there are many of them.
+    fn watch(&mut self, slot: &mut InboundSlot<W>, socket: &UdpSocket, bytes: u64) {
+        if bytes == 0 || !socket.aqm.on() {
+            return;
+        }
+        let waited = match bytes < BULK {
+            true => None,
+            false => socket.waited(),
+        };
+        slot.signals = self.aqm.note(slot.now, waited.unwrap_or_default(), bytes);
+        let mean = self.aqm.mean().as_micros() as u64;
+        self.shared.inbound.waited.store(mean);
     }
 
     /// Reads records, hands control what is control's, and finds the sessions of the rest. `None`: the

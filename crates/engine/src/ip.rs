@@ -105,6 +105,17 @@ pub(crate) fn udp_payload(packet: &[u8]) -> Option<(u16, &[u8])> {
     ))
 }
 
+/// Whether a packet is a TCP segment with data, as far as that is seen without a look at its options: acknowledgements are
+/// shorter.
+pub(crate) fn carries_tcp(packet: &[u8]) -> bool {
+    const DATA: usize = 512;
+    let protocol = match packet.first() {
+        Some(first) if first >> 4 == 4 => packet.get(9),
+        _ => packet.get(6),
+    };
+    packet.len() >= DATA && protocol == Some(&TCP)
+}
+
 /// What decapsulation makes of the two ECN fields (RFC 6040 section 4.2, figure 4).
 ///
 /// Returns `false` when the packet must be dropped: congestion was experienced by a transport

@@ -15,7 +15,9 @@
 #![forbid(unsafe_code)]
 
 mod alarm;
+mod aqm;
 mod armed;
+mod cadence;
 mod carried;
 mod checksum;
 mod clock;

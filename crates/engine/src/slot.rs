@@ -203,6 +203,8 @@ pub(crate) enum Inner {
     Malformed,
     WrongSource,
     Congestion,
+    /// Dropped to tell its sender to send slower.
+    Signal,
     NotAuthentic,
 }
 
@@ -227,6 +229,8 @@ pub(crate) struct InboundSlot<W: Wire> {
     pub(crate) inner: Vec<Inner>,
     pub(crate) runs: Vec<InboundRun<W>>,
     pub(crate) now: Instant,
+    /// The first TCP segment shall tell its sender to send slower.
+    pub(crate) signals: bool,
 }
 
 impl<W: Wire> InboundSlot<W> {
@@ -238,11 +242,13 @@ impl<W: Wire> InboundSlot<W> {
             inner: Vec::with_capacity(2 * BATCH_PACKETS),
             runs: Vec::with_capacity(BATCH_PACKETS),
             now: Instant::now(),
+            signals: false,
         }
     }
 
     pub(crate) fn clear(&mut self) {
         self.used = 0;
+        self.signals = false;
         self.packets.clear();
         self.inner.clear();
         self.runs.clear();

@@ -38,7 +38,7 @@ impl<W: Wire> Tunnel<W> {
             None => rungs.push((rung.name(), rung.to_string())),
         };
         for socket in lines.iter() {
-            for rung in [&socket.gso, &socket.gro, &socket.mmsg] {
+            for rung in [&socket.gso, &socket.gro, &socket.mmsg, &socket.aqm] {
                 note(rung);
             }
         }
@@ -55,5 +55,6 @@ fn counts(stats: &PipelineStats) -> PipelineCounts {
         unpacked: stats.unpacked.value(),
         syscalls: stats.syscalls.value(),
         parallel_batches: stats.parallel_batches.value(),
+        waited_us: stats.waited.value(),
     }
 }

@@ -23,6 +23,24 @@ impl Counter {
     }
 }
 
+/// What was measured last.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    /// Replaces it.
+    #[inline]
+    pub fn store(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The last value.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// What one direction has done.
 #[derive(Debug, Default)]
 pub struct PipelineStats {
@@ -40,6 +58,8 @@ pub struct PipelineStats {
     pub syscalls: Counter,
     /// Batches that went through the ring, where several workers may share them.
     pub parallel_batches: Counter,
+    /// How long packets have waited in the sockets lately, on average by bytes, in microseconds; 0 where that is not known.
+    pub waited: Gauge,
 }
 
 macro_rules! drops {
@@ -105,6 +125,8 @@ drops! {
     wrong_source,
     /// Congestion was marked on a packet whose transport does not know the mark (RFC 6040).
     congestion,
+    /// A TCP segment that told its sender to send slower, because packets waited in the sockets for too long (RFC 7567).
+    aqm,
     /// The TUN did not take a packet.
     tun_write,
 }

@@ -19,6 +19,8 @@ pub enum Call<'a> {
     },
     /// Datagrams are received.
     Receive,
+    /// How long the datagram that was received last has waited: the answer is in microseconds.
+    Waited,
     /// Datagrams are sent.
     Send {
         /// Where they lie.

@@ -17,6 +17,8 @@ pub struct PipelineCounts {
     pub syscalls: u64,
     /// Batches that several workers may have shared.
     pub parallel_batches: u64,
+    /// How long packets have waited for this direction lately, on average by bytes, in microseconds; 0 where that is not known.
+    pub waited_us: u64,
 }
 
 /// What a data plane has done and how it is run. Counters that a data plane does not keep are 0 or not there.

@@ -247,6 +247,8 @@ pub struct PipelineStatus {
     pub syscalls: u64,
     /// Batches that a helper worked on.
     pub parallel_batches: u64,
+    /// How long packets have waited in the sockets lately, on average by bytes, in microseconds; 0 where that is not known.
+    pub waited_us: u64,
     /// Packets that a peer had compressed. Ours never are.
     pub unpacked: u64,
     /// Packets a second; filled in by the command, not by the daemon.

@@ -313,8 +313,17 @@ fn pipeline(pipeline: &PipelineStatus) -> String {
     if pipeline.packets == 0 {
         return "idle".to_owned();
     }
+    let waited = match pipeline.waited_us {
+        0 => String::new(),
+        // Only for the eye.
+        #[allow(clippy::cast_precision_loss)]
+        waited => format!(
+            ", waited {:.1} ms in the sockets lately",
+            waited as f64 / 1000.0
+        ),
+    };
     format!(
-        "{} packets, {} in {} batches ({:.1} packets each, {} with help), {} super-packets, {} system calls",
+        "{} packets, {} in {} batches ({:.1} packets each, {} with help), {} super-packets, {} system calls{waited}",
         pipeline.packets,
         bytes(pipeline.bytes),
         pipeline.batches,

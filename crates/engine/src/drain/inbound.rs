@@ -324,6 +324,7 @@ impl<W: Wire> InboundDrain<W> {
             },
             Inner::WrongSource => drops.wrong_source.add(1),
             Inner::Congestion => drops.congestion.add(1),
+            Inner::Signal => drops.aqm.add(1),
             Inner::Keepalive | Inner::NotAuthentic | Inner::Packet { .. } => {}
         }
         0

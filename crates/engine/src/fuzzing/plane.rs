@@ -3,13 +3,16 @@
 use crate::fill::{InboundFill, OutboundFill};
 use crate::stream::Stream;
 use crate::tunnel::{Tunnel, TunnelOptions};
+use netio::poll::Poller;
 use netio::tun::Tun;
 use netio::udp::Family;
 use plane::{Control, LineId, StreamId, Wire};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A data plane without threads. What its workers would do is done by [`Plane::interface`],
 /// [`Plane::datagrams`] and [`Plane::stream`].
@@ -55,7 +58,12 @@ impl<W: Wire> Plane<W> {
     /// Takes what waits at the interface, and what control has injected, as far as streams have
     /// room.
     pub fn interface(&mut self) {
-        self.tunnel.all_workers().pump_tun(&mut self.outbound);
+        let workers = self.tunnel.all_workers();
+        workers.pump_tun(&mut self.outbound);
+        // What was left on purpose is what the next wait reports.
+        while self.outbound.took_one() && waits(self.tunnel.tun()) {
+            workers.pump_tun(&mut self.outbound);
+        }
     }
 
     /// Receives what waits at the first line's socket of a family, where there is one.
@@ -63,6 +71,9 @@ impl<W: Wire> Plane<W> {
         if let Some(socket) = self.tunnel.sockets().of(family) {
             let workers = self.tunnel.all_workers();
             workers.pump_socket(&mut self.inbound, LineId::FIRST, socket);
+            while self.inbound.took_one() && waits(socket) {
+                workers.pump_socket(&mut self.inbound, LineId::FIRST, socket);
+            }
         }
     }
 
@@ -76,6 +87,16 @@ impl<W: Wire> Plane<W> {
     pub fn is_held_back(&self) -> bool {
         self.tunnel.shared().congested()
     }
+}
+
+/// Whether a worker would be told that a descriptor is readable.
+fn waits(descriptor: impl AsFd) -> bool {
+    let Ok(poller) = Poller::new() else {
+        return false;
+    };
+    let ready = poller.add(descriptor, 0);
+    let ready = ready.and_then(|()| poller.wait(Some(Duration::ZERO)));
+    ready.is_ok_and(|ready| !ready.is_empty())
 }
 
 /// A connection to a peer at `addr`, and its other end.

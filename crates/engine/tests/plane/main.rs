@@ -11,6 +11,7 @@ mod order;
 mod outbound;
 mod packets;
 mod peers;
+mod queue;
 mod remote;
 mod running;
 mod sessions;

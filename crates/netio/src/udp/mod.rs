@@ -12,7 +12,7 @@ pub(crate) mod socket;
 mod whole;
 
 pub use plane::{Ecn, Endpoint, Source};
-pub use recv::{ReceivedTrain, RecvScratch, TRAIN_ROOM};
+pub use recv::{Received, ReceivedTrain, RecvScratch, TRAIN_ROOM};
 pub use selftest::{SelfTest, self_test};
 pub use send::{SendReport, SendScratch, Train};
 pub use socket::{Family, MtuDiscovery, SocketError, SocketOptions, UdpSocket};

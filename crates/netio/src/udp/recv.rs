@@ -1,13 +1,13 @@
 //! Receiving trains: whole ones with `UDP_GRO`, else up to 64 datagrams at a fixed stride.
 
 use super::headers::{CONTROL_LEN, Headers, MESSAGES};
-use super::socket::{UdpSocket, from_raw};
+use super::socket::{UdpSocket, from_raw, set_int};
 use crate::poll::{check, check_len};
 use plane::{Ecn, Source};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Room that a receive needs: the largest datagram or coalesced train, in bytes.
 pub const TRAIN_ROOM: usize = 65_536;
@@ -27,6 +27,44 @@ pub struct ReceivedTrain {
     pub local: Option<Source>,
     /// Outer ECN bits.
     pub ecn: Ecn,
+}
+
+/// What a receive call has brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received {
+    /// Bytes of the memory that are used.
+    pub used: usize,
+    /// Datagrams that had to be dropped, because they were longer than their room.
+    pub dropped: u64,
+    /// Fewer datagrams waited than were asked for.
+    pub drained: bool,
+}
+
+/// Trains or single datagrams, by what comes.
+///
+/// With `UDP_GRO` one call receives one train, which is one datagram where the sender's datagrams differ or the device joins
+/// none; without, one call receives many datagrams. So `UDP_GRO` is let go of while only single datagrams come, and tried again
+/// from time to time.
+#[derive(Debug, Default)]
+pub(super) struct Singles {
+    /// `UDP_GRO` is let go of.
+    on: AtomicBool,
+    /// Single datagrams in a row, or calls without `UDP_GRO`.
+    count: AtomicU32,
+}
+
+/// Datagrams that come singly one after the other, while more wait, until `UDP_GRO` is let go of.
+const SINGLE: u32 = 16;
+
+/// Calls without `UDP_GRO` until it is tried again, which costs as many calls as [`SINGLE`] says where nothing has changed.
+const CALLS: u32 = 1024;
+
+impl Singles {
+    fn note(&self, limit: u32) -> bool {
+        let count = self.count.load(Ordering::Relaxed) + 1;
+        self.count.store(count % limit, Ordering::Relaxed);
+        count == limit
+    }
 }
 
 /// Preallocated message headers for one receiver.
@@ -97,8 +135,6 @@ impl UdpSocket {
     /// train to `each`. `stride` is the longest datagram expected, in bytes: where datagrams come
     /// singly they are received that far apart, up to `limit` of them.
     ///
-    /// Returns the bytes of `memory` used and the datagrams that had to be dropped (truncated).
-    ///
     /// # Errors
     /// `WouldBlock` when nothing waits; otherwise what the kernel says. Errors that ICMP left on
     /// the socket (`ECONNREFUSED`) are consumed by the call and mean nothing.
@@ -109,29 +145,43 @@ impl UdpSocket {
         stride: usize,
         limit: usize,
         mut each: impl FnMut(ReceivedTrain),
-    ) -> io::Result<(usize, u64)> {
+    ) -> io::Result<Received> {
         #[cfg(feature = "simulated")]
         if let Some(answer) = self.faults.answer(crate::simulated::Call::Receive) {
-            return answer.map(|_| (0, 0));
+            return answer.map(|_| Received::default());
         }
         let fd = self.fd.as_raw_fd();
-        let single = self.gro.on()
-            || !self.mmsg.on()
-            || self.long_datagrams.load(Ordering::Relaxed)
-            || limit < 2;
-        if single {
+        let trains = self.gro.on() && !self.singles.on.load(Ordering::Relaxed);
+        let singly = !self.mmsg.on() || self.long_datagrams.load(Ordering::Relaxed);
+        if trains || singly || limit < 2 {
             let room = memory.len().min(TRAIN_ROOM);
             scratch.prepare(0, &mut memory[..room]);
             // SAFETY: `prepare` has pointed the header at live buffers of the lengths it states.
             let got = unsafe { libc::recvmsg(fd, &raw mut scratch.0.headers[0].msg_hdr, 0) };
-            let len = check_len(got)?;
-            return Ok(match scratch.train(0, 0, len) {
-                Some(train) => {
-                    each(train);
-                    (len, 0)
+            let len = match check_len(got) {
+                Ok(len) => len,
+                Err(e) => {
+                    if trains {
+                        self.singles.count.store(0, Ordering::Relaxed);
+                    }
+                    return Err(e);
                 }
-                None => (0, 1),
+            };
+            let train = scratch.train(0, 0, len);
+            if trains && !singly && limit > 1 {
+                self.choose(train.as_ref());
+            }
+            let used = train.map_or(0, |_| len);
+            let dropped = train.is_none().into();
+            train.into_iter().for_each(each);
+            return Ok(Received {
+                used,
+                dropped,
+                drained: false,
             });
+        }
+        if self.gro.on() && self.singles.note(CALLS) {
+            self.take_trains(true);
         }
         let count = (memory.len() / stride).clamp(1, MESSAGES.min(limit));
         for (i, buffer) in memory.chunks_exact_mut(stride).take(count).enumerate() {
@@ -161,7 +211,28 @@ impl UdpSocket {
                 }
             }
         }
-        Ok((got * stride, dropped))
+        Ok(Received {
+            used: got * stride,
+            dropped,
+            drained: got < count,
+        })
+    }
+
+    /// Whether trains are worth a call each, by the one that came last.
+    fn choose(&self, train: Option<&ReceivedTrain>) {
+        if train.is_some_and(|train| train.len > train.segment) {
+            self.singles.count.store(0, Ordering::Relaxed);
+        } else if self.singles.note(SINGLE) {
+            self.take_trains(false);
+        }
+    }
+
+    /// Asks the kernel for trains, or for single datagrams.
+    fn take_trains(&self, wanted: bool) {
+        let result = set_int(&self.fd, libc::SOL_UDP, libc::UDP_GRO, wanted.into());
+        if result.is_ok() {
+            self.singles.on.store(!wanted, Ordering::Relaxed);
+        }
     }
 }
 
@@ -224,4 +295,116 @@ unsafe fn parse_control(msg: &libc::msghdr) -> ParsedControl {
         }
     }
     parsed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Endpoint, Family, SendScratch, SocketOptions, Train};
+    use super::*;
+
+    fn socket() -> UdpSocket {
+        let options = SocketOptions {
+            address: Some(Ipv4Addr::LOCALHOST.into()),
+            buffer: Some(1 << 20),
+            gso: true,
+            gro: true,
+            mmsg: true,
+            aqm: true,
+            ..SocketOptions::default()
+        };
+        UdpSocket::bind(Family::V4, &options).unwrap()
+    }
+
+    /// Sends datagrams of these lengths, all of one train if `joined`.
+    fn send(from: &UdpSocket, to: &UdpSocket, lengths: &[u32], joined: bool) {
+        let endpoint = Endpoint::new((Ipv4Addr::LOCALHOST, to.port()).into());
+        let train = |len, segment| Train {
+            start: 0,
+            len,
+            segment,
+            endpoint,
+            ecn: Ecn::NotEct,
+        };
+        let trains: Vec<Train> = match joined {
+            true => vec![train(lengths.iter().sum(), lengths[0])],
+            false => lengths.iter().map(|&len| train(len, len)).collect(),
+        };
+        let mut scratch = SendScratch::new();
+        scratch.begin_batch();
+        let report = from.send_trains(&mut scratch, &vec![7; 65_536], &trains);
+        assert_eq!(report.sent, lengths.len() as u64);
+    }
+
+    /// The lengths and the segments of what waits, and how many calls it took.
+    fn receive(socket: &UdpSocket) -> (Vec<(u32, u32)>, usize) {
+        let (mut scratch, mut memory) = (RecvScratch::new(), vec![0; 2 * TRAIN_ROOM]);
+        let (mut trains, mut calls) = (Vec::new(), 0);
+        loop {
+            let each = |train: ReceivedTrain| trains.push((train.len, train.segment));
+            match socket.recv_trains(&mut scratch, &mut memory, 2048, 64, each) {
+                Ok(received) => {
+                    calls += 1;
+                    if received.drained {
+                        return (trains, calls);
+                    }
+                }
+                Err(e) => {
+                    assert_eq!(e.kind(), io::ErrorKind::WouldBlock);
+                    return (trains, calls);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_trains_again() {
+        let (from, to) = (socket(), socket());
+        let lengths: Vec<u32> = (0..100).map(|i| 100 + i).collect();
+        send(&from, &to, &lengths, false);
+        let (trains, calls) = receive(&to);
+        assert!(
+            trains
+                .iter()
+                .map(|(len, _)| *len)
+                .eq(lengths.iter().copied())
+        );
+        // The rest of 84 by two.
+        assert_eq!(calls, SINGLE as usize + 2);
+        send(&from, &to, &[500; 10], true);
+        let (trains, _) = receive(&to);
+        assert_eq!(trains, [(500, 500); 10]);
+        for _ in 0..CALLS {
+            receive(&to);
+        }
+        send(&from, &to, &[500; 10], true);
+        assert_eq!(receive(&to), (vec![(5000, 500)], 1));
+        // Now and then a single one between trains is no reason to do without them.
+        for _ in 0..2 * SINGLE {
+            send(&from, &to, &[300], false);
+            send(&from, &to, &[500; 10], true);
+            assert_eq!(receive(&to), (vec![(300, 300), (5000, 500)], 2));
+        }
+        // One at a time is none either.
+        for _ in 0..2 * SINGLE {
+            send(&from, &to, &[300], false);
+            assert_eq!(receive(&to).1, 1);
+        }
+        send(&from, &to, &[500; 10], true);
+        assert_eq!(receive(&to), (vec![(5000, 500)], 1));
+    }
+
+    #[test]
+    fn the_kernel_tells_how_long_a_datagram_has_waited() {
+        let (from, to) = (socket(), socket());
+        assert!(to.aqm.on());
+        send(&from, &to, &[100], false);
+        let sent = std::time::Instant::now();
+        while sent.elapsed() < std::time::Duration::from_millis(2) {
+            std::hint::spin_loop();
+        }
+        assert_eq!(receive(&to).0, [(100, 100)]);
+        let waited = to.waited().unwrap();
+        assert!(waited >= std::time::Duration::from_millis(2), "{waited:?}");
+        assert!(waited <= sent.elapsed() + std::time::Duration::from_secs(1));
+    }
 }

@@ -1,11 +1,13 @@
 //! Opening a UDP socket and climbing its part of the ladder.
 
+use super::recv::Singles;
 use crate::poll::check;
 use crate::rung::Rung;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Address family of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub struct SocketOptions {
     pub gro: bool,
     /// Try `sendmmsg` and `recvmmsg`.
     pub mmsg: bool,
+    /// Have the kernel note when datagrams come ([`UdpSocket::waited`]).
+    pub aqm: bool,
 }
 
 /// Why a socket could not be opened.
@@ -80,6 +84,9 @@ pub enum SocketError {
     },
 }
 
+/// No datagram waits for longer: the clock was set.
+const WAITED_MAX: Duration = Duration::from_secs(60);
+
 /// An open, non-blocking UDP socket.
 #[derive(Debug)]
 pub struct UdpSocket {
@@ -94,8 +101,11 @@ pub struct UdpSocket {
     pub gro: Rung,
     /// `sendmmsg`/`recvmmsg` are in force.
     pub mmsg: Rung,
+    /// The kernel notes when datagrams come.
+    pub aqm: Rung,
     /// A plain datagram was longer than the receive stride: receive singly from now on.
     pub(super) long_datagrams: AtomicBool,
+    pub(super) singles: Singles,
     /// What a test answers for it.
     #[cfg(feature = "simulated")]
     pub faults: crate::simulated::Faults,
@@ -200,6 +210,8 @@ impl UdpSocket {
             set_int(&fd, libc::SOL_UDP, libc::UDP_GRO, 1)
         });
         let mmsg = rung("mmsg", options.mmsg, || probe_mmsg(&fd));
+        // The first question is what makes the kernel note them.
+        let aqm = rung("aqm", options.aqm, || arrival(&fd).map(drop));
         let long_datagrams = AtomicBool::new(false);
         Ok(Self {
             fd,
@@ -209,7 +221,9 @@ impl UdpSocket {
             gso,
             gro,
             mmsg,
+            aqm,
             long_datagrams,
+            singles: Singles::default(),
             #[cfg(feature = "simulated")]
             faults: crate::simulated::Faults::default(),
         })
@@ -225,6 +239,25 @@ impl UdpSocket {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// How long ago the datagram that was received last came to this machine. `None` where the kernel has not noted that, or the
+    /// clock was set.
+    #[must_use]
+    pub fn waited(&self) -> Option<Duration> {
+        #[cfg(feature = "simulated")]
+        if let Some(answer) = self.faults.answer(crate::simulated::Call::Waited) {
+            return answer
+                .ok()
+                .map(|micros| Duration::from_micros(micros as u64));
+        }
+        let (seconds, nanos) = arrival(&self.fd).ok()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        // Seconds have 32 bits where longs have, and come round.
+        let seconds = u64::from((now.as_secs() as u32).wrapping_sub(seconds));
+        let now = Duration::new(seconds, now.subsec_nanos());
+        let waited = now.checked_sub(Duration::from_nanos(nanos.into()))?;
+        (waited < WAITED_MAX).then_some(waited)
     }
 
     /// Changes `SO_MARK`.
@@ -267,6 +300,22 @@ fn probe_mmsg(fd: &OwnedFd) -> io::Result<()> {
     match check(result) {
         Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => Err(e),
         _ => Ok(()),
+    }
+}
+
+/// When the datagram that was received last came, in seconds, of which the low half is right, and nanoseconds. The first
+/// question makes the kernel note that of the datagrams behind it.
+fn arrival(fd: &OwnedFd) -> io::Result<(u32, u32)> {
+    // The older of its two forms, with native longs, which every kernel has.
+    const SIOCGSTAMPNS: libc::c_int = 0x8907;
+    let mut stamp: [libc::c_long; 2] = [0; 2];
+    // SAFETY: the kernel writes two native longs.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCGSTAMPNS as _, stamp.as_mut_ptr()) };
+    match check(result) {
+        // No datagram was received yet.
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok((0, 0)),
+        Err(e) => Err(e),
+        Ok(_) => Ok((stamp[0] as u32, stamp[1] as u32)),
     }
 }
 

@@ -190,6 +190,7 @@ pub(super) fn open_udp(
             gso,
             gro: settings.udp_gro.wanted(),
             mmsg: settings.mmsg.wanted(),
+            aqm: settings.aqm.wanted(),
             mtu_discovery: mtu_discovery(discovery),
         }
     };

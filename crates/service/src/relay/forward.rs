@@ -272,7 +272,7 @@ fn read(
     received.clear();
     let each = |train| received.push(train);
     match socket.recv_trains(scratch, memory, STRIDE, DATAGRAMS, each) {
-        Ok((_, lost)) => Some(lost),
+        Ok(received) => Some(received.dropped),
         Err(error) => {
             if error.kind() != io::ErrorKind::WouldBlock {
                 log::debug!("receiving: {error}");

@@ -31,6 +31,7 @@ fn pipeline(counts: &PipelineCounts) -> PipelineStatus {
         super_packets: counts.super_packets,
         syscalls: counts.syscalls,
         parallel_batches: counts.parallel_batches,
+        waited_us: counts.waited_us,
         unpacked: counts.unpacked,
         ..PipelineStatus::default()
     }

@@ -20,6 +20,7 @@ pub(crate) struct SocketPlan {
     pub(crate) gso: bool,
     pub(crate) gro: bool,
     pub(crate) mmsg: bool,
+    pub(crate) aqm: bool,
     pub(crate) mtu_discovery: MtuDiscovery,
 }
 
@@ -43,6 +44,7 @@ impl SocketPlan {
             gso: settings.udp_gso.wanted(),
             gro: settings.udp_gro.wanted(),
             mmsg: settings.mmsg.wanted(),
+            aqm: settings.aqm.wanted(),
             mtu_discovery: mtu_discovery(settings.mtu_disc),
         }
     }
@@ -69,6 +71,7 @@ impl SocketPlan {
             gso: self.gso,
             gro: self.gro,
             mmsg: self.mmsg,
+            aqm: self.aqm,
             mtu_discovery: self.mtu_discovery,
         };
         let wanted = |family| {

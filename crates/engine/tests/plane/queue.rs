@@ -1,0 +1,90 @@
+//! What becomes of packets that have waited for long in a socket.
+
+use crate::packets::{mark, marked, tcp, udp};
+use crate::world::{World, until};
+use engine::Sockets;
+use netio::simulated::Call;
+use netio::udp::{Family, SocketOptions, UdpSocket};
+use std::net::Ipv4Addr;
+
+/// A data plane whose datagrams have always waited for so many microseconds.
+fn waiting(micros: usize) -> World {
+    let mut world = World::new();
+    let options = SocketOptions {
+        address: Some(Ipv4Addr::LOCALHOST.into()),
+        buffer: Some(4 << 20),
+        mmsg: true,
+        aqm: true,
+        ..SocketOptions::default()
+    };
+    let socket = UdpSocket::bind(Family::V4, &options).unwrap();
+    world.around.here.set_port(socket.port());
+    socket.faults.set(move |call| match call {
+        Call::Waited => Some(Ok(micros)),
+        _ => None,
+    });
+    world.plane.tunnel.set_sockets(Sockets {
+        v4: Some(socket),
+        v6: None,
+    });
+    world
+}
+
+/// Sends batches of 30 packets of 1,000 bytes until the queue was judged so many times. Returns how many were sent, and what was
+/// written. The datagrams of UDP become longer, so that none is joined.
+fn send(world: &mut World, rounds: u32, packet: impl Fn(u32) -> Vec<u8>) -> (usize, Vec<Vec<u8>>) {
+    let (mut sent, mut written) = (0, Vec::new());
+    let begun = std::time::Instant::now();
+    let mut batch = 0;
+    until("the interval is over", || {
+        let datagrams: Vec<_> = (0..30)
+            .map(|i| world.key.datagram(u64::from(batch * 30 + i), &packet(i)))
+            .collect();
+        batch += 1;
+        sent += datagrams.len();
+        world.peer_sends(&datagrams);
+        written.extend(world.around.written.packets());
+        // The longest interval that there is, and a little more.
+        begun.elapsed().as_millis() > 110 * u128::from(rounds)
+    });
+    (sent, written)
+}
+
+#[test]
+fn a_tcp_segment_is_dropped_for_each_interval_in_which_packets_have_waited_for_long() {
+    let mut world = waiting(20_000);
+    // Neither a gap nor a flag of a segment may be what keeps it from being joined: each is of its own connection.
+    let (sent, written) = send(&mut world, 3, |i| {
+        tcp(i % 2 == 1, (1, 9), i * 7, &[7; 1000])
+    });
+    let dropped = world.plane.tunnel.drops().aqm.value();
+    assert!(dropped >= 2, "{dropped}");
+    assert!(dropped < 20, "{dropped} of {sent}");
+    assert_eq!(written.len() + dropped as usize, sent);
+    assert_eq!(world.drops(), [("aqm", dropped)]);
+    assert!(world.plane.tunnel.inbound().waited.value() > 10_000);
+}
+
+#[test]
+fn segments_that_can_be_marked_are_marked_and_datagrams_of_udp_are_let_pass() {
+    let mut world = waiting(20_000);
+    let (sent, written) = send(&mut world, 3, |i| match i % 3 {
+        0 => udp(false, (1, 9), &vec![7; 900 + i as usize]),
+        v6 => marked(tcp(v6 == 1, (1, 9), i * 7, &[7; 1000]), 2),
+    });
+    assert_eq!((written.len(), world.drops()), (sent, vec![]));
+    let congested = written.iter().filter(|packet| mark(packet) == 3);
+    assert!(congested.count() >= 2);
+    let mut world = waiting(20_000);
+    let (sent, written) = send(&mut world, 2, |i| {
+        udp(false, (1, 9), &vec![7; 900 + i as usize])
+    });
+    assert_eq!((written.len(), world.drops()), (sent, vec![]));
+}
+
+#[test]
+fn nothing_is_signalled_where_packets_wait_for_a_moment_only() {
+    let mut world = waiting(300);
+    let (sent, written) = send(&mut world, 2, |i| tcp(false, (1, 9), i * 7, &[7; 1000]));
+    assert_eq!((written.len(), world.drops()), (sent, vec![]));
+}
