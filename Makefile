@@ -7,7 +7,7 @@ SECONDS ?= 60
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router arm-flags test-vm packages test-packages release
+.PHONY: help setup build demo test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router count-kernel arm-flags test-vm packages test-packages release
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -75,6 +75,9 @@ count-arm: ## Count instructions per byte of every cipher on ARM (ARGS="armv7 --
 
 count-router: ## Count a virtual router's instructions per packet, Millrace beside its peers
 	@scripts/router count $(ARGS)
+
+count-kernel: ## Count a virtual machine's instructions per packet, Millrace beside the kernel's data planes (ARGS="scaling")
+	@scripts/count-kernel $(ARGS)
 
 arm-flags: ## Count what compiler options do to pi, e and ciphers on ARM, beside published times
 	@scripts/arm-flags

@@ -11,12 +11,18 @@
  * processor, whose kernel is in the upper gigabyte and 16 MB below, as Debian's is. With `profile=PATH`, instructions of each block
  * since SIGUSR1 came last are written there at the next SIGUSR1: "ADDRESS INSTRUCTIONS".
  *
+ * A 64-bit x86 machine marks for itself, by no-operations (crates/lab/tools/load.c): `marks=PATH` names a file that gets a
+ * line for each pair of marks: instructions of programs below 256 MB, of others, of the kernel; system calls of the
+ * first and of the second. With `profile=PATH` the blocks between the marks go to PATH.0, PATH.1 and so on: "ADDRESS
+ * INSTRUCTIONS TIMES". Processors must take turns in one thread of qemu's, as they do with -icount.
+ *
  * Debian ships neither a plug-in nor the header, so the part of the interface (version 1) that is used is declared
  * here.
  *
  *   cc -O2 -shared -fPIC -o count.so count.c
  *   qemu-arm -plugin ./count.so PROGRAM
  *   qemu-system-arm -plugin ./count.so,counts=PATH ...
+ *   qemu-system-x86_64 -icount shift=0 -plugin ./count.so,marks=PATH ...
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -38,6 +44,7 @@ enum { INLINE_ADD_U64 = 0 };
 
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, struct qemu_plugin_tb *));
 void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int op, void *counter, uint64_t add);
+void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, void (*)(unsigned, void *), int flags, void *);
 void qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t,
                                           void (*)(qemu_plugin_id_t, unsigned, int64_t, uint64_t, uint64_t, uint64_t,
                                                    uint64_t, uint64_t, uint64_t, uint64_t, uint64_t));
@@ -141,11 +148,25 @@ static uint64_t *machine;
 /* A block of a machine's, for the profile. Translations are thrown away and made again: an address may have many. */
 struct block {
     struct block *next;
-    uint64_t address, executed, before;
+    uint64_t address, count, executed, before;
 };
 static struct block *blocks;
 static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *profile;
+
+static void add_block(struct qemu_plugin_tb *translation, uint64_t address, size_t count)
+{
+    struct block *block = profile ? calloc(1, sizeof *block) : NULL;
+    if (!block)
+        return;
+    block->address = address;
+    block->count = count;
+    pthread_mutex_lock(&blocks_lock);
+    block->next = blocks;
+    blocks = block;
+    pthread_mutex_unlock(&blocks_lock);
+    qemu_plugin_register_vcpu_tb_exec_inline(translation, INLINE_ADD_U64, &block->executed, count);
+}
 
 static void translated_in_machine(qemu_plugin_id_t id, struct qemu_plugin_tb *translation)
 {
@@ -153,15 +174,28 @@ static void translated_in_machine(qemu_plugin_id_t id, struct qemu_plugin_tb *tr
     uint64_t address = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(translation, 0));
     (void)id;
     qemu_plugin_register_vcpu_tb_exec_inline(translation, INLINE_ADD_U64, &machine[address >= KERNEL], count);
-    struct block *block = profile ? calloc(1, sizeof *block) : NULL;
-    if (!block)
-        return;
-    block->address = address;
+    add_block(translation, address, count);
+}
+
+/* Writes what was executed since the last time, and forgets it; without a path it only forgets. */
+static void write_profile(const char *path, bool times)
+{
+    FILE *out = path ? fopen(path, "w") : NULL;
     pthread_mutex_lock(&blocks_lock);
-    block->next = blocks;
-    blocks = block;
+    for (struct block *block = blocks; block; block = block->next) {
+        uint64_t executed = block->executed - block->before;
+        block->before = block->executed;
+        if (!out || !executed)
+            continue;
+        unsigned long long address = block->address, instructions = executed;
+        if (times)
+            fprintf(out, "%016llx %llu %llu\n", address, instructions, instructions / (unsigned)block->count);
+        else
+            fprintf(out, "%08llx %llu\n", address, instructions);
+    }
     pthread_mutex_unlock(&blocks_lock);
-    qemu_plugin_register_vcpu_tb_exec_inline(translation, INLINE_ADD_U64, &block->executed, count);
+    if (out)
+        fclose(out);
 }
 
 static void *write_profiles(void *signals)
@@ -170,17 +204,7 @@ static void *write_profiles(void *signals)
         int which;
         if (sigwait(signals, &which))
             return NULL;
-        FILE *out = fopen(profile, "w");
-        pthread_mutex_lock(&blocks_lock);
-        for (struct block *block = blocks; block; block = block->next) {
-            if (out && block->executed != block->before)
-                fprintf(out, "%08llx %llu\n", (unsigned long long)block->address,
-                        (unsigned long long)(block->executed - block->before));
-            block->before = block->executed;
-        }
-        pthread_mutex_unlock(&blocks_lock);
-        if (out)
-            fclose(out);
+        write_profile(profile, false);
     }
 }
 
@@ -206,21 +230,83 @@ static bool count_machine(qemu_plugin_id_t id, const char *path)
     return true;
 }
 
+/* What marks of an x86-64 machine's enclose: in the order of a line. */
+enum { LOW, HIGH, SYSTEM, LOW_CALLS, HIGH_CALLS, COUNTS };
+static uint64_t marked[COUNTS], marked_before[COUNTS];
+static FILE *marks;
+static unsigned pairs;
+/* Below are programs that are linked at a fixed address: the load. */
+static const uint64_t LOW_END = 0x10000000;
+
+static void mark_begins(unsigned cpu, void *data)
+{
+    (void)cpu, (void)data;
+    memcpy(marked_before, marked, sizeof marked);
+    if (profile)
+        write_profile(NULL, true);
+}
+
+static void mark_ends(unsigned cpu, void *data)
+{
+    char path[4096];
+    (void)cpu, (void)data;
+    for (int at = 0; at < COUNTS; at++)
+        fprintf(marks, "%llu%c", (unsigned long long)(marked[at] - marked_before[at]), at + 1 < COUNTS ? ' ' : '\n');
+    fflush(marks);
+    if (profile) {
+        snprintf(path, sizeof path, "%s.%u", profile, pairs);
+        write_profile(path, true);
+    }
+    pairs++;
+}
+
+static void translated_with_marks(qemu_plugin_id_t id, struct qemu_plugin_tb *translation)
+{
+    size_t count = qemu_plugin_tb_n_insns(translation);
+    uint64_t address = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(translation, 0));
+    int whose = address >> 63 ? SYSTEM : address < LOW_END ? LOW : HIGH;
+    (void)id;
+    qemu_plugin_register_vcpu_tb_exec_inline(translation, INLINE_ADD_U64, &marked[whose], count);
+    add_block(translation, address, count);
+    for (size_t at = 0; at < count && whose != SYSTEM; at++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(translation, at);
+        const uint8_t *bytes = qemu_plugin_insn_data(insn);
+        size_t size = qemu_plugin_insn_size(insn);
+        /* SYSCALL ends a block. */
+        if (size == 2 && bytes[0] == 0x0f && bytes[1] == 0x05)
+            qemu_plugin_register_vcpu_tb_exec_inline(translation, INLINE_ADD_U64,
+                                                     &marked[whose == LOW ? LOW_CALLS : HIGH_CALLS], 1);
+        /* NOP with four bytes of displacement: the number. */
+        if (size != 8 || memcmp(bytes, "\x0f\x1f\x84", 4))
+            continue;
+        uint32_t number = little_endian(bytes + 4);
+        if (number == MAGIC || number == MAGIC + 1)
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, number == MAGIC ? mark_begins : mark_ends, 0, NULL);
+    }
+}
+
 /* `info` begins with the target's name in every version of the interface. */
 __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info,
                                                                int count, char **arguments)
 {
-    const char *target, *file = NULL;
+    const char *target, *file = NULL, *marks_file = NULL;
     memcpy(&target, info, sizeof target);
     a32 = strcmp(target, "arm") == 0;
     a64 = strcmp(target, "aarch64") == 0;
     for (int at = 0; at < count; at++) {
         if (!strncmp(arguments[at], "counts=", 7))
             file = strdup(arguments[at] + 7);
+        else if (!strncmp(arguments[at], "marks=", 6))
+            marks_file = strdup(arguments[at] + 6);
         else if (!strncmp(arguments[at], "profile=", 8))
             profile = strdup(arguments[at] + 8);
         else
             return -1;
+    }
+    if (marks_file) {
+        marks = fopen(marks_file, "w");
+        qemu_plugin_register_vcpu_tb_trans_cb(id, translated_with_marks);
+        return marks ? 0 : -1;
     }
     if (file)
         return count_machine(id, file) ? 0 : -1;
