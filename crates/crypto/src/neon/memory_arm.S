@@ -1,8 +1,8 @@
-// Copying, moving, filling and comparing memory on ARMv7: with NEON where the kernel says that the CPU has it, else by words at any
-// address, which ARMv7 loads and stores.
+// Copying, moving, filling and comparing memory on ARMv7: with NEON where the kernel says that the CPU has it, else by words
+// at any address, which ARMv7 loads and stores.
 //
-// In the static programs these are memcpy, memmove, memset and memcmp (MILLRACE_REPLACES_MEMORY): the linker takes the first that it
-// finds, and the C library comes last. What is called before constructors run goes by words.
+// In the static programs these are memcpy, memmove, memset, memcmp and bcmp (MILLRACE_REPLACES_MEMORY): the linker takes the
+// first that it finds, and the C library comes last. What is called before constructors run goes by words.
 //
 // With NEON 64 bytes are moved in a step, or 32 filled. What is left lies in front of the last byte (behind the first, where
 // it goes downwards): it is loaded before the first step, stored after the last, and may overlap what that has stored. So no
@@ -277,8 +277,14 @@ downwards:
         bx      lr
         literal fill
 
-// int millrace_compare(const void *, const void *, size_t len): by words. Not for secrets.
+// int millrace_compare(const void *, const void *, size_t len): by words. Not for secrets. As bcmp, which compilers call where
+// only equality is asked for, it says more than it has to.
         .align  4
+#if defined(MILLRACE_REPLACES_MEMORY)
+        .global bcmp
+        .type   bcmp, %function
+bcmp:
+#endif
         function millrace_compare, memcmp
         subs    r2, r2, #4
         blo     2f
