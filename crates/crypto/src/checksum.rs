@@ -5,8 +5,7 @@
 
 use std::ops::Range;
 
-/// From so many bytes on a call that cannot be inlined is worth it: headers are shorter.
-#[cfg(any(target_arch = "x86_64", neon))]
+/// From so many bytes on a call is worth it: headers are shorter.
 const LONG: usize = if cfg!(target_arch = "x86_64") {
     128
 } else {
@@ -21,13 +20,21 @@ const LONG: usize = if cfg!(target_arch = "x86_64") {
 #[inline]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u64 {
+    if bytes.len() < LONG {
+        return sum_rest(0, bytes);
+    }
+    sum_long(bytes)
+}
+
+#[inline(never)]
+fn sum_long(bytes: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= LONG && std::arch::is_x86_feature_detected!("avx2") {
+    if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the feature has just been found.
         return unsafe { sum_avx2(bytes) };
     }
     #[cfg(neon)]
-    if bytes.len() >= LONG && crate::cpu::has_neon() {
+    if crate::cpu::has_neon() {
         // SAFETY: the CPU has NEON.
         return unsafe { crate::neon::checksum::sum(bytes) };
     }
@@ -69,7 +76,7 @@ const LANES: usize = if cfg!(target_pointer_width = "32") {
 
 /// The sum by what the compiler makes of it.
 #[inline(always)]
-pub(crate) fn sum_words(bytes: &[u8]) -> u64 {
+fn sum_words(bytes: &[u8]) -> u64 {
     let mut lanes = [0_u64; LANES];
     let (blocks, rest) = bytes.as_chunks::<64>();
     for block in blocks {
@@ -77,8 +84,13 @@ pub(crate) fn sum_words(bytes: &[u8]) -> u64 {
             lanes[at % LANES] += u64::from(u32::from_ne_bytes(*word));
         }
     }
-    let mut sum: u64 = lanes.iter().sum();
-    let (words, rest) = rest.as_chunks::<4>();
+    sum_rest(lanes.iter().sum(), rest)
+}
+
+/// Adds a word at a time.
+#[inline(always)]
+pub(crate) fn sum_rest(mut sum: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
     for word in words {
         sum += u64::from(u32::from_ne_bytes(*word));
     }

@@ -141,6 +141,7 @@ impl Super {
 
     /// The sums of what is the same in the headers of all packets: of IPv4's, and of the pseudo-header's and the rest. What
     /// differs is taken away by adding its complement.
+    #[inline(never)]
     fn sums(&self, header: &[u8]) -> Sums {
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let without = |sum, fields: &[usize]| {
@@ -166,6 +167,7 @@ impl Super {
 
     /// Gives packet `i` its own lengths, numbers, flags and checksums. `payload` is the sum of its payload, which begins at a
     /// whole word of what is summed: TCP's header is so many words long, and UDP's two.
+    #[inline(never)]
     fn finish(&self, packet: &mut [u8], sums: Sums, payload: checksum::Sum, i: usize, last: bool) {
         let len = packet.len();
         let word = |bytes: &[u8], at: usize| {

@@ -63,7 +63,7 @@ mod routine {
                 sums = add(sums, vld1q_u8_x4(bytes.add(at * STEP)));
             }
             let rest = core::slice::from_raw_parts(bytes.add(steps * STEP), rest);
-            vaddvq_u64(vaddq_u64(sums[0], sums[1])) + crate::checksum::sum_words(rest)
+            vaddvq_u64(vaddq_u64(sums[0], sums[1])) + crate::checksum::sum_rest(0, rest)
         }
     }
 
@@ -75,7 +75,7 @@ mod routine {
             let behind = steps * STEP;
             core::ptr::copy(from.add(behind), to.add(behind), rest);
             let rest = core::slice::from_raw_parts(to.add(behind), rest);
-            let rest = crate::checksum::sum_words(rest);
+            let rest = crate::checksum::sum_rest(0, rest);
             let mut sums = [vdupq_n_u64(0); 2];
             for at in (0..steps).rev() {
                 let step = vld1q_u8_x4(from.add(at * STEP));

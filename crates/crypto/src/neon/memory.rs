@@ -1,15 +1,15 @@
-//! What `memory_arm.S` does to memory, compared with plain Rust. In the static programs these routines are `memcpy`, `memmove`,
-//! `memset` and `memcmp`, and nothing else calls them; in tests with another C library they are beside its own.
+//! What `memory_arm.S` does to memory, compared with plain Rust. In the static programs these routines are `memcpy`,
+//! `memmove`, `memset` and `memcmp`, and nothing else calls them; in tests with another C library they are beside its own.
 
 use std::cmp::Ordering;
 
 use proptest::prelude::*;
 
 unsafe extern "C" {
-    fn millrace_copy(to: *mut u8, from: *const u8, len: usize) -> *mut u8;
-    fn millrace_move(to: *mut u8, from: *const u8, len: usize) -> *mut u8;
-    fn millrace_fill(to: *mut u8, byte: i32, len: usize) -> *mut u8;
-    fn millrace_compare(one: *const u8, other: *const u8, len: usize) -> i32;
+    pub(crate) fn millrace_copy(to: *mut u8, from: *const u8, len: usize) -> *mut u8;
+    pub(crate) fn millrace_move(to: *mut u8, from: *const u8, len: usize) -> *mut u8;
+    pub(crate) fn millrace_fill(to: *mut u8, byte: i32, len: usize) -> *mut u8;
+    pub(crate) fn millrace_compare(one: *const u8, other: *const u8, len: usize) -> i32;
 }
 
 /// What copies or moves.

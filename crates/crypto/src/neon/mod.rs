@@ -4,7 +4,7 @@ mod chacha20;
 mod chacha20_poly1305;
 pub(crate) mod checksum;
 #[cfg(all(test, target_arch = "arm"))]
-mod memory;
+pub(crate) mod memory;
 mod poly1305;
 
 pub(crate) use chacha20_poly1305::ChaCha20Poly1305;
