@@ -51,6 +51,10 @@ fn main() {
                 .flag("-mfloat-abi=hard");
         }
     }
+    // The static programs take these for the C library's. A C library of another kind has its own choice for each CPU.
+    if arch == "arm" && variable("CARGO_CFG_TARGET_ENV") == "musl" {
+        build.define("MILLRACE_REPLACES_MEMORY", None);
+    }
     build.compile("millrace_neon");
 }
 

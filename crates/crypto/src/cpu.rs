@@ -2,17 +2,27 @@
 
 /// Whether the CPU has NEON, as the kernel tells (`AT_HWCAP`, bit 12). AArch64 always has.
 #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
+#[inline]
 pub(crate) fn has_neon() -> bool {
     #[cfg(target_arch = "aarch64")]
     return true;
     #[cfg(target_arch = "arm")]
     {
+        use core::sync::atomic::{AtomicU8, Ordering};
+        // Packets ask: 0 is not known, 1 no, 2 yes.
+        static KNOWN: AtomicU8 = AtomicU8::new(0);
+        let known = KNOWN.load(Ordering::Relaxed);
+        if known != 0 {
+            return known == 2;
+        }
         unsafe extern "C" {
             fn getauxval(kind: core::ffi::c_ulong) -> core::ffi::c_ulong;
         }
         const AT_HWCAP: core::ffi::c_ulong = 16;
         // SAFETY: a function of the C library that reads what the kernel has left at the start of the process.
-        unsafe { getauxval(AT_HWCAP) & (1 << 12) != 0 }
+        let has = unsafe { getauxval(AT_HWCAP) & (1 << 12) != 0 };
+        KNOWN.store(1 + u8::from(has), Ordering::Relaxed);
+        has
     }
 }
 

@@ -3,6 +3,8 @@
 //! A ones'-complement sum does not care about byte order as long as every part of it is read and
 //! the result written in the same one (RFC 1071 section 2 B), so nothing is swapped.
 
+use std::ops::Range;
+
 /// An unfolded sum; fold it with [`fold`].
 pub(crate) type Sum = u64;
 
@@ -12,6 +14,12 @@ pub(crate) type Sum = u64;
 #[inline]
 pub(crate) fn add(sum: Sum, bytes: &[u8]) -> Sum {
     sum + crypto::checksum::sum(bytes)
+}
+
+/// Moves `memory[from]` to `to`, which is not in front of it, and gives the sum of what is moved, as [`add`] to nothing.
+#[inline]
+pub(crate) fn move_up(memory: &mut [u8], from: Range<usize>, to: usize) -> Sum {
+    crypto::checksum::move_up(memory, from, to)
 }
 
 /// Folds a sum to 16 bits, native-endian, not complemented.

@@ -431,7 +431,13 @@ fn same_flow(item: &Item, old: &[u8], new: &[u8]) -> bool {
     seq == item.next_seq
         && new[8..13] == old[8..13]
         && new[14..16] == old[14..16]
-        && new[18..header] == old[18..header]
+        && new[18..20] == old[18..20]
+        && words(&new[20..header]).eq(words(&old[20..header]))
+}
+
+/// The words of TCP's options, which are whole ones: compared by the byte they would cost as much as the rest of the header.
+fn words(options: &[u8]) -> impl Iterator<Item = &[u8; 4]> {
+    options.as_chunks().0.iter()
 }
 
 /// Rewrites the first packet's headers for the whole super-packet.

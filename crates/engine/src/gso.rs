@@ -102,12 +102,14 @@ impl Super {
     ) {
         headers.clear();
         headers.extend_from_slice(&packet[..self.header]);
+        let sums = self.sums(headers);
         let count = self.count();
         for i in 0..count {
             let start = i * self.mss;
             let one = &mut packet[start..start + self.len(i)];
             one[..self.header].copy_from_slice(headers);
-            self.finish(one, i, i + 1 == count);
+            let payload = checksum::add(0, &one[self.header..]);
+            self.finish(one, sums, payload, i, i + 1 == count);
             each(one);
         }
     }
@@ -119,40 +121,74 @@ impl Super {
     /// the last.
     pub(crate) fn spread(&self, memory: &mut [u8], start: usize, stride: usize) {
         debug_assert!(stride >= self.len(0));
+        let sums = self.sums(&memory[start..start + self.header]);
         let count = self.count();
         for i in (0..count).rev() {
             let len = self.len(i);
             let at = start + i * stride;
-            if i > 0 {
+            let payload = at + self.header;
+            let payload = if i > 0 {
                 let from = start + self.header + i * self.mss;
-                memory.copy_within(from..from + len - self.header, at + self.header);
+                let sum = checksum::move_up(memory, from..from + len - self.header, payload);
                 memory.copy_within(start..start + self.header, at);
-            }
-            self.finish(&mut memory[at..at + len], i, i + 1 == count);
+                sum
+            } else {
+                checksum::add(0, &memory[payload..at + len])
+            };
+            self.finish(&mut memory[at..at + len], sums, payload, i, i + 1 == count);
         }
     }
 
-    /// Gives packet `i` its own lengths, numbers, flags and checksums.
-    fn finish(&self, packet: &mut [u8], i: usize, last: bool) {
+    /// The sums of what is the same in the headers of all packets: of IPv4's, and of the pseudo-header's and the rest. What
+    /// differs is taken away by adding its complement.
+    #[inline(never)]
+    fn sums(&self, header: &[u8]) -> Sums {
+        let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        let without = |sum, fields: &[usize]| {
+            let fields = fields.iter().map(|&at| checksum::Sum::from(!word(at)));
+            fields.fold(sum, |sum, field| sum + field)
+        };
+        let (ip, addresses) = if self.v6 {
+            (0, 8..40)
+        } else {
+            let sum = checksum::add(0, &header[..self.l4]);
+            (without(sum, &[2, 4, 10]), 12..20)
+        };
+        let (protocol, l4) = (if self.udp { UDP } else { TCP }, self.l4);
+        let pseudo = checksum::pseudo_header(&header[addresses], protocol, 0);
+        let sum = checksum::add(pseudo, &header[l4..]);
+        let rest = if self.udp {
+            without(sum, &[l4 + 4, l4 + 6])
+        } else {
+            without(sum, &[l4 + 4, l4 + 6, l4 + 12, l4 + 16])
+        };
+        Sums { ip, rest }
+    }
+
+    /// Gives packet `i` its own lengths, numbers, flags and checksums. `payload` is the sum of its payload, which begins at a
+    /// whole word of what is summed: TCP's header is so many words long, and UDP's two.
+    #[inline(never)]
+    fn finish(&self, packet: &mut [u8], sums: Sums, payload: checksum::Sum, i: usize, last: bool) {
         let len = packet.len();
-        let addresses = if self.v6 {
+        let word = |bytes: &[u8], at: usize| {
+            checksum::Sum::from(u16::from_ne_bytes([bytes[at], bytes[at + 1]]))
+        };
+        if self.v6 {
             packet[4..6].copy_from_slice(&((len - IPV6_HEADER) as u16).to_be_bytes());
-            8..40
         } else {
             packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
             let id = u16::from_be_bytes([packet[4], packet[5]]).wrapping_add(i as u16);
             packet[4..6].copy_from_slice(&id.to_be_bytes());
-            checksum::write_ipv4(&mut packet[..self.l4]);
-            12..20
-        };
-        let protocol = if self.udp { UDP } else { TCP };
-        let pseudo = checksum::pseudo_header(&packet[addresses], protocol, len - self.l4);
-        let l4 = &mut packet[self.l4..];
+            let sum = !checksum::fold(sums.ip + word(packet, 2) + word(packet, 4));
+            packet[10..12].copy_from_slice(&sum.to_ne_bytes());
+        }
+        let rest = len - self.l4;
+        let sum = sums.rest + payload + checksum::Sum::from((rest as u16).to_be());
+        let l4 = &mut packet[self.l4..self.header];
         if self.udp {
-            let udp_len = (l4.len() as u16).to_be_bytes();
-            l4[4..6].copy_from_slice(&udp_len);
-            l4[6..8].fill(0);
-            let sum = !checksum::fold(checksum::add(pseudo, l4));
+            l4[4..6].copy_from_slice(&(rest as u16).to_be_bytes());
+            // Once in the pseudo-header, and once here.
+            let sum = !checksum::fold(sum + word(l4, 4));
             // Zero means "no checksum" (RFC 768), so a computed zero is sent as all ones.
             let sum = if sum == 0 { u16::MAX } else { sum };
             l4[6..8].copy_from_slice(&sum.to_ne_bytes());
@@ -167,11 +203,19 @@ impl Super {
             if i > 0 && self.gso_ecn {
                 l4[TCP_FLAGS] &= !TCP_CWR;
             }
-            l4[16..18].fill(0);
-            let sum = !checksum::fold(checksum::add(pseudo, l4));
+            let sum = !checksum::fold(sum + word(l4, 4) + word(l4, 6) + word(l4, 12));
             l4[16..18].copy_from_slice(&sum.to_ne_bytes());
         }
     }
+}
+
+/// What the headers of all packets of a super-packet have in common, added up.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    /// IPv4's, but for length, identification and checksum.
+    ip: checksum::Sum,
+    /// The pseudo-header's and TCP's or UDP's, but for lengths, sequence number, flags and checksum.
+    rest: checksum::Sum,
 }
 
 /// Completes the checksum of an ordinary packet whose header says that the kernel left it half

@@ -2,6 +2,9 @@
 
 mod chacha20;
 mod chacha20_poly1305;
+pub(crate) mod checksum;
+#[cfg(all(test, target_arch = "arm"))]
+pub(crate) mod memory;
 mod poly1305;
 
 pub(crate) use chacha20_poly1305::ChaCha20Poly1305;

@@ -118,7 +118,7 @@ impl<'h> Stage<'h> {
     }
 }
 
-/// One repetition, in a machine of its own; the last one writes a profile.
+/// One repetition, in a machine of its own; the last one writes a profile of each kind of traffic.
 fn count(
     parts: &Parts,
     contender: Contender,
@@ -133,16 +133,19 @@ fn count(
     // What the first packets bring about (keys chosen, caches filled, windows opened) is not counted.
     tcp.send(machine, &device, false)?;
     traffic::datagrams(machine, &device, ECHO_PORT)?;
-    if last {
-        machine.begin_profile();
-    }
-    let up = tcp.send(machine, &device, false)?;
-    if last {
-        machine.end_profile(contender.name());
-    }
-    let down = tcp.send(machine, &device, true)?;
-    let datagrams = traffic::datagrams(machine, &device, ECHO_PORT)?;
-    for (what, cost) in table::TRAFFIC.into_iter().zip([up, down, datagrams]) {
+    let sends: [(&str, &dyn Fn() -> Result<Cost, LabError>); 3] = [
+        ("", &|| tcp.send(machine, &device, false)),
+        ("-down", &|| tcp.send(machine, &device, true)),
+        ("-udp", &|| traffic::datagrams(machine, &device, ECHO_PORT)),
+    ];
+    for (what, (suffix, send)) in table::TRAFFIC.into_iter().zip(sends) {
+        if last {
+            machine.begin_profile();
+        }
+        let cost = send()?;
+        if last {
+            machine.end_profile(&format!("{}{suffix}", contender.name()));
+        }
         println!("{}", cost.line(contender.name(), what));
         table.add(contender.name(), what, &cost);
     }

@@ -8,7 +8,7 @@ use super::agreement::batches;
 use super::common::*;
 use crate::packet_aead::{self, AeadLayout};
 use crate::primitives::packet_cipher;
-use crate::{Batch, Cipher, Packet, PacketCipher};
+use crate::{Batch, Cipher, Packet, PacketCipher, checksum};
 
 /// The longest packet.
 const LONGEST: usize = 65_535;
@@ -52,6 +52,45 @@ impl Drop for Guarded {
     fn drop(&mut self) {
         // SAFETY: the mapping that `new` made, of which nothing is borrowed any more.
         unsafe { libc::munmap(self.map, self.room + 2 * self.guard) };
+    }
+}
+
+#[test]
+fn checksums_touch_no_byte_beside_their_memory() {
+    let mut guarded = Guarded::new(LONGEST);
+    for at_end in [false, true] {
+        for len in (0..300).chain([1348, 1351, LONGEST]) {
+            let bytes = guarded.bytes(len, at_end);
+            core::hint::black_box(checksum::sum(bytes));
+            for distance in [0, 1, 40, 64, len / 2].into_iter().filter(|it| *it <= len) {
+                checksum::move_up(bytes, 0..len - distance, distance);
+            }
+        }
+    }
+}
+
+#[cfg(all(neon, target_arch = "arm"))]
+#[test]
+fn what_copies_moves_fills_and_compares_touches_no_byte_beside_its_memory() {
+    use crate::neon::memory::{millrace_compare, millrace_copy, millrace_fill, millrace_move};
+
+    let (mut one, mut other) = (Guarded::new(LONGEST), Guarded::new(LONGEST));
+    for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
+        for len in (0..300).chain([1348, 1351, LONGEST]) {
+            let from = one.bytes(len, first);
+            let (start, to) = (from.as_mut_ptr(), other.bytes(len, second).as_mut_ptr());
+            // SAFETY: both have so many bytes. What is moved within one of them ends where it ends.
+            unsafe {
+                millrace_fill(start, 0x5a, len);
+                millrace_copy(to, start, len);
+                millrace_move(start, to, len);
+                assert_eq!(millrace_compare(to, start, len), 0);
+                for distance in [1, 40, 64].into_iter().filter(|it| *it <= len) {
+                    millrace_move(start.add(distance), start, len - distance);
+                    millrace_move(start, start.add(distance), len - distance);
+                }
+            }
+        }
     }
 }
 
