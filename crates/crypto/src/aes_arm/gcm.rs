@@ -3,6 +3,8 @@
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::bitsliced::Keys;
+#[cfg(target_arch = "arm")]
+use super::counters::Counters;
 use crate::TAG_LEN;
 use crate::implementations::{AeadImplementation, CHUNK, List, Place};
 use crate::packet_aead::AeadAlgorithm;
@@ -50,14 +52,18 @@ pub(super) fn knows(algorithm: AeadAlgorithm) -> bool {
     }
 }
 
-/// Blocks that are hashed before one reduction: `GHASH_GROUP` in ghash.h.
-const GROUP: usize = 16;
+/// Bytes of powers of the hash key, in a form of each processor's own: `struct ghash_key` in ghash.h.
+const HASH_KEY: usize = if cfg!(target_arch = "arm") {
+    9 * 12 * 9 * 8
+} else {
+    3 * 16 * 8 * 8
+};
 
-/// Powers of the hash key: `struct ghash_key` in ghash.h.
+/// `struct ghash_key` in ghash.h.
 #[derive(Zeroize, ZeroizeOnDrop)]
 #[repr(C, align(16))]
 struct HashKey {
-    turns: [[[u8; 64]; GROUP]; 3],
+    powers: [u8; HASH_KEY],
 }
 
 /// `struct gcm_key` in aes_gcm.c.
@@ -66,6 +72,8 @@ struct HashKey {
 struct Key {
     cipher: Keys,
     hash: HashKey,
+    #[cfg(target_arch = "arm")]
+    counters: Counters,
 }
 
 unsafe extern "C" {
@@ -97,10 +105,14 @@ impl BitSlicedGcm {
         let mut out = Box::new(Key {
             cipher: Keys::empty(),
             hash: HashKey {
-                turns: [[[0; 64]; GROUP]; 3],
+                powers: [0; HASH_KEY],
             },
+            #[cfg(target_arch = "arm")]
+            counters: Counters::empty(),
         });
         out.cipher.set(key);
+        #[cfg(target_arch = "arm")]
+        out.counters.set(key);
         // SAFETY: the CPU has NEON, and the cipher's part is set.
         unsafe { millrace_gcm_key(&raw mut *out) }
         Some(Self { key: out })

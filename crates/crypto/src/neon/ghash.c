@@ -1,4 +1,4 @@
-/* GHASH (NIST SP 800-38D, section 6.4) on NEON without a product of 64 bits, in constant time.
+/* GHASH (NIST SP 800-38D, section 6.4) on AArch64's NEON without a product of 64 bits, in constant time.
  *
  * A block is read as a number of 128 bits, most significant byte first. Bit 127 - i stands for x^i, so that the numbers are the
  * polynomials backwards; with y^k for bit k the modulus is R = y^128 + y^127 + y^126 + y^121 + 1, and the product of blocks a and
@@ -10,6 +10,8 @@
  * block three such products. What the eight turns give is added up over a group of blocks before it is put together, as all of
  * it is linear: that leaves eight products and eight sums for 64 bits of each block.
  */
+#ifdef __aarch64__
+
 #include <arm_neon.h>
 #include <string.h>
 
@@ -25,8 +27,6 @@ struct group {
 	/* The sum so far. */
 	uint64x2_t hash;
 };
-
-#ifdef __aarch64__
 
 /* Bytes k to 15 - k. */
 static const uint8_t windows[8][16] __attribute__((aligned(16))) = {
@@ -83,20 +83,6 @@ static inline uint64x2_t products(const struct group *group, const struct ghash_
 	}
 	return put_together(turn);
 }
-
-#else
-
-/* ghash_arm.S: of `count` blocks one part by the turns of its power of the key, all added up. */
-void millrace_ghash_products(const uint64_t *parts, const uint8_t *turns, size_t count, uint8_t *sum);
-
-static inline uint64x2_t products(const struct group *group, const struct ghash_key *key, unsigned part)
-{
-	uint8_t sum[16] __attribute__((aligned(16)));
-	millrace_ghash_products(group->parts[part], key->turns[part][GHASH_GROUP - group->filled][0], group->filled, sum);
-	return vreinterpretq_u64_u8(vld1q_u8(sum));
-}
-
-#endif
 
 /* A sum times y^57 + y^62 + y^63, of which the lower 64 bits. */
 static inline uint64x1_t folded(uint64x1_t bits)
@@ -207,3 +193,5 @@ void millrace_ghash_key(struct ghash_key *key, const uint8_t *h)
 	millrace_erase(&group, sizeof group);
 	millrace_erase(halves, sizeof halves);
 }
+
+#endif
