@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use netio::netlink::{Family, Route, RouteKind, Rule};
 use serde::{Deserialize, Serialize};
 
+use self::written::Written;
 use super::dns::{NameServers, Resolver};
+
+mod written;
 
 /// The main routing table.
 pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
@@ -34,6 +37,7 @@ pub(super) fn is_setting_of_ours(key: &str) -> bool {
 
 /// One change. Those that outlive the interface are written to the journal as they are here.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "Written")]
 pub enum Step {
     /// An address of the tunnel's interface.
     Address {
@@ -153,7 +157,7 @@ pub enum Step {
 }
 
 /// A route of the main table with what it takes to restore it.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct SavedRoute {
     dst: IpAddr,
     prefix: u8,

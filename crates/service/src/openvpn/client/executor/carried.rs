@@ -31,6 +31,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Asks the data plane, if there is one.
+    #[inline(never)]
     pub(super) fn count_lines(&mut self) {
         if let Some((plane, _)) = &self.device {
             let carried = plane.carried().to_vec();

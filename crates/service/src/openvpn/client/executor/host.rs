@@ -14,6 +14,7 @@ pub(super) struct Planning {
 }
 
 impl Executor<'_> {
+    #[inline(never)]
     pub(super) fn host_step(&mut self, step: HostStep) -> Result<(), InsideError> {
         match step {
             HostStep::Plan {

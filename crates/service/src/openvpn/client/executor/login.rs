@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 impl Executor<'_> {
     /// Asks for the name and password for the server.
+    #[inline(never)]
     pub(super) fn ask_login(&mut self) {
         let config = &self.context.config;
         let Some(client) = config.client() else {
@@ -53,6 +54,7 @@ impl Executor<'_> {
     }
 
     /// Asks for the name and password for a proxy.
+    #[inline(never)]
     pub(super) fn ask_proxy_login(&mut self, prompted: &Prompted) {
         let question = QueryKind::UserPassword { challenge: None };
         if matches!(prompted, Prompted::Ask)

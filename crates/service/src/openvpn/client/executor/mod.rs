@@ -174,6 +174,7 @@ impl<'a> Executor<'a> {
         None
     }
 
+    /// What it calls is not to become part of it: 9 KB of the stack, far from whose end each access is twice as long.
     fn perform(&mut self, effect: Effect, machine: &Machine<'_>) -> Result<(), Failure> {
         let context = self.context;
         match effect {
@@ -268,6 +269,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
+    #[inline(never)]
     fn tell(&self, told: Told) {
         let mut monitoring = self.context.monitoring.borrow_mut();
         match told {
@@ -286,6 +288,7 @@ impl<'a> Executor<'a> {
     }
 
     /// The interface, and its data plane.
+    #[inline(never)]
     fn open_interface(&mut self, connection: &Connection) -> Result<(), Failure> {
         let context = self.context;
         if self.inbox.device_is_gone() {
@@ -319,6 +322,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Makes ready what was dialled. Returns where it leads, and the number of a connection.
+    #[inline(never)]
     fn open_socket(&mut self, target: &Target, socket: Option<Socket>) -> Result<Dialled, Failure> {
         let context = self.context;
         let Some((plane, _)) = &self.device else {
@@ -352,6 +356,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Opens the sockets of a line. Returns their port.
+    #[inline(never)]
     fn open_line(&self, line: LineId, port: u16, mark: u32) -> Result<u16, Failure> {
         let (config, settings) = (&self.context.config, &self.context.dataplane);
         let Some((plane, _)) = &self.device else {
@@ -366,6 +371,7 @@ impl<'a> Executor<'a> {
     }
 
     /// Tells what came of dialling; `of_line` where another line may do better.
+    #[inline(never)]
     fn dialled(&mut self, number: u64, dialled: Result<Dialled, Failure>, of_line: bool) {
         self.results.push_back(match dialled {
             Ok((remote, stream)) => Event::Connected {

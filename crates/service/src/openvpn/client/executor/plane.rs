@@ -7,6 +7,7 @@ use super::{Executor, Failure};
 
 impl Executor<'_> {
     /// Makes one call. What it returns goes to the machine as an event.
+    #[inline(never)]
     pub(super) fn call(&mut self, call: PlaneCall) -> Result<(), Failure> {
         let Some((plane, _)) = &self.device else {
             return Ok(());
