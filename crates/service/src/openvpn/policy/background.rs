@@ -42,8 +42,10 @@ pub(crate) struct Crew {
     pub(crate) waiting: usize,
     /// The nice value of the threads, where it is not that of the process.
     pub(crate) nice: Option<i32>,
-    /// How long a thread without work stays.
+    /// How long a thread without work stays. Then `share` must be all threads, or work may wait beside one.
     pub(crate) linger: Duration,
+    /// The threads read what strangers send: they have no capabilities.
+    pub(crate) confined: bool,
 }
 
 pub(crate) type Work<T> = Box<dyn FnOnce() -> T + Send>;
@@ -225,6 +227,9 @@ fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
         // Where it is refused the work is as important as all else.
         let _ = netio::priority::set_nice(nice);
     }
+    if crew.confined {
+        host::privileges::confine_this_thread();
+    }
     while let Some((key, number, work)) = next(shared) {
         let result = work();
         let mut state = shared.lock();
@@ -261,138 +266,4 @@ fn next<K: Copy + PartialEq, T>(shared: &Shared<K, T>) -> Option<(K, u64, Work<T
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-
-    /// A pool with a channel that hears when something is done.
-    fn pool(threads: usize, waiting: usize) -> (Background<char, u32>, mpsc::Receiver<()>) {
-        let (sender, receiver) = mpsc::channel();
-        let wake = move || {
-            let _ = sender.send(());
-        };
-        let crew = Crew {
-            name: "test",
-            threads,
-            share: threads.saturating_sub(1).max(1),
-            waiting,
-            nice: None,
-            linger: Duration::ZERO,
-        };
-        (Background::new(crew, wake), receiver)
-    }
-
-    fn collect(
-        pool: &Background<char, u32>,
-        woken: &mpsc::Receiver<()>,
-        count: usize,
-    ) -> Vec<(u64, u32)> {
-        let mut done = Vec::new();
-        while done.len() < count {
-            woken.recv().unwrap();
-            done.extend(pool.take_done());
-        }
-        done
-    }
-
-    #[test]
-    fn one_thread_keeps_the_order() {
-        let (mut pool, woken) = pool(1, 200);
-        let numbers: Vec<u64> = (0..50)
-            .map(|n| pool.submit('a', move || n).unwrap())
-            .collect();
-        let done = collect(&pool, &woken, 50);
-        assert_eq!(done, numbers.into_iter().zip(0..50).collect::<Vec<_>>());
-        // The thread has gone or will take more: either way the next is done.
-        pool.submit('a', || 7).unwrap();
-        assert_eq!(collect(&pool, &woken, 1)[0].1, 7);
-    }
-
-    #[test]
-    fn slow_work_does_not_hold_up_the_rest() {
-        let (mut pool, woken) = pool(2, 10);
-        let (release, held) = mpsc::channel::<()>();
-        let slow = pool
-            .submit('a', move || {
-                let _ = held.recv();
-                1
-            })
-            .unwrap();
-        let quick = pool.submit('b', || 2).unwrap();
-        assert_eq!(collect(&pool, &woken, 1), [(quick, 2)]);
-        drop(release);
-        assert_eq!(collect(&pool, &woken, 1), [(slow, 1)]);
-    }
-
-    #[test]
-    fn what_waits_is_bounded() {
-        let (mut pool, woken) = pool(1, 3);
-        let (release, held) = mpsc::channel::<()>();
-        let (began, running) = mpsc::channel();
-        pool.submit('a', move || {
-            let _ = began.send(());
-            let _ = held.recv();
-            0
-        })
-        .unwrap();
-        running.recv().unwrap();
-        pool.submit('a', || 1).unwrap();
-        pool.submit('a', || 2).unwrap();
-        assert!(pool.submit('a', || 3).is_err(), "half of all is one key's");
-        pool.submit('b', || 4).unwrap();
-        let error = pool.submit('c', || 5).unwrap_err();
-        assert!(matches!(error, BusyError::Full { waiting: 3 }), "{error}");
-        drop(release);
-        assert_eq!(collect(&pool, &woken, 4).len(), 4);
-    }
-
-    #[test]
-    fn no_key_has_every_thread_and_keys_take_turns() {
-        let (mut pool, woken) = pool(2, 1000);
-        let (release, held) = mpsc::channel::<()>();
-        let (began, running) = mpsc::channel();
-        let slow = pool
-            .submit('a', move || {
-                let _ = began.send(());
-                let _ = held.recv();
-                0
-            })
-            .unwrap();
-        running.recv().unwrap();
-        // Another that would never end has to wait, though a thread is free.
-        let greedy: Vec<u64> = (0..100)
-            .map(|n| pool.submit('a', move || n).unwrap())
-            .collect();
-        let others = ['b', 'c', 'b'].map(|key| pool.submit(key, || 7).unwrap());
-        let done = collect(&pool, &woken, 3);
-        assert_eq!(done, [(others[0], 7), (others[1], 7), (others[2], 7)]);
-        drop(release);
-        let done = collect(&pool, &woken, 101);
-        let numbers: Vec<u64> = done.iter().map(|it| it.0).collect();
-        assert_eq!((numbers[0], &numbers[1..]), (slow, &greedy[..]));
-    }
-
-    #[test]
-    fn what_was_taken_back_is_not_done() {
-        let (mut pool, woken) = pool(1, 4);
-        let (release, held) = mpsc::channel::<()>();
-        let (began, running) = mpsc::channel();
-        let first = pool
-            .submit('a', move || {
-                let _ = began.send(());
-                let _ = held.recv();
-                0
-            })
-            .unwrap();
-        running.recv().unwrap();
-        let doomed = ['a', 'a', 'b', 'b'].map(|key| pool.submit(key, || 1).unwrap());
-        assert!(pool.submit('c', || 2).is_err());
-        // One that has begun too: it only ends.
-        for number in doomed.into_iter().chain([first]) {
-            pool.cancel(number);
-        }
-        let last = pool.submit('c', || 2).unwrap();
-        drop(release);
-        assert_eq!(collect(&pool, &woken, 2), [(first, 0), (last, 2)]);
-    }
-}
+mod tests;

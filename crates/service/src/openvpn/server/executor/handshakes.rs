@@ -19,7 +19,7 @@ const WAITING: usize = 1024;
 /// How much lower the threads' priority is: a worker that wants a processor has three quarters of it.
 const NICER: i32 = 5;
 
-/// How long a thread without work stays, in seconds: clients come one by one, and a thread for each would cost more.
+/// How long a thread without work stays: clients come one by one, and a thread for each would cost more.
 const LINGER: Duration = Duration::from_secs(1);
 
 type Done = (ClientKey, Box<Handshaken>);
@@ -46,6 +46,7 @@ impl Handshakes {
             waiting: WAITING,
             nice: Some((nice + NICER).min(19)),
             linger: LINGER,
+            confined: true,
         };
         Self {
             background: Background::new(crew, wake),

@@ -35,6 +35,7 @@ const SCRIPTS: Crew = Crew {
     waiting: 4096,
     nice: None,
     linger: Duration::ZERO,
+    confined: false,
 };
 
 impl<'a> Executor<'a> {
@@ -49,6 +50,7 @@ impl<'a> Executor<'a> {
         let mut tls = client::load_tls(context)?;
         let threads = handshakes::threads();
         if threads.is_some() {
+            netio::memory::one_heap();
             tls.hand_out_handshakes();
         }
         let tls = Arc::new(tls);

@@ -87,12 +87,12 @@ fn clients_that_come_at_once_come_in_at_once() {
         max_clients: 300,
         troubled: SEC,
         apart: true,
-        come_within: SEC / 2,
+        come_within: SEC / 10,
         resets: (20, SEC * 10),
         check_every: 100,
     };
     let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
     world.calm();
-    world.run_for(SEC * 4);
+    world.run_for(SEC * 6);
     world.all_are_in();
 }
