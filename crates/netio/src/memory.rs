@@ -17,6 +17,15 @@ pub fn let_go_of_code() -> io::Result<()> {
     Ok(())
 }
 
+/// Has all threads take memory from one heap. glibc makes one for each thread that asks while another does; what one thread
+/// has taken and another gives back leaves holes then that neither fills. For programs whose threads seldom ask at once: a
+/// server with 1,000 clients, whose handshakes are done on two threads, had 50 MB instead of 41.
+pub fn one_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes plain numbers. Where it is refused nothing changes.
+    let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+}
+
 /// Start and length of mappings of files that can be executed and have no page of their own: relocations in the code, or a
 /// debugger's breakpoints, would be lost.
 fn code_of_files(smaps: &str) -> Vec<(usize, usize)> {

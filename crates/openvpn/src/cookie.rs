@@ -165,6 +165,18 @@ impl ResetLimiter {
         self.answered = self.answered.saturating_sub(1);
     }
 
+    /// Whether [`allow`](Self::allow) would say so.
+    #[must_use]
+    pub fn is_open(&self, now: Instant) -> bool {
+        self.answered < self.most || self.ends.is_none_or(|ends| now >= ends)
+    }
+
+    /// When the current period ends.
+    #[must_use]
+    pub const fn ends(&self) -> Option<Instant> {
+        self.ends
+    }
+
     /// Resets that were refused in the current period, for one line in the log.
     #[must_use]
     pub const fn refused(&self) -> u32 {
@@ -274,10 +286,13 @@ mod tests {
         let mut limiter = ResetLimiter::default();
         assert_eq!((0..150).filter(|_| limiter.allow(start)).count(), 100);
         assert_eq!(limiter.refused(), 50);
+        assert!(!limiter.is_open(start));
         limiter.proven();
+        assert!(limiter.is_open(start));
         assert!(limiter.allow(start) && !limiter.allow(start));
         let later = start + Duration::from_secs(10);
-        assert!(limiter.allow(later));
+        assert_eq!(limiter.ends(), Some(later));
+        assert!(limiter.is_open(later) && limiter.allow(later));
         assert_eq!(limiter.refused(), 0);
     }
 }

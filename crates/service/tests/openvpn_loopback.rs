@@ -7,7 +7,9 @@
 #![allow(clippy::unwrap_used)]
 
 use lab::openvpn::{Directory, KeyKind, Management, Pki, Role};
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
@@ -139,6 +141,64 @@ fn clients(server: &mut Running) -> Vec<String> {
     clients
         .filter(|it| it.starts_with("CLIENT_LIST\t"))
         .collect()
+}
+
+/// The threads of this process that do handshakes and have run for a tenth of a millisecond at least.
+fn handshake_threads() -> HashSet<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let tasks = tasks.filter_map(|task| Some(task.ok()?.path()));
+    let worked = tasks.filter_map(|task| {
+        let name = fs::read_to_string(task.join("comm")).ok()?;
+        let times = fs::read_to_string(task.join("schedstat")).ok()?;
+        let nanoseconds: u64 = times.split_whitespace().next()?.parse().ok()?;
+        let is_one = name.trim() == "handshake" && nanoseconds > 100_000;
+        is_one.then(|| task.display().to_string())
+    });
+    worked.collect()
+}
+
+/// A server that goes says so to all, and all come again at the same moment.
+#[test]
+fn handshakes_of_clients_that_come_at_once_are_done_by_several_threads() {
+    const CLIENTS: usize = 24;
+    let _one = exclusive();
+    let processors = thread::available_parallelism().unwrap().get();
+    let several = (processors > 1).then_some(()).ok_or("several processors");
+    let Some(()) = lab::require(several) else {
+        return;
+    };
+    let Some(pki) = pki() else { return };
+    let directory = Directory::new().unwrap();
+    let port = free_port("udp4");
+    let mut config = server(&pki, "udp4", port, &directory);
+    config.push_str("duplicate-cn\nexplicit-exit-notify 1\npersist-key\npersist-tun\n");
+    // Fewer than there are clients: those that wait are answered when others have come in.
+    config.push_str("connect-freq-initial 4 60\n");
+    let mut server = Running::start(&directory, "server", &config);
+    server.wait_for_state("CONNECTED");
+    let config = client(&pki, "udp4", port);
+    let mut all: Vec<Running> = (0..CLIENTS)
+        .map(|number| Running::start(&directory, &format!("client{number}"), &config))
+        .collect();
+    let mut seen = HashSet::new();
+    for round in 0.. {
+        for client in &mut all {
+            client.wait_for_state("CONNECTED");
+            seen.extend(handshake_threads());
+        }
+        assert_eq!(clients(&mut server).len(), CLIENTS);
+        assert!(seen.len() <= processors * (round + 1));
+        // How many find no thread that is idle is the scheduler's choice.
+        if round > 0 && seen.len() > 1 {
+            break;
+        }
+        assert!(round < 20, "one thread did all");
+        server.command("signal SIGUSR1");
+    }
+    for client in all {
+        client.end();
+    }
+    server.end();
 }
 
 #[test]

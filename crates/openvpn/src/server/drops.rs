@@ -16,9 +16,13 @@ pub enum Refused {
     /// A stranger's that begins no session.
     #[error(transparent)]
     Cookie(CookieError),
-    /// A reset beyond those that are answered in a while (`connect-freq-initial`).
+    /// A reset beyond those that are answered in a while (`connect-freq-initial`). It may be shown again when
+    /// [`Listener::answers_resets`](super::Listener::answers_resets).
     #[error("a reset too many, see connect-freq-initial")]
     Limited,
+    /// A session beyond those that may begin in a while (`connect-freq`).
+    #[error("a session too many, see connect-freq")]
+    TooSoon,
     /// The server has as many clients as it may (`max-clients`).
     #[error("the server is full, see max-clients")]
     Full,
@@ -49,7 +53,8 @@ pub struct Drops {
     pub replay: u64,
     /// Of no session, and beginning none.
     pub unknown: u64,
-    /// Resets that were not answered, because of `connect-freq-initial`.
+    /// Resets that were not answered at once, because of `connect-freq-initial`, and sessions that did not begin,
+    /// because of `connect-freq`.
     pub limited: u64,
     /// Clients that were not let in, because of `max-clients`.
     pub full: u64,
@@ -82,7 +87,7 @@ impl Drops {
             Refused::Cookie(_) | Refused::NoCookie | Refused::Begin(_) | Refused::Closing => {
                 &mut self.unknown
             }
-            Refused::Limited => &mut self.limited,
+            Refused::Limited | Refused::TooSoon => &mut self.limited,
             Refused::Full => &mut self.full,
         };
         *counter += 1;

@@ -240,7 +240,7 @@ impl Listener {
         if let Some(starts) = self.starts.as_mut().filter(|_| !stream)
             && !starts.allow(now)
         {
-            return Err(Refused::Limited);
+            return Err(Refused::TooSoon);
         }
         self.crowd(out);
         let (metadata, len) = (first.metadata, first.len);
@@ -357,6 +357,18 @@ impl Listener {
     /// and be left without a word.
     pub fn close(&mut self) {
         self.closing = true;
+    }
+
+    /// Whether a reset would not be [`Refused::Limited`] now.
+    #[must_use]
+    pub fn answers_resets(&self, now: Instant) -> bool {
+        self.limiter.is_open(now)
+    }
+
+    /// When resets are answered again at the latest, where they are not now.
+    #[must_use]
+    pub const fn answers_resets_at(&self) -> Option<Instant> {
+        self.limiter.ends()
     }
 
     /// Other limits from now on: `max-clients`, `connect-freq-initial` and `connect-freq`, as in [`ListenerSettings`].

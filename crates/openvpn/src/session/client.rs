@@ -161,19 +161,19 @@ impl Session {
                 Ok(())
             }
             Message::AuthFailed(failed) => {
-                self.close_now(CloseReason::AuthFailed(failed), out);
+                self.sent_away(CloseReason::AuthFailed(failed), now, out);
                 Ok(())
             }
             Message::Restart(restart) => {
-                self.close_now(CloseReason::Restart(restart), out);
+                self.sent_away(CloseReason::Restart(restart), now, out);
                 Ok(())
             }
             Message::Halt(restart) => {
-                self.close_now(CloseReason::Halt(restart), out);
+                self.sent_away(CloseReason::Halt(restart), now, out);
                 Ok(())
             }
             Message::Exit => {
-                self.close_now(CloseReason::Restart(Restart::default()), out);
+                self.sent_away(CloseReason::Restart(Restart::default()), now, out);
                 Ok(())
             }
             Message::AuthPending { timeout } => {
@@ -367,6 +367,12 @@ impl Session {
             }
             None => {}
         }
+    }
+
+    /// The server has said its last word. It waits to hear that it arrived, and a server that restarts for every client.
+    fn sent_away(&mut self, reason: CloseReason, now: Instant, out: &mut Vec<Output>) {
+        self.flush(now, out);
+        self.close_now(reason, out);
     }
 
     /// The peer said on the data channel that it leaves.

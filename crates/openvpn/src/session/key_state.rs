@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
+use super::handshake::Handshaken;
 use super::output::{AuthId, CloseReason};
 use crate::key_method::{KeyMethod, KeySource, RECORD_MAX};
 use crate::packet::{AckList, ControlPacket, Opcode};
@@ -48,6 +49,8 @@ pub(super) enum Authorisation {
 pub(super) enum Event {
     /// Client: the server's reset asks for our wrapped key once more.
     ResendClientKey,
+    /// These messages are to be given to TLS on another thread: [`KeyState::give_away`] is next.
+    Handshake(Vec<Vec<u8>>),
     /// Client: control is to judge the server, whose certificate is good by all rules.
     Verified(Box<PeerCertificate>),
     /// The TLS handshake is done.
@@ -67,8 +70,10 @@ pub(super) struct KeyState {
     send: SendWindow,
     receive: ReceiveWindow,
     acks: Acks,
-    /// There from [`Step::Tls`] on, until other keys have followed.
+    /// There from [`Step::Tls`] on, until other keys have followed. Not while it is [away](Self::away).
     pub(super) tls: Option<TlsSession>,
+    /// The number of the handshake that is done elsewhere.
+    away: Option<u64>,
     handshaked: bool,
     tls_out: Vec<u8>,
     /// What TLS delivered of the peer's record so far.
@@ -127,6 +132,7 @@ impl KeyState {
             receive,
             acks: Acks::new(),
             tls: None,
+            away: None,
             handshaked: false,
             tls_out: Vec::new(),
             record: Zeroizing::default(),
@@ -170,7 +176,7 @@ impl KeyState {
             self.tls = Some(TlsSession::new(settings).map_err(failed)?);
             self.step = Step::Tls;
         }
-        if let Some(event) = self.read()? {
+        if let Some(event) = self.read(settings)? {
             return Ok(Some(event));
         }
         if let Some(peer) = self.tls.as_mut().and_then(TlsSession::question) {
@@ -197,8 +203,31 @@ impl KeyState {
         concluded
     }
 
+    /// Gives away its TLS, under this number.
+    pub(super) fn give_away(&mut self, number: u64) -> Option<TlsSession> {
+        let tls = self.tls.take()?;
+        self.away = Some(number);
+        Some(tls)
+    }
+
+    /// Takes back the TLS of a handshake. `None` if it is of another negotiation.
+    pub(super) fn take_back(&mut self, done: Handshaken) -> Option<Result<(), CloseReason>> {
+        if self.away != Some(done.number) {
+            return None;
+        }
+        self.away = None;
+        let mut tls = done.tls;
+        if done.outcome.is_err() {
+            // The alert says why, if the peer still listens.
+            self.tls_out.extend(tls.take_tls());
+        }
+        self.tls = Some(tls);
+        Some(done.outcome.map_err(failed))
+    }
+
     /// Hands what has come in order to TLS.
-    fn read(&mut self) -> Result<Option<Event>, CloseReason> {
+    fn read(&mut self, settings: &TlsSettings) -> Result<Option<Event>, CloseReason> {
+        let mut apart = Vec::new();
         // What belongs to TLS waits until there is a TLS session; before that only the reset is taken.
         while self.tls.is_some() || self.receive.next_id() == 0 {
             let Some(message) = self.receive.pop() else {
@@ -218,6 +247,10 @@ impl KeyState {
                             "it does not begin with a reset".into(),
                         ));
                     };
+                    if settings.are_handshakes_apart() && tls.is_handshaking() {
+                        apart.push(message.payload);
+                        continue;
+                    }
                     if let Err(error) = tls.read_tls(&message.payload) {
                         // The alert says why, if the peer still listens.
                         self.tls_out.extend(tls.take_tls());
@@ -227,7 +260,7 @@ impl KeyState {
                 _ => {}
             }
         }
-        Ok(None)
+        Ok((!apart.is_empty()).then_some(Event::Handshake(apart)))
     }
 
     /// Looks at what TLS has to say.

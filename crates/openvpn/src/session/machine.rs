@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::client::ClientSide;
 use super::control_traffic::ControlTraffic;
 use super::dropped::Dropped;
+use super::handshake::Handshake;
 use super::key_state::{Event, KeyState, Link, Step};
 use super::keys::next_key_id;
 use super::liveness::{Due, Liveness, Times};
@@ -87,6 +88,8 @@ pub struct Session {
     pub(super) interval: Option<Duration>,
     /// What is to be said once there is a negotiation to say it in.
     pub(super) queued: VecDeque<Message>,
+    /// Handshakes that were handed out.
+    handshakes: u64,
     pub(super) certificate: Option<Arc<PeerCertificate>>,
     /// The peer's option string, once it has come.
     pub(super) options: Option<String>,
@@ -123,6 +126,7 @@ impl Session {
             renegotiate_at: None,
             interval: None,
             queued: VecDeque::new(),
+            handshakes: 0,
             certificate: None,
             options: None,
             clock: (seconds, now),
@@ -336,10 +340,20 @@ impl Session {
     fn advance(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
         let tls = Arc::clone(&self.settings().tls);
         while let Some(event) = self.primary.progress(&tls, self.peer.is_some(), now)? {
+            if let Event::Handshake(messages) = event {
+                self.handshakes += 1;
+                let number = self.handshakes;
+                let tls = self.primary.give_away(number);
+                let work = tls.map(|tls| Handshake::new(number, tls, messages));
+                out.extend(work.map(|it| Output::Handshake(Box::new(it))));
+                continue;
+            }
             if matches!(self.phase, Phase::Closing { .. } | Phase::Closed) {
                 continue;
             }
             match event {
+                // Above.
+                Event::Handshake(_) => {}
                 Event::ResendClientKey => self.primary.append_client_key(),
                 Event::Verified(peer) => out.push(Output::Judge {
                     key_id: self.primary.key_id,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+use super::handshake::Handshake;
 use super::{Digest, KeyMaterial, PeerCertificate};
 use crate::data::header::Layout;
 use crate::message::{AuthFailed, Message, Restart};
@@ -105,6 +106,10 @@ pub enum Output {
     SendPing,
     /// Send this payload on the data channel, through framing and all. It is no IP packet.
     SendData(Vec<u8>),
+    /// Server: call [`Handshake::run`] on any thread and bring back what comes of it, by
+    /// [`Session::handshaken`](super::Session::handshaken). The session has no other work of this kind until then. Only
+    /// where the settings [ask for it](crate::tls::TlsSettings::hand_out_handshakes).
+    Handshake(Box<Handshake>),
     /// Client: judge the server, whose certificate is good by all rules; answer with
     /// [`Session::judged`](super::Session::judged). Only where the settings
     /// [ask for verdicts](crate::tls::TlsSettings::ask_for_verdicts). The negotiation waits for it, no longer than it may

@@ -111,6 +111,8 @@ pub struct TlsSettings {
     revocations: Mutex<Revocations>,
     /// Control has the last word on each peer.
     pub(super) verdicts: bool,
+    /// Handshakes are done on other threads.
+    apart: bool,
     /// It is no earlier than this.
     earliest: UnixTime,
     warnings: Vec<String>,
@@ -170,6 +172,7 @@ impl TlsSettings {
             hints,
             revocations: Mutex::new(revocations),
             verdicts: false,
+            apart: false,
             earliest: UnixTime::since_unix_epoch(Duration::ZERO),
             warnings,
         })
@@ -213,6 +216,17 @@ impl TlsSettings {
     /// session asks for it by [`Output::Judge`](crate::session::Output::Judge).
     pub fn ask_for_verdicts(&mut self) {
         self.verdicts = true;
+    }
+
+    /// Sessions do not do their handshakes themselves (a server's only): they put out
+    /// [`Output::Handshake`](crate::session::Output::Handshake).
+    pub fn hand_out_handshakes(&mut self) {
+        self.apart = self.role == Role::Server;
+    }
+
+    /// Whether sessions hand out their handshakes.
+    pub(crate) fn are_handshakes_apart(&self) -> bool {
+        self.apart
     }
 
     /// It is this time or later, whatever the clock shows: certificates that are not valid yet by a clock that is behind it

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connect;
+mod handshakes;
 mod hostile;
 mod link;
 mod plane;

@@ -93,7 +93,7 @@ impl Plane {
             Output::Authenticate(request) => Event::Authenticate(*request),
             Output::Judge { key_id, .. } => Event::Judge(key_id),
             Output::Closed(reason) => Event::Closed(reason),
-            Output::Send(_) | Output::PushRequested => return None,
+            Output::Send(_) | Output::PushRequested | Output::Handshake(_) => return None,
         })
     }
 }

@@ -196,6 +196,21 @@ fn a_server_says_goodbye() {
     assert!(world.listener.is_empty());
 }
 
+/// A server that restarts waits until its clients have heard of it, and no longer.
+#[test]
+fn a_goodbye_is_acknowledged() {
+    let mut world = World::with_client(Setup::new());
+    world.run_for(secs(2));
+    let id = world.up();
+    world.server(id, |it, now, out| it.restart(Restart::default(), now, out));
+    world.run_for(millis(100));
+    assert_eq!(
+        world.closed(0),
+        Some(&CloseReason::Restart(Restart::default()))
+    );
+    assert!(world.listener.is_empty());
+}
+
 /// CVE-2026-12996 of OpenVPN: an answer in the moment in which something else was being sent.
 #[test]
 fn answers_come_at_any_moment() {

@@ -16,8 +16,8 @@ pub(crate) fn wall() -> SystemTime {
     SystemTime::UNIX_EPOCH + secs(1_700_000_000)
 }
 
-fn file(name: &str) -> Vec<u8> {
-    let path = format!("{}/tests/certs/p256/{name}", env!("CARGO_MANIFEST_DIR"));
+pub(crate) fn file(name: &str) -> Vec<u8> {
+    let path = format!("{}/tests/certs/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
@@ -30,9 +30,12 @@ pub(crate) fn tls_settings(role: Role) -> TlsSettings {
         Role::Client => "client",
         Role::Server => "server",
     };
-    let (cert, key) = (file(&format!("{name}.crt")), file(&format!("{name}.key")));
+    let (cert, key) = (
+        file(&format!("p256/{name}.crt")),
+        file(&format!("p256/{name}.key")),
+    );
     let mut options = TlsOptions::new(role);
-    options.ca = file("ca.crt");
+    options.ca = file("p256/ca.crt");
     options.identity = Some(Identity::from_pem(&cert, &key, b"", None).unwrap());
     TlsSettings::new(options).unwrap()
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use openvpn::message::AuthFailed;
 use openvpn::push::PushOptions;
 use openvpn::server::{ClientId, Listener, ListenerSettings, Remote, ServerOutput};
-use openvpn::session::{AuthRequest, CloseReason, Decision, Output, Session};
+use openvpn::session::{
+    AuthRequest, CloseReason, Decision, Handshake, Handshaken, Output, Session,
+};
 
 use crate::link::{Link, Random};
 use crate::plane::{Event, Plane};
@@ -36,6 +38,35 @@ pub(crate) struct Host {
     pub(crate) alive: bool,
 }
 
+/// The server's handshakes that are done elsewhere.
+#[derive(Default)]
+pub(crate) struct Handshakes {
+    /// How long one takes.
+    pub(crate) take: Duration,
+    away: BTreeMap<(Instant, u64), (ClientId, Handshaken)>,
+    pub(crate) done: u64,
+    begun: u64,
+}
+
+impl Handshakes {
+    pub(crate) fn away(&self) -> usize {
+        self.away.len()
+    }
+
+    fn begin(&mut self, client: ClientId, work: Handshake, now: Instant) {
+        let twice = self.away.values().any(|(other, _)| *other == client);
+        assert!(!twice, "{client:?} has one already");
+        self.begun += 1;
+        let key = (now + self.take, self.begun);
+        self.away.insert(key, (client, work.run()));
+    }
+
+    fn end(&mut self, now: Instant) -> Option<(ClientId, Handshaken)> {
+        let first = self.away.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+}
+
 type Judge = Box<dyn FnMut(&AuthRequest) -> Option<Decision>>;
 
 pub(crate) struct World {
@@ -52,6 +83,7 @@ pub(crate) struct World {
     pub(crate) pushes: bool,
     pub(crate) link: Link,
     pub(crate) random: Random,
+    pub(crate) handshakes: Handshakes,
     /// Both ends send data this often.
     pub(crate) data_every: Option<Duration>,
     next_data: Instant,
@@ -85,6 +117,7 @@ impl World {
             pushes: true,
             link: Box::new(|_, _| vec![millis(10)]),
             random: Random(1),
+            handshakes: Handshakes::default(),
             data_every: None,
             next_data: now,
             flying: BTreeMap::new(),
@@ -194,6 +227,13 @@ impl World {
                 }
                 ServerOutput::Client { client, output } => (client, output),
             };
+            let output = match output {
+                Output::Handshake(work) => {
+                    self.handshakes.begin(client, *work, now);
+                    continue;
+                }
+                other => other,
+            };
             let mut more = Vec::new();
             match &output {
                 Output::Authenticate(request) => {
@@ -298,6 +338,7 @@ impl World {
         deadlines
             .chain(self.listener.next_deadline())
             .chain(arrival)
+            .chain(self.handshakes.away.keys().next().map(|it| it.0))
             .chain(self.data_every.map(|_| self.next_data))
             .min()
     }
@@ -329,6 +370,14 @@ impl World {
             && let Some((from, to, datagram)) = self.flying.remove(&key)
         {
             return self.arrive(from, to, &datagram);
+        }
+        if let Some((client, done)) = self.handshakes.end(self.now) {
+            self.handshakes.done += 1;
+            let (mut out, now) = (Vec::new(), self.now);
+            self.listener.with(client, &mut out, |session, out| {
+                session.handshaken(done, now, out);
+            });
+            return self.perform_server(out);
         }
         if let Some(every) = self.data_every
             && self.next_data <= self.now

@@ -1,7 +1,8 @@
 //! `millrace bench --clients N`: many clients of one OpenVPN server.
 //!
 //! The clients are programs without an interface, all in one host; one more, in a host of its own, has a
-//! tunnel that carries load: first by itself, then among the others, which are idle.
+//! tunnel that carries load: first by itself, then among the others, which are idle. Then the server is started
+//! anew, and all come back.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lab::cpu::usage;
 use lab::load::{EchoServer, Iperf, IperfServer};
-use lab::openvpn::{ConfigFile, Directory, Management, OpenVpn, RunningOpenVpn, Setup};
+use lab::openvpn::{ConfigFile, Directory, Management, OpenVpn, RunningOpenVpn, Setup, Transport};
 use lab::{Host, LabError, Link, LinkOptions};
 
 use super::contender::Contender;
@@ -31,9 +32,9 @@ const STARTING: u32 = 8;
 /// Time for the server's memory to come to rest after the last handshake.
 const REST: Duration = Duration::from_secs(2);
 
-/// What the project wants: seconds until 1,000 clients are up, kilobytes (1024 bytes) for each, and how much
-/// of its rate the busy one keeps.
-const TARGETS: [f64; 3] = [60.0, 64.0, 0.9];
+/// What the project wants: seconds until 1,000 clients are back after a restart, kilobytes (1024 bytes) for each, and
+/// how much of its rate the busy one keeps.
+const TARGETS: [f64; 3] = [5.0, 40.0, 0.9];
 
 /// What a server made of its clients.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +49,12 @@ pub(super) struct Outcome {
     rate: [f64; 2],
     /// The server's processor time for the handshakes, in all.
     handshakes: Duration,
+    /// How long the server took to end.
+    stop: Duration,
+    /// From its new start until it had all clients again.
+    back: Duration,
+    /// Its processor time until then.
+    back_cpu: Duration,
 }
 
 impl Outcome {
@@ -79,9 +86,9 @@ pub(super) fn measure(
     let setup = suite.setup();
     let keys = credentials()?;
 
-    let mut file = setup.server_file(listens.as_ref(), &keys, near.b4())?;
-    crowded(&mut file, &setup, clients);
-    let running = listens.start(&server, &file)?;
+    let mut server_file = setup.server_file(listens.as_ref(), &keys, near.b4())?;
+    crowded(&mut server_file, &setup, clients);
+    let running = listens.start(&server, &server_file)?;
     let process = running.process.id();
     let empty = usage(process)?.rss;
 
@@ -116,6 +123,14 @@ pub(super) fn measure(
     thread::sleep(REST);
     let full = usage(process)?.rss;
     let among = load.run(&busy, &iperf)?.bits_per_second();
+    let ends = Instant::now();
+    running.stop()?;
+    let start = Instant::now();
+    let stop = start.saturating_duration_since(ends);
+    let running = listens.start(&server, &server_file)?;
+    wait_for(&running, clients)?;
+    let back = start.elapsed();
+    let back_cpu = usage(running.process.id())?.cpu();
     let outcome = Outcome {
         name,
         clients,
@@ -123,6 +138,9 @@ pub(super) fn measure(
         memory: [empty, full],
         rate: [alone, among],
         handshakes,
+        stop,
+        back,
+        back_cpu,
     };
     terminal::note(format_args!("bench: {outcome:?}"));
     Ok(outcome)
@@ -134,8 +152,10 @@ fn crowded(file: &mut ConfigFile, setup: &Setup, clients: u32) {
     file.line(&format!("server 10.{}.0.0 255.255.0.0", setup.network));
     file.line("duplicate-cn");
     file.words("max-clients", [clients + 16]);
-    // They all come from one address; a real crowd does not.
-    file.line("connect-freq-initial 100000 1");
+    if setup.transport == Transport::Udp {
+        // Clients hear that it goes, and come again.
+        file.line("explicit-exit-notify 1");
+    }
     file.line(Management::DIRECTIVE);
     file.remove("verb").line("verb 1");
 }
@@ -229,8 +249,11 @@ pub(super) fn markdown(outcomes: &[Outcome]) -> String {
     let mut table = Table::new([
         "",
         "clients",
-        "all up, s",
+        "all started and up, s",
         "server's CPU s for handshakes",
+        "restart: stop, s",
+        "all back, s",
+        "server's CPU s",
         "KB for each",
         "server's MB",
         "busy client alone, Mbit/s",
@@ -247,6 +270,9 @@ pub(super) fn markdown(outcomes: &[Outcome]) -> String {
             outcome.clients.to_string(),
             number(up),
             number(outcome.handshakes.as_secs_f64()),
+            number(outcome.stop.as_secs_f64()),
+            number(outcome.back.as_secs_f64()),
+            number(outcome.back_cpu.as_secs_f64()),
             number(outcome.kilobytes_each()),
             number(outcome.memory[1] as f64 / 1e6),
             number(alone / 1e6),
@@ -262,13 +288,14 @@ pub(super) fn markdown(outcomes: &[Outcome]) -> String {
             verdicts.row([what, wanted, number(value), verdict.to_owned()]);
         };
         let [seconds, kilobytes, least] = TARGETS;
-        // For a thousand; fewer have less time.
-        let seconds = seconds * f64::from(outcome.clients) / 1000.0;
+        // For a thousand. Fewer have less time, but that in which a client waits before it calls again.
+        let seconds = 1.0 + (seconds - 1.0) * f64::from(outcome.clients) / 1000.0;
+        let back = outcome.back.as_secs_f64();
         judge(
-            "all up, s",
+            "all back, s",
             format!("< {}", number(seconds)),
-            up,
-            up < seconds,
+            back,
+            back < seconds,
         );
         let each = outcome.kilobytes_each();
         judge(
@@ -308,6 +335,9 @@ mod tests {
             memory: [4 << 20, 36 << 20],
             rate: [1e9, 0.5e9],
             handshakes: Duration::from_secs(10),
+            stop: Duration::from_secs(1),
+            back: Duration::from_secs(4),
+            back_cpu: Duration::from_secs(2),
         };
         assert!((outcome.kilobytes_each() - 32.768).abs() < 1e-9);
         let text = markdown(&[outcome]);

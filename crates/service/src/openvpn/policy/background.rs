@@ -1,14 +1,15 @@
-//! Work that takes its time (scripts, password hashes), on threads of its own.
+//! Work that takes its time (scripts, password hashes, TLS handshakes), on threads of its own.
 //!
 //! The control loop hands in a piece of work and goes on; when it is done, the loop is woken and
 //! collects what came of it. Threads are made when there is work, and go when there is none left,
 //! so that a server that runs no scripts has none.
 //!
-//! Work is handed in under a *key*: keys take turns, and none has every thread, so that one source of work that
-//! never ends cannot starve the others. What waits can be taken back.
+//! Work is handed in under a *key*: keys take turns, and none of work that may never end has every thread, so that one source
+//! of it cannot starve the others. What waits can be taken back.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use std::{fmt, io, thread};
 
 use thiserror::Error;
@@ -28,7 +29,26 @@ pub(crate) enum BusyError {
     Thread(#[from] io::Error),
 }
 
-type Work<T> = Box<dyn FnOnce() -> T + Send>;
+/// What threads do it, and how many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crew {
+    /// What the threads are called.
+    pub(crate) name: &'static str,
+    /// Pieces of work that are done at once, at most.
+    pub(crate) threads: usize,
+    /// Those of one key.
+    pub(crate) share: usize,
+    /// Pieces of work that wait, at most; one key has half of the places.
+    pub(crate) waiting: usize,
+    /// The nice value of the threads, where it is not that of the process.
+    pub(crate) nice: Option<i32>,
+    /// How long a thread without work stays. Then `share` must be all threads, or work may wait beside one.
+    pub(crate) linger: Duration,
+    /// The threads read what strangers send: they have no capabilities.
+    pub(crate) confined: bool,
+}
+
+pub(crate) type Work<T> = Box<dyn FnOnce() -> T + Send>;
 type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// What waits for one key, in order.
@@ -44,20 +64,21 @@ struct State<K, T> {
     running: Vec<K>,
     done: Vec<(u64, T)>,
     threads: usize,
+    /// Threads that wait for work.
+    idle: usize,
 }
 
 struct Shared<K, T> {
     state: Mutex<State<K, T>>,
     wake: Wake,
-    /// Pieces of work of one key that are done at once, at most.
-    share: usize,
+    crew: Crew,
+    /// There is work for one that is idle.
+    work: Condvar,
 }
 
 /// Runs work of one kind. With one thread the work of a key is done in the order in which it was handed in.
 pub(crate) struct Background<K, T> {
     shared: Arc<Shared<K, T>>,
-    threads_max: usize,
-    waiting_max: usize,
     next: u64,
 }
 
@@ -122,27 +143,22 @@ impl<K, T> Shared<K, T> {
 }
 
 impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
-    /// At most `threads_max` pieces of work at once and `waiting_max` behind them. `wake` is called
-    /// on another thread whenever something is done.
-    pub(crate) fn new(
-        threads_max: usize,
-        waiting_max: usize,
-        wake: impl Fn() + Send + Sync + 'static,
-    ) -> Self {
+    /// No thread yet. `wake` is called on another thread whenever something is done.
+    pub(crate) fn new(crew: Crew, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let state = State {
             queues: VecDeque::new(),
             running: Vec::new(),
             done: Vec::new(),
             threads: 0,
+            idle: 0,
         };
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
                 wake: Box::new(wake),
-                share: threads_max.saturating_sub(1).max(1),
+                crew,
+                work: Condvar::new(),
             }),
-            threads_max: threads_max.max(1),
-            waiting_max,
             next: 0,
         }
     }
@@ -156,32 +172,36 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         key: K,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<u64, BusyError> {
+        let submitted = self.offer(key, Box::new(work));
+        submitted.map_err(|(busy, _)| busy)
+    }
+
+    /// The same for work that is given back where it is not taken.
+    pub(crate) fn offer(&mut self, key: K, work: Work<T>) -> Result<u64, (BusyError, Work<T>)> {
         let number = self.next;
+        let crew = self.shared.crew;
         let mut state = self.shared.lock();
         let waiting = state.waiting();
-        // One key has half of the places at most.
-        if waiting >= self.waiting_max || state.waiting_of(&key) >= self.waiting_max.div_ceil(2) {
-            return Err(BusyError::Full { waiting });
+        if waiting >= crew.waiting || state.waiting_of(&key) >= crew.waiting.div_ceil(2) {
+            return Err((BusyError::Full { waiting }, work));
         }
-        state.queue(key).work.push_back((number, Box::new(work)));
-        if state.threads < self.threads_max {
+        // Those that were woken for work that waits are idle until they have taken it.
+        if state.idle > waiting {
+            self.shared.work.notify_one();
+        } else if state.threads < crew.threads.max(1) {
             let shared = Arc::clone(&self.shared);
             let started = thread::Builder::new()
-                .name("script".to_owned())
+                .name(crew.name.to_owned())
                 .stack_size(STACK)
                 .spawn(move || serve(&shared));
             match started {
                 Ok(_) => state.threads += 1,
                 // A thread that runs already will come to it.
                 Err(_) if state.threads > 0 => {}
-                Err(error) => {
-                    drop(state);
-                    self.cancel(number);
-                    return Err(error.into());
-                }
+                Err(error) => return Err((error.into(), work)),
             }
         }
-        drop(state);
+        state.queue(key).work.push_back((number, work));
         self.next += 1;
         Ok(number)
     }
@@ -202,20 +222,15 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
 }
 
 fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
-    loop {
-        let next = {
-            let mut state = shared.lock();
-            let next = state.take(shared.share);
-            if next.is_none() {
-                // Under the same lock as the look at the queues: a caller that hands in work after this sees that there is one
-                // thread less. Work of a key that has its share waits for a thread that does that key's.
-                state.threads -= 1;
-            }
-            next
-        };
-        let Some((key, number, work)) = next else {
-            return;
-        };
+    let crew = shared.crew;
+    if let Some(nice) = crew.nice {
+        // Where it is refused the work is as important as all else.
+        let _ = netio::priority::set_nice(nice);
+    }
+    if crew.confined {
+        host::privileges::confine_this_thread();
+    }
+    while let Some((key, number, work)) = next(shared) {
         let result = work();
         let mut state = shared.lock();
         if let Some(at) = state.running.iter().position(|it| *it == key) {
@@ -227,131 +242,28 @@ fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-
-    /// A pool with a channel that hears when something is done.
-    fn pool(threads: usize, waiting: usize) -> (Background<char, u32>, mpsc::Receiver<()>) {
-        let (sender, receiver) = mpsc::channel();
-        let wake = move || {
-            let _ = sender.send(());
-        };
-        (Background::new(threads, waiting, wake), receiver)
+/// What a thread does next; `None` if it is to go.
+fn next<K: Copy + PartialEq, T>(shared: &Shared<K, T>) -> Option<(K, u64, Work<T>)> {
+    let Crew { share, linger, .. } = shared.crew;
+    let mut state = shared.lock();
+    let next = state.take(share);
+    if next.is_some() || linger.is_zero() {
+        // Under the same lock as the look at the queues: a caller that hands in work after this sees that there is one
+        // thread less. Work of a key that has its share waits for a thread that does that key's.
+        state.threads -= usize::from(next.is_none());
+        return next;
     }
-
-    fn collect(
-        pool: &Background<char, u32>,
-        woken: &mpsc::Receiver<()>,
-        count: usize,
-    ) -> Vec<(u64, u32)> {
-        let mut done = Vec::new();
-        while done.len() < count {
-            woken.recv().unwrap();
-            done.extend(pool.take_done());
-        }
-        done
-    }
-
-    #[test]
-    fn one_thread_keeps_the_order() {
-        let (mut pool, woken) = pool(1, 200);
-        let numbers: Vec<u64> = (0..50)
-            .map(|n| pool.submit('a', move || n).unwrap())
-            .collect();
-        let done = collect(&pool, &woken, 50);
-        assert_eq!(done, numbers.into_iter().zip(0..50).collect::<Vec<_>>());
-        // The thread has gone or will take more: either way the next is done.
-        pool.submit('a', || 7).unwrap();
-        assert_eq!(collect(&pool, &woken, 1)[0].1, 7);
-    }
-
-    #[test]
-    fn slow_work_does_not_hold_up_the_rest() {
-        let (mut pool, woken) = pool(2, 10);
-        let (release, held) = mpsc::channel::<()>();
-        let slow = pool
-            .submit('a', move || {
-                let _ = held.recv();
-                1
-            })
-            .unwrap();
-        let quick = pool.submit('b', || 2).unwrap();
-        assert_eq!(collect(&pool, &woken, 1), [(quick, 2)]);
-        drop(release);
-        assert_eq!(collect(&pool, &woken, 1), [(slow, 1)]);
-    }
-
-    #[test]
-    fn what_waits_is_bounded() {
-        let (mut pool, woken) = pool(1, 3);
-        let (release, held) = mpsc::channel::<()>();
-        let (began, running) = mpsc::channel();
-        pool.submit('a', move || {
-            let _ = began.send(());
-            let _ = held.recv();
-            0
-        })
-        .unwrap();
-        running.recv().unwrap();
-        pool.submit('a', || 1).unwrap();
-        pool.submit('a', || 2).unwrap();
-        assert!(pool.submit('a', || 3).is_err(), "half of all is one key's");
-        pool.submit('b', || 4).unwrap();
-        let error = pool.submit('c', || 5).unwrap_err();
-        assert!(matches!(error, BusyError::Full { waiting: 3 }), "{error}");
-        drop(release);
-        assert_eq!(collect(&pool, &woken, 4).len(), 4);
-    }
-
-    #[test]
-    fn no_key_has_every_thread_and_keys_take_turns() {
-        let (mut pool, woken) = pool(2, 1000);
-        let (release, held) = mpsc::channel::<()>();
-        let (began, running) = mpsc::channel();
-        let slow = pool
-            .submit('a', move || {
-                let _ = began.send(());
-                let _ = held.recv();
-                0
-            })
-            .unwrap();
-        running.recv().unwrap();
-        // Another that would never end has to wait, though a thread is free.
-        let greedy: Vec<u64> = (0..100)
-            .map(|n| pool.submit('a', move || n).unwrap())
-            .collect();
-        let others = ['b', 'c', 'b'].map(|key| pool.submit(key, || 7).unwrap());
-        let done = collect(&pool, &woken, 3);
-        assert_eq!(done, [(others[0], 7), (others[1], 7), (others[2], 7)]);
-        drop(release);
-        let done = collect(&pool, &woken, 101);
-        let numbers: Vec<u64> = done.iter().map(|it| it.0).collect();
-        assert_eq!((numbers[0], &numbers[1..]), (slow, &greedy[..]));
-    }
-
-    #[test]
-    fn what_was_taken_back_is_not_done() {
-        let (mut pool, woken) = pool(1, 4);
-        let (release, held) = mpsc::channel::<()>();
-        let (began, running) = mpsc::channel();
-        let first = pool
-            .submit('a', move || {
-                let _ = began.send(());
-                let _ = held.recv();
-                0
-            })
-            .unwrap();
-        running.recv().unwrap();
-        let doomed = ['a', 'a', 'b', 'b'].map(|key| pool.submit(key, || 1).unwrap());
-        assert!(pool.submit('c', || 2).is_err());
-        // One that has begun too: it only ends.
-        for number in doomed.into_iter().chain([first]) {
-            pool.cancel(number);
-        }
-        let last = pool.submit('c', || 2).unwrap();
-        drop(release);
-        assert_eq!(collect(&pool, &woken, 2), [(first, 0), (last, 2)]);
-    }
+    state.idle += 1;
+    let mut taken = None;
+    let waited = shared.work.wait_timeout_while(state, linger, |state| {
+        taken = state.take(share);
+        taken.is_none()
+    });
+    let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    state.idle -= 1;
+    state.threads -= usize::from(taken.is_none());
+    taken
 }
+
+#[cfg(test)]
+mod tests;

@@ -350,7 +350,7 @@ impl Machine<'_> {
             }
             Output::Closed(reason) => it.close(reason),
             // A server's.
-            Output::Authenticate(_) | Output::PushRequested => {}
+            Output::Authenticate(_) | Output::PushRequested | Output::Handshake(_) => {}
         }
     }
 

@@ -29,6 +29,9 @@ impl<'a> Executor<'a> {
             }
 
             Effect::StartJob(id, source, job) => return self.start_job(id, source, *job),
+            Effect::Handshake(client, source, work) => {
+                return self.handshakes.begin(client, source, work);
+            }
             Effect::CancelJob(id) => {
                 if let Some(number) = self.jobs.remove(&id) {
                     self.background.cancel(number);

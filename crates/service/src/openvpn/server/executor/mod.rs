@@ -1,6 +1,7 @@
 //! What does a server's effects, and tells it what happens: the one place of a server with I/O, clocks and threads.
 
 mod apply;
+mod handshakes;
 mod listeners;
 mod monitored;
 mod network;
@@ -18,6 +19,7 @@ use super::super::{Context, Ended};
 use super::machine::{Event, JobId, Machine, Now};
 use crate::inbox::{Inbox, MESSAGES};
 use config::openvpn::Topology;
+use handshakes::Handshakes;
 use listeners::Listeners;
 use netio::poll::{Poller, Waker};
 use openvpn::server::{ClientId, Source};
@@ -56,6 +58,7 @@ struct Executor<'a> {
     listeners: Listeners,
     /// Work of a source of clients, or the server's own.
     background: Background<Option<Source>, (JobId, Finished)>,
+    handshakes: Handshakes,
     /// The jobs that have not ended, and how `background` calls them.
     jobs: HashMap<JobId, u64>,
     /// The files of scripts that take their time.
@@ -153,6 +156,9 @@ impl<'a> Executor<'a> {
                 self.files.insert(job, files);
             }
             self.tell(Event::JobDone(job, finished.done));
+        }
+        for handshaken in self.handshakes.take_done() {
+            self.tell(handshaken);
         }
         let inbox = Arc::clone(&self.inbox);
         for stream in inbox.take_closed() {

@@ -2,7 +2,7 @@
 
 use super::super::super::INBOX;
 use super::super::super::hooks::Hooks;
-use super::super::super::policy::background::Background;
+use super::super::super::policy::background::{Background, Crew};
 use super::super::super::policy::clients::ServerSide;
 use super::super::super::policy::htpasswd::PasswordFile;
 use super::super::super::policy::persist;
@@ -11,6 +11,7 @@ use super::super::super::policy::timestamp::Clock;
 use super::super::super::revocation::RevocationFile;
 use super::super::super::{Context, client, device, process, setup, terms};
 use super::super::machine::{Connections, Machine, Now, Setup, is_tcp};
+use super::handshakes::{self, Handshakes};
 use super::listeners::Listeners;
 use super::{Executor, Failure};
 use crate::inbox::Inbox;
@@ -26,8 +27,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Scripts and password checks that run at once, and that wait.
-const SCRIPTS: (usize, usize) = (4, 4096);
+/// Scripts and password checks. As one may never end, no source has every thread.
+const SCRIPTS: Crew = Crew {
+    name: "script",
+    threads: 4,
+    share: 3,
+    waiting: 4096,
+    nice: None,
+    linger: Duration::ZERO,
+    confined: false,
+};
 
 impl<'a> Executor<'a> {
     pub(super) fn start(context: &'a Context) -> Result<Self, Failure> {
@@ -38,7 +47,13 @@ impl<'a> Executor<'a> {
         let now = Now::read();
         // In front of the list itself, so that one written between the two is taken later.
         let crl = RevocationFile::new(&context.config);
-        let tls = Arc::new(client::load_tls(context)?);
+        let mut tls = client::load_tls(context)?;
+        let threads = handshakes::threads();
+        if threads.is_some() {
+            netio::memory::one_heap();
+            tls.hand_out_handshakes();
+        }
+        let tls = Arc::new(tls);
         for warning in tls.warnings() {
             log::warn!("WARNING: {warning}");
         }
@@ -141,7 +156,7 @@ impl<'a> Executor<'a> {
             plane.open_line(LineId::FIRST, sockets)?;
         }
         let done = Arc::new(Waker::new()?);
-        let ring = Arc::clone(&done);
+        let [ring, bell] = [Arc::clone(&done), Arc::clone(&done)];
         let hooks = || Hooks::new(config, context.file.as_deref(), now.system);
         let setup = Setup {
             config,
@@ -168,7 +183,12 @@ impl<'a> Executor<'a> {
             tls,
             crl,
             listeners,
-            background: Background::new(SCRIPTS.0, SCRIPTS.1, move || ring.wake()),
+            background: Background::new(SCRIPTS, move || ring.wake()),
+            handshakes: Handshakes::new(
+                threads.unwrap_or(1),
+                config.service.nice.unwrap_or(0),
+                move || bell.wake(),
+            ),
             jobs: HashMap::new(),
             files: HashMap::new(),
             done,

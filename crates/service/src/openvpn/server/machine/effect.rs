@@ -9,7 +9,7 @@ use super::super::super::policy::scripts::Invocation;
 use super::event::{ClientKey, PlaneCall};
 use config::openvpn::PasswordMethod;
 use openvpn::server::Source;
-use openvpn::session::AuthId;
+use openvpn::session::{AuthId, Handshake};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -47,6 +47,9 @@ pub(crate) enum Effect {
 
     /// Do this on another thread. The jobs of one source are done in turn with those of others.
     StartJob(JobId, Option<Source>, Box<Job>),
+    /// Do this for a client on another thread; [`Event::Handshaken`](super::event::Event::Handshaken) brings back what comes of
+    /// it, whether the client is still there or not. Those of one source are done in turn with those of others.
+    Handshake(ClientKey, Source, Box<Handshake>),
     /// Do not begin this job if it has not begun. Whatever comes of it is not wanted.
     CancelJob(JobId),
     /// Look whether the script of this job has written what it said that it would.

@@ -9,7 +9,7 @@ use super::effect::{JobId, JobKind};
 use crate::inbox::Arrival;
 use config::openvpn::OpenVpn;
 use openvpn::server::ClientId;
-use openvpn::session::AuthId;
+use openvpn::session::{AuthId, Handshaken};
 use plane::{CipherName, KeyUsage, Notice, PeerId, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -82,6 +82,8 @@ pub(crate) enum Event<'a> {
     StreamClosed(StreamId),
     /// A background job has ended.
     JobDone(JobId, Done),
+    /// A client's handshake was done.
+    Handshaken(ClientKey, Box<Handshaken>),
     /// A signal, or a management client that wants what it would do.
     Signal(Signal),
     /// A management client sends clients away for good.

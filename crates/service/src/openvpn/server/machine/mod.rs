@@ -10,6 +10,7 @@ mod connected;
 mod connections;
 mod effect;
 mod event;
+mod held;
 mod keys;
 mod new_client;
 mod outputs;
@@ -41,6 +42,7 @@ use crate::lines::TheirLines;
 use crate::status::Refusals;
 use client::{Client, Deferred};
 use config::openvpn::{Connection, OpenVpn};
+use held::Held;
 use openvpn::message::Restart;
 use openvpn::server::{ClientId, Listener, ServerOutput, Source};
 use openvpn::session::{CloseReason, ControlTraffic, Output, Session};
@@ -130,6 +132,8 @@ pub(super) struct Machine<'a> {
     jobs: HashMap<JobId, ClientKey>,
     /// Sessions that came to nothing.
     refusals: Refusals,
+    /// First packets that are answered later.
+    held: Held,
     /// When the log last told that there are as many clients as may be.
     full_told: Option<Instant>,
     round: Instant,
@@ -167,6 +171,7 @@ impl<'a> Machine<'a> {
             jobs: HashMap::new(),
             refusals: Refusals::new(CloseReason::REFUSALS),
             theirs: TheirLines::new(&setup.config.lines),
+            held: Held::default(),
             full_told: None,
             round: now.instant + ROUND,
             persist_at: None,
@@ -189,6 +194,9 @@ impl<'a> Machine<'a> {
         // A management client has its answer before it is told that the server ends.
         let asked = matches!(event, Event::Kill(_) | Event::KillClient(_));
         self.told(event);
+        if !self.ended {
+            self.answer_held();
+        }
         if let Some((ended, until)) = self.leaving
             && !asked
             && (now.instant >= until || self.listener.is_empty())
@@ -210,6 +218,7 @@ impl<'a> Machine<'a> {
             }),
             self.connections.next_deadline(),
             self.persist_at,
+            self.held_until(),
         ];
         at.into_iter().flatten().min()
     }
@@ -242,6 +251,7 @@ impl<'a> Machine<'a> {
         if self.persist_at.is_some_and(|at| now >= at) {
             self.persist_pool();
         }
+        self.forget_held();
         for stream in self.connections.expired(now) {
             self.plane(PlaneCall::RemoveStream(stream));
         }

@@ -1,11 +1,11 @@
 //! Doing what the sessions ask for.
 
 use super::new_client::line_to;
-use super::{Machine, PlaneCall, line, peer};
+use super::{Effect, Machine, PlaneCall, line, peer};
 use openvpn::data::inband::PING;
 use openvpn::data::protocol::session;
 use openvpn::message::Message;
-use openvpn::server::{ClientId, ServerOutput};
+use openvpn::server::{ClientId, ServerOutput, Source};
 use openvpn::session::Output;
 use plane::Endpoint;
 
@@ -41,6 +41,13 @@ impl Machine<'_> {
             }
             Output::SendPing => self.plane(PlaneCall::Inject(peer(id), PING.to_vec())),
             Output::SendData(payload) => self.plane(PlaneCall::Inject(peer(id), payload)),
+            Output::Handshake(work) => {
+                if let Some(client) = self.clients.get(&id) {
+                    let source = Source::from(client.from.address);
+                    let key = client.key(id);
+                    self.out.push(Effect::Handshake(key, source, work));
+                }
+            }
             Output::Authenticate(request) => self.authenticate(id, &request),
             Output::PushRequested => self.push_requested(id),
             Output::Connected => self.connected(id),

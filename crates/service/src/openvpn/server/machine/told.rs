@@ -31,7 +31,7 @@ impl<'a> Machine<'a> {
                 self.out.push(Effect::IsUp);
                 line!(self, Info, "Initialization Sequence Completed");
             }
-            Event::Packet(arrival) => self.arrived(&arrival),
+            Event::Packet(arrival) => self.arrived(arrival),
             Event::Message(id, message) => match InBand::of(&message) {
                 Some(InBand::Exit) => {
                     self.with(id, |session, now, out| session.peer_exits(now, out));
@@ -82,6 +82,11 @@ impl<'a> Machine<'a> {
                     machine.keys_added(client.id, key_id, added);
                 });
             }
+            Event::Handshaken(client, done) if self.is_there(client) => {
+                self.with(client.id, |session, now, out| {
+                    session.handshaken(*done, now, out);
+                });
+            }
             Event::PeerState(client, look, state) => self.peer_state(client, look, &state),
             Event::KeyUsed(client, key_id, usage) if self.is_there(client) => {
                 self.key_used(client.id, key_id, usage);
@@ -90,6 +95,7 @@ impl<'a> Machine<'a> {
             Event::ClientFile(..)
             | Event::Polled(..)
             | Event::KeysAdded(..)
+            | Event::Handshaken(..)
             | Event::KeyUsed(..) => {}
         }
     }
@@ -189,7 +195,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn arrived(&mut self, arrival: &Arrival) {
+    pub(super) fn arrived(&mut self, arrival: Arrival) {
         let from = Remote {
             address: arrival.from.addr,
             connection: arrival.stream,
@@ -199,9 +205,10 @@ impl<'a> Machine<'a> {
         self.about_whom(Some(who), |machine| machine.receive(arrival, from));
     }
 
-    fn receive(&mut self, arrival: &Arrival, from: Remote) {
+    fn receive(&mut self, arrival: Arrival, from: Remote) {
         let mut out = Vec::new();
         let now = self.now.instant;
+        let heard = arrival.from;
         // A session writes to the log by itself.
         let speaking = self.who.clone().map(super::Speaking::of);
         let received = self.listener.receive(&arrival.bytes, from, now, &mut out);
@@ -217,10 +224,11 @@ impl<'a> Machine<'a> {
                     self.config.server().map_or(0, |it| it.max_clients)
                 );
             }
+            Err(Refused::Limited) if self.hold(arrival) => {}
             Err(why) => line!(self, Debug, "control packet: {why}"),
             Ok(()) => {}
         }
-        self.perform_from(out, Some(arrival.from));
+        self.perform_from(out, Some(heard));
     }
 
     fn notice(&mut self, id: ClientId, notice: Notice) {

@@ -51,6 +51,9 @@ fn clients_come_in_after_any_trouble_and_leave_nothing_behind() {
             clients: 2 + (seed % 5) as usize,
             max_clients: if seed.is_multiple_of(3) { 3 } else { 100 },
             troubled: SEC * 300,
+            apart: !seed.is_multiple_of(4),
+            come_within: SEC * 10,
+            resets: (100_000, SEC),
             check_every: 1,
         };
         seen += live(seed, size);
@@ -67,7 +70,29 @@ fn a_thousand_clients_come_in_after_any_trouble_and_leave_nothing_behind() {
         clients: 1000,
         max_clients: 1000,
         troubled: SEC * 120,
+        apart: true,
+        come_within: SEC * 10,
+        resets: (100_000, SEC),
         check_every: 5000,
     };
     live(number("MILLRACE_TEST_SEED", 1), size).is_all();
+}
+
+/// As after a restart. Each client proves its address soon after it is answered, so the limit of answers to others keeps none
+/// of them out for long.
+#[test]
+fn clients_that_come_at_once_come_in_at_once() {
+    let size = Size {
+        clients: 300,
+        max_clients: 300,
+        troubled: SEC,
+        apart: true,
+        come_within: SEC / 10,
+        resets: (20, SEC * 10),
+        check_every: 100,
+    };
+    let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
+    world.calm();
+    world.run_for(SEC * 6);
+    world.all_are_in();
 }

@@ -13,6 +13,8 @@ pub(super) struct Seen {
     pub(super) late_verdicts: u64,
     /// Jobs that ended when their client had gone.
     pub(super) orphaned_jobs: u64,
+    /// Handshakes that were done when their client had gone.
+    pub(super) orphaned_handshakes: u64,
     /// Management clients that went.
     pub(super) managers_gone: u64,
     /// Times without a network.
@@ -31,6 +33,7 @@ impl Seen {
             floats,
             late_verdicts,
             orphaned_jobs,
+            orphaned_handshakes,
             managers_gone,
             network_deaths,
             clock_jumps,
@@ -41,6 +44,7 @@ impl Seen {
             floats,
             late_verdicts,
             orphaned_jobs,
+            orphaned_handshakes,
             managers_gone,
             network_deaths,
             clock_jumps,
@@ -56,6 +60,7 @@ impl AddAssign for Seen {
         self.floats += other.floats;
         self.late_verdicts += other.late_verdicts;
         self.orphaned_jobs += other.orphaned_jobs;
+        self.orphaned_handshakes += other.orphaned_handshakes;
         self.managers_gone += other.managers_gone;
         self.network_deaths += other.network_deaths;
         self.clock_jumps += other.clock_jumps;

@@ -44,7 +44,7 @@ fn read(max_clients: usize, more: &str) -> &'static OpenVpn {
     Box::leak(Box::new(import.unwrap().into_model().unwrap().0))
 }
 
-pub(super) fn tls(role: Role) -> Arc<TlsSettings> {
+pub(super) fn tls(role: Role, apart: bool) -> Arc<TlsSettings> {
     let file = |name: &str| {
         let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../openvpn/tests/certs/p256");
         std::fs::read(format!("{directory}/{name}")).unwrap()
@@ -58,7 +58,11 @@ pub(super) fn tls(role: Role) -> Arc<TlsSettings> {
     let (certificate, key) = (file(&format!("{name}.crt")), file(&format!("{name}.key")));
     options.identity = Some(Identity::from_pem(&certificate, &key, b"", None).unwrap());
     options.client_certificate = ClientCertificate::None;
-    Arc::new(TlsSettings::new(options).unwrap())
+    let mut settings = TlsSettings::new(options).unwrap();
+    if apart {
+        settings.hand_out_handshakes();
+    }
+    Arc::new(settings)
 }
 
 pub(super) fn client_settings() -> ClientSettings {
@@ -75,17 +79,18 @@ pub(super) fn client_settings() -> ClientSettings {
         auth: openvpn::digest::Digest::None,
         tls_auth: false,
     };
-    let mut settings = Settings::new(tls(Role::Client), occ);
+    let mut settings = Settings::new(tls(Role::Client, false), occ);
     settings.hand_window = SEC * 20;
     settings.tran_window = SEC * 30;
     ClientSettings::new(settings, WrapSettings::none())
 }
 
 pub(super) fn listener_settings(config: &OpenVpn, size: Size) -> ListenerSettings {
-    let server = terms::server(config, &config.connections[0], tls(Role::Server), None);
+    let tls = tls(Role::Server, size.apart);
+    let server = terms::server(config, &config.connections[0], tls, None);
     let mut settings = ListenerSettings::new(Arc::new(server), WrapSettings::none());
     settings.max_clients = size.max_clients;
-    settings.resets = (100_000, SEC);
+    settings.resets = size.resets;
     settings
 }
 

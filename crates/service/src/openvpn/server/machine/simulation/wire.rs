@@ -1,6 +1,7 @@
 //! What is on its way, and what is to happen when.
 
-use super::super::{Done, JobId};
+use super::super::{ClientKey, Done, JobId};
+use openvpn::session::Handshaken;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -31,6 +32,8 @@ pub(super) enum Item {
     Talk(usize),
     /// A background job ends.
     JobDone(JobId, Done),
+    /// A handshake was done.
+    Handshaken(ClientKey, Box<Handshaken>),
     /// Something of the trouble.
     Trouble,
 }

@@ -36,6 +36,12 @@ pub(super) struct Size {
     pub(super) clients: usize,
     pub(super) max_clients: usize,
     pub(super) troubled: Duration,
+    /// Handshakes are done elsewhere.
+    pub(super) apart: bool,
+    /// How soon after the start the last client comes.
+    pub(super) come_within: Duration,
+    /// `connect-freq-initial`
+    pub(super) resets: (u32, Duration),
     /// The invariants are checked after so many events.
     pub(super) check_every: u64,
 }
@@ -121,7 +127,7 @@ impl World {
         world.tell(Event::InterfaceUp);
         for at in 0..size.clients {
             world.at.insert(world.clients[at].address, at);
-            let soon = world.random.within(SEC * 10);
+            let soon = world.random.within(size.come_within);
             world.agenda.add(now.instant + soon, Item::Begin(at));
             world.agenda.add(now.instant + SEC + soon, Item::Talk(at));
         }
@@ -219,6 +225,11 @@ impl World {
                 // A cancelled one that ran goes on to its end.
                 self.jobs.ended(id, &done, now, &mut self.random);
                 self.tell(Event::JobDone(id, done));
+            }
+            Item::Handshaken(client, done) => {
+                let orphaned = !self.machine.is_there(client);
+                self.seen.orphaned_handshakes += u64::from(orphaned);
+                self.tell(Event::Handshaken(client, done));
             }
             Item::Trouble if self.troubled => self.trouble(),
             Item::Trouble => {}
@@ -333,6 +344,17 @@ impl World {
                     }
                     Start::Never => {}
                 }
+            }
+            Effect::Handshake(client, _, work) => {
+                let done = Box::new(work.run());
+                // As with a full pool.
+                if self.random.percent(10) {
+                    return Some(Event::Handshaken(client, done));
+                }
+                let slow = self.troubled && self.random.percent(5);
+                let most = if slow { SEC * 90 } else { SEC / 4 };
+                let time = self.random.within(most);
+                self.agenda.add(now + time, Item::Handshaken(client, done));
             }
             Effect::CancelJob(id) => assert!(self.jobs.running.remove(&id), "it has ended"),
             Effect::PollFiles(client, id) => return self.jobs.poll(client, id, now),

@@ -1,0 +1,80 @@
+//! TLS handshakes away from their sessions.
+//!
+//! What a handshake costs is signatures and key agreements, and for these nothing of the session is needed but its TLS. So a
+//! server that has several processors takes the TLS of a session, with what has come for it, to another thread
+//! ([`Output::Handshake`](super::Output::Handshake)), and brings it back ([`Session::handshaken`]). Meanwhile the session goes
+//! on: packets are acknowledged and sent again, time passes, it may end. What comes for TLS waits in the receive window, so
+//! that one piece of work of a session is away at most, and the order is that of the messages.
+
+use std::time::Instant;
+
+use super::machine::{Phase, Session};
+use super::output::Output;
+use crate::tls::{TlsError, TlsSession};
+
+/// TLS of a session in the midst of its handshake, and the messages that have come for it.
+pub struct Handshake {
+    /// Counted by the session.
+    number: u64,
+    tls: TlsSession,
+    messages: Vec<Vec<u8>>,
+}
+
+impl Handshake {
+    pub(super) const fn new(number: u64, tls: TlsSession, messages: Vec<Vec<u8>>) -> Self {
+        Self {
+            number,
+            tls,
+            messages,
+        }
+    }
+
+    /// Does the work. It takes a millisecond or several of a processor.
+    #[must_use]
+    pub fn run(self) -> Handshaken {
+        let Self {
+            number,
+            mut tls,
+            messages,
+        } = self;
+        let mut messages = messages.iter();
+        let outcome = messages.try_for_each(|message| tls.read_tls(message));
+        Handshaken {
+            number,
+            tls,
+            outcome,
+        }
+    }
+}
+
+impl core::fmt::Debug for Handshake {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Handshake")
+            .field("number", &self.number)
+            .field("messages", &self.messages.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came of a [`Handshake`]. It goes back to the session that it is of.
+#[derive(Debug)]
+pub struct Handshaken {
+    pub(super) number: u64,
+    pub(super) tls: TlsSession,
+    pub(super) outcome: Result<(), TlsError>,
+}
+
+impl Session {
+    /// Takes back the TLS of its handshake. That of a negotiation that has failed meanwhile is forgotten.
+    pub fn handshaken(&mut self, done: Handshaken, now: Instant, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        match self.primary.take_back(done) {
+            Some(Ok(())) => {}
+            Some(Err(reason)) => self.fail(reason, now, out),
+            None => return,
+        }
+        self.run(now, out);
+    }
+}
