@@ -52,6 +52,7 @@ END {
             first = names[at]
             sub(/,.*/, ",1", first)
             ratio(names[at], first)
+            if (names[at] ~ /,8$/) ratio(names[at], names[at] ":1")
         }
     head("system calls of the VPN, task switches of the machine, per packet")
     for (at = 1; at <= count; at++) {
