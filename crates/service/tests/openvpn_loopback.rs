@@ -251,10 +251,10 @@ fn a_client_comes_in_over_udp_and_everything_is_asked_of_both() {
     client.command("signal SIGHUP");
     client.comes_back();
     client.wait_for_state("CONNECTED");
-    assert!(std::fs::metadata(directory.join("server.status")).is_ok());
+    assert!(fs::metadata(directory.join("server.status")).is_ok());
     client.end();
     server.end();
-    assert!(std::fs::metadata(directory.join("server.pid")).is_err());
+    assert!(fs::metadata(directory.join("server.pid")).is_err());
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn scripts_passwords_and_files_of_clients_decide_over_tcp() {
         );
         let path = directory.file(&format!("{name}.sh"), text).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).unwrap();
+        fs::set_permissions(&path, mode).unwrap();
         path.display().to_string()
     };
     // What a script has noted, once that is in it: nothing waits for `learn-address` and its kin.
@@ -279,14 +279,14 @@ fn scripts_passwords_and_files_of_clients_decide_over_tcp() {
         let file = directory.join(format!("{name}.ran"));
         let end = Instant::now() + Duration::from_secs(30);
         loop {
-            let noted = std::fs::read_to_string(&file).unwrap_or_default();
+            let noted = fs::read_to_string(&file).unwrap_or_default();
             if noted.contains(wanted) || Instant::now() >= end {
                 return noted;
             }
             thread::sleep(Duration::from_millis(5));
         }
     };
-    std::fs::create_dir(directory.join("ccd")).unwrap();
+    fs::create_dir(directory.join("ccd")).unwrap();
     directory
         .file(
             "ccd/client",
@@ -458,7 +458,7 @@ fn keys_are_made_and_passwords_are_asked_of_the_management_client() {
         "#!/bin/sh\ntest \"$username\" = user && grep -q '^SCRV1:' <<EOF\n$password\nEOF\n";
     let verify = directory.file("verify.sh", verify).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&verify, mode).unwrap();
+    fs::set_permissions(&verify, mode).unwrap();
     let config = format!(
         "{}tls-crypt-v2 {of_server}\nscript-security 3\nauth-user-pass-verify {} via-env\n\
          auth-gen-token 3600\nauth-gen-token-secret {}\ndata-ciphers CHACHA20-POLY1305\n\

@@ -26,7 +26,7 @@ impl Session {
             // The client will begin a new session, in which it proves its identity; until then the keys are good.
             log::warn!("keys were not renewed: {reason}");
             self.slots.withdraw(self.primary.key_id, out);
-            self.primary = previous;
+            self.primary = *previous;
             // It is tried again, and a client that must not come in again is out when the old keys die.
             let (window, tran) = (self.settings().hand_window, self.settings().tran_window);
             self.renegotiate_at = Some(now + window);

@@ -16,12 +16,12 @@ use crate::tls::{TlsError, TlsSession};
 pub struct Handshake {
     /// Counted by the session.
     number: u64,
-    tls: TlsSession,
+    tls: Box<TlsSession>,
     messages: Vec<Vec<u8>>,
 }
 
 impl Handshake {
-    pub(super) const fn new(number: u64, tls: TlsSession, messages: Vec<Vec<u8>>) -> Self {
+    pub(super) const fn new(number: u64, tls: Box<TlsSession>, messages: Vec<Vec<u8>>) -> Self {
         Self {
             number,
             tls,
@@ -60,7 +60,7 @@ impl core::fmt::Debug for Handshake {
 #[derive(Debug)]
 pub struct Handshaken {
     pub(super) number: u64,
-    pub(super) tls: TlsSession,
+    pub(super) tls: Box<TlsSession>,
     pub(super) outcome: Result<(), TlsError>,
 }
 

@@ -71,7 +71,7 @@ pub(super) struct KeyState {
     receive: ReceiveWindow,
     acks: Acks,
     /// There from [`Step::Tls`] on, until other keys have followed. Not while it is [away](Self::away).
-    pub(super) tls: Option<TlsSession>,
+    pub(super) tls: Option<Box<TlsSession>>,
     /// The number of the handshake that is done elsewhere.
     away: Option<u64>,
     handshaked: bool,
@@ -173,13 +173,13 @@ impl KeyState {
         now: Instant,
     ) -> Result<Option<Event>, CloseReason> {
         if self.step == Step::Reset && self.send.is_empty() && peer_known {
-            self.tls = Some(TlsSession::new(settings).map_err(failed)?);
+            self.tls = Some(Box::new(TlsSession::new(settings).map_err(failed)?));
             self.step = Step::Tls;
         }
         if let Some(event) = self.read(settings)? {
             return Ok(Some(event));
         }
-        if let Some(peer) = self.tls.as_mut().and_then(TlsSession::question) {
+        if let Some(peer) = self.tls.as_deref_mut().and_then(TlsSession::question) {
             return Ok(Some(Event::Verified(Box::new(peer))));
         }
         if let Some(event) = self.deliver()? {
@@ -204,7 +204,7 @@ impl KeyState {
     }
 
     /// Gives away its TLS, under this number.
-    pub(super) fn give_away(&mut self, number: u64) -> Option<TlsSession> {
+    pub(super) fn give_away(&mut self, number: u64) -> Option<Box<TlsSession>> {
         let tls = self.tls.take()?;
         self.away = Some(number);
         Some(tls)

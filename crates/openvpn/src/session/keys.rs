@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::dynamic_wrap::DynamicWrap;
 use super::key_state::{KeyState, Step};
 use super::machine::{Phase, Session};
 use super::output::{CloseReason, DataKeys, Output};
@@ -38,7 +39,7 @@ impl Session {
         };
         if agreed.dynamic_wrap && self.dynamic.is_none() {
             let exported = keys::dynamic_tls_crypt(tls, None).map_err(failed)?;
-            self.dynamic = Some(self.wrap.dynamic(&exported, role));
+            self.dynamic = Some(Box::new(DynamicWrap::new(exported)));
         }
         let (send, receive) = block.split(role);
         let key_id = self.primary.key_id;
@@ -87,7 +88,10 @@ impl Session {
         self.interval = Some(now.saturating_duration_since(self.primary.started));
         self.slots.hurry(now, out);
         match KeyState::begin(self.role(), key_id, Opcode::SoftResetV1, timeout, now) {
-            Ok(state) => self.previous = Some(core::mem::replace(&mut self.primary, state)),
+            Ok(state) => {
+                let before = core::mem::replace(&mut self.primary, state);
+                self.previous = Some(Box::new(before));
+            }
             Err(reason) => self.fail(reason, now, out),
         }
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::client::ClientSide;
 use super::control_traffic::ControlTraffic;
 use super::dropped::Dropped;
+use super::dynamic_wrap::DynamicWrap;
 use super::handshake::Handshake;
 use super::key_state::{Event, KeyState, Link, Step};
 use super::keys::next_key_id;
@@ -74,10 +75,10 @@ pub struct Session {
     pub(super) peer: Option<SessionId>,
     pub(super) wrap: Wrap,
     /// The wrap of renegotiations, where it is another.
-    pub(super) dynamic: Option<Wrap>,
+    pub(super) dynamic: Option<Box<DynamicWrap>>,
     pub(super) primary: KeyState,
     /// The negotiation before, which may have something to acknowledge still.
-    pub(super) previous: Option<KeyState>,
+    pub(super) previous: Option<Box<KeyState>>,
     pub(super) slots: Slots,
     pub(super) agreed: Option<Agreed>,
     pub(super) liveness: Liveness,
@@ -163,8 +164,9 @@ impl Session {
         if self.peer.is_some_and(|it| it != head.session) {
             return Err(Dropped::OtherSession);
         }
+        let role = self.role();
         let packet = match &mut self.dynamic {
-            Some(wrap) if head.key_id > 0 => wrap.open(datagram),
+            Some(dynamic) if head.key_id > 0 => dynamic.wrap(&self.wrap, role).open(datagram),
             _ => self.wrap.open(datagram),
         }
         .map_err(Dropped::Wrap)?;
@@ -228,7 +230,7 @@ impl Session {
             &mut self.primary
         } else {
             self.previous
-                .as_mut()
+                .as_deref_mut()
                 .filter(|it| it.key_id == key_id)
                 .ok_or(Dropped::KeyId(key_id))?
         };
@@ -286,7 +288,7 @@ impl Session {
     pub fn next_deadline(&self) -> Option<Instant> {
         let window = self.settings().hand_window;
         let mut deadlines = vec![self.primary.next_deadline()];
-        deadlines.push(self.previous.as_ref().and_then(KeyState::next_deadline));
+        deadlines.push(self.previous.as_ref().and_then(|it| it.next_deadline()));
         match &self.phase {
             Phase::Closed => return None,
             Phase::Closing { until, .. } => deadlines.push(Some(*until)),
@@ -383,7 +385,7 @@ impl Session {
         if let Some(description) = tls.describe() {
             log::info!("Control Channel: {description}");
         }
-        let certificate = tls.peer().cloned().map(Arc::new);
+        let certificate = tls.shared_peer();
         if self.agreed.is_some() && !same_peer(self.certificate.as_deref(), certificate.as_deref())
         {
             return Err(CloseReason::Tls(
@@ -442,7 +444,7 @@ impl Session {
         if matches!(self.phase, Phase::Closed) {
             return;
         }
-        let wall = self.wall(now) as u32;
+        let (wall, role) = (self.wall(now) as u32, self.role());
         let transport = match self.settings().transport() {
             // IPv6 and UDP; a packet over IPv4 is a little smaller than it might be.
             Transport::Udp => 48,
@@ -450,9 +452,14 @@ impl Session {
         };
         let packet = usize::from(self.settings().max_packet_size);
         let before = out.len();
-        for state in self.previous.iter_mut().chain([&mut self.primary]) {
+        for state in self
+            .previous
+            .as_deref_mut()
+            .into_iter()
+            .chain([&mut self.primary])
+        {
             let wrap = match &mut self.dynamic {
-                Some(wrap) if state.key_id > 0 => wrap,
+                Some(dynamic) if state.key_id > 0 => dynamic.wrap(&self.wrap, role),
                 _ => &mut self.wrap,
             };
             // Four acknowledgements with the session id that belongs to them, and the message's number.

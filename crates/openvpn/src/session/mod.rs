@@ -21,6 +21,7 @@ mod challenge;
 mod client;
 mod control_traffic;
 mod dropped;
+mod dynamic_wrap;
 mod ending;
 mod facts;
 mod handshake;

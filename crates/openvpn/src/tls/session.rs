@@ -131,7 +131,7 @@ impl TlsSession {
     /// [`Self::judged`] nothing is sent: our own certificate is not for every server.
     pub fn question(&mut self) -> Option<PeerCertificate> {
         let peer = self.verifier.verified();
-        let peer = peer.filter(|_| self.verdict == Verdict::Wanted)?.clone();
+        let peer = PeerCertificate::clone(peer.filter(|_| self.verdict == Verdict::Wanted)?);
         self.verdict = Verdict::Asked;
         Some(peer)
     }
@@ -147,7 +147,7 @@ impl TlsSession {
             return Ok(());
         };
         self.verdict = Verdict::Refused;
-        let subject = self.verifier.verified().map(PeerCertificate::subject);
+        let subject = self.verifier.verified().map(|it| it.subject());
         let error = TlsError::Certificate(VerifyError {
             subject: subject.unwrap_or_default().to_owned(),
             fault: VerifyFault::Rule,
@@ -224,7 +224,14 @@ impl TlsSession {
     /// The peer's verified certificate; none before the handshake is done, nor if the peer sent
     /// none to a server that does not insist.
     pub fn peer(&self) -> Option<&PeerCertificate> {
-        self.verifier.verified().filter(|_| !self.is_handshaking())
+        let verified = self.verifier.verified()?;
+        (!self.is_handshaking()).then_some(verified)
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn shared_peer(&self) -> Option<Arc<PeerCertificate>> {
+        let verified = self.verifier.verified()?;
+        (!self.is_handshaking()).then(|| Arc::clone(verified))
     }
 
     /// The version, the suite and the group in use, for the log; none before they are agreed upon.

@@ -22,7 +22,7 @@ pub(super) struct PeerVerifier {
     pub(super) hints: Arc<[DistinguishedName]>,
     /// It is no earlier than this, whatever the clock shows.
     earliest: UnixTime,
-    verified: OnceLock<PeerCertificate>,
+    verified: OnceLock<Arc<PeerCertificate>>,
     refused: Mutex<Option<VerifyError>>,
 }
 
@@ -50,7 +50,7 @@ impl PeerVerifier {
 
     /// The peer, once its certificate was found good. That it has the key to it is known only at
     /// the end of the handshake.
-    pub(super) fn verified(&self) -> Option<&PeerCertificate> {
+    pub(super) fn verified(&self) -> Option<&Arc<PeerCertificate>> {
         self.verified.get()
     }
 
@@ -72,7 +72,7 @@ impl PeerVerifier {
         match self.judge(peer, sent, usage, now) {
             Ok(verified) => {
                 // A handshake has one certificate; were there a second, the first would count.
-                let _ = self.verified.set(verified);
+                let _ = self.verified.set(Arc::new(verified));
                 Ok(())
             }
             Err(refused) => {

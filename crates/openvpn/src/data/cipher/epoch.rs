@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::data::header::V2_LEN;
 
-/// Epochs whose keys are ready before anything came in them.
+/// Epochs after the current one whose packets are opened.
 const FUTURE: u16 = 4;
 
 /// Bits of a packet's number that are not the epoch.
@@ -27,7 +27,8 @@ pub(super) struct EpochAead {
     window: RwLock<Window>,
 }
 
-/// The keys of consecutive epochs: one behind the current, the current, and [`FUTURE`] ones.
+/// The keys of consecutive epochs: one behind the current, the current, and of the [`FUTURE`] ones those that packets came in.
+/// Most never come: after 2^36 blocks, unless the whole key is renewed before.
 struct Window {
     current: u16,
     /// The epoch of `keys[0]`.
@@ -44,14 +45,13 @@ impl EpochAead {
     pub(super) fn new(cipher: Cipher, secret: &[u8; 32]) -> Option<Self> {
         let first = key(packet_aead::new, cipher, secret)?;
         let name = first.name();
-        let mut window = Window {
+        let window = Window {
             current: 1,
             first: 1,
             keys: vec![Some(first)],
             last: 1,
             secret: Zeroizing::new(*secret),
         };
-        window.advance(cipher, 1);
         Some(Self {
             cipher,
             name,
@@ -65,6 +65,12 @@ impl EpochAead {
         window.advance(self.cipher, epoch);
     }
 
+    /// Makes the keys up to this epoch.
+    fn extend(&self, epoch: u16) {
+        let mut window = self.window.write().unwrap_or_else(PoisonError::into_inner);
+        window.extend(self.cipher, epoch);
+    }
+
     /// Calls `f` for each run of packets of one epoch, with its key if it is in the window, and returns the newest epoch
     /// for which `f` returned true.
     fn runs(
@@ -74,7 +80,7 @@ impl EpochAead {
         mut f: impl FnMut(Option<&dyn PacketCipher>, &mut Batch<'_>) -> bool,
     ) -> u16 {
         // Held for a batch: a writer comes once in 2^36 blocks, or when it is told to.
-        let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.read().unwrap_or_else(PoisonError::into_inner);
         let memory = &mut *batch.memory;
         let mut rest = &mut batch.packets[..];
         let mut newest = 0;
@@ -85,6 +91,12 @@ impl EpochAead {
                 .take_while(|packet| epoch_of(memory, packet) == epoch)
                 .count();
             let (packets, others) = rest.split_at_mut(count);
+            if window.lacks(epoch) {
+                // A stranger can cause it too, once for each epoch.
+                drop(window);
+                self.extend(epoch);
+                window = self.window.read().unwrap_or_else(PoisonError::into_inner);
+            }
             if f(window.key(epoch), &mut Batch { memory, packets }) {
                 newest = newest.max(epoch);
             }
@@ -106,15 +118,22 @@ impl Window {
         self.keys
             .drain(..usize::from(first - self.first).min(self.keys.len()));
         self.first = first;
-        // Stops at the last epoch there is.
-        while self.last < self.current.saturating_add(FUTURE) {
+        self.extend(cipher, self.current);
+    }
+
+    /// Whether this is an epoch whose packets are to be opened, and its key is not there yet.
+    fn lacks(&self, epoch: u16) -> bool {
+        epoch > self.last && epoch <= self.current.saturating_add(FUTURE)
+    }
+
+    fn extend(&mut self, cipher: Cipher, epoch: u16) {
+        while self.last < epoch {
             let next = expand_label(&self.secret, "datakey upd");
             self.secret = next;
             self.last += 1;
             // A sender may skip epochs, as far as it likes.
-            if self.last >= first {
-                // An accelerator's sessions are few, and most of these keys wait for an epoch that never comes: after
-                // 2^36 blocks, unless the whole key is renewed before. From then on only the CPU works.
+            if self.last >= self.first {
+                // An accelerator's sessions are few. From the second epoch on only the CPU works.
                 let key = key(packet_aead::sparing, cipher, &self.secret);
                 self.keys.push(key);
             }

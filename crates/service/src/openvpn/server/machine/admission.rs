@@ -5,7 +5,7 @@ use super::super::super::policy::clients::{self, Addresses};
 use super::super::super::policy::log_lines;
 use super::super::super::policy::scripts::Hook;
 use super::super::super::sizes;
-use super::client::{Client, Deferred, Step};
+use super::client::{Deferred, Step};
 use super::{ClientFile, Effect, Job, JobId, Machine, line};
 use config::openvpn::{ClientSettings, Framing as Configured, parse_client_settings};
 use config::report::{Report, Verdict};
@@ -56,8 +56,9 @@ impl Machine<'_> {
                 });
             }
         }
-        let admitted = |(other, c): &(&ClientId, &Client)| **other != id && c.is_admitted();
-        if self.clients.iter().filter(admitted).count() >= server.max_clients as usize {
+        let others = self.clients.iter().filter(|(other, _)| **other != id);
+        let admitted = others.filter(|(_, client)| client.is_admitted());
+        if admitted.count() >= server.max_clients as usize {
             return self.refuse_for_now(
                 id,
                 "MULTI: new incoming connection would exceed maximum number of clients",

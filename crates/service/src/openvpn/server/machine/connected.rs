@@ -89,9 +89,10 @@ impl Machine<'_> {
     /// The session is over: nothing of the client stays.
     pub(super) fn gone(&mut self, id: ClientId, reason: &CloseReason) {
         self.defer(id, None);
-        let Some(mut client) = self.clients.remove(&id) else {
+        let Some(client) = self.clients.remove(&id) else {
             return;
         };
+        let mut client = *client;
         if let Some(refusal) = reason.refusal() {
             self.refusals.count(refusal);
         }

@@ -1,7 +1,6 @@
 //! A client's keys in the data plane, and how much they are used.
 
 use super::super::super::sizes;
-use super::client::Client;
 use super::{ClientKey, Look, Machine, PlaneCall, line};
 use openvpn::data::protocol::{self, Material};
 use openvpn::server::ClientId;
@@ -12,7 +11,7 @@ impl Machine<'_> {
     /// A session has keys: packets are opened with them from now on.
     pub(super) fn install(&mut self, id: ClientId, keys: Box<DataKeys>) {
         let agreed = self.listener.session(id).and_then(Session::data_channel);
-        let stream = self.clients.get(&id).is_some_and(Client::is_stream);
+        let stream = self.clients.get(&id).is_some_and(|it| it.is_stream());
         let connection = self.connection_of(stream);
         let Some(client) = self.clients.get_mut(&id) else {
             return;

@@ -122,7 +122,8 @@ pub(super) struct Machine<'a> {
     side: ServerSide,
     pool: Option<Pool>,
     passwords: Option<Arc<PasswordFile>>,
-    clients: HashMap<ClientId, Client>,
+    /// Each in a place of its own: a table that grows has as much room again, empty.
+    clients: HashMap<ClientId, Box<Client>>,
     departed: HashMap<u64, Departed>,
     /// Clients so far.
     counted: u64,
@@ -277,7 +278,7 @@ impl<'a> Machine<'a> {
 
     /// Lines that are logged meanwhile are about this client.
     fn about(&mut self, id: ClientId, act: impl FnOnce(&mut Self)) {
-        match self.clients.get(&id).map(Client::who) {
+        match self.clients.get(&id).map(|it| it.who()) {
             Some(who) => self.about_whom(Some(who), act),
             None => act(self),
         }
@@ -334,7 +335,7 @@ impl<'a> Machine<'a> {
     fn say_goodbye(&mut self) {
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {
-            let stream = self.clients.get(&id).is_some_and(Client::is_stream);
+            let stream = self.clients.get(&id).is_some_and(|it| it.is_stream());
             let notify = self.connection_of(stream).exit_notify;
             self.with(id, |session, now, out| {
                 if notify == 0 {

@@ -84,7 +84,7 @@ impl Machine<'_> {
             announced: false,
             options_told: None,
         };
-        self.clients.insert(id, client);
+        self.clients.insert(id, Box::new(client));
     }
 }
 

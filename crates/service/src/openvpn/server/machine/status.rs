@@ -151,6 +151,6 @@ impl Machine<'_> {
     fn inside(&self) -> impl Iterator<Item = (ClientId, &Client)> {
         let clients = self.clients.iter();
         let inside = clients.filter(|(_, client)| client.step == Step::In);
-        inside.map(|(id, client)| (*id, client))
+        inside.map(|(id, client)| (*id, &**client))
     }
 }

@@ -201,7 +201,7 @@ impl<'a> Machine<'a> {
             connection: arrival.stream,
         };
         let of = self.listener.at(from).and_then(|id| self.clients.get(&id));
-        let who = of.map_or_else(|| stranger(from.address), Client::who);
+        let who = of.map_or_else(|| stranger(from.address), |it| it.who());
         self.about_whom(Some(who), |machine| machine.receive(arrival, from));
     }
 
