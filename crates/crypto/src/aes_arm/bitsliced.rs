@@ -6,7 +6,7 @@ use super::schedule::{self, MAX_KEYS};
 use crate::implementations::{CHUNK, CbcImplementation, Chain, List};
 
 /// Bytes of a round key: eight registers, one for each bit of a byte.
-const KEY: usize = 128;
+pub(super) const KEY: usize = 128;
 
 /// A key as the core takes it: `struct aes_keys` in aes_bitsliced.h.
 #[derive(Zeroize, ZeroizeOnDrop)]
@@ -45,7 +45,7 @@ impl Keys {
 }
 
 /// Where the core has the byte `at` of a block after so many rounds, in which it shifts no rows.
-fn place(round: usize, at: usize) -> usize {
+pub(super) fn place(round: usize, at: usize) -> usize {
     let (row, column) = (at % 4, at / 4);
     let column = (column + round * row) % 4;
     if cfg!(target_arch = "arm") {

@@ -3,6 +3,8 @@
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::bitsliced::Keys;
+#[cfg(target_arch = "arm")]
+use super::counters::Counters;
 use crate::TAG_LEN;
 use crate::implementations::{AeadImplementation, CHUNK, List, Place};
 use crate::packet_aead::AeadAlgorithm;
@@ -70,6 +72,8 @@ struct HashKey {
 struct Key {
     cipher: Keys,
     hash: HashKey,
+    #[cfg(target_arch = "arm")]
+    counters: Counters,
 }
 
 unsafe extern "C" {
@@ -103,8 +107,12 @@ impl BitSlicedGcm {
             hash: HashKey {
                 powers: [0; HASH_KEY],
             },
+            #[cfg(target_arch = "arm")]
+            counters: Counters::empty(),
         });
         out.cipher.set(key);
+        #[cfg(target_arch = "arm")]
+        out.counters.set(key);
         // SAFETY: the CPU has NEON, and the cipher's part is set.
         unsafe { millrace_gcm_key(&raw mut *out) }
         Some(Self { key: out })

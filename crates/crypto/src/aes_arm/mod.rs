@@ -6,6 +6,8 @@
 //! ARMv8 that runs in 32 bits has them too: there AWS-LC uses them.
 
 mod bitsliced;
+#[cfg(target_arch = "arm")]
+mod counters;
 mod gcm;
 #[cfg(target_arch = "aarch64")]
 mod instructions;

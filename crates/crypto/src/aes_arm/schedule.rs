@@ -47,7 +47,7 @@ const fn doubled(bytes: u32) -> u32 {
 }
 
 /// Four bytes times four others.
-const fn product(mut one: u32, other: u32) -> u32 {
+pub(super) const fn product(mut one: u32, other: u32) -> u32 {
     let mut sum = 0;
     let mut bit = 0;
     while bit < 8 {
@@ -59,7 +59,7 @@ const fn product(mut one: u32, other: u32) -> u32 {
 }
 
 /// The S-box on each of four bytes: the inverse, which is the power 254, and a sum of its turns.
-const fn substituted(bytes: u32) -> u32 {
+pub(super) const fn substituted(bytes: u32) -> u32 {
     let mut inverse = bytes;
     let mut squarings = 0;
     // 127 ones from 1, and a last squaring.

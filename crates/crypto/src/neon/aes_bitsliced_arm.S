@@ -1,17 +1,4 @@
-/* AES on eight blocks at once, bit-sliced, for ARMv7 with NEON. Constant time: no address and no branch depends on data.
- *
- * Register q(7 - b) holds bit b of every byte of the eight blocks: 16 bytes for the 16 places in a block, and in each byte one
- * bit of each block. In this form SubBytes is a circuit of gates (aes_sbox.py), and ShiftRows and MixColumns move bytes within
- * each register.
- *
- * ShiftRows is not done at all ("fixslicing", A. Adomnicai and T. Peyrin, 2020): after round i, row r stands i * r columns from
- * where it belongs, so that MixColumns in round i finds the byte of the next row i columns further. There are four such
- * MixColumns, and four rounds in a loop. The round keys are made for these places (aes_bitsliced.c).
- *
- * The byte of row r and column c stands at 4 * ((r + c) mod 4) + c. By this skew the next row is one word further in round 0,
- * and the row after the next two words further in even rounds and two bytes further, within its word, in odd ones: one
- * instruction each.
- */
+/* AES on eight blocks at once, bit-sliced, for ARMv7 with NEON: see aes_bitsliced_arm.h. */
 #if defined(__arm__)
 
 	.syntax unified
@@ -20,13 +7,10 @@
 	.arm
 	.text
 
-#define SPILL0 r4
-#define SPILL1 r5
-#define SPILL2 r6
-#define SPILL3 r7
-#define SPILL4 r8
-#define SPILL5 r9
-#include "aes_sbox_arm.h"
+#include "aes_bitsliced_arm.h"
+
+/* Of struct aes_keys. */
+#define ROUNDS 1920
 
 	.p2align 4
 .Ltables:
@@ -39,254 +23,16 @@
 	/* The next row in round 1. */
 	.byte 9, 10, 11, 8, 13, 14, 15, 12, 1, 2, 3, 0, 5, 6, 7, 4
 
-/* q`to`, another register: the bytes of the next row, in round `round` mod 4. Behind each q its halves, as assemblers do
- * not reckon them out alike. q15 has the table for round 1. */
-.macro next_row round, to, to_low, to_high, from, from_low, from_high
-.if \round == 0
-	vext.8	q\to, q\from, q\from, #4
-.elseif \round == 1
-	vtbl.8	d\to_low, {d\from_low, d\from_high}, d30
-	vtbl.8	d\to_high, {d\from_low, d\from_high}, d31
-.elseif \round == 2
-	vext.8	q\to, q\from, q\from, #12
-	vrev32.16 q\to, q\to
-.else
-	vshl.i32 q\to, q\from, #8
-	vsri.32	q\to, q\from, #24
-.endif
-.endm
-
-/* The bytes of the row after the next. */
-.macro far_row round, to, from
-.if \round & 1
-	vrev32.16 q\to, q\from
-.else
-	vext.8	q\to, q\from, q\from, #8
-.endif
-.endm
-
-/* MixColumns. A byte a with b, c and d in the next rows becomes 2(a + b) + b + (c + d). Of a + b, which takes the place of a,
- * the row after the next has c + d; doubling it, each bit takes the one below, and bits 0, 1, 3 and 4 take bit 7. Bit by bit:
- * q8 to q10 have b, to which all but c + d is added. */
-.macro mix_columns round
-.if \round == 1
-	vld1.64	{d30, d31}, [r10:128]
-.endif
-	next_row \round, 8, 16, 17, 0, 0, 1
-	veor	q0, q0, q8
-	next_row \round, 9, 18, 19, 7, 14, 15
-	veor	q7, q7, q9
-	veor	q9, q9, q0
-	next_row \round, 10, 20, 21, 6, 12, 13
-	veor	q6, q6, q10
-	veor	q10, q10, q7
-	veor	q10, q10, q0
-	far_row \round, 7, 7
-	veor	q7, q7, q9
-	next_row \round, 9, 18, 19, 5, 10, 11
-	veor	q5, q5, q9
-	veor	q9, q9, q6
-	far_row \round, 6, 6
-	veor	q6, q6, q10
-	next_row \round, 10, 20, 21, 4, 8, 9
-	veor	q4, q4, q10
-	veor	q10, q10, q5
-	veor	q10, q10, q0
-	far_row \round, 5, 5
-	veor	q5, q5, q9
-	next_row \round, 9, 18, 19, 3, 6, 7
-	veor	q3, q3, q9
-	veor	q9, q9, q4
-	veor	q9, q9, q0
-	far_row \round, 4, 4
-	veor	q4, q4, q10
-	next_row \round, 10, 20, 21, 2, 4, 5
-	veor	q2, q2, q10
-	veor	q10, q10, q3
-	far_row \round, 3, 3
-	veor	q3, q3, q9
-	next_row \round, 9, 18, 19, 1, 2, 3
-	veor	q1, q1, q9
-	veor	q9, q9, q2
-	far_row \round, 2, 2
-	veor	q2, q2, q10
-	veor	q8, q8, q1
-	far_row \round, 1, 1
-	veor	q1, q1, q9
-	far_row \round, 0, 0
-	veor	q0, q0, q8
-.endm
-
-/* InvMixColumns but for MixColumns: to each byte four times the sum of itself and the row after the next. Quadrupling, each bit
- * takes the one two below; bit 6 goes to bits 0, 1, 3 and 4 as well, bit 7 to 1, 2, 4 and 5. */
-.macro unmix_columns round
-	far_row \round, 8, 1
-	veor	q8, q8, q1
-	far_row \round, 9, 0
-	veor	q9, q9, q0
-	veor	q10, q8, q9
-	far_row \round, 11, 3
-	veor	q11, q11, q3
-	far_row \round, 12, 2
-	veor	q12, q12, q2
-	veor	q1, q1, q11
-	veor	q0, q0, q12
-	far_row \round, 11, 5
-	veor	q11, q11, q5
-	far_row \round, 12, 4
-	veor	q12, q12, q4
-	veor	q3, q3, q11
-	veor	q2, q2, q12
-	veor	q3, q3, q10
-	veor	q2, q2, q9
-	far_row \round, 11, 7
-	veor	q11, q11, q7
-	far_row \round, 12, 6
-	veor	q12, q12, q6
-	veor	q5, q5, q11
-	veor	q4, q4, q12
-	veor	q5, q5, q9
-	veor	q4, q4, q8
-	veor	q7, q7, q8
-	veor	q6, q6, q10
-.endm
-
-.macro add_key
-	veor	q0, q0, q8
-	veor	q1, q1, q9
-	veor	q2, q2, q10
-	veor	q3, q3, q11
-	veor	q4, q4, q12
-	veor	q5, q5, q13
-	veor	q6, q6, q14
-	veor	q7, q7, q15
-.endm
-
-/* The next round key, upwards and downwards in memory. */
-.macro add_next_key
-	vldmia	r0!, {d16-d31}
-	add_key
-.endm
-
-.macro add_previous_key
-	vldmdb	r0!, {d16-d31}
-	add_key
-.endm
-
-/* Bits of `low` and `high` that belong to each other's blocks change places. */
-.macro exchange low, high, distance, one, two
-	vshl.i8	\one, \high, #\distance
-	vshr.u8	\two, \low, #\distance
-	vbif	\low, \one, q15
-	vbit	\high, \two, q15
-.endm
-
-.macro exchange_4 low, high, one
-	vmov	\one, \low
-	vsli.8	\low, \high, #4
-	vsri.8	\high, \one, #4
-.endm
-
-/* From eight blocks to eight bits, and from bits to blocks. */
-.macro transpose
-	exchange_4 q7, q3, q8
-	exchange_4 q6, q2, q9
-	exchange_4 q5, q1, q10
-	exchange_4 q4, q0, q11
-	vmov.i8	q15, #0x33
-	exchange q7, q5, 2, q8, q9
-	exchange q6, q4, 2, q10, q11
-	exchange q3, q1, 2, q8, q9
-	exchange q2, q0, 2, q10, q11
-	vmov.i8	q15, #0x55
-	exchange q7, q6, 1, q8, q9
-	exchange q5, q4, 1, q10, q11
-	exchange q3, q2, 1, q8, q9
-	exchange q1, q0, 1, q10, q11
-.endm
-
-/* Eight blocks from r2, with their bytes in the order of the table in q7. */
-.macro load_blocks
-	vld1.8	{d16-d19}, [r2]!
-	vld1.8	{d20-d23}, [r2]!
-	vld1.8	{d24-d27}, [r2]!
-	vld1.8	{d28-d31}, [r2]
-	vtbl.8	d0, {d16, d17}, d14
-	vtbl.8	d1, {d16, d17}, d15
-	vtbl.8	d2, {d18, d19}, d14
-	vtbl.8	d3, {d18, d19}, d15
-	vtbl.8	d4, {d20, d21}, d14
-	vtbl.8	d5, {d20, d21}, d15
-	vtbl.8	d6, {d22, d23}, d14
-	vtbl.8	d7, {d22, d23}, d15
-	vtbl.8	d8, {d24, d25}, d14
-	vtbl.8	d9, {d24, d25}, d15
-	vtbl.8	d10, {d26, d27}, d14
-	vtbl.8	d11, {d26, d27}, d15
-	vtbl.8	d12, {d28, d29}, d14
-	vtbl.8	d13, {d28, d29}, d15
-	vtbl.8	d14, {d30, d31}, d14
-	vtbl.8	d15, {d30, d31}, d15
-.endm
-
-/* Eight blocks to r3, with their bytes in the order of the table in q15. */
-.macro store_blocks
-	vtbl.8	d16, {d0, d1}, d30
-	vtbl.8	d17, {d0, d1}, d31
-	vtbl.8	d18, {d2, d3}, d30
-	vtbl.8	d19, {d2, d3}, d31
-	vtbl.8	d20, {d4, d5}, d30
-	vtbl.8	d21, {d4, d5}, d31
-	vtbl.8	d22, {d6, d7}, d30
-	vtbl.8	d23, {d6, d7}, d31
-	vtbl.8	d24, {d8, d9}, d30
-	vtbl.8	d25, {d8, d9}, d31
-	vtbl.8	d26, {d10, d11}, d30
-	vtbl.8	d27, {d10, d11}, d31
-	vtbl.8	d28, {d12, d13}, d30
-	vtbl.8	d29, {d12, d13}, d31
-	vtbl.8	d30, {d14, d15}, d30
-	vtbl.8	d31, {d14, d15}, d31
-	vstmia	r3, {d16-d31}
-.endm
-
-/* Saves registers and makes room for what the S-box spills. The callers have r10 point at tables. */
-.macro begin
-	push	{r4-r12, lr}
-	vpush	{d8-d15}
-	mov	r11, sp
-	sub	sp, sp, #96
-	bic	sp, sp, #15
-	mov	r4, sp
-	add	r5, r4, #16
-	add	r6, r4, #32
-	add	r7, r4, #48
-	add	r8, r4, #64
-	add	r9, r4, #80
-.endm
-
-/* Erases what the S-box has spilled. */
-.macro end
-	vmov.i8	q0, #0
-	vmov.i8	q1, #0
-	vst1.64	{d0-d3}, [r4:128]
-	vst1.64	{d0-d3}, [r6:128]
-	vst1.64	{d0-d3}, [r8:128]
-	mov	sp, r11
-	vpop	{d8-d15}
-	pop	{r4-r12, pc}
-.endm
-
 /* void millrace_aes_encrypt8(const uint8_t *keys, uint32_t rounds, const uint8_t *in, uint8_t *out)
  *
- * `keys`: 128 bytes for each round and for what comes before the first, on a multiple of 16, from millrace_aes_bitsliced_keys.
+ * `keys`: 128 bytes for each round and for what comes before the first, on a multiple of 16, as in struct aes_keys.
  * `in`, `out`: eight blocks each, which may be the same; `out` on a multiple of 16. */
 	.global	millrace_aes_encrypt8
 	.hidden	millrace_aes_encrypt8
 	.type	millrace_aes_encrypt8, %function
 	.p2align 4
 millrace_aes_encrypt8:
-	begin
+	begin sub_bytes
 	adr	r10, .Ltables
 	vld1.64	{d14, d15}, [r10:128]
 	/* Where the bytes come from on their way out: 10 and 14 rounds leave rows two columns from their places, 12 none. */
@@ -296,7 +42,90 @@ millrace_aes_encrypt8:
 	addne	r12, r12, #16
 	add	r10, r10, #64
 	lsr	r1, r1, #1
+	bl	millrace_aes_rounds
+	bl	millrace_aes_sub_bytes
+	add_next_key
+	bl	millrace_aes_blocks
+	vstmia	r3, {d16-d31}
+	end
+
+/* void millrace_aes_cbc8(const struct aes_keys *keys, uint8_t *blocks, uint8_t **at, size_t steps)
+ *
+ * Eight chains at once, in CBC mode. `blocks` is what each chain's next block is added to, and stays that; on a multiple of 16. `at`:
+ * where each chain is; afterwards so many steps, of which there is at least one, further. */
+	.global	millrace_aes_cbc8
+	.hidden	millrace_aes_cbc8
+	.type	millrace_aes_cbc8, %function
+	.p2align 4
+millrace_aes_cbc8:
+	begin sub_bytes
+	adr	r10, .Ltables + 64
+	ldr	r12, [r0, #ROUNDS]
+	tst	r12, #2
+	sub	r12, r10, #32
+	it	ne
+	addne	r12, r12, #16
+	push	{r0, r1, r12}
+	vldmia	r1, {d16-d31}
+	add	r2, r2, #16
+1:
+	ldmdb	r2, {r0, r1, r12, lr}
+	vld1.8	{d0, d1}, [r0]
+	vld1.8	{d2, d3}, [r1]
+	vld1.8	{d4, d5}, [r12]
+	vld1.8	{d6, d7}, [lr]
+	ldmia	r2, {r0, r1, r12, lr}
+	veor	q8, q8, q0
+	vld1.8	{d8, d9}, [r0]
+	veor	q9, q9, q1
+	vld1.8	{d10, d11}, [r1]
+	veor	q10, q10, q2
+	vld1.8	{d12, d13}, [r12]
+	veor	q11, q11, q3
+	vld1.8	{d14, d15}, [lr]
+	veor	q12, q12, q4
+	veor	q13, q13, q5
+	veor	q14, q14, q6
+	veor	q15, q15, q7
+	sub	r1, r10, #64
+	ldr	r0, [sp]
+	vld1.64	{d14, d15}, [r1:128]
+	ldr	r1, [r0, #ROUNDS]
+	lsr	r1, r1, #1
+	bl	millrace_aes_loaded
+	ldr	r12, [sp, #8]
+	bl	millrace_aes_sub_bytes
+	add_next_key
+	bl	millrace_aes_blocks
+	ldmdb	r2, {r0, r1, r12, lr}
+	vst1.8	{d16, d17}, [r0]!
+	vst1.8	{d18, d19}, [r1]!
+	vst1.8	{d20, d21}, [r12]!
+	vst1.8	{d22, d23}, [lr]!
+	stmdb	r2, {r0, r1, r12, lr}
+	ldmia	r2, {r0, r1, r12, lr}
+	vst1.8	{d24, d25}, [r0]!
+	vst1.8	{d26, d27}, [r1]!
+	vst1.8	{d28, d29}, [r12]!
+	vst1.8	{d30, d31}, [lr]!
+	stmia	r2, {r0, r1, r12, lr}
+	subs	r3, r3, #1
+	bne	1b
+	ldr	r1, [sp, #4]
+	vstmia	r1, {d16-d31}
+	end
+	.size	millrace_aes_cbc8, . - millrace_aes_cbc8
+
+	/* What follows is for aes_ctr_arm.S as well. r4 to r9 as after `begin`, r10 at the last table above. */
+
+	/* Eight blocks from r2, with their bytes in the order of the table in q7, through all rounds but the last. r0: the keys. r1:
+	 * half the rounds; with one there is one round. */
+	.global	millrace_aes_rounds
+	.hidden	millrace_aes_rounds
+millrace_aes_rounds:
 	load_blocks
+millrace_aes_loaded:
+	order_loaded
 	transpose
 	add_next_key
 1:
@@ -304,26 +133,38 @@ millrace_aes_encrypt8:
 	mix_columns 1
 	add_next_key
 	subs	r1, r1, #1
-	beq	2f
+	bxeq	lr
 	sub_bytes
 	mix_columns 2
 	add_next_key
+	/* From the third on. */
+	.global	millrace_aes_third_round
+	.hidden	millrace_aes_third_round
+millrace_aes_third_round:
 	sub_bytes
 	mix_columns 3
 	add_next_key
 	subs	r1, r1, #1
-	beq	2f
+	bxeq	lr
 	sub_bytes
 	mix_columns 0
 	add_next_key
 	b	1b
-2:
+
+	.global	millrace_aes_sub_bytes
+	.hidden	millrace_aes_sub_bytes
+millrace_aes_sub_bytes:
 	sub_bytes
-	add_next_key
+	bx	lr
+
+	/* From bits to blocks in q8 to q15, with their bytes in the order of the table at r12. */
+	.global	millrace_aes_blocks
+	.hidden	millrace_aes_blocks
+millrace_aes_blocks:
 	transpose
 	vld1.64	{d30, d31}, [r12:128]
-	store_blocks
-	end
+	order_blocks
+	bx	lr
 	.size	millrace_aes_encrypt8, . - millrace_aes_encrypt8
 
 	.p2align 4
@@ -342,7 +183,54 @@ millrace_aes_encrypt8:
 	.type	millrace_aes_decrypt8, %function
 	.p2align 4
 millrace_aes_decrypt8:
-	begin
+	begin inv_sub_bytes
+	bl	6f
+	vstmia	r3, {d16-d31}
+	end
+	.size	millrace_aes_decrypt8, . - millrace_aes_decrypt8
+
+/* void millrace_aes_cbc_back8(const struct aes_keys *keys, uint8_t *last, size_t eights)
+ *
+ * Decrypts eights of blocks in CBC mode, at least one, from the last, which is at `last`, to the first. A block is in front of it. */
+	.global	millrace_aes_cbc_back8
+	.hidden	millrace_aes_cbc_back8
+	.type	millrace_aes_cbc_back8, %function
+	.p2align 4
+millrace_aes_cbc_back8:
+	begin inv_sub_bytes
+	push	{r0}
+	mov	r3, r2
+	mov	r2, r1
+1:
+	ldr	r0, [sp]
+	ldr	r1, [r0, #ROUNDS]
+	bl	6f
+	/* r2 has moved on by six blocks. */
+	sub	r12, r2, #7 * 16
+	sub	r2, r2, #6 * 16
+	vld1.8	{d0-d3}, [r12]!
+	vld1.8	{d4-d7}, [r12]!
+	vld1.8	{d8-d11}, [r12]!
+	vld1.8	{d12-d15}, [r12]
+	veor	q8, q8, q0
+	veor	q9, q9, q1
+	veor	q10, q10, q2
+	veor	q11, q11, q3
+	vst1.8	{d16-d19}, [r2]!
+	veor	q12, q12, q4
+	veor	q13, q13, q5
+	vst1.8	{d20-d23}, [r2]!
+	veor	q14, q14, q6
+	veor	q15, q15, q7
+	vst1.8	{d24-d27}, [r2]!
+	subs	r3, r3, #1
+	vst1.8	{d28-d31}, [r2]
+	sub	r2, r2, #(6 + 8) * 16
+	bne	1b
+	end
+
+	/* Eight blocks from r2 to q8 to q15. r0: the keys. r1: the rounds. */
+6:
 	adr	r10, .Ltables_back
 	add	r0, r0, r1, lsl #7
 	add	r0, r0, #128
@@ -353,6 +241,7 @@ millrace_aes_decrypt8:
 	vld1.64	{d14, d15}, [r10:128]
 	adr	r10, .Ltables_back + 48
 	load_blocks
+	order_loaded
 	transpose
 	add_previous_key
 	inv_sub_bytes
@@ -387,9 +276,9 @@ millrace_aes_decrypt8:
 	transpose
 	sub	r12, r10, #16
 	vld1.64	{d30, d31}, [r12:128]
-	store_blocks
-	end
-	.size	millrace_aes_decrypt8, . - millrace_aes_decrypt8
+	order_blocks
+	bx	lr
+	.size	millrace_aes_cbc_back8, . - millrace_aes_cbc_back8
 
 	.section .note.GNU-stack, "", %progbits
 #endif

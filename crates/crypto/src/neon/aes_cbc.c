@@ -26,6 +26,13 @@ struct lanes {
 	uint8_t block[LANES * BLOCK] __attribute__((aligned(16)));
 };
 
+#ifndef __aarch64__
+/* `steps` blocks of eight chains, in aes_bitsliced_arm.S. */
+void millrace_aes_cbc8(const struct aes_keys *keys, uint8_t *blocks, uint8_t **at, size_t steps);
+/* Backwards through eights of blocks, of which the last begin at `last`. */
+void millrace_aes_cbc_back8(const struct aes_keys *keys, uint8_t *last, size_t eights);
+#endif
+
 /* `active` is a constant where all lanes are in use. */
 static inline __attribute__((always_inline)) void run(struct lanes *lanes, const struct aes_keys *keys, size_t steps,
 						      size_t active)
@@ -84,7 +91,11 @@ void millrace_aes_cbc_encrypt(const struct aes_keys *keys, const struct chain *c
 			if (lanes.left[lane] < steps)
 				steps = lanes.left[lane];
 		if (active == LANES)
+#ifdef __aarch64__
 			run(&lanes, keys, steps, LANES);
+#else
+			millrace_aes_cbc8(keys, lanes.block, lanes.at, steps);
+#endif
 		else
 			run(&lanes, keys, steps, active);
 		for (size_t lane = 0; lane < active; lane++)
@@ -110,6 +121,12 @@ void millrace_aes_cbc_decrypt(const struct aes_keys *keys, const struct chain *c
 			chains++;
 		}
 		if (filled == 0 && left >= LANES) {
+#ifndef __aarch64__
+			size_t eights = left / LANES;
+			millrace_aes_cbc_back8(keys, last - LANES * BLOCK, eights);
+			last -= eights * LANES * BLOCK;
+			left -= eights * LANES;
+#else
 			uint8_t *first = last - LANES * BLOCK;
 			millrace_aes_decrypt8(keys->bits, keys->rounds, first, block);
 			for (size_t lane = LANES; lane-- > 0;) {
@@ -118,6 +135,7 @@ void millrace_aes_cbc_decrypt(const struct aes_keys *keys, const struct chain *c
 			}
 			last = first;
 			left -= LANES;
+#endif
 			continue;
 		}
 		if (left != 0) {

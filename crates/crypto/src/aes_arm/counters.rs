@@ -1,0 +1,64 @@
+//! What a key makes of the counters of AES-GCM in the first round, for ARMv7 (`src/neon/aes_ctr_arm.S`).
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use super::bitsliced::KEY;
+use super::schedule;
+
+/// Times four times eight counters: `CTR_FOURS` in aes_ctr.h.
+const FOURS: usize = 3;
+
+/// The column of MixColumns by which the last byte of a block goes to the rows of the first column.
+const FACTORS: [u8; 4] = [1, 1, 3, 2];
+
+/// What the counters from 1 to 96 add to the first round of a counter block whose counter is zero: `struct ctr_counters` in
+/// aes_ctr.h.
+///
+/// Only the bytes of one column are other than zero, and each bit has these of four eights of blocks in one register.
+#[derive(Zeroize, ZeroizeOnDrop)]
+#[repr(C, align(16))]
+pub(super) struct Counters {
+    bits: [[u8; KEY]; FOURS],
+}
+
+impl Counters {
+    pub(super) fn empty() -> Self {
+        Self {
+            bits: [[0; KEY]; FOURS],
+        }
+    }
+
+    /// # Panics
+    /// If `key` has less than 16 bytes.
+    pub(super) fn set(&mut self, key: &[u8]) {
+        // The first round key is the key's first 16 bytes, and of the counter's four all but the last are zero.
+        let last = key[15];
+        let zero = schedule::substituted(u32::from(last)) as u8;
+        *self = Self::empty();
+        for counter in 1..=FOURS * 32 {
+            let byte = last ^ counter as u8;
+            let change = u32::from(schedule::substituted(u32::from(byte)) as u8 ^ zero);
+            let (four, eight, lane) =
+                ((counter - 1) / 32, (counter - 1) / 8 % 4, (counter - 1) % 8);
+            for (row, factor) in FACTORS.into_iter().enumerate() {
+                let change = schedule::product(change, u32::from(factor)) as u8;
+                for bit in 0..8 {
+                    let set = (change >> (7 - bit)) & 1;
+                    self.bits[four][16 * bit + 4 * eight + row] |= set << (7 - lane);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bitsliced::place;
+
+    /// aes_ctr_arm.S has the places of the first column after a round in a table.
+    #[test]
+    fn the_first_column_is_where_the_assembly_looks_for_it() {
+        let places: Vec<_> = (0..4).map(|row| place(1, row)).collect();
+        assert_eq!(places, [0, 9, 2, 11]);
+    }
+}
