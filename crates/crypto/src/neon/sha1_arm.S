@@ -10,12 +10,8 @@
 
 #include "words_arm.h"
 
-// What the rounds do with b, c and d, into q6.
-.macro  choose b, c, d
-        vmov    q6, \b
-        vbsl    q6, \c, \d
-.endm
-
+// What the rounds do with b, c and d, into q6. In the first twenty, where b chooses between c and d, b itself becomes that, once it has
+// been turned.
 .macro  parity b, c, d
         veor    q6, \b, \c
         veor    q6, q6, \d
@@ -28,6 +24,17 @@
 
 // A round with the word w. Afterwards e is the new a, t is b turned and so the new c, and b is free.
 .macro  round f, a, b, c, d, e, t, w
+        .ifc    \f, choose
+        vshl.i32 \t, \b, #30
+        vadd.i32 q6, \w, q7
+        vsri.32 \t, \b, #2
+        vbsl    \b, \c, \d
+        vadd.i32 \e, \e, q6
+        vshl.i32 q6, \a, #5
+        vadd.i32 \e, \e, \b
+        vsri.32 q6, \a, #27
+        vadd.i32 \e, \e, q6
+        .else
         vadd.i32 \t, \w, q7
         \f      \b, \c, \d
         vadd.i32 \e, \e, \t
@@ -37,6 +44,7 @@
         vadd.i32 \e, \e, \t
         vshl.i32 \t, \b, #30
         vsri.32 \t, \b, #2
+        .endif
 .endm
 
 // The next two words, which were waiting in memory.
