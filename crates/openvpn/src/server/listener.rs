@@ -28,7 +28,7 @@ const MAX_SESSIONS: usize = (1 << 24) - 1;
 pub struct Listener {
     settings: ListenerSettings,
     cookies: CookieKeeper,
-    limiter: ResetLimiter,
+    pub(super) limiter: ResetLimiter,
     starts: Option<ResetLimiter>,
     table: Table,
     drops: Drops,
@@ -357,18 +357,6 @@ impl Listener {
     /// and be left without a word.
     pub fn close(&mut self) {
         self.closing = true;
-    }
-
-    /// Whether a reset would not be [`Refused::Limited`] now.
-    #[must_use]
-    pub fn answers_resets(&self, now: Instant) -> bool {
-        self.limiter.is_open(now)
-    }
-
-    /// When resets are answered again at the latest, where they are not now.
-    #[must_use]
-    pub const fn answers_resets_at(&self) -> Option<Instant> {
-        self.limiter.ends()
     }
 
     /// Other limits from now on: `max-clients`, `connect-freq-initial` and `connect-freq`, as in [`ListenerSettings`].

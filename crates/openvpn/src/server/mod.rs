@@ -8,6 +8,7 @@
 //!          -> anything else              -> dropped and counted
 //! ```
 
+mod answers;
 mod drops;
 mod listener;
 mod remote;

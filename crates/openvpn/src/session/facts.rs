@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Output;
 use super::control_traffic::ControlTraffic;
 use super::machine::{Phase, Session, Side};
+use super::settings::Settings;
 use crate::data::header::Layout;
 use crate::data::inband;
 use crate::negotiate::Cipher;
@@ -14,6 +15,13 @@ use crate::session_id::SessionId;
 use crate::verify::PeerCertificate;
 
 impl Session {
+    pub(super) fn settings(&self) -> &Settings {
+        match &self.side {
+            Side::Client(client) => &client.settings.common,
+            Side::Server(server, _) => &server.settings.common,
+        }
+    }
+
     /// Which end we are.
     #[must_use]
     pub fn role(&self) -> Role {

@@ -11,6 +11,7 @@ use std::time::Instant;
 use super::machine::{Phase, Session};
 use super::output::Output;
 use crate::tls::{TlsError, TlsSession};
+use crate::verify::PeerCertificate;
 
 /// TLS of a session in the midst of its handshake, and the messages that have come for it.
 pub struct Handshake {
@@ -21,7 +22,7 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    pub(super) const fn new(number: u64, tls: Box<TlsSession>, messages: Vec<Vec<u8>>) -> Self {
+    const fn new(number: u64, tls: Box<TlsSession>, messages: Vec<Vec<u8>>) -> Self {
         Self {
             number,
             tls,
@@ -65,6 +66,15 @@ pub struct Handshaken {
 }
 
 impl Session {
+    /// Hands out the TLS of the negotiation that goes on, with what has come for it.
+    pub(super) fn hand_out(&mut self, messages: Vec<Vec<u8>>, out: &mut Vec<Output>) {
+        self.handshakes += 1;
+        let number = self.handshakes;
+        let tls = self.primary.give_away(number);
+        let work = tls.map(|tls| Handshake::new(number, tls, messages));
+        out.extend(work.map(|it| Output::Handshake(Box::new(it))));
+    }
+
     /// Takes back the TLS of its handshake. That of a negotiation that has failed meanwhile is forgotten.
     pub fn handshaken(&mut self, done: Handshaken, now: Instant, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Closed) {
@@ -77,4 +87,11 @@ impl Session {
         }
         self.run(now, out);
     }
+}
+
+/// Whether a renewal comes from the client that began: a thief of a token must not go on with another certificate.
+pub(super) fn same_peer(before: Option<&PeerCertificate>, now: Option<&PeerCertificate>) -> bool {
+    let own = |it: Option<&PeerCertificate>| it.and_then(|it| it.chain.first()).map(|it| it.sha256);
+    let name = |it: Option<&PeerCertificate>| it.map(|it| it.common_name.clone());
+    own(before) == own(now) && name(before) == name(now)
 }

@@ -8,13 +8,12 @@ use super::client::ClientSide;
 use super::control_traffic::ControlTraffic;
 use super::dropped::Dropped;
 use super::dynamic_wrap::DynamicWrap;
-use super::handshake::Handshake;
+use super::handshake::same_peer;
 use super::key_state::{Event, KeyState, Link, Step};
 use super::keys::next_key_id;
 use super::liveness::{Due, Liveness, Times};
 use super::output::{CloseReason, Output};
 use super::server::{ServerSide, Servers};
-use super::settings::Settings;
 use super::slots::Slots;
 use crate::data::header::Layout;
 use crate::message::Message;
@@ -90,7 +89,7 @@ pub struct Session {
     /// What is to be said once there is a negotiation to say it in.
     pub(super) queued: VecDeque<Message>,
     /// Handshakes that were handed out.
-    handshakes: u64,
+    pub(super) handshakes: u64,
     pub(super) certificate: Option<Arc<PeerCertificate>>,
     /// The peer's option string, once it has come.
     pub(super) options: Option<String>,
@@ -343,11 +342,7 @@ impl Session {
         let tls = Arc::clone(&self.settings().tls);
         while let Some(event) = self.primary.progress(&tls, self.peer.is_some(), now)? {
             if let Event::Handshake(messages) = event {
-                self.handshakes += 1;
-                let number = self.handshakes;
-                let tls = self.primary.give_away(number);
-                let work = tls.map(|tls| Handshake::new(number, tls, messages));
-                out.extend(work.map(|it| Output::Handshake(Box::new(it))));
+                self.hand_out(messages, out);
                 continue;
             }
             if matches!(self.phase, Phase::Closing { .. } | Phase::Closed) {
@@ -481,13 +476,6 @@ impl Session {
         }
     }
 
-    pub(super) fn settings(&self) -> &Settings {
-        match &self.side {
-            Side::Client(client) => &client.settings.common,
-            Side::Server(server, _) => &server.settings.common,
-        }
-    }
-
     /// Seconds since 1970. It runs with `now` from when it was told, so a clock that is set meanwhile moves nothing.
     pub(super) fn wall(&self, now: Instant) -> u64 {
         let (seconds, then) = self.clock;
@@ -504,11 +492,4 @@ impl core::fmt::Debug for Session {
             .field("phase", &self.phase)
             .finish_non_exhaustive()
     }
-}
-
-/// Whether a renewal comes from the client that began: a thief of a token must not go on with another certificate.
-fn same_peer(before: Option<&PeerCertificate>, now: Option<&PeerCertificate>) -> bool {
-    let own = |it: Option<&PeerCertificate>| it.and_then(|it| it.chain.first()).map(|it| it.sha256);
-    let name = |it: Option<&PeerCertificate>| it.map(|it| it.common_name.clone());
-    own(before) == own(now) && name(before) == name(now)
 }
