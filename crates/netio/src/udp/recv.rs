@@ -43,27 +43,44 @@ pub struct Received {
 /// Trains or single datagrams, by what comes.
 ///
 /// With `UDP_GRO` one call receives one train, which is one datagram where the sender's datagrams differ or the device joins
-/// none; without, one call receives many datagrams. So `UDP_GRO` is let go of while only single datagrams come, and tried again
-/// from time to time.
+/// none; without, one call receives many datagrams, and trains are cut by the kernel, which is dear. So `UDP_GRO` is let go of
+/// while only single datagrams come, and tried again, the less often the more often that was in vain.
 #[derive(Debug, Default)]
 pub(super) struct Singles {
     /// `UDP_GRO` is let go of.
     on: AtomicBool,
     /// Single datagrams in a row, or calls without `UDP_GRO`.
     count: AtomicU32,
+    /// How often in a row only single datagrams came when it was tried again.
+    in_vain: AtomicU32,
 }
 
 /// Datagrams that come singly one after the other, while more wait, until `UDP_GRO` is let go of.
-const SINGLE: u32 = 16;
+const SINGLE: u32 = 64;
 
-/// Calls without `UDP_GRO` until it is tried again, which costs as many calls as [`SINGLE`] says where nothing has changed.
-const CALLS: u32 = 1024;
+/// Calls without `UDP_GRO` until it is tried again: at first, and at most.
+const CALLS_MIN: u32 = 32;
+const CALLS_MAX: u32 = 4096;
 
 impl Singles {
-    fn note(&self, limit: u32) -> bool {
+    /// Counts one; true, and from the start again, at the `limit`.
+    fn count(&self, limit: u32) -> bool {
         let count = self.count.load(Ordering::Relaxed) + 1;
-        self.count.store(count % limit, Ordering::Relaxed);
-        count == limit
+        let over = count >= limit;
+        self.count
+            .store(if over { 0 } else { count }, Ordering::Relaxed);
+        over
+    }
+
+    fn none_in_a_row(&self) {
+        self.count.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether trains may be asked for again, after this call.
+    fn tries_again(&self) -> bool {
+        let doublings = self.in_vain.load(Ordering::Relaxed);
+        let calls = CALLS_MIN.checked_shl(doublings).unwrap_or(CALLS_MAX);
+        self.count(calls.min(CALLS_MAX))
     }
 }
 
@@ -162,7 +179,7 @@ impl UdpSocket {
                 Ok(len) => len,
                 Err(e) => {
                     if trains {
-                        self.singles.count.store(0, Ordering::Relaxed);
+                        self.singles.none_in_a_row();
                     }
                     return Err(e);
                 }
@@ -180,7 +197,7 @@ impl UdpSocket {
                 drained: false,
             });
         }
-        if self.gro.on() && self.singles.note(CALLS) {
+        if self.gro.on() && self.singles.tries_again() {
             self.take_trains(true);
         }
         let count = (memory.len() / stride).clamp(1, MESSAGES.min(limit));
@@ -220,9 +237,15 @@ impl UdpSocket {
 
     /// Whether trains are worth a call each, by the one that came last.
     fn choose(&self, train: Option<&ReceivedTrain>) {
+        let singles = &self.singles;
         if train.is_some_and(|train| train.len > train.segment) {
-            self.singles.count.store(0, Ordering::Relaxed);
-        } else if self.singles.note(SINGLE) {
+            singles.none_in_a_row();
+            singles.in_vain.store(0, Ordering::Relaxed);
+        } else if singles.count(SINGLE) {
+            let before = singles.in_vain.load(Ordering::Relaxed);
+            singles
+                .in_vain
+                .store((before + 1).min(16), Ordering::Relaxed);
             self.take_trains(false);
         }
     }
@@ -368,12 +391,13 @@ mod tests {
                 .map(|(len, _)| *len)
                 .eq(lengths.iter().copied())
         );
-        // The rest of 84 by two.
-        assert_eq!(calls, SINGLE as usize + 2);
+        // The rest of 36 by one.
+        assert_eq!(calls, SINGLE as usize + 1);
         send(&from, &to, &[500; 10], true);
         let (trains, _) = receive(&to);
         assert_eq!(trains, [(500, 500); 10]);
-        for _ in 0..CALLS {
+        // By one doubling: the first time that it was let go of was in vain as well.
+        for _ in 0..2 * CALLS_MIN {
             receive(&to);
         }
         send(&from, &to, &[500; 10], true);
