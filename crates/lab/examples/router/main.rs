@@ -118,6 +118,9 @@ impl<'h> Stage<'h> {
     }
 }
 
+/// Sends one kind of traffic.
+type Send<'a> = &'a dyn Fn() -> Result<Cost, LabError>;
+
 /// One repetition, in a machine of its own; the last one writes a profile of each kind of traffic.
 fn count(
     parts: &Parts,
@@ -133,7 +136,7 @@ fn count(
     // What the first packets bring about (keys chosen, caches filled, windows opened) is not counted.
     tcp.send(machine, &device, false)?;
     traffic::datagrams(machine, &device, ECHO_PORT)?;
-    let sends: [(&str, &dyn Fn() -> Result<Cost, LabError>); 3] = [
+    let sends: [(&str, Send<'_>); 3] = [
         ("", &|| tcp.send(machine, &device, false)),
         ("-down", &|| tcp.send(machine, &device, true)),
         ("-udp", &|| traffic::datagrams(machine, &device, ECHO_PORT)),
