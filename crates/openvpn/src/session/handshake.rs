@@ -2,7 +2,7 @@
 //!
 //! What a handshake costs is signatures and key agreements, and for these nothing of the session is needed but its TLS. So a
 //! server that has several processors takes the TLS of a session, with what has come for it, to another thread
-//! ([`Output::Handshake`](super::Output::Handshake)), and brings it back ([`Session::handshaken`]). Meanwhile the session goes
+//! ([`Output::Handshake`]), and brings it back ([`Session::handshaken`]). Meanwhile the session goes
 //! on: packets are acknowledged and sent again, time passes, it may end. What comes for TLS waits in the receive window, so
 //! that one piece of work of a session is away at most, and the order is that of the messages.
 
