@@ -83,7 +83,7 @@ fn openvpn_is_measured_and_crowded() {
     let output = millrace(&line).unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
-    assert!(text.contains("all up, s"), "{text}");
+    assert!(text.contains("all back, s"), "{text}");
 }
 
 #[test]
