@@ -86,7 +86,7 @@ impl<W: Wire> OutboundFill<W> {
         } else {
             0
         };
-        let one = self.cadence.one();
+        let one = self.cadence.one(slot.now);
         let mut reads = 0;
         let filled = loop {
             // The second: packets that go nowhere fill no slot, and must not keep a worker here.
@@ -260,7 +260,7 @@ impl<W: Wire> InboundFill<W> {
         // A datagram of our own MTU and a little more; longer ones make the socket switch to
         // full-size receives.
         let stride = self.shared.longest_datagram().clamp(2048, TRAIN_ROOM);
-        let one = self.cadence.one();
+        let one = self.cadence.one(slot.now);
         let (mut receives, mut received, mut bytes) = (0, 0, 0);
         let filled = loop {
             let full = slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len();

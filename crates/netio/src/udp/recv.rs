@@ -56,7 +56,7 @@ pub(super) struct Singles {
 }
 
 /// Datagrams that come singly one after the other, while more wait, until `UDP_GRO` is let go of.
-const SINGLE: u32 = 64;
+const SINGLE: u32 = 16;
 
 /// Calls without `UDP_GRO` until it is tried again: at first, and at most.
 const CALLS_MIN: u32 = 32;
@@ -391,8 +391,8 @@ mod tests {
                 .map(|(len, _)| *len)
                 .eq(lengths.iter().copied())
         );
-        // The rest of 36 by one.
-        assert_eq!(calls, SINGLE as usize + 1);
+        // The rest of 84 by two.
+        assert_eq!(calls, SINGLE as usize + 2);
         send(&from, &to, &[500; 10], true);
         let (trains, _) = receive(&to);
         assert_eq!(trains, [(500, 500); 10]);
