@@ -143,7 +143,7 @@ fn there_are_no_more_clients_than_sockets() {
     let clients: String = (0..=CLIENTS_MAX)
         .map(|at| {
             let mut key = [1; 32];
-            key[..8].copy_from_slice(&at.to_le_bytes());
+            key[..8].copy_from_slice(&(at as u64).to_le_bytes());
             let key = Key32::new(key).to_base64();
             format!("[Client]\nName = c{at}\nKey = {}\n", key.as_str())
         })
