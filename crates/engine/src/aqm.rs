@@ -13,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 /// The shortest wait that is aimed at. Less is noise of the scheduler, and smaller batches: with 0.5 ms and an interval of 20 ms a
-/// stream whose ends share two cores is a tenth slower than without this, with what stands here a twentieth.
+/// stream whose ends share two cores is a tenth slower than without this, with what stands here by three hundredths.
 const TARGET_MIN: Duration = Duration::from_micros(750);
 /// The longest: CoDel's, which leaves TCP with the round trip times of the Internet enough to fill a line.
 const TARGET_MAX: Duration = Duration::from_millis(5);

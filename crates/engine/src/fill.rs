@@ -44,11 +44,6 @@ pub(crate) struct OutboundFill<W: Wire> {
 }
 
 impl<W: Wire> OutboundFill<W> {
-    /// Whether the last reading took one packet and looked for no more.
-    pub(crate) const fn took_one(&self) -> bool {
-        self.cadence.took_one()
-    }
-
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
         Self {
             lookup: OutboundLookup::new(Arc::clone(&shared)),
@@ -56,6 +51,11 @@ impl<W: Wire> OutboundFill<W> {
             shaper: None,
             cadence: Cadence::default(),
         }
+    }
+
+    /// Whether the last reading took one packet and looked for no more.
+    pub(crate) const fn took_one(&self) -> bool {
+        self.cadence.took_one()
     }
 
     /// Reads packets and finds the peers that they are for.
@@ -232,11 +232,6 @@ pub(crate) struct InboundFill<W: Wire> {
 }
 
 impl<W: Wire> InboundFill<W> {
-    /// Whether the last reading took one packet and looked for no more.
-    pub(crate) const fn took_one(&self) -> bool {
-        self.cadence.took_one()
-    }
-
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
         let lookup = InboundLookup::new(Arc::clone(&shared));
         Self {
@@ -246,6 +241,11 @@ impl<W: Wire> InboundFill<W> {
             cadence: Cadence::default(),
             aqm: Aqm::default(),
         }
+    }
+
+    /// Whether the last reading took one packet and looked for no more.
+    pub(crate) const fn took_one(&self) -> bool {
+        self.cadence.took_one()
     }
 
     /// Receives datagrams of a line, hands control what is control's, and finds the sessions of the rest.

@@ -50,6 +50,20 @@ fn collect(
     done
 }
 
+/// Has a thread work for `a` until what is returned is dropped, and waits until it does.
+fn occupy(pool: &mut Background<char, u32>) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel::<()>();
+    let (began, running) = mpsc::channel();
+    pool.submit('a', move || {
+        let _ = began.send(());
+        let _ = held.recv();
+        0
+    })
+    .unwrap();
+    running.recv().unwrap();
+    release
+}
+
 #[test]
 fn one_thread_keeps_the_order() {
     let (mut pool, woken) = pool(1, 200);
@@ -82,15 +96,7 @@ fn slow_work_does_not_hold_up_the_rest() {
 #[test]
 fn what_waits_is_bounded() {
     let (mut pool, woken) = pool(1, 3);
-    let (release, held) = mpsc::channel::<()>();
-    let (began, running) = mpsc::channel();
-    pool.submit('a', move || {
-        let _ = began.send(());
-        let _ = held.recv();
-        0
-    })
-    .unwrap();
-    running.recv().unwrap();
+    let release = occupy(&mut pool);
     pool.submit('a', || 1).unwrap();
     pool.submit('a', || 2).unwrap();
     assert!(pool.submit('a', || 3).is_err(), "half of all is one key's");
@@ -181,15 +187,7 @@ fn threads_that_stay_take_what_comes_and_others_join_them() {
 #[test]
 fn work_that_is_not_taken_is_given_back() {
     let (mut pool, woken) = pool(1, 2);
-    let (release, held) = mpsc::channel::<()>();
-    let (began, running) = mpsc::channel();
-    pool.submit('a', move || {
-        let _ = began.send(());
-        let _ = held.recv();
-        0
-    })
-    .unwrap();
-    running.recv().unwrap();
+    let release = occupy(&mut pool);
     pool.submit('a', || 1).unwrap();
     let (busy, work) = pool.offer('a', Box::new(|| 7)).unwrap_err();
     assert!(matches!(busy, BusyError::Full { waiting: 1 }), "{busy}");
