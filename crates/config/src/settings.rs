@@ -67,6 +67,8 @@ pub struct DataplaneSettings {
     pub mmsg: Rung,
     /// Active queue management (RFC 7567): TCP is told to send slower before packets wait for long in the sockets.
     pub aqm: Rung,
+    /// Where packets come quickly and one by one, a worker waits for some of them, 50 µs at most.
+    pub coalescing: Rung,
     /// What becomes of outer datagrams that are too long for their path.
     pub mtu_disc: MtuDiscovery,
     /// What is asked how long packets to a WireGuard peer may be.
@@ -98,6 +100,7 @@ impl Default for DataplaneSettings {
             udp_gro: Rung::Auto,
             mmsg: Rung::Auto,
             aqm: Rung::Auto,
+            coalescing: Rung::Auto,
             mtu_disc: MtuDiscovery::No,
             mtu_probe: MtuProbe::Auto,
             mss_clamp: Rung::Auto,
@@ -195,7 +198,7 @@ pub enum CryptoBackend {
     Accelerator,
 }
 
-const DATAPLANE_KEYS: [&str; 16] = [
+const DATAPLANE_KEYS: [&str; 17] = [
     "workers",
     "tun-gso",
     "tun-uso",
@@ -204,6 +207,7 @@ const DATAPLANE_KEYS: [&str; 16] = [
     "udp-gro",
     "mmsg",
     "aqm",
+    "coalescing",
     "mtu-disc",
     "mtu-probe",
     "mss-clamp",
@@ -392,6 +396,7 @@ impl DataplaneSettings {
             "udp-gro" => self.udp_gro = rung()?,
             "mmsg" => self.mmsg = rung()?,
             "aqm" => self.aqm = rung()?,
+            "coalescing" => self.coalescing = rung()?,
             "mtu-disc" => {
                 self.mtu_disc = MtuDiscovery::from_name(value)
                     .ok_or_else(|| refused("\"no\", \"maybe\" or \"yes\""))?;

@@ -2,6 +2,7 @@
 
 use crate::aqm::Aqm;
 use crate::cadence::Cadence;
+use crate::coalescing::Coalescing;
 use crate::lookup::{InboundLookup, Origin, OutboundLookup};
 use crate::shaper::{Gone, Shaper};
 use crate::shared::{Shared, tun_is_gone};
@@ -41,11 +42,13 @@ pub(crate) struct OutboundFill<W: Wire> {
     /// Only while lines have a rate.
     shaper: Option<Box<Shaper>>,
     cadence: Cadence,
+    pub(crate) coalescing: Coalescing,
 }
 
 impl<W: Wire> OutboundFill<W> {
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
         Self {
+            coalescing: Coalescing::new(shared.coalescing.on()),
             lookup: OutboundLookup::new(Arc::clone(&shared)),
             shared,
             shaper: None,
@@ -72,6 +75,7 @@ impl<W: Wire> OutboundFill<W> {
             self.read(slot)
         };
         self.lookup.finish(slot);
+        self.coalescing.read(slot.packets.len(), slot.now);
         // The worker is not woken again for payloads of our own that waited already.
         if filled == Filled::Drained && self.shared.has_injected() {
             return Filled::Full;
@@ -228,6 +232,7 @@ pub(crate) struct InboundFill<W: Wire> {
     scratch: RecvScratch,
     lookup: InboundLookup<W>,
     cadence: Cadence,
+    pub(crate) coalescing: Coalescing,
     aqm: Aqm,
 }
 
@@ -235,6 +240,7 @@ impl<W: Wire> InboundFill<W> {
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
         let lookup = InboundLookup::new(Arc::clone(&shared));
         Self {
+            coalescing: Coalescing::new(shared.coalescing.on()),
             shared,
             scratch: RecvScratch::new(),
             lookup,
@@ -316,6 +322,7 @@ impl<W: Wire> InboundFill<W> {
             }
         };
         self.watch(slot, socket, bytes);
+        self.coalescing.read(slot.packets.len(), slot.now);
         self.shared.inbound.syscalls.add(receives);
         self.lookup.finish();
         filled
@@ -392,6 +399,7 @@ impl<W: Wire> InboundFill<W> {
         };
         let read = (slot.used - before) as u64;
         self.shared.carried.stream(stream.line(), read);
+        self.coalescing.read(slot.packets.len(), slot.now);
         partial.clear();
         partial.extend_from_slice(&slot.memory[parsed..slot.used]);
         if partial.is_empty() {

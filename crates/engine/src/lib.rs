@@ -21,6 +21,7 @@ mod cadence;
 mod carried;
 mod checksum;
 mod clock;
+mod coalescing;
 mod commit;
 mod data_plane;
 mod drain;

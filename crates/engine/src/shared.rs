@@ -12,8 +12,10 @@ use crate::rates::ToldRates;
 use crate::slot::BATCH_PACKETS;
 use crate::stats::{Drops, PipelineStats};
 use crate::stream::{PENDING_IN_FLIGHT_MAX, PENDING_MAX, Stream, Written};
+use crate::tunnel::TunnelOptions;
 use arc_swap::ArcSwap;
-use netio::poll::Waker;
+use netio::poll::{self, Waker};
+use netio::rung::Rung;
 use netio::tun::{Tun, VnetHdr};
 use plane::AtomicU64;
 use plane::Control;
@@ -27,6 +29,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most payloads of our own that wait for a worker.
 const INJECTED_MAX: usize = 1024;
+
+/// The rung's name.
+const COALESCING: &str = "coalescing";
 
 /// Unreachable messages per second, at most.
 const UNREACHABLE_PER_SECOND: u64 = 100;
@@ -54,6 +59,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) epoch: Epoch,
     pub(crate) mtu: AtomicUsize,
     pub(crate) gso_max_segs: usize,
+    /// Whether workers wait for more packets where they come quickly and one by one.
+    pub(crate) coalescing: Rung,
     pub(crate) outbound: PipelineStats,
     pub(crate) inbound: PipelineStats,
     pub(crate) drops: Drops,
@@ -86,11 +93,9 @@ impl<W: Wire> Shared<W> {
         tun: Tun,
         wire: W,
         control: Arc<dyn Control>,
-        mtu: usize,
-        gso_max_segs: usize,
-        backpressure: bool,
+        options: &TunnelOptions,
     ) -> Self {
-        wire.follow_mtu(mtu);
+        wire.follow_mtu(options.mtu);
         Self {
             tun,
             wire,
@@ -99,8 +104,13 @@ impl<W: Wire> Shared<W> {
             sessions: Sessions::new(),
             control,
             epoch: Epoch::new(),
-            mtu: AtomicUsize::new(mtu),
-            gso_max_segs,
+            mtu: AtomicUsize::new(options.mtu),
+            gso_max_segs: options.gso_max_segs,
+            coalescing: match options.coalescing {
+                false => Rung::new_off(COALESCING, "setting"),
+                true if poll::has_exact_timers() => Rung::new_on(COALESCING),
+                true => Rung::new_off(COALESCING, "kernel: timers end at ticks"),
+            },
             outbound: PipelineStats::default(),
             inbound: PipelineStats::default(),
             drops: Drops::default(),
@@ -112,12 +122,30 @@ impl<W: Wire> Shared<W> {
             tun_waker: OnceLock::new(),
             receiver_waker: OnceLock::new(),
             alarm: Alarm::new(),
-            backpressure,
+            backpressure: options.backpressure,
             congested: HeldBack::new(),
             rates: ToldRates::default(),
             hairpin: AtomicBool::new(false),
             unreachable: UnreachableLimit::default(),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn simulated(
+        tun: Tun,
+        wire: W,
+        control: Arc<dyn Control>,
+        backpressure: bool,
+    ) -> Self {
+        let options = TunnelOptions {
+            workers: 1,
+            parallel: false,
+            coalescing: false,
+            mtu: 1500,
+            gso_max_segs: 64,
+            backpressure,
+        };
+        Self::new(tun, wire, control, &options)
     }
 
     pub(crate) fn mtu(&self) -> usize {
@@ -283,7 +311,7 @@ mod tests {
     #[test]
     fn a_stream_that_was_closed_meanwhile_does_not_hold_the_interface_back() {
         let tun = Tun::null().unwrap();
-        let shared = Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, true);
+        let shared = Shared::simulated(tun, PlainWire, Arc::new(Deaf), true);
         let (stream, _theirs) =
             Stream::simulated(StreamId(1), ([192, 0, 2, 1], 1194).into()).unwrap();
         while stream.write(&[0; 60_000], PENDING_MAX) != Written::Waiting {}
@@ -301,7 +329,7 @@ mod tests {
     fn batches_that_were_in_flight_when_a_stream_had_no_room_are_not_dropped() {
         for backpressure in [true, false] {
             let tun = Tun::null().unwrap();
-            let shared = Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, backpressure);
+            let shared = Shared::simulated(tun, PlainWire, Arc::new(Deaf), backpressure);
             let (stream, _theirs) =
                 Stream::simulated(StreamId(1), ([192, 0, 2, 1], 1194).into()).unwrap();
             let batch = vec![0; BATCH_BYTES + BATCH_PACKETS * 100];
@@ -318,7 +346,7 @@ mod tests {
     #[test]
     fn a_line_that_is_not_used_to_send_does_not_hold_the_interface_back() {
         let tun = Tun::null().unwrap();
-        let shared = Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, true);
+        let shared = Shared::simulated(tun, PlainWire, Arc::new(Deaf), true);
         let stuck = |id, line| {
             let (stream, end) =
                 Stream::simulated(StreamId(id), ([192, 0, 2, 1], 1194).into()).unwrap();

@@ -30,6 +30,8 @@ impl<W: Wire> Tunnel<W> {
         });
         let mut rungs = Vec::from(read);
         rungs.push((tun.gro.name(), tun.gro.to_string()));
+        let coalescing = &self.shared().coalescing;
+        rungs.push((coalescing.name(), coalescing.to_string()));
         let lines = self.shared().lines.load();
         let mut note = |rung: &Rung| match rungs.iter_mut().find(|(name, _)| *name == rung.name()) {
             // Sockets climb alike; the one that got less far is the one to know about.

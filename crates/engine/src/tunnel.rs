@@ -35,6 +35,8 @@ pub struct TunnelOptions {
     pub workers: usize,
     /// Whether several workers may share one direction.
     pub parallel: bool,
+    /// Whether a worker may wait for up to 50 µs where packets come quickly and one by one, for some of them to be a batch.
+    pub coalescing: bool,
     /// The interface's MTU in bytes.
     pub mtu: usize,
     /// Most packets in one super-packet handed to the kernel.
@@ -102,14 +104,7 @@ impl<W: Wire> Tunnel<W> {
         workers: usize,
         options: &TunnelOptions,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(
-            tun,
-            wire,
-            control,
-            options.mtu,
-            options.gso_max_segs,
-            options.backpressure,
-        ));
+        let shared = Arc::new(Shared::new(tun, wire, control, options));
         let workers = Workers::new(Arc::clone(&shared), workers, options.parallel)?;
         Ok(Self {
             shared,

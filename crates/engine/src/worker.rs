@@ -4,6 +4,7 @@
 //! worker that has nothing to read helps with whatever batch waits in either pipeline. There are no
 //! other threads in the data plane, and none that only passes things on.
 
+use crate::coalescing::PAUSE;
 use crate::commit::{Direction, Pipeline};
 use crate::drain::{InboundDrain, OutboundDrain};
 use crate::fill::{Filled, InboundFill, OutboundFill};
@@ -224,6 +225,9 @@ impl<W: Wire> Workers<W> {
     pub(crate) fn work(&self, me: usize) -> io::Result<()> {
         let poller = Arc::clone(&self.all[me].poller);
         poller.add(&*self.all[me].waker, WAKE)?;
+        if self.shared.coalescing.on() {
+            netio::poll::end_waits_in_time();
+        }
         let mut tun_waits = false;
         let mut tun = if me == 0 {
             poller.add(&self.shared.tun, TUN)?;
@@ -287,6 +291,11 @@ impl<W: Wire> Workers<W> {
             // The worker that owns the sockets is the one that looks after packets from them that are held.
             if owns_udp && self.shared.alarm.is_due(self.shared.epoch) {
                 self.inbound.expire();
+            }
+            let outbound = tun.as_mut().is_some_and(|it| it.coalescing.pause());
+            let inbound = udp.as_mut().is_some_and(|it| it.coalescing.pause());
+            if outbound || inbound {
+                self.all[me].waker.pause(PAUSE);
             }
         }
         Ok(())

@@ -117,6 +117,7 @@ fn plane(mtu: usize, peers: u8) -> (Plane<Clear>, Vec<Remote>) {
     let options = TunnelOptions {
         workers: 1,
         parallel: false,
+        coalescing: true,
         mtu,
         gso_max_segs: 64,
         backpressure: false,

@@ -12,8 +12,15 @@ use acceptance::{
 };
 use lab::{Emulator, Impairment, LinkOptions, Offloads};
 
-const RUNGS: [&str; 6] = [
-    "tun-gso", "tun-uso", "tun-gro", "udp-gso", "udp-gro", "mmsg",
+const RUNGS: [&str; 8] = [
+    "tun-gso",
+    "tun-uso",
+    "tun-gro",
+    "udp-gso",
+    "udp-gro",
+    "mmsg",
+    "aqm",
+    "coalescing",
 ];
 
 /// Carries everything both ways with these settings at both ends, and returns the rungs' states.
@@ -78,6 +85,16 @@ fn without_udp_gro() {
 #[test]
 fn without_mmsg() {
     without("mmsg");
+}
+
+#[test]
+fn without_aqm() {
+    without("aqm");
+}
+
+#[test]
+fn without_coalescing() {
+    without("coalescing");
 }
 
 #[test]

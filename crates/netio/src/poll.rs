@@ -175,6 +175,21 @@ impl Waker {
         let _ = unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
+    /// Waits for so long, below a second, or until it is woken. It stays readable.
+    pub fn pause(&self, time: Duration) {
+        let mut poll = libc::pollfd {
+            fd: self.fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: time.subsec_nanos() as libc::c_long,
+        };
+        // SAFETY: one descriptor is passed, both structures outlive the call, and no signal mask is.
+        let _ = unsafe { libc::ppoll(&raw mut poll, 1, &raw const time, std::ptr::null()) };
+    }
+
     /// Makes the descriptor unreadable again.
     pub fn clear(&self) {
         let mut count = [0_u8; 8];
@@ -187,6 +202,25 @@ impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Whether the kernel has timers that are more exact than its ticks of 1 to 10 ms (`CONFIG_HIGH_RES_TIMERS`).
+#[must_use]
+pub fn has_exact_timers() -> bool {
+    let mut resolution = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the structure outlives the call.
+    let result = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &raw mut resolution) };
+    result == 0 && resolution.tv_sec == 0 && resolution.tv_nsec < 1_000
+}
+
+/// Has waits of this thread end when they should: by default the kernel lets them take 50 µs longer, to save wake-ups.
+pub fn end_waits_in_time() {
+    const NANOSECOND: libc::c_ulong = 1;
+    // SAFETY: no pointers are passed.
+    let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, NANOSECOND) };
 }
 
 /// Turns a C result into an `io::Result`.
@@ -206,6 +240,20 @@ pub(crate) fn check_len(result: isize) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_ends_by_itself_or_by_a_waker_which_it_leaves_readable() {
+        let waker = Waker::new().unwrap();
+        waker.pause(Duration::from_micros(50));
+        waker.wake();
+        let begun = std::time::Instant::now();
+        // A fraction of a second is all that it takes; the test would end, late, even if it were not woken.
+        waker.pause(Duration::from_millis(999));
+        assert!(begun.elapsed() < Duration::from_millis(999));
+        let poller = Poller::new().unwrap();
+        poller.add(&waker, 7).unwrap();
+        assert!(!poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+    }
 
     #[test]
     fn a_waker_is_readable_from_wake_to_clear() {

@@ -16,6 +16,7 @@ mod names;
 pub mod now;
 pub mod openvpn;
 mod places;
+mod plane_options;
 #[cfg(feature = "pptp")]
 pub mod pptp;
 pub mod profile;

@@ -11,7 +11,7 @@ fn parse(text: &str) -> Result<Settings, SettingsError> {
 #[test]
 fn every_key_is_read() {
     let text = "[dataplane]\nworkers = 2\ntun-gso = \"off\"\ntun-uso = \"off\"\n\
-        tun-gro = \"off\"\nudp-gso = \"off\"\nudp-gro = \"off\"\nmmsg = \"off\"\naqm = \"off\"\n\
+        tun-gro = \"off\"\nudp-gso = \"off\"\nudp-gro = \"off\"\nmmsg = \"off\"\naqm = \"off\"\ncoalescing = \"off\"\n\
         mtu-disc = \"yes\"\nmtu-probe = \"10.0.0.1\"\nmss-clamp = \"off\"\nparallel = \"on\"\nsocket-buffer = 1048576\ngso-max-segs = 40\n\
         cookie-v4-prefix = 24\ncrypto-backend = \"portable\"\n";
     let expected = DataplaneSettings {
@@ -23,6 +23,7 @@ fn every_key_is_read() {
         udp_gro: Rung::Off,
         mmsg: Rung::Off,
         aqm: Rung::Off,
+        coalescing: Rung::Off,
         mtu_disc: MtuDiscovery::Yes,
         mtu_probe: MtuProbe::Address([10, 0, 0, 1].into()),
         mss_clamp: Rung::Off,

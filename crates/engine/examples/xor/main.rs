@@ -173,6 +173,7 @@ impl End {
         let options = TunnelOptions {
             workers: 2,
             parallel: false,
+            coalescing: true,
             mtu: 1400,
             gso_max_segs: 64,
             backpressure: false,

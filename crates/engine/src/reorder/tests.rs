@@ -39,7 +39,7 @@ impl World {
     fn new(reorder: Option<Reorder>) -> Self {
         let (tun, host) = Tun::simulated().unwrap();
         host.set_nonblocking(true).unwrap();
-        let shared = Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, false);
+        let shared = Shared::simulated(tun, PlainWire, Arc::new(Deaf), false);
         let peer = Arc::new(Peer::new(PeerId(1), Epoch::new(), Arc::default()));
         for line in [0, 1] {
             let at = Endpoint::new(([192, 0, 2, line], 1).into());

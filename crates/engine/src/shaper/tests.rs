@@ -28,7 +28,7 @@ impl World {
     fn new() -> Self {
         let (tun, host) = Tun::simulated().unwrap();
         Self {
-            shared: Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, false),
+            shared: Shared::simulated(tun, PlainWire, Arc::new(Deaf), false),
             host,
             shaper: together(MEGABIT),
             now: Instant::now(),

@@ -123,6 +123,7 @@ impl Site {
         let options = TunnelOptions {
             workers,
             parallel: true,
+            coalescing: true,
             mtu: 1500,
             gso_max_segs: 64,
             backpressure: false,

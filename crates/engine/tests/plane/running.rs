@@ -55,6 +55,7 @@ pub(crate) fn four() -> TunnelOptions {
     TunnelOptions {
         workers: 4,
         parallel: true,
+        coalescing: true,
         ..options()
     }
 }

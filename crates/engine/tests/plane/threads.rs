@@ -110,6 +110,7 @@ fn a_slow_stream_slows_the_interface_down_and_loses_nothing() {
         let options = TunnelOptions {
             workers,
             parallel,
+            coalescing: true,
             backpressure: true,
             ..options()
         };
@@ -161,6 +162,7 @@ fn a_data_plane_under_load_ends_when_asked_and_holds_on_to_nothing() {
         let options = TunnelOptions {
             workers,
             parallel,
+            coalescing: true,
             ..options()
         };
         let key = Key::new(1, 1).shared();
@@ -215,6 +217,7 @@ fn a_worker_that_sleeps_takes_what_control_injects_and_new_sockets() {
         let options = TunnelOptions {
             workers,
             parallel: workers > 2,
+            coalescing: true,
             ..options()
         };
         let key = Key::new(1, 1).shared();

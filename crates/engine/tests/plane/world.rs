@@ -169,6 +169,7 @@ pub(crate) fn options() -> TunnelOptions {
     TunnelOptions {
         workers: 1,
         parallel: false,
+        coalescing: true,
         mtu: 1420,
         gso_max_segs: 64,
         backpressure: false,

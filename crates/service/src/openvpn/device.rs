@@ -4,8 +4,8 @@ use crate::tun_test::TunTest;
 use crate::wireguard::{SocketPlan, mtu_discovery};
 use config::lines::Line;
 use config::openvpn::{Connection, Device, Family, OpenVpn, Sockets as SocketOptionsOf};
-use config::settings::{DataplaneSettings, Parallel};
-use engine::{Sockets, TunnelOptions};
+use config::settings::DataplaneSettings;
+use engine::Sockets;
 use netio::netlink::{Netlink, NetlinkError};
 use netio::tun::{Tun, TunError, TunOptions, TunVerdict};
 use netio::udp::{self, SelfTest, SocketError, SocketOptions, UdpSocket};
@@ -18,12 +18,10 @@ use std::sync::Arc;
 
 use super::plane_call::Plane;
 use crate::inbox::Inbox;
+use crate::plane_options::plane_options;
 
 /// Packets that the TUN may queue. The kernel's 500 is a burst of a few milliseconds.
 const TXQUEUELEN: u32 = 1000;
-
-/// Most threads chosen without being asked: more only reorder and wait.
-const WORKERS_MAX: usize = 4;
 
 /// Bytes of each UDP socket's buffers where the configuration names none.
 const SOCKET_BUFFER: usize = 2 << 20;
@@ -132,19 +130,7 @@ pub(super) fn start(
             log::debug!("{e}");
         }
     }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let options = TunnelOptions {
-        workers: settings.workers.unwrap_or_else(|| cores.min(WORKERS_MAX)),
-        parallel: match settings.parallel {
-            Parallel::On => true,
-            Parallel::Off => false,
-            // On two cores the other one has the kernel's work to do: see docs/benchmarks/notes.md.
-            Parallel::Auto => cores > 2,
-        },
-        mtu: mtu.into(),
-        gso_max_segs: settings.gso_max_segs.map_or(usize::MAX, usize::from),
-        backpressure,
-    };
+    let options = plane_options(settings, mtu.into(), backpressure);
     let control: Arc<Inbox> = Arc::clone(inbox);
     let plane = userspace::openvpn(tun, packets, control, &options).map_err(io("threads"))?;
     Ok((plane, link))

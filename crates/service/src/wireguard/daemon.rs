@@ -12,12 +12,12 @@ use super::sockets::SocketPlan;
 use crate::gate::{Gate, turned_away};
 use crate::inbox::Inbox;
 use crate::now::Now;
+use crate::plane_options::plane_options;
 use crate::watchdog::Watchdog;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
-use config::settings::{DataplaneSettings, Parallel};
+use config::settings::DataplaneSettings;
 use crypto::select::Algorithm;
-use engine::TunnelOptions;
 use netio::netlink::{Event as LinkEvent, Monitor, Netlink, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tun::{TunError, TunVerdict};
@@ -41,9 +41,6 @@ const MTU: u32 = 1420;
 
 /// Packets that the TUN may queue. The kernel's 500 is a burst of a few milliseconds.
 const TXQUEUELEN: u32 = 1000;
-
-/// Most threads chosen without being asked: more only reorder and wait.
-const WORKERS_MAX: usize = 4;
 
 /// What a daemon is asked for.
 #[derive(Clone, Debug)]
@@ -173,20 +170,7 @@ impl Daemon {
 
         let inbox = Arc::new(Inbox::new(control::INBOX).map_err(io("eventfd"))?);
         let wake = Arc::new(Waker::new().map_err(io("eventfd"))?);
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let workers = settings.workers.unwrap_or_else(|| cores.min(WORKERS_MAX));
-        let tunnel_options = TunnelOptions {
-            workers,
-            parallel: match settings.parallel {
-                Parallel::On => true,
-                Parallel::Off => false,
-                // On two cores the other one has the kernel's work to do: see docs/benchmarks/notes.md.
-                Parallel::Auto => cores > 2,
-            },
-            mtu: MTU as usize,
-            gso_max_segs: settings.gso_max_segs.map_or(usize::MAX, usize::from),
-            backpressure: false,
-        };
+        let tunnel_options = plane_options(&settings, MTU as usize, false);
         let control: Arc<Inbox> = Arc::clone(&inbox);
         let protocol = WireGuard::new();
         #[cfg(feature = "null-cipher")]

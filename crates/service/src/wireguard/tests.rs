@@ -51,6 +51,7 @@ impl End {
         let options = TunnelOptions {
             workers: 1,
             parallel: false,
+            coalescing: true,
             mtu: 1420,
             gso_max_segs: usize::MAX,
             backpressure: false,

@@ -41,6 +41,7 @@ impl Host {
         let options = TunnelOptions {
             workers: 1,
             parallel: false,
+            coalescing: true,
             mtu: 1500,
             gso_max_segs: 64,
             backpressure: !server,

@@ -1,0 +1,139 @@
+//! Coalescing: a worker to which packets come one by one, quickly, waits a moment for a few of them.
+//!
+//! What network cards call interrupt coalescing. Where each packet comes by itself, each costs a wake-up of the worker, a wait, a
+//! read, and a write of one packet, to which a receiver of TCP answers by an acknowledgement. A peer that sends one datagram at
+//! a time (stock OpenVPN), or a card that joins none, makes it so as soon as the worker is quicker than the packets. A batch of
+//! some costs little more than one.
+
+use std::time::{Duration, Instant};
+
+/// How long a worker waits at most.
+pub(crate) const PAUSE: Duration = Duration::from_micros(50);
+
+/// Packets to be expected in that time, at least; fewer would only come later. One that is answered before the next one comes
+/// (ping, a request at a time) is nowhere near.
+const EXPECTED: u32 = 2 * ONE;
+
+/// A batch of so many is one without waiting.
+const ENOUGH: u32 = 16;
+
+/// One packet, as a fixed-point number.
+const ONE: u32 = 256;
+
+/// The weight of the newest measurement: 1 / 2^n.
+const WEIGHT: u32 = 2;
+
+/// How packets come to one kind of descriptor.
+#[derive(Debug)]
+pub(crate) struct Coalescing {
+    allowed: bool,
+    /// Packets read since the last pause was thought about.
+    packets: u32,
+    now: Option<Instant>,
+    last: Option<Instant>,
+    /// Packets in the time of a pause, in units of 1 / [`ONE`].
+    expected: u32,
+}
+
+impl Coalescing {
+    /// Never asks for a pause unless `allowed`.
+    pub(crate) const fn new(allowed: bool) -> Self {
+        Self {
+            allowed,
+            packets: 0,
+            now: None,
+            last: None,
+            expected: 0,
+        }
+    }
+
+    /// So many packets were read by a reading that began then.
+    pub(crate) fn read(&mut self, packets: usize, now: Instant) {
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        self.packets = self.packets.saturating_add(packets);
+        self.now = Some(now);
+    }
+
+    /// All that there was has been read. Returns whether it is worth while to wait for [`PAUSE`] now.
+    pub(crate) fn pause(&mut self) -> bool {
+        let packets = std::mem::take(&mut self.packets);
+        let Some(now) = self.now.take().filter(|_| self.allowed) else {
+            return false;
+        };
+        let Some(last) = self.last.replace(now) else {
+            return false;
+        };
+        let gap = now.saturating_duration_since(last).as_nanos().max(1);
+        let newest = u128::from(packets) * u128::from(ONE) * PAUSE.as_nanos() / gap;
+        // Far more than a wait takes to be full.
+        let newest = newest.min(u128::from(ONE * ENOUGH * 4)) as u32;
+        self.expected = self.expected - (self.expected >> WEIGHT) + (newest >> WEIGHT);
+        packets < ENOUGH && self.expected >= EXPECTED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a pause is wanted after each of so many readings, which are so far apart.
+    fn pauses(packets: usize, apart: Duration, readings: usize) -> Vec<bool> {
+        let mut coalescing = Coalescing::new(true);
+        let mut now = Instant::now();
+        let mut asked = || {
+            now += apart;
+            coalescing.read(packets, now);
+            coalescing.pause()
+        };
+        (0..readings).map(|_| asked()).collect()
+    }
+
+    #[test]
+    fn packets_that_follow_each_other_quickly_are_waited_for() {
+        let asked = pauses(1, Duration::from_micros(12), 40);
+        assert!(!asked[0], "nothing is known yet");
+        assert!(asked[20..].iter().all(|it| *it));
+        // And go on being waited for when they come in the batches that this makes.
+        assert!(pauses(5, Duration::from_micros(60), 40)[39]);
+    }
+
+    #[test]
+    fn lone_packets_are_not() {
+        for apart in [40, 100, 1_000, 1_000_000] {
+            let asked = pauses(1, Duration::from_micros(apart), 40);
+            assert!(!asked.contains(&true), "{apart} µs apart");
+        }
+    }
+
+    #[test]
+    fn batches_are_not() {
+        let asked = pauses(ENOUGH as usize, Duration::from_micros(20), 40);
+        assert!(!asked.contains(&true));
+    }
+
+    #[test]
+    fn it_ends_when_packets_become_rare() {
+        let mut coalescing = Coalescing::new(true);
+        let mut now = Instant::now();
+        let mut asked = |apart| {
+            now += Duration::from_micros(apart);
+            coalescing.read(1, now);
+            coalescing.pause()
+        };
+        assert!((0..40).map(|_| asked(10)).any(|it| it));
+        let more = (0..20).take_while(|_| asked(60)).count();
+        assert!(more < 8, "{more}");
+    }
+
+    #[test]
+    fn nothing_was_read_or_it_is_switched_off() {
+        let mut coalescing = Coalescing::new(true);
+        assert!(!coalescing.pause());
+        let mut off = Coalescing::new(false);
+        let start = Instant::now();
+        for n in 0..40 {
+            off.read(4, start + n * Duration::from_micros(20));
+            assert!(!off.pause());
+        }
+    }
+}
