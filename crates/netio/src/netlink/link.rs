@@ -8,13 +8,13 @@ use super::request::Body;
 use super::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
 
 /// Bytes of `struct ifinfomsg`, which every link message starts with.
-const HEADER_SIZE: usize = 16;
+pub(super) const HEADER_SIZE: usize = 16;
 
 // Message types of linux/rtnetlink.h.
 pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
-const RTM_SETLINK: u16 = 19;
+pub(super) const RTM_GETLINK: u16 = 18;
+pub(super) const RTM_SETLINK: u16 = 19;
 
 // Attribute numbers of linux/if_link.h.
 const IFLA_ADDRESS: u16 = 1;

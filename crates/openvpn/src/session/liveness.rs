@@ -42,6 +42,26 @@ impl Liveness {
         self.timers.ping_restart
     }
 
+    /// After how long a silence of our own a ping is sent, and after how long a one of the peer the session ends.
+    pub(super) fn keep_alive(&self) -> (Option<Duration>, Option<Duration>) {
+        let limit = |limit: Option<Duration>| limit.filter(|it| !it.is_zero());
+        let Timers {
+            ping,
+            ping_restart,
+            ping_exit,
+            ..
+        } = self.timers;
+        (limit(ping), limit(ping_exit).or(limit(ping_restart)))
+    }
+
+    /// Why a session ends whose peer was silent for too long, in front of another data plane's clock.
+    pub(super) fn silence(&self) -> CloseReason {
+        match self.timers.ping_exit.filter(|it| !it.is_zero()) {
+            Some(limit) => CloseReason::PingExit(limit),
+            None => CloseReason::PingRestart(self.timers.ping_restart.unwrap_or_default()),
+        }
+    }
+
     pub(super) fn new(timers: Timers, now: Instant) -> Self {
         Self {
             timers,
