@@ -205,6 +205,30 @@ mod tests {
     }
 
     #[test]
+    fn what_a_data_plane_is_to_look_after_is_what_would_end_the_session() {
+        let of = |restart: Option<Duration>, exit: Option<Duration>| {
+            let timers = Timers {
+                ping: Some(10 * SEC),
+                ping_restart: restart,
+                ping_exit: exit,
+                ..Timers::default()
+            };
+            let liveness = Liveness::new(timers, Instant::now());
+            (liveness.keep_alive(), liveness.silence())
+        };
+        let (minute, ping) = (60 * SEC, Some(10 * SEC));
+        let restart = CloseReason::PingRestart(minute);
+        assert_eq!(of(Some(minute), None), ((ping, Some(minute)), restart));
+        let exit = CloseReason::PingExit(minute);
+        assert_eq!(
+            of(Some(Duration::ZERO), Some(minute)),
+            ((ping, Some(minute)), exit)
+        );
+        let (nothing, _) = of(Some(Duration::ZERO), None);
+        assert_eq!(nothing, (ping, None));
+    }
+
+    #[test]
     fn limits_of_one_peer_replace_those_of_all() {
         let start = Instant::now();
         let timers = Timers {
