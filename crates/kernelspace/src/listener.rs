@@ -171,7 +171,8 @@ impl<K: Kernel> Listener<K> {
                 (peers.floated(peer, to), Notice::Moved { line, to })
             }
             OvpnEvent::Overrun => {
-                log::warn!("news of peers were lost: some may end late");
+                // What became of them is seen when they are looked at.
+                log::debug!("news of peers were lost");
                 return;
             }
             _ => return,

@@ -367,22 +367,25 @@ impl<K: Kernel> Peers<K> {
         self.peers.get(&id)?.slots.primary
     }
 
-    /// A peer as it is now: the kernel is asked.
-    pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<&Peer> {
+    /// A peer as it is now: the kernel is asked. True if it has let go of it without a word, as where news were lost.
+    pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, bool)> {
         let peer = self.peers.get_mut(&id)?;
-        if let Some(number) = peer.kernel
-            && !peer.silent
-            && let Ok(state) = self.kernel.peer(number)
-        {
-            if state.outside.rx_packets != peer.figures.rx_packets {
-                peer.heard = Some(now);
+        let Some(number) = peer.kernel.filter(|_| !peer.silent) else {
+            return Some((peer, false));
+        };
+        match self.kernel.peer(number) {
+            Ok(state) => {
+                if state.outside.rx_packets != peer.figures.rx_packets {
+                    peer.heard = Some(now);
+                }
+                peer.figures = state.outside;
+                if let (Some(line), Some(remote)) = (&mut peer.line, state.remote) {
+                    line.endpoint.addr = remote;
+                }
             }
-            peer.figures = state.outside;
-            if let (Some(line), Some(remote)) = (&mut peer.line, state.remote) {
-                line.endpoint.addr = remote;
-            }
+            Err(error) => peer.silent = error.is_not_found(),
         }
-        Some(peer)
+        Some((peer, peer.silent))
     }
 }
 

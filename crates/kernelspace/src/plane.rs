@@ -219,7 +219,10 @@ impl<K: Kernel> DataPlane for Plane<K> {
     fn peer(&self, id: PeerId) -> Option<PeerState> {
         let now = Instant::now();
         let mut peers = self.shared.peers();
-        let peer = peers.look(id, now)?;
+        let (peer, lost) = peers.look(id, now)?;
+        if lost {
+            self.control.notify(id, Notice::Silent);
+        }
         Some(PeerState {
             line: peer.line,
             times: times(peer, now),
@@ -281,7 +284,12 @@ impl<K: Kernel> DataPlane for Plane<K> {
     fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage {
         let mut peers = self.shared.peers();
         let peer = peers.look(id, Instant::now());
-        peer.map_or_else(KeyUsage::default, |peer| peer.usage(session))
+        peer.map_or_else(KeyUsage::default, |(peer, lost)| {
+            if lost {
+                self.control.notify(id, Notice::Silent);
+            }
+            peer.usage(session)
+        })
     }
 
     fn send(&self, to: &Line, message: &[u8]) -> bool {

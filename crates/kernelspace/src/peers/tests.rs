@@ -343,9 +343,25 @@ fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
     peers.kernel.peers.clear();
     assert_eq!(peers.lost(NUMBER), Some(PEER));
     assert_eq!(peers.lost(NUMBER), None);
-    assert!(peers.look(PEER, Instant::now()).unwrap().silent);
+    // It is known already.
+    let (peer, lost) = peers.look(PEER, Instant::now()).unwrap();
+    assert!(peer.silent && !lost);
     peers.remove(PEER);
     assert_eq!(peers.by_number(NUMBER), None);
+}
+
+#[test]
+fn a_peer_that_was_let_go_of_without_a_word_is_found_out_once() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    let now = Instant::now();
+    assert!(!peers.look(PEER, now).unwrap().1);
+    peers.kernel.peers.clear();
+    assert!(peers.look(PEER, now).unwrap().1);
+    assert!(!peers.look(PEER, now).unwrap().1);
+    assert_eq!(peers.lost(NUMBER), None);
 }
 
 #[test]
@@ -380,8 +396,8 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
         .figures
         .tx_packets = 100;
     let now = Instant::now();
-    assert_eq!(peers.look(PEER, now).unwrap().usage(SESSION).sealed, 100);
-    assert_eq!(peers.look(PEER, now).unwrap().heard, None);
+    assert_eq!(peers.look(PEER, now).unwrap().0.usage(SESSION).sealed, 100);
+    assert_eq!(peers.look(PEER, now).unwrap().0.heard, None);
     give(&mut peers, 1);
     peers
         .kernel
@@ -397,7 +413,7 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
         .unwrap()
         .figures
         .rx_packets = 1;
-    let peer = peers.look(PEER, now).unwrap();
+    let (peer, _) = peers.look(PEER, now).unwrap();
     assert_eq!(peer.usage(SESSION).sealed, 130);
     assert_eq!(peer.usage(SESSION + 1).sealed, 30);
     assert_eq!(peer.heard, Some(now));

@@ -76,8 +76,8 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
     }
     let compresses = data.framing != Framing::None || data.migrate;
     refuse(compresses, Unfit::Compression)?;
-    let mut ciphers = data.ciphers.iter().chain(&data.fallback);
-    if let Some(other) = ciphers.find(|it| !is_known(**it)) {
+    // What a peer that negotiates nothing falls back to is refused when it comes to that.
+    if let Some(other) = data.ciphers.iter().find(|it| !is_known(**it)) {
         return Err(Unfit::Cipher(other.name()));
     }
     refuse(!config.lines.lines.is_empty(), Unfit::Lines)?;
