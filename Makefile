@@ -66,9 +66,10 @@ arm: ## Build static programs for ARM routers; CHIP="ipq8065 mt7622": for those
 test-arm: ## Test on ARM under qemu: ciphers, protocols, and a tunnel in a virtual router
 	@scripts/test-arm $(ARGS)
 
-test-vm: ## Test in virtual machines: accelerators, and peers that need a kernel of their own (WireGuard, PPTP)
+test-vm: ## Test in virtual machines: accelerators, peers that need a kernel of their own (WireGuard, PPTP), the kernel's OpenVPN
 	@scripts/test-vm $(ARGS)
 	@$(if $(ARGS),,scripts/test-vm-peers)
+	@$(if $(ARGS),,scripts/test-kernel-plane)
 
 count-arm: ## Count instructions per byte of every cipher on ARM (ARGS="armv7 -- 32 1408 AES-256-GCM")
 	@scripts/count-arm $(ARGS)

@@ -51,6 +51,8 @@ pub struct Settings {
 /// The `[dataplane]` section.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DataplaneSettings {
+    /// Who moves the packets of an OpenVPN tunnel.
+    pub kind: Kind,
     /// Threads of the data plane, 1 to 64; `None` lets the program choose by the cores.
     pub workers: Option<usize>,
     /// Read TCP super-packets from the TUN (`TUN_F_TSO4`/`TSO6`).
@@ -92,6 +94,7 @@ pub struct DataplaneSettings {
 impl Default for DataplaneSettings {
     fn default() -> Self {
         Self {
+            kind: Kind::Auto,
             workers: None,
             tun_gso: Rung::Auto,
             tun_uso: Rung::Auto,
@@ -111,6 +114,18 @@ impl Default for DataplaneSettings {
             crypto_backend: CryptoBackend::Auto,
         }
     }
+}
+
+/// Who moves packets. Protocols that the kernel has no data plane for here have only the one in user space.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Kind {
+    /// The one that does better in most cases: that in user space.
+    #[default]
+    Auto,
+    /// This program.
+    User,
+    /// The kernel (Linux 6.16), or else nothing goes.
+    Kernel,
 }
 
 /// One rung of the offload ladder.
@@ -198,7 +213,8 @@ pub enum CryptoBackend {
     Accelerator,
 }
 
-const DATAPLANE_KEYS: [&str; 17] = [
+const DATAPLANE_KEYS: [&str; 18] = [
+    "kind",
     "workers",
     "tun-gso",
     "tun-uso",
@@ -388,6 +404,14 @@ impl DataplaneSettings {
             },
         };
         match key {
+            "kind" => {
+                self.kind = match value {
+                    "auto" => Kind::Auto,
+                    "user" => Kind::User,
+                    "kernel" => Kind::Kernel,
+                    _ => return Err(refused("\"auto\", \"user\" or \"kernel\"")),
+                }
+            }
             "workers" => self.workers = number(1, 64, "\"auto\" or a number from 1 to 64")?,
             "tun-gso" => self.tun_gso = rung()?,
             "tun-uso" => self.tun_uso = rung()?,

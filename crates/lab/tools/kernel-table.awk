@@ -44,6 +44,7 @@ END {
     }
     ratio("millrace-wireguard", "kernel-wireguard")
     ratio("millrace-aes-256-gcm", "kernel-ovpn-aes-256-gcm")
+    ratio("millrace-kernel-aes-256-gcm", "kernel-ovpn-aes-256-gcm")
     ratio("millrace-aes-256-gcm", "openvpn-aes-256-gcm")
     ratio("millrace-chacha20-poly1305", "kernel-ovpn-chacha20-poly1305")
     ratio("millrace-chacha20-poly1305", "openvpn-chacha20-poly1305")

@@ -54,6 +54,9 @@ pub enum Notice {
         /// Where it is.
         to: SocketAddr,
     },
+    /// Nothing was heard from the peer for as long as [`DataPlane::keep_alive`](crate::DataPlane::keep_alive) said, or the data
+    /// plane cannot go on with it: nothing is sent to it any more.
+    Silent,
     /// The peer compresses: told of the first such packet of a key.
     Compressed {
         /// Whether the packet was unpacked; dropped otherwise.

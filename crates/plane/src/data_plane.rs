@@ -148,6 +148,19 @@ pub trait DataPlane: Send + Sync {
     /// what happened just before was not told.
     fn disarm(&self, id: PeerId);
 
+    /// Leaves it to the data plane to send a peer an empty packet after `ping` without another one, and to look after its
+    /// silence: [`Notice::Silent`](crate::Notice::Silent) tells of one that is longer than `silence`. The time counts from
+    /// the call on. Only a data plane whose packets control does not see does so, which calls each peer alive while it waits
+    /// ([`PeerState::times`]); with others control goes on by [`peer`](Self::peer) and [`inject`](Self::inject).
+    fn keep_alive(
+        &self,
+        id: PeerId,
+        ping: Option<std::time::Duration>,
+        silence: Option<std::time::Duration>,
+    ) {
+        let _ = (id, ping, silence);
+    }
+
     /// Counts a message of control's that the peer will authenticate as sent to it.
     fn note_sent(&self, id: PeerId, at: std::time::Instant, bytes: usize);
 
@@ -309,6 +322,8 @@ pub enum KeyError<E> {
     Taken(u32),
     /// The protocol refuses the material: the configuration's fault, or the peer's.
     Material(E),
+    /// This data plane has no such packets, or could not take the keys: why.
+    Unable(String),
 }
 
 impl<E: fmt::Display> fmt::Display for KeyError<E> {
@@ -319,6 +334,7 @@ impl<E: fmt::Display> fmt::Display for KeyError<E> {
                 write!(f, "keys for session {session}, which is another peer's")
             }
             Self::Material(error) => error.fmt(f),
+            Self::Unable(why) => f.write_str(why),
         }
     }
 }
@@ -326,7 +342,7 @@ impl<E: fmt::Display> fmt::Display for KeyError<E> {
 impl<E: std::error::Error + 'static> std::error::Error for KeyError<E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NoPeer(_) | Self::Taken(_) => None,
+            Self::NoPeer(_) | Self::Taken(_) | Self::Unable(_) => None,
             Self::Material(error) => error.source(),
         }
     }

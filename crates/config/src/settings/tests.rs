@@ -10,11 +10,12 @@ fn parse(text: &str) -> Result<Settings, SettingsError> {
 
 #[test]
 fn every_key_is_read() {
-    let text = "[dataplane]\nworkers = 2\ntun-gso = \"off\"\ntun-uso = \"off\"\n\
+    let text = "[dataplane]\nkind = \"kernel\"\nworkers = 2\ntun-gso = \"off\"\ntun-uso = \"off\"\n\
         tun-gro = \"off\"\nudp-gso = \"off\"\nudp-gro = \"off\"\nmmsg = \"off\"\naqm = \"off\"\ncoalescing = \"off\"\n\
         mtu-disc = \"yes\"\nmtu-probe = \"10.0.0.1\"\nmss-clamp = \"off\"\nparallel = \"on\"\nsocket-buffer = 1048576\ngso-max-segs = 40\n\
         cookie-v4-prefix = 24\ncrypto-backend = \"portable\"\n";
     let expected = DataplaneSettings {
+        kind: Kind::Kernel,
         workers: Some(2),
         tun_gso: Rung::Off,
         tun_uso: Rung::Off,

@@ -6,9 +6,9 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetlinkError {
-    /// The kernel gave no routing socket: netlink is compiled out, or the process is out of
+    /// The kernel gave no socket: netlink is compiled out, or the process is out of
     /// descriptors.
-    #[error("cannot open a routing netlink socket: {0}")]
+    #[error("cannot open a netlink socket: {0}")]
     Open(io::Error),
 
     /// The kernel understood the request and said no.

@@ -8,22 +8,22 @@ use super::request::Body;
 use super::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
 
 /// Bytes of `struct ifinfomsg`, which every link message starts with.
-const HEADER_SIZE: usize = 16;
+pub(super) const HEADER_SIZE: usize = 16;
 
 // Message types of linux/rtnetlink.h.
-const RTM_NEWLINK: u16 = 16;
+pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
-const RTM_SETLINK: u16 = 19;
+pub(super) const RTM_GETLINK: u16 = 18;
+pub(super) const RTM_SETLINK: u16 = 19;
 
 // Attribute numbers of linux/if_link.h.
 const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
+pub(super) const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_STATS: u16 = 7;
 const IFLA_MASTER: u16 = 10;
 const IFLA_TXQLEN: u16 = 13;
-const IFLA_LINKINFO: u16 = 18;
+pub(super) const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
 const IFLA_AF_SPEC: u16 = 26;
 const IFLA_NET_NS_FD: u16 = 28;
@@ -31,8 +31,8 @@ const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFLA_GSO_MAX_SIZE: u16 = 41;
 
 // Within IFLA_LINKINFO; of linux/veth.h, within its data.
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
+pub(super) const IFLA_INFO_KIND: u16 = 1;
+pub(super) const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 
 // Within IFLA_AF_SPEC, what there is of AF_INET6.
@@ -375,7 +375,7 @@ impl Netlink {
 }
 
 /// A message about the interface `index`, or about what attributes name where it is 0; it changes no flag.
-fn body(index: u32) -> Body {
+pub(super) fn body(index: u32) -> Body {
     header(index, 0, 0)
 }
 
@@ -389,7 +389,7 @@ fn header(index: u32, flags: u32, mask: u32) -> Body {
 }
 
 /// `name` if the kernel could accept it.
-fn checked_name(name: &str) -> Result<&str, NetlinkError> {
+pub(super) fn checked_name(name: &str) -> Result<&str, NetlinkError> {
     let bad = |b: u8| b == b'/' || b == b':' || b == 0 || b.is_ascii_whitespace();
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name == "." || name == ".." {
         return Err(NetlinkError::Name(name.to_owned()));

@@ -142,9 +142,9 @@ fn transaction(
     for (sequence, (kind, flags, body)) in (1..).zip(requests) {
         // What fails is told without being asked; what is asked for is told once all is done.
         let ack = if sequence == last { NLM_F_ACK } else { 0 };
-        bytes.extend(body.request(kind, flags | ack, sequence));
+        bytes.extend_from_slice(&body.request(kind, flags | ack, sequence));
     }
-    bytes.extend(edge.request(BATCH_END, 0, last + 1));
+    bytes.extend_from_slice(&edge.request(BATCH_END, 0, last + 1));
     let socket_error = |error| NetlinkError::Socket {
         operation,
         object: object.to_string(),

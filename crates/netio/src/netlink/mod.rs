@@ -1,5 +1,5 @@
-//! Routing netlink: links, addresses, routes and rules, without calling any program; in [`masquerade`] masquerading; and of the
-//! packet filter what is to be seen of it.
+//! Routing netlink: links, addresses, routes and rules, without calling any program; in [`masquerade`] masquerading; of the
+//! packet filter what is to be seen of it; and the kernel's data plane of OpenVPN.
 //!
 //! One synchronous socket, one request at a time, each answered before the call returns. Requests are
 //! written and answers are read attribute by attribute; unknown or oddly sized ones are skipped, because
@@ -8,11 +8,13 @@
 mod address;
 mod conntrack;
 mod error;
+mod generic;
 mod link;
 pub mod masquerade;
 mod monitor;
 mod neighbour;
 mod nftables;
+mod ovpn;
 mod request;
 mod route;
 mod rule;
@@ -38,6 +40,10 @@ pub use neighbour::Neighbour;
 pub use nftables::{
     Chain, ChainRule, ChainsWatch, HOOK_FORWARD, HOOK_INPUT, HOOK_OUTPUT, HOOK_POSTROUTING,
     HOOK_PREROUTING,
+};
+pub use ovpn::{
+    OVPN_NONCE_TAIL, Ovpn, OvpnCipher, OvpnDirection, OvpnEvent, OvpnFigures, OvpnInterface,
+    OvpnKey, OvpnMode, OvpnMonitor, OvpnPeer, OvpnPeerState, OvpnSlot, PeerEnd,
 };
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::{DeviceName, Further, Rule, RuleAction};

@@ -5,20 +5,28 @@
 use std::net::IpAddr;
 
 use netlink_packet_core::NLM_F_REQUEST;
+use zeroize::Zeroizing;
 
 /// Bytes of `struct nlmsghdr`, which every message starts with.
 const MESSAGE_HEADER: usize = 16;
 /// Bytes of `struct nlattr`, which every attribute starts with.
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// A fixed header and attributes behind it, or attributes alone: of a request, or within another attribute.
-#[derive(Debug, Clone)]
-pub(super) struct Body(Vec<u8>);
+/// Room that a body has from the start: more than any with a key in it needs, so that no copy of one is left behind where
+/// a body grew.
+const ROOM: usize = 512;
+
+/// A fixed header and attributes behind it, or attributes alone: of a request, or within another attribute. As there may be
+/// keys in it, it is overwritten when it is dropped.
+#[derive(Clone)]
+pub(super) struct Body(Zeroizing<Vec<u8>>);
 
 impl Body {
     /// A body that begins with `header`, whose length must be a multiple of four.
     pub(super) fn new(header: &[u8]) -> Self {
-        Self(header.to_vec())
+        let mut bytes = Vec::with_capacity(ROOM);
+        bytes.extend_from_slice(header);
+        Self(Zeroizing::new(bytes))
     }
 
     /// Attributes without a header.
@@ -40,7 +48,8 @@ impl Body {
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
         self.0.extend_from_slice(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        let end = self.0.len().next_multiple_of(4);
+        self.0.resize(end, 0);
     }
 
     /// Puts a number at the end, if there is one.
@@ -69,11 +78,17 @@ impl Body {
         self.push(kind, &inner.0);
     }
 
+    /// Header and attributes.
+    #[cfg(test)]
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The request of this type with this body.
-    pub(super) fn request(&self, kind: u16, flags: u16, sequence: u32) -> Vec<u8> {
+    pub(super) fn request(&self, kind: u16, flags: u16, sequence: u32) -> Zeroizing<Vec<u8>> {
         // Longer than a number of 32 bits no vector of ours becomes.
         let length = (MESSAGE_HEADER + self.0.len()) as u32;
-        let mut bytes = Vec::with_capacity(length as usize);
+        let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize));
         bytes.extend_from_slice(&length.to_ne_bytes());
         bytes.extend_from_slice(&kind.to_ne_bytes());
         bytes.extend_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
@@ -118,6 +133,6 @@ mod tests {
             &6u16.to_ne_bytes(),
             &[10, 1, 2, 3],
         ];
-        assert_eq!(bytes, words.concat());
+        assert_eq!(*bytes, words.concat());
     }
 }

@@ -63,4 +63,11 @@ impl Session {
     pub fn close(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
         self.close_now(reason, out);
     }
+
+    /// The data plane has heard nothing from the peer for too long: ends a session that is up, without a word.
+    pub fn fell_silent(&mut self, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Up) {
+            self.close_now(self.liveness.silence(), out);
+        }
+    }
 }

@@ -73,6 +73,13 @@ impl Session {
         self.liveness.ping_restart()
     }
 
+    /// After how long a silence of our own the peer is pinged, and after how long a one of its the session ends, once the
+    /// session is up.
+    #[must_use]
+    pub fn keep_alive(&self) -> (Option<Duration>, Option<Duration>) {
+        self.liveness.keep_alive()
+    }
+
     /// The peer asked on the data channel for our options (`OCC_REQUEST`). They are sent to it as a packet of data: those
     /// that were said in the control channel.
     pub fn options_asked(&self, out: &mut Vec<Output>) {

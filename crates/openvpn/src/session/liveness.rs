@@ -42,6 +42,26 @@ impl Liveness {
         self.timers.ping_restart
     }
 
+    /// After how long a silence of our own a ping is sent, and after how long a one of the peer the session ends.
+    pub(super) fn keep_alive(&self) -> (Option<Duration>, Option<Duration>) {
+        let limit = |limit: Option<Duration>| limit.filter(|it| !it.is_zero());
+        let Timers {
+            ping,
+            ping_restart,
+            ping_exit,
+            ..
+        } = self.timers;
+        (limit(ping), limit(ping_exit).or(limit(ping_restart)))
+    }
+
+    /// Why a session ends whose peer was silent for too long, in front of another data plane's clock.
+    pub(super) fn silence(&self) -> CloseReason {
+        match self.timers.ping_exit.filter(|it| !it.is_zero()) {
+            Some(limit) => CloseReason::PingExit(limit),
+            None => CloseReason::PingRestart(self.timers.ping_restart.unwrap_or_default()),
+        }
+    }
+
     pub(super) fn new(timers: Timers, now: Instant) -> Self {
         Self {
             timers,
@@ -182,6 +202,30 @@ mod tests {
             liveness.due(start + 1000 * SEC),
             Some(Due::Close(CloseReason::SessionTimeout(1000 * SEC)))
         );
+    }
+
+    #[test]
+    fn what_a_data_plane_is_to_look_after_is_what_would_end_the_session() {
+        let of = |restart: Option<Duration>, exit: Option<Duration>| {
+            let timers = Timers {
+                ping: Some(10 * SEC),
+                ping_restart: restart,
+                ping_exit: exit,
+                ..Timers::default()
+            };
+            let liveness = Liveness::new(timers, Instant::now());
+            (liveness.keep_alive(), liveness.silence())
+        };
+        let (minute, ping) = (60 * SEC, Some(10 * SEC));
+        let restart = CloseReason::PingRestart(minute);
+        assert_eq!(of(Some(minute), None), ((ping, Some(minute)), restart));
+        let exit = CloseReason::PingExit(minute);
+        assert_eq!(
+            of(Some(Duration::ZERO), Some(minute)),
+            ((ping, Some(minute)), exit)
+        );
+        let (nothing, _) = of(Some(Duration::ZERO), None);
+        assert_eq!(nothing, (ping, None));
     }
 
     #[test]

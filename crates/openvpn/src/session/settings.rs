@@ -27,6 +27,8 @@ pub struct Settings {
     pub exporter: bool,
     /// Whether the epoch format is offered.
     pub epoch: bool,
+    /// Whether the marks of compression on packets are understood, which a client says.
+    pub framings: bool,
     /// When keys are renewed.
     pub renegotiate: Renegotiate,
     /// How long a negotiation may take.
@@ -53,6 +55,7 @@ impl Settings {
             auth: Digest::Sha1,
             exporter: true,
             epoch: false,
+            framings: true,
             renegotiate: Renegotiate::default(),
             hand_window: Duration::from_secs(60),
             tran_window: Duration::from_secs(3600),
@@ -175,7 +178,8 @@ impl ClientSettings {
         }
         info.set("IV_PROTO", &proto.0.to_string());
         // The framings are understood; nothing is ever compressed.
-        for name in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
+        let framings = ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"];
+        for name in framings.iter().filter(|_| common.framings) {
             info.set(name, "1");
         }
         for (name, value) in self.peer_info.iter() {

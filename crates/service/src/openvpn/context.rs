@@ -6,6 +6,7 @@ use super::connect::{Attend, Stop};
 use super::console::{self, Console};
 use super::device::Rungs;
 use super::idle::Idle;
+use super::kernel_plane;
 #[cfg(feature = "server")]
 use super::later::Later;
 use super::management::{Answer, Query, QueryKind};
@@ -42,6 +43,8 @@ pub(super) struct Context {
     /// The first configuration file, for scripts.
     pub(super) file: Option<String>,
     pub(super) dataplane: DataplaneSettings,
+    /// The kernel moves the packets.
+    pub(super) kernel: bool,
     /// What the kernel's super-packets are good for.
     pub(super) rungs: Rungs,
     pub(super) signals: Rc<Signals>,
@@ -88,6 +91,7 @@ impl Context {
         idle.add(&*signals, 0)?;
         idle.add(monitoring.events(), 1)?;
         Ok(Self {
+            kernel: kernel_plane::is_wanted(&dataplane),
             config,
             #[cfg(feature = "server")]
             again,
@@ -110,6 +114,14 @@ impl Context {
             lost: Cell::new(false),
             watchdog: Cell::new(Watchdog::new(Instant::now())),
         })
+    }
+
+    /// What sockets are to have: nothing that the kernel's data plane would meet in front of itself.
+    pub(super) fn udp_settings(&self) -> DataplaneSettings {
+        match self.kernel {
+            true => kernel_plane::udp_settings(self.dataplane.clone()),
+            false => self.dataplane.clone(),
+        }
     }
 
     /// Whether a signal means anything: a manager knows whether there is something else to be read.

@@ -16,6 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
+use super::kernel_plane;
 use super::plane_call::Plane;
 use crate::inbox::Inbox;
 use crate::plane_options::plane_options;
@@ -32,6 +33,9 @@ pub(super) enum DeviceError {
     /// No TUN.
     #[error(transparent)]
     Tun(#[from] TunError),
+    /// No data plane of the kernel's.
+    #[error(transparent)]
+    Kernel(#[from] kernelspace::StartError),
     /// The link could not be set up.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
@@ -62,7 +66,8 @@ pub(super) struct Rungs(Cell<Option<TunTest>>, OnceCell<TunVerdict>);
 impl Rungs {
     /// Starts it.
     pub(super) fn test(device: &Device, settings: &DataplaneSettings) -> Self {
-        let test = (!device.null).then(|| TunTest::start(settings));
+        let tested = !device.null && !kernel_plane::is_wanted(settings);
+        let test = tested.then(|| TunTest::start(settings));
         Self(Cell::new(test), OnceCell::new())
     }
 
@@ -81,7 +86,17 @@ pub(super) struct Link {
     pub index: u32,
 }
 
-/// Makes the interface and starts its workers.
+/// How many peers an interface of the kernel's data plane is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peers {
+    /// A client's: the server.
+    One,
+    /// A server's.
+    #[cfg(feature = "server")]
+    Several,
+}
+
+/// Makes the interface and starts its workers; or with `kernel` one of the kernel's data plane for so many peers.
 ///
 /// # Errors
 /// See [`DeviceError`]. Nothing is left behind.
@@ -91,12 +106,16 @@ pub(super) fn start(
     device: &Device,
     rungs: &Rungs,
     settings: &DataplaneSettings,
+    kernel: Option<Peers>,
     mtu: u16,
     fragments: bool,
     inbox: &Arc<Inbox>,
     backpressure: bool,
 ) -> Result<(Box<Plane>, Link), DeviceError> {
     let io = |what| move |source| DeviceError::Io { what, source };
+    if let Some(peers) = kernel {
+        return start_kernel(device, peers, mtu, inbox);
+    }
     let tun = if device.null {
         Tun::null().map_err(io("eventfd"))?
     } else {
@@ -120,11 +139,7 @@ pub(super) fn start(
     if !device.null {
         let mut netlink = Netlink::open()?;
         link.index = netlink.index_of(&link.name)?;
-        netlink.set_mtu(link.index, mtu.into())?;
-        // Packets from a link-local address of the kernel's making are no client's, and a server refuses them.
-        if let Err(e) = netlink.set_no_link_local(link.index) {
-            log::debug!("{e}");
-        }
+        prepare(&mut netlink, link.index, mtu)?;
         let length = device.queue_length.unwrap_or(TXQUEUELEN);
         if let Err(e) = netlink.set_txqueuelen(link.index, length) {
             log::debug!("{e}");
@@ -134,6 +149,31 @@ pub(super) fn start(
     let control: Arc<Inbox> = Arc::clone(inbox);
     let plane = userspace::openvpn(tun, packets, control, &options).map_err(io("threads"))?;
     Ok((plane, link))
+}
+
+/// The same with the kernel's data plane. Packets do not queue in front of it.
+fn start_kernel(
+    device: &Device,
+    peers: Peers,
+    mtu: u16,
+    inbox: &Arc<Inbox>,
+) -> Result<(Box<Plane>, Link), DeviceError> {
+    let name = (!device.is_dynamic()).then_some(device.name.as_str());
+    let control: Arc<Inbox> = Arc::clone(inbox);
+    let (plane, name, index) = kernelspace::start(name, peers != Peers::One, control)?;
+    prepare(&mut Netlink::open()?, index, mtu)?;
+    plane.set_mtu(mtu.into());
+    Ok((plane, Link { name, index }))
+}
+
+/// What either interface has from the start.
+fn prepare(netlink: &mut Netlink, index: u32, mtu: u16) -> Result<(), NetlinkError> {
+    netlink.set_mtu(index, mtu.into())?;
+    // Packets from a link-local address of the kernel's making are no client's, and a server refuses them.
+    if let Err(e) = netlink.set_no_link_local(index) {
+        log::debug!("{e}");
+    }
+    Ok(())
 }
 
 /// Opens the UDP sockets of a connection: of one family where `only` says so.

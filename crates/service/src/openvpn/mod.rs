@@ -22,6 +22,7 @@ mod context;
 mod device;
 mod hooks;
 mod idle;
+mod kernel_plane;
 #[cfg(feature = "server")]
 mod later;
 mod management;
@@ -265,6 +266,11 @@ fn with_config(
 ) -> Ended {
     if let Some(why) = lacking(&config) {
         return refuse(&config.located(why));
+    }
+    if kernel_plane::is_wanted(&dataplane)
+        && let Err(unfit) = kernel_plane::check(&config)
+    {
+        return refuse(&config.located(&unfit.to_string()));
     }
     let service = &config.service;
     if let Err(error) = privileges::look_up(service.user.as_deref(), service.group.as_deref()) {

@@ -8,7 +8,7 @@ use plane::{
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The data plane of either role.
 pub(crate) type Plane = userspace::Plane<Packets>;
@@ -47,6 +47,8 @@ pub(crate) enum PlaneCall<W> {
     RemoveKeys(PeerId, u32),
     /// `key_usage`, of the keys with this key id.
     KeyUsage(W, u8),
+    /// `keep_alive`.
+    KeepAlive(PeerId, Option<Duration>, Option<Duration>),
     /// `inject`.
     Inject(PeerId, Vec<u8>),
     /// `inject_by`.
@@ -141,6 +143,7 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
                 let usage = plane.key_usage(id, session(id, key_id));
                 return Some(PlaneAnswer::KeyUsed(whose, key_id, usage));
             }
+            Self::KeepAlive(id, ping, silence) => plane.keep_alive(id, ping, silence),
             Self::Inject(id, payload) => plane.inject(id, &payload),
             Self::InjectBy(id, line, payload) => plane.inject_by(id, line, &payload),
             Self::UseLine(id, line) => plane.use_line(id, line),

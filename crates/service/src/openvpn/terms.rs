@@ -67,13 +67,20 @@ pub(super) fn transport(connection: &Connection) -> Transport {
 }
 
 /// What both roles need.
-fn common(config: &OpenVpn, connection: &Connection, tls: Arc<TlsSettings>) -> Settings {
+fn common(
+    config: &OpenVpn,
+    connection: &Connection,
+    tls: Arc<TlsSettings>,
+    kernel: bool,
+) -> Settings {
     let ciphers = CipherList::of(&config.data.ciphers);
     let mut settings = Settings::new(tls, occ(config, connection, &ciphers));
     settings.data_ciphers = ciphers;
     settings.fallback = config.data.fallback;
     settings.auth = config.data.auth;
-    settings.epoch = true;
+    // What the kernel's data plane does not know is not offered.
+    settings.epoch = !kernel;
+    settings.framings = !kernel;
     if let Some(size) = connection.mtu.control {
         settings.max_packet_size = size;
     }
@@ -116,14 +123,15 @@ fn common(config: &OpenVpn, connection: &Connection, tls: Arc<TlsSettings>) -> S
     settings
 }
 
-/// A client's settings for one connection.
+/// A client's settings for one connection; `kernel` where that moves the packets.
 pub(super) fn client(
     config: &OpenVpn,
     connection: &Connection,
     tls: Arc<TlsSettings>,
     wrap: WrapSettings,
+    kernel: bool,
 ) -> ClientSettings {
-    let mut settings = ClientSettings::new(common(config, connection, tls), wrap);
+    let mut settings = ClientSettings::new(common(config, connection, tls, kernel), wrap);
     let Some(client) = config.client() else {
         return settings;
     };
@@ -160,15 +168,16 @@ pub(super) fn client(
     settings
 }
 
-/// A server's settings for the clients of one listener.
+/// A server's settings for the clients of one listener; `kernel` where that moves the packets.
 #[cfg(feature = "server")]
 pub(super) fn server(
     config: &OpenVpn,
     connection: &Connection,
     tls: Arc<TlsSettings>,
     tokens: Option<Arc<TokenKeeper>>,
+    kernel: bool,
 ) -> ServerSettings {
-    let mut settings = ServerSettings::new(common(config, connection, tls));
+    let mut settings = ServerSettings::new(common(config, connection, tls, kernel));
     settings.tokens = tokens;
     settings
 }

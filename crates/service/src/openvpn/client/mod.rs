@@ -72,6 +72,7 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
         wraps,
         no_dns: context.no_dns,
         auth_retry: context.auth_retry.get(),
+        kernel: context.kernel,
     });
     Ok((machine, executor))
 }

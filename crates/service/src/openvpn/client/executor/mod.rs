@@ -13,7 +13,7 @@ use self::host::Planning;
 use self::lacking::Lacking;
 use super::super::connect::DialError;
 use super::super::context::Context;
-use super::super::device::{self, Link};
+use super::super::device::{self, Link, Peers};
 use super::super::monitoring::{Monitored as _, ProcessRequest};
 use super::super::network::Inside;
 use super::super::plane_call::Plane;
@@ -304,6 +304,7 @@ impl<'a> Executor<'a> {
             &context.config.device,
             &context.rungs,
             &context.dataplane,
+            context.kernel.then_some(Peers::One),
             terms::tun_mtu(connection),
             connection.mtu.fragment.is_some(),
             &self.inbox,

@@ -26,8 +26,8 @@ impl Executor<'_> {
             }
             Some(Socket::Udp(remote)) => {
                 let family = Some(device::family_of(remote));
-                let (config, settings) = (&context.config, &context.dataplane);
-                let sockets = device::open_udp(config, &target.connection, settings, family)?;
+                let (config, settings) = (&context.config, context.udp_settings());
+                let sockets = device::open_udp(config, &target.connection, &settings, family)?;
                 plane.open_line(LineId::FIRST, sockets)?;
                 Ok((remote, None))
             }

@@ -135,7 +135,7 @@ impl Machine<'_> {
             return self.attempt_failed("the keys of the control channel were not read", out);
         };
         let tls = Arc::clone(&self.tls);
-        let settings = terms::client(self.config, connection, tls, wrap.clone());
+        let settings = terms::client(self.config, connection, tls, wrap.clone(), self.kernel);
         let login = login.map(|login| Credentials {
             username: login.name.into_bytes(),
             password: login.password.as_bytes().to_vec(),
@@ -369,6 +369,8 @@ impl Machine<'_> {
         if it.stream.is_none() {
             self.connected_by_lines(it, now, out);
         }
+        let (ping, silence) = it.session.keep_alive();
+        out.plane(PlaneCall::KeepAlive(SERVER, ping, silence));
         self.restarted = true;
         self.was_up = true;
         // By a relay, nothing is known of the server's own address.
@@ -445,6 +447,7 @@ fn noticed(
                 out.plane(call);
             }
         }
+        Notice::Silent => it.session.fell_silent(outputs),
         Notice::Refresh { .. } => it.session.renegotiate(now.monotonic, outputs),
         _ => {}
     }

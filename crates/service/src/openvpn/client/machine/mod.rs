@@ -56,6 +56,8 @@ pub(super) struct Parts<'a> {
     pub(super) no_dns: bool,
     /// What is done after a refused password.
     pub(super) auth_retry: AuthRetry,
+    /// The kernel moves the packets.
+    pub(super) kernel: bool,
 }
 
 /// How far it is.
@@ -93,6 +95,7 @@ pub(super) struct Machine<'a> {
     tls: Arc<TlsSettings>,
     wraps: Vec<(ControlWrap, WrapSettings)>,
     no_dns: bool,
+    kernel: bool,
     auth_retry: AuthRetry,
     attempts: Attempts,
     logins: Logins,
@@ -135,6 +138,7 @@ impl<'a> Machine<'a> {
             wraps,
             no_dns,
             auth_retry,
+            kernel,
         } = parts;
         Self {
             config,
@@ -142,6 +146,7 @@ impl<'a> Machine<'a> {
             tls,
             wraps,
             no_dns,
+            kernel,
             auth_retry,
             attempts: Attempts::new(config),
             logins: Logins::new(config),

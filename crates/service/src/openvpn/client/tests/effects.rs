@@ -321,7 +321,9 @@ impl World {
             | PlaneCall::SetSender(SERVER, Sender::Stream(_), _)
             | PlaneCall::ClearSender(SERVER, _)
             | PlaneCall::ChangeRoutes(_)
-            | PlaneCall::SetMtu(_) => {}
+            | PlaneCall::SetMtu(_)
+            // Control looks at the times by itself.
+            | PlaneCall::KeepAlive(SERVER, ..) => {}
             PlaneCall::Reorder(SERVER) => self.plane.reorders = true,
             PlaneCall::SetRate(rate) => self.plane.rate = rate,
             PlaneCall::SetLineRates(rates) => self.plane.rates.push([rates[0], rates[1]]),

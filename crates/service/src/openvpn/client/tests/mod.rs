@@ -69,5 +69,6 @@ fn machine(config: &'static OpenVpn) -> Machine<'static> {
         wraps: wraps.collect(),
         no_dns: false,
         auth_retry: config.client().unwrap().auth_retry,
+        kernel: false,
     })
 }

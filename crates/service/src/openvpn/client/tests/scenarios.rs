@@ -7,6 +7,7 @@ use crate::openvpn::Ended;
 use crate::openvpn::management::State;
 use crate::openvpn::signals::Signal;
 use openvpn::message::Restart;
+use plane::Notice;
 use std::net::SocketAddr;
 
 fn address(last: u8) -> SocketAddr {
@@ -159,6 +160,18 @@ fn a_server_that_forgot_its_clients_is_found_out_by_the_missing_pings() {
     world.run_for(secs(120));
     assert!(world.is_connected());
     assert_eq!(world.dials.len(), 2);
+}
+
+#[test]
+fn a_server_that_the_data_plane_hears_no_more_is_connected_to_again() {
+    let mut world = begin("", 1);
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    world.handle(Event::Notice(Notice::Silent));
+    assert!(!world.is_connected());
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    leave(&mut world);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Making a server: everything that can go wrong before the first client comes.
 
 use super::super::super::INBOX;
+use super::super::super::device::Peers;
 use super::super::super::hooks::Hooks;
 use super::super::super::policy::background::{Background, Crew};
 use super::super::super::policy::clients::ServerSide;
@@ -77,7 +78,16 @@ impl<'a> Executor<'a> {
         let is_stream = |it: &&Connection| it.protocol.transport.is_tcp();
         let first_tcp = config.connections.iter().find(is_stream);
         let first_udp = config.connections.iter().find(|it| !is_stream(it));
-        let of = |it| Arc::new(terms::server(config, it, Arc::clone(&tls), tokens.clone()));
+        let kernel = context.kernel;
+        let of = |it| {
+            Arc::new(terms::server(
+                config,
+                it,
+                Arc::clone(&tls),
+                tokens.clone(),
+                kernel,
+            ))
+        };
         let mut settings = ListenerSettings::new(of(first_udp.unwrap_or(connection)), wrap);
         settings.streams = first_udp.and(first_tcp).map(of);
         settings.max_clients = wanted.max_clients as usize;
@@ -105,6 +115,7 @@ impl<'a> Executor<'a> {
             &config.device,
             &context.rungs,
             &context.dataplane,
+            context.kernel.then_some(Peers::Several),
             mtu,
             connection.mtu.fragment.is_some(),
             &inbox,
@@ -129,7 +140,7 @@ impl<'a> Executor<'a> {
                 listeners.listen(config, connection)?;
                 continue;
             }
-            let more = device::open_udp(config, connection, &context.dataplane, None)?;
+            let more = device::open_udp(config, connection, &context.udp_settings(), None)?;
             for socket in more.iter() {
                 log::info!(
                     "UDP{} link local (bound): port {}",

@@ -6,7 +6,7 @@ use super::client::Step;
 use super::{Departed, Effect, Figures, Job, Look, Machine, PlaneCall, line, peer};
 use config::openvpn::Command;
 use openvpn::server::ClientId;
-use openvpn::session::CloseReason;
+use openvpn::session::{CloseReason, Session};
 use plane::{PeerState, RouteChange};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -50,6 +50,10 @@ impl Machine<'_> {
             self.with(id, |session, _, _| session.limit(inactive, timeout));
         }
         let server = config.server();
+        let keep_alive = self.listener.session(id).map(Session::keep_alive);
+        if let Some((ping, silence)) = keep_alive {
+            self.plane(PlaneCall::KeepAlive(peer(id), ping, silence));
+        }
         if let Some(persist) = server.and_then(|s| s.pool_persist.as_ref())
             && persist.seconds > 0
             && self.persist_at.is_none()

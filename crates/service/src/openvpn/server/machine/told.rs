@@ -249,6 +249,7 @@ impl<'a> Machine<'a> {
                 "the client compresses packets, and not as agreed or allowed: they are dropped. \
                  Set `compress migrate` or push `comp-lzo no`"
             ),
+            Notice::Silent => self.with(id, |session, _, out| session.fell_silent(out)),
             Notice::Refresh { .. } => {
                 self.with(id, |session, now, out| session.renegotiate(now, out));
             }

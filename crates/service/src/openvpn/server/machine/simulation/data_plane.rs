@@ -125,6 +125,14 @@ impl DataPlane {
                 assert!(peer.is_some(), "{id:?} is no peer");
                 self.routes.retain(|_, owner| *owner != id);
             }
+            // Control looks at the times by itself.
+            PlaneCall::KeepAlive(id, ping, silence) => {
+                self.peer(id);
+                assert!(
+                    ping.is_some() && silence.is_some(),
+                    "as the configuration says"
+                );
+            }
             PlaneCall::InjectBy(..) | PlaneCall::UseLine(..) | PlaneCall::SetLineMode(..) => {
                 panic!("clients of this server have one line")
             }

@@ -87,7 +87,7 @@ pub(super) fn client_settings() -> ClientSettings {
 
 pub(super) fn listener_settings(config: &OpenVpn, size: Size) -> ListenerSettings {
     let tls = tls(Role::Server, size.apart);
-    let server = terms::server(config, &config.connections[0], tls, None);
+    let server = terms::server(config, &config.connections[0], tls, None, false);
     let mut settings = ListenerSettings::new(Arc::new(server), WrapSettings::none());
     settings.max_clients = size.max_clients;
     settings.resets = size.resets;

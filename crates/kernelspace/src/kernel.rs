@@ -1,0 +1,119 @@
+//! What is asked of the kernel, so that a test can answer in its place.
+
+use netio::netlink::{
+    Netlink, NetlinkError, Ovpn, OvpnKey, OvpnPeer, OvpnPeerState, OvpnSlot, Route,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The kernel's peers and keys of one interface.
+pub(crate) trait Kernel: Send {
+    /// [`Ovpn::add_peer`].
+    fn add_peer(&mut self, peer: &OvpnPeer<'_>) -> Result<(), NetlinkError>;
+    /// [`Ovpn::move_peer`].
+    fn move_peer(
+        &mut self,
+        id: u32,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+    ) -> Result<(), NetlinkError>;
+    /// [`Ovpn::set_inside`].
+    fn set_inside(
+        &mut self,
+        id: u32,
+        v4: Option<Ipv4Addr>,
+        v6: Option<Ipv6Addr>,
+    ) -> Result<(), NetlinkError>;
+    /// [`Ovpn::keep_alive`].
+    fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError>;
+    /// [`Ovpn::peer`].
+    fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError>;
+    /// [`Ovpn::remove_peer`].
+    fn remove_peer(&mut self, id: u32) -> Result<(), NetlinkError>;
+    /// [`Ovpn::add_key`].
+    fn add_key(&mut self, key: &OvpnKey<'_>) -> Result<(), NetlinkError>;
+    /// [`Ovpn::swap_keys`].
+    fn swap_keys(&mut self, peer: u32) -> Result<(), NetlinkError>;
+    /// [`Ovpn::remove_key`].
+    fn remove_key(&mut self, peer: u32, slot: OvpnSlot) -> Result<(), NetlinkError>;
+    /// Leads a network through the interface to the peer that has this address inside.
+    fn add_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError>;
+    /// Takes that back.
+    fn remove_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError>;
+}
+
+/// The kernel itself.
+#[derive(Debug)]
+pub(crate) struct Linux {
+    pub(crate) ovpn: Ovpn,
+    pub(crate) netlink: Netlink,
+    pub(crate) index: u32,
+}
+
+/// Of routes of IPv6, where the kernel gives others 1024.
+const METRIC_V6: u32 = 256;
+
+impl Linux {
+    /// In front of the host's own route of that network to the interface, which names no peer.
+    fn route(&self, (network, bits): (IpAddr, u8), via: IpAddr) -> Route {
+        Route {
+            metric: network.is_ipv6().then_some(METRIC_V6),
+            ..Route::new(network, bits).via(via).dev(self.index)
+        }
+    }
+}
+
+impl Kernel for Linux {
+    fn add_peer(&mut self, peer: &OvpnPeer<'_>) -> Result<(), NetlinkError> {
+        self.ovpn.add_peer(peer)
+    }
+
+    fn move_peer(
+        &mut self,
+        id: u32,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        self.ovpn.move_peer(id, remote, local)
+    }
+
+    fn set_inside(
+        &mut self,
+        id: u32,
+        v4: Option<Ipv4Addr>,
+        v6: Option<Ipv6Addr>,
+    ) -> Result<(), NetlinkError> {
+        self.ovpn.set_inside(id, v4, v6)
+    }
+
+    fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError> {
+        self.ovpn.keep_alive(id, ping, timeout)
+    }
+
+    fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError> {
+        self.ovpn.peer(id)
+    }
+
+    fn remove_peer(&mut self, id: u32) -> Result<(), NetlinkError> {
+        self.ovpn.remove_peer(id)
+    }
+
+    fn add_key(&mut self, key: &OvpnKey<'_>) -> Result<(), NetlinkError> {
+        self.ovpn.add_key(key)
+    }
+
+    fn swap_keys(&mut self, peer: u32) -> Result<(), NetlinkError> {
+        self.ovpn.swap_keys(peer)
+    }
+
+    fn remove_key(&mut self, peer: u32, slot: OvpnSlot) -> Result<(), NetlinkError> {
+        self.ovpn.remove_key(peer, slot)
+    }
+
+    fn add_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError> {
+        self.netlink.prepend_route(&self.route(network, via))
+    }
+
+    fn remove_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError> {
+        self.netlink.delete_route(&self.route(network, via))
+    }
+}

@@ -1,0 +1,127 @@
+//! The keys of a peer: which are in the kernel's two places, and what the kernel takes for a key.
+//!
+//! New keys go to the second place, where they only open, and seal from a swap of the two on. A session has three keys at
+//! most for a moment: those that seal, those before them, and those to come. The last take the place of those before.
+
+use crypto::Cipher;
+use netio::netlink::{OvpnCipher, OvpnDirection, OvpnKey, OvpnSlot};
+use openvpn::data::format::Framing;
+use openvpn::data::header::Layout;
+use openvpn::data::protocol::Material;
+use openvpn::keys::KeyMaterial;
+
+/// Our names for the sessions whose keys are in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slots {
+    /// Those that seal.
+    pub(crate) primary: Option<u32>,
+    /// Those that only open.
+    pub(crate) secondary: Option<u32>,
+}
+
+impl Slots {
+    /// Where the keys of a session are.
+    pub(crate) fn find(self, session: u32) -> Option<OvpnSlot> {
+        if self.primary == Some(session) {
+            Some(OvpnSlot::Primary)
+        } else if self.secondary == Some(session) {
+            Some(OvpnSlot::Secondary)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn swap(&mut self) {
+        std::mem::swap(&mut self.primary, &mut self.secondary);
+    }
+
+    pub(crate) fn clear(&mut self, slot: OvpnSlot) {
+        match slot {
+            OvpnSlot::Primary => self.primary = None,
+            OvpnSlot::Secondary => self.secondary = None,
+        }
+    }
+}
+
+/// Why the kernel cannot carry packets with these keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error(
+        "the kernel's data plane has AES-GCM and CHACHA20-POLY1305, and {0} was agreed on: name only those in \
+         `data-ciphers`, or set dataplane.kind=user"
+    )]
+    Cipher(&'static str),
+    #[error(
+        "the kernel's data plane needs packets with a peer-id, and the server has given none: set dataplane.kind=user"
+    )]
+    NoPeerId,
+    #[error(
+        "the kernel's data plane does not know the epoch format of data packets: set dataplane.kind=user"
+    )]
+    Epochs,
+    #[error(
+        "the kernel's data plane knows no compression, and the server wants its marks on packets: remove comp-lzo and \
+         compress there, or set dataplane.kind=user"
+    )]
+    Compression,
+    #[error("the kernel's data plane does not cut packets (fragment): set dataplane.kind=user")]
+    Fragments,
+    #[error("Millrace uses the kernel's data plane over UDP only: set dataplane.kind=user")]
+    Stream,
+}
+
+/// The number that the packets of these keys carry.
+///
+/// # Errors
+/// The kernel has no such packets.
+pub(crate) fn peer_id(material: &Material) -> Result<u32, Unfit> {
+    let (keys, shape) = (&material.keys, &material.shape);
+    cipher(keys.cipher)?;
+    if shape.stream {
+        return Err(Unfit::Stream);
+    }
+    if shape.framing != Framing::None {
+        return Err(Unfit::Compression);
+    }
+    if shape.fragments.is_some() {
+        return Err(Unfit::Fragments);
+    }
+    match keys.layout {
+        Layout::V1 => Err(Unfit::NoPeerId),
+        Layout::V2 { peer_id } => Ok(peer_id),
+        Layout::Epoch { .. } => Err(Unfit::Epochs),
+    }
+}
+
+/// What the kernel is to be given.
+pub(crate) fn key(peer: u32, material: &Material) -> Result<OvpnKey<'_>, Unfit> {
+    let keys = &material.keys;
+    let (cipher, len) = cipher(keys.cipher)?;
+    Ok(OvpnKey {
+        peer,
+        slot: OvpnSlot::Secondary,
+        key_id: keys.key_id,
+        cipher,
+        encrypt: direction(&keys.send, len),
+        decrypt: direction(&keys.receive, len),
+    })
+}
+
+/// The cipher and the bytes of its key.
+fn cipher(cipher: Cipher) -> Result<(OvpnCipher, usize), Unfit> {
+    Ok(match cipher {
+        Cipher::Aes128Gcm => (OvpnCipher::AesGcm, 16),
+        Cipher::Aes192Gcm => (OvpnCipher::AesGcm, 24),
+        Cipher::Aes256Gcm => (OvpnCipher::AesGcm, 32),
+        Cipher::ChaCha20Poly1305 => (OvpnCipher::ChaCha20Poly1305, 32),
+        other => return Err(Unfit::Cipher(other.name())),
+    })
+}
+
+fn direction(material: &KeyMaterial, len: usize) -> OvpnDirection<'_> {
+    let (nonce_tail, _) = material.hmac.split_first_chunk().expect("64 bytes");
+    OvpnDirection {
+        key: &material.cipher[..len],
+        nonce_tail,
+    }
+}

@@ -1,0 +1,393 @@
+//! The peers of an interface, as control speaks of them, and the order in which the kernel is asked.
+//!
+//! Control makes a peer, says where it is, gives it keys and then networks. The kernel wants all of that in another order: it
+//! makes a peer by the number that its packets carry, which the keys' material has, and where there are several peers by an
+//! address inside. So a peer is made in the kernel with its first keys, or if it is to have an address with that.
+
+use super::kernel::Kernel;
+use super::keys::{self, Slots};
+use super::peer::{Inside, Peer, timers};
+use engine::Sockets;
+use netio::netlink::{NetlinkError, OvpnPeer, OvpnSlot};
+use netio::udp::Family;
+use openvpn::data::protocol::Material;
+use plane::{Endpoint, Line, PeerId, RouteChange};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// All peers, and the kernel's.
+pub(crate) struct Peers<K> {
+    kernel: K,
+    /// There are several, each with an address inside.
+    several: bool,
+    sockets: Arc<Sockets>,
+    peers: BTreeMap<PeerId, Peer>,
+    /// Whose the kernel's numbers are.
+    numbers: BTreeMap<u32, PeerId>,
+}
+
+/// Why a call was not followed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PeerError {
+    /// Control's fault.
+    #[error("there is no peer {}", .0.0)]
+    NoPeer(PeerId),
+    /// The kernel cannot carry such packets.
+    #[error(transparent)]
+    Unfit(#[from] keys::Unfit),
+    /// The kernel refuses.
+    #[error(transparent)]
+    Kernel(#[from] NetlinkError),
+    /// It is not known where the peer is, or no socket leads there.
+    #[error("no socket leads to the peer")]
+    NoSocket,
+}
+
+impl<K: Kernel> Peers<K> {
+    pub(crate) fn new(kernel: K, several: bool) -> Self {
+        Self {
+            kernel,
+            several,
+            sockets: Arc::default(),
+            peers: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn sockets(&self) -> Arc<Sockets> {
+        Arc::clone(&self.sockets)
+    }
+
+    /// Peers that come are reached by these; those that are there go with the others.
+    pub(crate) fn set_sockets(&mut self, sockets: Sockets) -> Arc<Sockets> {
+        std::mem::replace(&mut self.sockets, Arc::new(sockets))
+    }
+
+    pub(crate) fn add(&mut self, id: PeerId) -> bool {
+        let new = !self.peers.contains_key(&id);
+        if new {
+            self.peers.insert(id, Peer::default());
+        }
+        new
+    }
+
+    pub(crate) fn remove(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.remove(&id) else {
+            return;
+        };
+        for (network, via) in peer.routed {
+            let _ = self.kernel.remove_route(network, via);
+        }
+        if let Some(number) = peer.kernel {
+            self.forget(number, peer.silent);
+        }
+    }
+
+    /// Takes a peer of the kernel away, which may have done so itself.
+    fn forget(&mut self, number: u32, silent: bool) {
+        self.numbers.remove(&number);
+        if let Err(error) = self.kernel.remove_peer(number)
+            && !silent
+        {
+            log::debug!("{error}");
+        }
+    }
+
+    /// The peer is there from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses to send it packets there.
+    pub(crate) fn set_line(&mut self, id: PeerId, line: Line) -> Result<(), PeerError> {
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        let before = peer.line.replace(line);
+        if let Some(number) = peer.kernel
+            && before.is_none_or(|before| before.endpoint.addr != line.endpoint.addr)
+        {
+            let local = line.endpoint.source.map(|source| source.ip);
+            self.kernel.move_peer(number, line.endpoint.addr, local)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove_line(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.line = None;
+        }
+    }
+
+    pub(crate) fn line(&self, id: PeerId) -> Option<Line> {
+        self.peers.get(&id)?.line
+    }
+
+    pub(crate) fn forget_source(&mut self, id: PeerId) {
+        if let Some(line) = self.peers.get_mut(&id).and_then(|it| it.line.as_mut()) {
+            line.endpoint.source = None;
+        }
+    }
+
+    /// Packets of a session are opened from now on, or from when on the peer has an address.
+    ///
+    /// # Errors
+    /// The kernel cannot carry such packets, or refuses.
+    pub(crate) fn add_keys(
+        &mut self,
+        id: PeerId,
+        session: u32,
+        material: Material,
+    ) -> Result<(), PeerError> {
+        let number = keys::peer_id(&material)?;
+        let several = self.several;
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        if peer.kernel.is_none() && several && peer.inside() == (None, None) {
+            peer.waiting.retain(|(it, _)| *it != session);
+            peer.waiting.push((session, material));
+            return Ok(());
+        }
+        self.appear(id, number)?;
+        self.give(id, session, &material)
+    }
+
+    /// Makes the peer in the kernel, if it is not there.
+    fn appear(&mut self, id: PeerId, number: u32) -> Result<(), PeerError> {
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        if peer.kernel.is_some() {
+            return Ok(());
+        }
+        let Endpoint { addr, source } = peer.line.ok_or(PeerError::NoSocket)?.endpoint;
+        let family = match addr {
+            SocketAddr::V4(_) => Family::V4,
+            SocketAddr::V6(_) => Family::V6,
+        };
+        let socket = self.sockets.of(family).ok_or(PeerError::NoSocket)?;
+        let (inside_v4, inside_v6) = match self.several {
+            true => peer.inside(),
+            false => (None, None),
+        };
+        self.kernel.add_peer(&OvpnPeer {
+            id: number,
+            socket: socket.as_fd(),
+            remote: addr,
+            local: source.map(|source| source.ip),
+            inside_v4,
+            inside_v6,
+        })?;
+        peer.kernel = Some(number);
+        peer.silent = false;
+        self.numbers.insert(number, id);
+        if let Some((ping, silence)) = peer.timers {
+            self.kernel.keep_alive(number, ping, silence)?;
+        }
+        Ok(())
+    }
+
+    /// Gives keys to the second place of a peer that is in the kernel.
+    fn give(&mut self, id: PeerId, session: u32, material: &Material) -> Result<(), PeerError> {
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        let number = peer.kernel.ok_or(PeerError::NoSocket)?;
+        let key = keys::key(number, material)?;
+        if peer.slots.primary == Some(session) {
+            self.kernel.remove_key(number, OvpnSlot::Primary)?;
+            peer.slots.primary = None;
+        }
+        self.kernel.add_key(&key)?;
+        peer.slots.secondary = Some(session);
+        peer.count_from_now(session);
+        Ok(())
+    }
+
+    /// Packets are sealed with the keys of this session from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn send_with(&mut self, id: PeerId, session: u32) -> Result<(), PeerError> {
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        if peer.waiting.iter().any(|(it, _)| *it == session) {
+            peer.seals = Some(session);
+        }
+        if let Some(number) = peer.kernel
+            && peer.slots.find(session) == Some(OvpnSlot::Secondary)
+        {
+            self.kernel.swap_keys(number)?;
+            peer.slots.swap();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove_keys(&mut self, id: PeerId, session: u32) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        peer.waiting.retain(|(it, _)| *it != session);
+        if let Some((number, slot)) = peer.kernel.zip(peer.slots.find(session)) {
+            peer.slots.clear(slot);
+            if let Err(error) = self.kernel.remove_key(number, slot)
+                && !peer.silent
+            {
+                log::warn!("{error}");
+            }
+        }
+    }
+
+    /// Has the kernel ping a peer and look after its silence.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn keep_alive(
+        &mut self,
+        id: PeerId,
+        ping: Option<Duration>,
+        silence: Option<Duration>,
+    ) -> Result<(), PeerError> {
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        let before = peer.timers.take();
+        peer.timers = timers(ping, silence);
+        if let Some(number) = peer.kernel
+            && before != peer.timers
+        {
+            let (ping, silence) = peer.timers.unwrap_or((0, 0));
+            self.kernel.keep_alive(number, ping, silence)?;
+        }
+        Ok(())
+    }
+
+    /// Networks change their owners. Returns the peers with which the kernel cannot go on, and why.
+    pub(crate) fn change_routes(&mut self, changes: &[RouteChange]) -> Vec<(PeerId, PeerError)> {
+        let mut changed = BTreeSet::new();
+        for change in changes {
+            let (network, owner) = match *change {
+                RouteChange::Add { address, len, peer } => ((address, len), Some(peer)),
+                RouteChange::Remove { address, len, peer } => {
+                    if let Some(it) = self.peers.get_mut(&peer) {
+                        it.networks.retain(|it| *it != (address, len));
+                        changed.insert(peer);
+                    }
+                    continue;
+                }
+            };
+            for (id, peer) in &mut self.peers {
+                let had = peer.networks.contains(&network);
+                if Some(*id) != owner && had {
+                    peer.networks.retain(|it| *it != network);
+                    changed.insert(*id);
+                } else if Some(*id) == owner && !had {
+                    peer.networks.push(network);
+                    changed.insert(*id);
+                }
+            }
+        }
+        if !self.several {
+            return Vec::new();
+        }
+        // Those first that have lost an address, which another cannot have before.
+        let mut changed: Vec<PeerId> = changed.into_iter().collect();
+        changed.sort_by_key(|id| self.peers.get(id).map_or(0, |it| it.networks.len()));
+        let mut failed = Vec::new();
+        for id in changed {
+            if let Err(error) = self.follow_networks(id) {
+                failed.push((id, error));
+            }
+        }
+        failed
+    }
+
+    /// The kernel is told of a peer's addresses, and routes lead to what is behind it.
+    fn follow_networks(&mut self, id: PeerId) -> Result<(), PeerError> {
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        let behind = peer.behind();
+        let inside: Inside = peer.inside();
+        let gone = peer.routed.iter().filter(|it| !behind.contains(it));
+        for (network, via) in gone {
+            let _ = self.kernel.remove_route(*network, *via);
+        }
+        peer.routed.retain(|it| behind.contains(it));
+        let waiting = std::mem::take(&mut peer.waiting);
+        match (inside, peer.kernel) {
+            ((None, None), Some(number)) => {
+                peer.kernel = None;
+                peer.slots = Slots::default();
+                let silent = peer.silent;
+                self.forget(number, silent);
+                return Ok(());
+            }
+            ((None, None), None) => {
+                peer.waiting = waiting;
+                return Ok(());
+            }
+            ((v4, v6), Some(number)) => self.kernel.set_inside(number, v4, v6)?,
+            (_, None) => {}
+        }
+        for (session, material) in waiting {
+            let number = keys::peer_id(&material)?;
+            self.appear(id, number)?;
+            self.give(id, session, &material)?;
+            let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+            if peer.seals.take_if(|it| *it == session).is_some() {
+                self.send_with(id, session)?;
+            }
+        }
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        for (network, via) in behind {
+            if peer.routed.contains(&(network, via)) {
+                continue;
+            }
+            match self.kernel.add_route(network, via) {
+                Ok(()) => peer.routed.push((network, via)),
+                Err(error) if error.is_exists() => {}
+                Err(error) => log::error!("{error}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer that the kernel has this number for.
+    pub(crate) fn by_number(&self, number: u32) -> Option<PeerId> {
+        self.numbers.get(&number).copied()
+    }
+
+    /// The kernel sends to a peer at another address now. Returns whose it is.
+    pub(crate) fn floated(&mut self, number: u32, to: SocketAddr) -> Option<PeerId> {
+        let id = self.by_number(number)?;
+        let line = self.peers.get_mut(&id)?.line.as_mut()?;
+        line.endpoint = Endpoint::new(to);
+        Some(id)
+    }
+
+    /// The kernel has let go of a peer. Returns whose it was, unless that is known.
+    pub(crate) fn lost(&mut self, number: u32) -> Option<PeerId> {
+        let id = self.by_number(number)?;
+        let peer = self.peers.get_mut(&id)?;
+        (!std::mem::replace(&mut peer.silent, true)).then_some(id)
+    }
+
+    /// The session whose keys seal what is sent to a peer.
+    pub(crate) fn sealing(&self, id: PeerId) -> Option<u32> {
+        self.peers.get(&id)?.slots.primary
+    }
+
+    /// A peer as it is now: the kernel is asked. True if it has let go of it without a word, as where news were lost.
+    pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, bool)> {
+        let peer = self.peers.get_mut(&id)?;
+        let Some(number) = peer.kernel.filter(|_| !peer.silent) else {
+            return Some((peer, false));
+        };
+        match self.kernel.peer(number) {
+            Ok(state) => {
+                if state.outside.rx_packets != peer.figures.rx_packets {
+                    peer.heard = Some(now);
+                }
+                peer.figures = state.outside;
+                if let (Some(line), Some(remote)) = (&mut peer.line, state.remote) {
+                    line.endpoint.addr = remote;
+                }
+            }
+            Err(error) => peer.silent = error.is_not_found(),
+        }
+        Some((peer, peer.silent))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,486 @@
+//! The order in which the kernel is asked: one is simulated, which refuses what the real one refuses.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use super::*;
+use crypto::Cipher;
+use netio::netlink::{OvpnKey, OvpnPeerState};
+use netio::udp::{SocketOptions, UdpSocket};
+use openvpn::data::format::{Framing, Shape};
+use openvpn::data::header::Layout;
+use openvpn::digest::Digest;
+use openvpn::keys::KeyMaterial;
+use openvpn::session::DataKeys;
+use proptest::prelude::*;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const PEER: PeerId = PeerId(3);
+const NUMBER: u32 = 3;
+const SESSION: u32 = 24;
+
+/// What the kernel has of a peer: the number of the key in either place, and what was said.
+#[derive(Default)]
+struct Known {
+    primary: Option<u8>,
+    secondary: Option<u8>,
+    inside: Inside,
+    timers: Option<(u32, u32)>,
+    figures: OvpnFiguresOf,
+}
+
+type OvpnFiguresOf = netio::netlink::OvpnFigures;
+
+/// A kernel that keeps to the rules of `ovpn`.
+#[derive(Default)]
+struct Simulated {
+    several: bool,
+    peers: BTreeMap<u32, Known>,
+    asked: Vec<String>,
+    routes: Vec<((IpAddr, u8), IpAddr)>,
+    refuses: bool,
+}
+
+fn refused(errno: i32) -> NetlinkError {
+    NetlinkError::Refused {
+        operation: "be simulated",
+        object: String::new(),
+        error: io::Error::from_raw_os_error(errno),
+        hint: String::new(),
+    }
+}
+
+const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
+const EADDRINUSE: i32 = 98;
+
+impl Simulated {
+    fn known(&mut self, id: u32) -> Result<&mut Known, NetlinkError> {
+        self.peers.get_mut(&id).ok_or_else(|| refused(ENOENT))
+    }
+
+    fn is_taken(&self, id: u32, inside: Inside) -> bool {
+        let others = self.peers.iter().filter(|(it, _)| **it != id);
+        let mut others = others.map(|(_, known)| known.inside);
+        others.any(|(v4, v6)| (v4.is_some() && v4 == inside.0) || (v6.is_some() && v6 == inside.1))
+    }
+}
+
+impl Kernel for Simulated {
+    fn add_peer(&mut self, peer: &OvpnPeer<'_>) -> Result<(), NetlinkError> {
+        self.asked.push(format!("peer {}", peer.id));
+        let inside = (peer.inside_v4, peer.inside_v6);
+        let has_address = inside != (None, None);
+        if self.refuses || has_address != self.several {
+            return Err(refused(EINVAL));
+        }
+        if self.is_taken(peer.id, inside) {
+            return Err(refused(EADDRINUSE));
+        }
+        let known = Known {
+            inside,
+            ..Known::default()
+        };
+        self.peers.insert(peer.id, known);
+        Ok(())
+    }
+
+    fn move_peer(
+        &mut self,
+        id: u32,
+        remote: SocketAddr,
+        _: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        self.asked.push(format!("move {id} {remote}"));
+        self.known(id).map(drop)
+    }
+
+    fn set_inside(
+        &mut self,
+        id: u32,
+        v4: Option<Ipv4Addr>,
+        v6: Option<Ipv6Addr>,
+    ) -> Result<(), NetlinkError> {
+        if self.is_taken(id, (v4, v6)) {
+            return Err(refused(EADDRINUSE));
+        }
+        self.known(id)?.inside = (v4, v6);
+        Ok(())
+    }
+
+    fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError> {
+        self.asked.push(format!("timers {id} {ping} {timeout}"));
+        self.known(id)?.timers = Some((ping, timeout));
+        Ok(())
+    }
+
+    fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError> {
+        let outside = self.known(id)?.figures;
+        Ok(OvpnPeerState {
+            id,
+            outside,
+            ..OvpnPeerState::default()
+        })
+    }
+
+    fn remove_peer(&mut self, id: u32) -> Result<(), NetlinkError> {
+        self.asked.push(format!("no peer {id}"));
+        self.peers
+            .remove(&id)
+            .map(drop)
+            .ok_or_else(|| refused(ENOENT))
+    }
+
+    fn add_key(&mut self, key: &OvpnKey<'_>) -> Result<(), NetlinkError> {
+        self.asked
+            .push(format!("key {} {:?}", key.key_id, key.slot));
+        let known = self.known(key.peer)?;
+        match key.slot {
+            OvpnSlot::Primary => known.primary = Some(key.key_id),
+            OvpnSlot::Secondary => known.secondary = Some(key.key_id),
+        }
+        Ok(())
+    }
+
+    fn swap_keys(&mut self, peer: u32) -> Result<(), NetlinkError> {
+        self.asked.push("swap".to_owned());
+        let known = self.known(peer)?;
+        std::mem::swap(&mut known.primary, &mut known.secondary);
+        Ok(())
+    }
+
+    fn remove_key(&mut self, peer: u32, slot: OvpnSlot) -> Result<(), NetlinkError> {
+        self.asked.push(format!("no key {slot:?}"));
+        let known = self.known(peer)?;
+        match slot {
+            OvpnSlot::Primary => known.primary = None,
+            OvpnSlot::Secondary => known.secondary = None,
+        }
+        Ok(())
+    }
+
+    fn add_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError> {
+        self.routes.push((network, via));
+        Ok(())
+    }
+
+    fn remove_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError> {
+        self.routes.retain(|it| *it != (network, via));
+        Ok(())
+    }
+}
+
+fn peers(several: bool) -> Peers<Simulated> {
+    let kernel = Simulated {
+        several,
+        ..Simulated::default()
+    };
+    let mut peers = Peers::new(kernel, several);
+    let options = SocketOptions {
+        address: Some([127, 0, 0, 1].into()),
+        ..SocketOptions::default()
+    };
+    peers.set_sockets(Sockets {
+        v4: Some(UdpSocket::bind(Family::V4, &options).unwrap()),
+        v6: None,
+    });
+    peers
+}
+
+fn line(last: u8) -> Line {
+    Line::udp(Endpoint::new(([192, 0, 2, last], 1194).into()))
+}
+
+fn material(key_id: u8, peer_id: u32) -> Material {
+    let bytes = |byte| KeyMaterial {
+        cipher: [byte; 64],
+        hmac: [byte; 64],
+    };
+    Material {
+        keys: Box::new(DataKeys {
+            key_id,
+            cipher: Cipher::Aes256Gcm,
+            auth: Digest::Sha256,
+            layout: Layout::V2 { peer_id },
+            send: bytes(1),
+            receive: bytes(2),
+        }),
+        shape: Shape::default(),
+        allow_insecure: false,
+    }
+}
+
+fn give(peers: &mut Peers<Simulated>, key_id: u8) {
+    let session = SESSION + u32::from(key_id);
+    peers
+        .add_keys(PEER, session, material(key_id, NUMBER))
+        .unwrap();
+}
+
+fn add(last: u8, len: u8, peer: PeerId) -> RouteChange {
+    RouteChange::Add {
+        address: [10, 8, 0, last].into(),
+        len,
+        peer,
+    }
+}
+
+fn known(peers: &Peers<Simulated>) -> &Known {
+    &peers.kernel.peers[&NUMBER]
+}
+
+#[test]
+fn a_peer_comes_with_its_first_keys_and_they_seal_when_that_is_said() {
+    let mut peers = peers(false);
+    assert!(peers.add(PEER));
+    assert!(!peers.add(PEER));
+    peers.set_line(PEER, line(1)).unwrap();
+    assert!(peers.kernel.asked.is_empty());
+    give(&mut peers, 0);
+    assert_eq!(peers.kernel.asked, ["peer 3", "key 0 Secondary"]);
+    assert_eq!(
+        (known(&peers).primary, known(&peers).secondary),
+        (None, Some(0))
+    );
+    peers.send_with(PEER, SESSION).unwrap();
+    assert_eq!(
+        (known(&peers).primary, known(&peers).secondary),
+        (Some(0), None)
+    );
+    // Twice changes nothing.
+    peers.send_with(PEER, SESSION).unwrap();
+    assert_eq!(peers.kernel.asked.len(), 3);
+}
+
+#[test]
+fn renewed_keys_open_first_then_seal_and_the_old_ones_go_last() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    peers.send_with(PEER, SESSION).unwrap();
+    peers.kernel.asked.clear();
+    give(&mut peers, 1);
+    assert_eq!(
+        (known(&peers).primary, known(&peers).secondary),
+        (Some(0), Some(1))
+    );
+    peers.send_with(PEER, SESSION + 1).unwrap();
+    assert_eq!(
+        (known(&peers).primary, known(&peers).secondary),
+        (Some(1), Some(0))
+    );
+    peers.remove_keys(PEER, SESSION);
+    assert_eq!(
+        (known(&peers).primary, known(&peers).secondary),
+        (Some(1), None)
+    );
+    assert_eq!(
+        peers.kernel.asked,
+        ["key 1 Secondary", "swap", "no key Secondary"]
+    );
+    // The third take the place of the first, and what is not there is not removed.
+    give(&mut peers, 2);
+    give(&mut peers, 3);
+    peers.kernel.asked.clear();
+    peers.remove_keys(PEER, SESSION + 2);
+    assert!(peers.kernel.asked.is_empty());
+    assert_eq!(
+        (known(&peers).primary, known(&peers).secondary),
+        (Some(1), Some(3))
+    );
+}
+
+#[test]
+fn one_of_several_peers_waits_for_its_address() {
+    let mut peers = peers(true);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    peers.send_with(PEER, SESSION).unwrap();
+    let minute = Duration::from_secs(60);
+    peers
+        .keep_alive(PEER, Some(minute / 6), Some(minute))
+        .unwrap();
+    assert!(peers.kernel.asked.is_empty());
+    let failed = peers.change_routes(&[add(2, 32, PEER), add(64, 28, PEER)]);
+    assert!(failed.is_empty(), "{failed:?}");
+    assert_eq!(
+        peers.kernel.asked,
+        ["peer 3", "timers 3 10 60", "key 0 Secondary", "swap"]
+    );
+    let at: Ipv4Addr = [10, 8, 0, 2].into();
+    assert_eq!(known(&peers).inside, (Some(at), None));
+    let network = ([10, 8, 0, 64].into(), 28);
+    assert_eq!(peers.kernel.routes, [(network, IpAddr::V4(at))]);
+    peers.remove(PEER);
+    assert!(peers.kernel.routes.is_empty() && peers.kernel.peers.is_empty());
+}
+
+#[test]
+fn an_address_goes_from_one_peer_to_another() {
+    let mut peers = peers(true);
+    let other = PeerId(4);
+    for (id, last) in [(PEER, 2), (other, 3)] {
+        peers.add(id);
+        peers.set_line(id, line(last)).unwrap();
+        peers.add_keys(id, id.0 * 8, material(0, id.0)).unwrap();
+        assert!(peers.change_routes(&[add(last, 32, id)]).is_empty());
+    }
+    let failed = peers.change_routes(&[add(2, 32, other)]);
+    assert!(failed.is_empty(), "{failed:?}");
+    // The first has none any more, and is of no use to the kernel.
+    assert!(!peers.kernel.peers.contains_key(&NUMBER));
+    assert_eq!(peers.peers[&other].networks.len(), 2);
+}
+
+#[test]
+fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    peers.kernel.peers.clear();
+    assert_eq!(peers.lost(NUMBER), Some(PEER));
+    assert_eq!(peers.lost(NUMBER), None);
+    // It is known already.
+    let (peer, lost) = peers.look(PEER, Instant::now()).unwrap();
+    assert!(peer.silent && !lost);
+    peers.remove(PEER);
+    assert_eq!(peers.by_number(NUMBER), None);
+}
+
+#[test]
+fn a_peer_that_was_let_go_of_without_a_word_is_found_out_once() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    let now = Instant::now();
+    assert!(!peers.look(PEER, now).unwrap().1);
+    peers.kernel.peers.clear();
+    assert!(peers.look(PEER, now).unwrap().1);
+    assert!(!peers.look(PEER, now).unwrap().1);
+    assert_eq!(peers.lost(NUMBER), None);
+}
+
+#[test]
+fn a_peer_moves_when_control_says_so_and_not_when_it_says_the_same_again() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    peers.kernel.asked.clear();
+    peers.set_line(PEER, line(1)).unwrap();
+    assert!(peers.kernel.asked.is_empty());
+    peers.set_line(PEER, line(2)).unwrap();
+    assert_eq!(peers.kernel.asked, ["move 3 192.0.2.2:1194"]);
+    // The kernel has followed it: back to where it was it must be told.
+    let to = ([192, 0, 2, 9], 1).into();
+    assert_eq!(peers.floated(NUMBER, to), Some(PEER));
+    peers.set_line(PEER, line(2)).unwrap();
+    assert_eq!(peers.kernel.asked.len(), 2);
+}
+
+#[test]
+fn keys_count_what_came_since_and_a_refusal_is_said() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    peers
+        .kernel
+        .peers
+        .get_mut(&NUMBER)
+        .unwrap()
+        .figures
+        .tx_packets = 100;
+    let now = Instant::now();
+    assert_eq!(peers.look(PEER, now).unwrap().0.usage(SESSION).sealed, 100);
+    assert_eq!(peers.look(PEER, now).unwrap().0.heard, None);
+    give(&mut peers, 1);
+    peers
+        .kernel
+        .peers
+        .get_mut(&NUMBER)
+        .unwrap()
+        .figures
+        .tx_packets = 130;
+    peers
+        .kernel
+        .peers
+        .get_mut(&NUMBER)
+        .unwrap()
+        .figures
+        .rx_packets = 1;
+    let (peer, _) = peers.look(PEER, now).unwrap();
+    assert_eq!(peer.usage(SESSION).sealed, 130);
+    assert_eq!(peer.usage(SESSION + 1).sealed, 30);
+    assert_eq!(peer.heard, Some(now));
+
+    peers.remove(PEER);
+    peers.kernel.refuses = true;
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    let added = peers.add_keys(PEER, SESSION, material(0, NUMBER));
+    assert!(matches!(added, Err(PeerError::Kernel(_))), "{added:?}");
+}
+
+#[test]
+fn packets_that_the_kernel_does_not_know_are_refused_by_name() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    let mut refusal = |change: fn(&mut Material)| {
+        let mut material = material(0, NUMBER);
+        change(&mut material);
+        let refused = peers.add_keys(PEER, SESSION, material);
+        assert!(peers.kernel.asked.is_empty());
+        refused.unwrap_err().to_string()
+    };
+    assert!(refusal(|it| it.keys.cipher = Cipher::Aes256Cbc).contains("AES-256-CBC"));
+    assert!(refusal(|it| it.keys.layout = Layout::V1).contains("peer-id"));
+    assert!(refusal(|it| it.keys.layout = Layout::Epoch { peer_id: 1 }).contains("epoch"));
+    assert!(refusal(|it| it.shape.framing = Framing::V2).contains("compression"));
+    assert!(refusal(|it| it.shape.stream = true).contains("UDP"));
+}
+
+proptest! {
+    /// Whatever the session asks for, what seals in the kernel are the keys that were named last, while they are there.
+    #[test]
+    fn the_keys_that_seal_are_those_that_were_named(
+        asked in proptest::collection::vec((0u8..3, 0u8..8), 1..40),
+    ) {
+        let mut peers = peers(false);
+        peers.add(PEER);
+        peers.set_line(PEER, line(1)).unwrap();
+        let mut sealing = None;
+        for (what, key_id) in asked {
+            let session = SESSION + u32::from(key_id);
+            match what {
+                0 => {
+                    give(&mut peers, key_id);
+                    sealing = sealing.filter(|it| *it != key_id);
+                }
+                1 => {
+                    let there = peers.peers[&PEER].slots.find(session).is_some();
+                    peers.send_with(PEER, session).unwrap();
+                    if there {
+                        sealing = Some(key_id);
+                    }
+                }
+                _ => {
+                    peers.remove_keys(PEER, session);
+                    sealing = sealing.filter(|it| *it != key_id);
+                }
+            }
+            if let Some(known) = peers.kernel.peers.get(&NUMBER) {
+                prop_assert_eq!(known.primary, sealing);
+                let slots = peers.peers[&PEER].slots;
+                let number = |slot: Option<u32>| slot.map(|it| (it - SESSION) as u8);
+                prop_assert_eq!(number(slots.primary), known.primary);
+                prop_assert_eq!(number(slots.secondary), known.secondary);
+            }
+        }
+    }
+}

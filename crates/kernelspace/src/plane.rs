@@ -1,0 +1,404 @@
+//! The kernel's data plane as control's [`DataPlane`].
+//!
+//! What it cannot do is left out where nothing depends on it (senders without a peer-id, an order of packets, what control
+//! would seal), and refused by those who choose a data plane where something does: lines, rates, streams.
+
+use super::interface::StartError;
+use super::kernel::{Kernel, Linux};
+use super::listener::{Listener, Shared};
+use super::peer::Peer;
+use super::peers::{PeerError, Peers};
+use engine::Sockets;
+use netio::netlink::Netlink;
+use netio::udp::{Ecn, Family, SendScratch, Train};
+use openvpn::data::cipher::CipherError;
+use openvpn::data::protocol::Material;
+use openvpn::data::wire::OpenVpn as Packets;
+use plane::{
+    CipherName, Control, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId,
+    LineMode, LineState, Moving, Notice, PeerId, PeerLines, PeerState, PipelineCounts, Reorder,
+    RouteChange, Sender, SessionKeys, Statistics, StreamId, Times, Transport,
+};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What status shows in the place of the code that computes a cipher.
+const BACKEND: &str = "kernel (ovpn)";
+
+/// Address space of the thread that listens.
+const STACK: usize = 128 << 10;
+
+/// A data plane in the kernel.
+pub(crate) struct Plane<K> {
+    shared: Arc<Shared<K>>,
+    control: Arc<dyn Control>,
+    listener: Option<JoinHandle<()>>,
+    /// For questions about the interface, and to delete it.
+    netlink: Mutex<Netlink>,
+    index: u32,
+    mtu: AtomicUsize,
+    scratch: Mutex<SendScratch>,
+}
+
+impl Plane<Linux> {
+    /// Listens to the kernel.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub(crate) fn start(
+        kernel: Linux,
+        index: u32,
+        several: bool,
+        control: Arc<dyn Control>,
+    ) -> Result<Self, StartError> {
+        let io = |what| move |source| StartError::Io { what, source };
+        let mut netlink = Netlink::open()?;
+        let mtu = netlink.mtu(index)?;
+        let shared = Arc::new(Shared {
+            peers: Mutex::new(Peers::new(kernel, several)),
+            waker: netio::poll::Waker::new().map_err(io("eventfd"))?,
+            stop: AtomicBool::new(false),
+            unknown: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        });
+        let listener = Listener::new(Arc::clone(&shared), Arc::clone(&control), index)?;
+        let thread = std::thread::Builder::new()
+            .name("kernel-plane".to_owned())
+            .stack_size(STACK)
+            .spawn(move || listener.run())
+            .map_err(io("thread"))?;
+        Ok(Self {
+            shared,
+            control,
+            listener: Some(thread),
+            netlink: Mutex::new(netlink),
+            index,
+            mtu: AtomicUsize::new(mtu as usize),
+            scratch: Mutex::new(SendScratch::new()),
+        })
+    }
+}
+
+impl<K> Plane<K> {
+    fn netlink(&self) -> std::sync::MutexGuard<'_, Netlink> {
+        self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a datagram through the socket of the address's family.
+    fn datagram(&self, endpoint: Endpoint, message: &[u8]) -> bool
+    where
+        K: Kernel,
+    {
+        let family = match endpoint.addr {
+            SocketAddr::V4(_) => Family::V4,
+            SocketAddr::V6(_) => Family::V6,
+        };
+        let sockets = self.shared.peers().sockets();
+        let Some(socket) = sockets.of(family) else {
+            return false;
+        };
+        let len = message.len() as u32;
+        let train = Train {
+            start: 0,
+            len,
+            segment: len,
+            endpoint,
+            ecn: Ecn::NotEct,
+        };
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.begin_batch();
+        socket.send_trains(&mut scratch, message, &[train]).sent > 0
+    }
+
+    /// The kernel cannot go on with a peer: its session ends.
+    fn failed(&self, id: PeerId, error: &PeerError) {
+        if !matches!(error, PeerError::NoPeer(_)) {
+            log::error!("{error}");
+            self.control.notify(id, Notice::Silent);
+        }
+    }
+
+    fn done(&self, id: PeerId, result: Result<(), PeerError>) {
+        if let Err(error) = result {
+            self.failed(id, &error);
+        }
+    }
+}
+
+impl<K: Kernel> DataPlane for Plane<K> {
+    type Protocol = Packets;
+    type Sockets = Sockets;
+    type Connection = TcpStream;
+
+    fn open_line(&self, line: LineId, sockets: Sockets) -> io::Result<()> {
+        if line != LineId::FIRST {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let before = self.shared.peers().set_sockets(sockets);
+        self.shared.waker.wake();
+        drop(before);
+        Ok(())
+    }
+
+    fn close_line(&self, line: LineId) {
+        if line == LineId::FIRST {
+            let _ = self.open_line(line, Sockets::default());
+        }
+    }
+
+    fn port(&self, line: LineId) -> Option<u16> {
+        let sockets = self.shared.peers().sockets();
+        let first = sockets.iter().next().filter(|_| line == LineId::FIRST)?;
+        Some(first.port())
+    }
+
+    fn set_mark(&self, _: LineId, mark: u32) -> io::Result<()> {
+        let sockets = self.shared.peers().sockets();
+        sockets
+            .iter()
+            .try_for_each(|socket| socket.set_fwmark(mark))
+    }
+
+    fn add_stream(&self, _: StreamId, _: LineId, _: TcpStream) -> io::Result<Endpoint> {
+        let why = super::keys::Unfit::Stream;
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
+
+    fn remove_stream(&self, _: StreamId) {}
+
+    fn add_peer(&self, id: PeerId, _: Moving) -> bool {
+        self.shared.peers().add(id)
+    }
+
+    fn remove_peer(&self, id: PeerId) {
+        self.shared.peers().remove(id);
+    }
+
+    /// The kernel follows authentic packets always.
+    fn set_moving(&self, _: PeerId, _: Moving) {}
+
+    fn set_line(&self, id: PeerId, line: Line) {
+        let set = self.shared.peers().set_line(id, line);
+        self.done(id, set);
+    }
+
+    fn remove_line(&self, id: PeerId, _: LineId) {
+        self.shared.peers().remove_line(id);
+    }
+
+    fn use_line(&self, _: PeerId, _: LineId) {}
+
+    fn set_line_mode(&self, _: PeerId, _: LineMode) {}
+
+    fn set_reorder(&self, _: PeerId, _: Option<Reorder>) {}
+
+    fn peer_lines(&self, id: PeerId) -> PeerLines {
+        let line = self.shared.peers().line(id);
+        PeerLines {
+            lines: line.map(LineState::unused).into_iter().collect(),
+            ..PeerLines::default()
+        }
+    }
+
+    fn carried(&self) -> [u64; LINES_MAX] {
+        [0; LINES_MAX]
+    }
+
+    fn forget_source(&self, id: PeerId) {
+        self.shared.peers().forget_source(id);
+    }
+
+    fn set_sender(&self, _: PeerId, _: Sender, _: u32) {}
+
+    fn clear_sender(&self, _: PeerId, _: Sender) {}
+
+    fn peer(&self, id: PeerId) -> Option<PeerState> {
+        let now = Instant::now();
+        let mut peers = self.shared.peers();
+        let (peer, lost) = peers.look(id, now)?;
+        if lost {
+            self.control.notify(id, Notice::Silent);
+        }
+        Some(PeerState {
+            line: peer.line,
+            times: times(peer, now),
+            heard: peer.heard,
+            rx_bytes: peer.figures.rx_bytes,
+            tx_bytes: peer.figures.tx_bytes,
+            sealed: peer.slots.primary.map(|it| peer.usage(it).sealed),
+            staged: false,
+        })
+    }
+
+    fn arm(&self, _: PeerId) -> bool {
+        true
+    }
+
+    fn disarm(&self, _: PeerId) {}
+
+    fn keep_alive(&self, id: PeerId, ping: Option<Duration>, silence: Option<Duration>) {
+        let set = self.shared.peers().keep_alive(id, ping, silence);
+        self.done(id, set);
+    }
+
+    fn note_sent(&self, _: PeerId, _: Instant, _: usize) {}
+
+    fn note_received(&self, _: PeerId, _: Instant, _: usize) {}
+
+    fn add_keys(
+        &self,
+        id: PeerId,
+        keys: SessionKeys<Material>,
+    ) -> Result<CipherName, KeyError<CipherError>> {
+        let cipher = keys.material.keys.cipher.name();
+        let added = self
+            .shared
+            .peers()
+            .add_keys(id, keys.session, keys.material);
+        match added {
+            Ok(()) => Ok(CipherName {
+                cipher,
+                backend: BACKEND,
+            }),
+            Err(PeerError::NoPeer(id)) => Err(KeyError::NoPeer(id)),
+            Err(error) => Err(KeyError::Unable(error.to_string())),
+        }
+    }
+
+    fn send_with(&self, id: PeerId, session: u32) {
+        let sent = self.shared.peers().send_with(id, session);
+        self.done(id, sent);
+    }
+
+    /// Only the end of a session has that, which removes the keys.
+    fn stop_sending(&self, _: PeerId) {}
+
+    fn remove_keys(&self, id: PeerId, session: u32) {
+        self.shared.peers().remove_keys(id, session);
+    }
+
+    fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage {
+        let mut peers = self.shared.peers();
+        let peer = peers.look(id, Instant::now());
+        peer.map_or_else(KeyUsage::default, |(peer, lost)| {
+            if lost {
+                self.control.notify(id, Notice::Silent);
+            }
+            peer.usage(session)
+        })
+    }
+
+    fn send(&self, to: &Line, message: &[u8]) -> bool {
+        to.transport == Transport::Udp && self.datagram(to.endpoint, message)
+    }
+
+    fn send_to_peer(&self, id: PeerId, to: Option<SocketAddr>, message: &[u8]) -> bool {
+        let line = self.shared.peers().line(id);
+        let known = line.map(|line| line.endpoint);
+        let known = known.filter(|known| to.is_none_or(|to| known.addr == to));
+        let endpoint = known.or_else(|| to.map(Endpoint::new));
+        endpoint.is_some_and(|endpoint| self.datagram(endpoint, message))
+    }
+
+    /// Only the kernel has keys. It sends pings by itself; what else would be sealed is for peers of old, which know no such
+    /// message in the control channel.
+    fn inject(&self, _: PeerId, _: &[u8]) {}
+
+    fn inject_by(&self, _: PeerId, _: LineId, _: &[u8]) {}
+
+    fn send_keepalive(&self, _: PeerId) -> bool {
+        false
+    }
+
+    fn send_staged(&self, _: PeerId) -> bool {
+        false
+    }
+
+    fn drop_staged(&self, _: PeerId) {}
+
+    fn change_routes(&self, changes: &[RouteChange]) {
+        let failed = self.shared.peers().change_routes(changes);
+        for (id, error) in failed {
+            self.failed(id, &error);
+        }
+    }
+
+    fn set_rate(&self, rate: Option<u64>) {
+        if rate.is_some() {
+            log::warn!(
+                "shaper: the kernel's data plane holds nothing back; set dataplane.kind=user"
+            );
+        }
+    }
+
+    fn set_line_rates(&self, _: [u64; LINES_MAX]) {}
+
+    fn set_mtu(&self, mtu: usize) {
+        self.mtu.store(mtu, Ordering::Relaxed);
+    }
+
+    fn mtu(&self) -> usize {
+        self.mtu.load(Ordering::Relaxed)
+    }
+
+    fn set_hairpin(&self, _: bool) {}
+
+    fn interface(&self) -> io::Result<String> {
+        let name = self.netlink().name_of(self.index);
+        name.map_err(io::Error::other)
+    }
+
+    fn statistics(&self) -> Statistics {
+        let link = self.netlink().link_by_index(self.index).ok();
+        let counters = link.map(|link| link.counters).unwrap_or_default();
+        let counts = |packets, bytes| PipelineCounts {
+            packets,
+            bytes,
+            ..PipelineCounts::default()
+        };
+        let shared = &self.shared;
+        Statistics {
+            outbound: counts(counters.tx_packets, counters.tx_bytes),
+            inbound: counts(counters.rx_packets, counters.rx_bytes),
+            drops: vec![
+                ("kernel_outbound", counters.tx_dropped),
+                ("kernel_inbound", counters.rx_dropped),
+                ("no_session", shared.unknown.load(Ordering::Relaxed)),
+                ("control_full", shared.refused.load(Ordering::Relaxed)),
+            ],
+            rungs: vec![("kernel-data-plane", "on".to_owned())],
+            workers: 0,
+            parallel: false,
+        }
+    }
+}
+
+/// The kernel tells when a peer falls silent, and pings it in time: until then it was heard, and sent to, a moment ago.
+fn times(peer: &Peer, now: Instant) -> Times {
+    let alive = (peer.kernel.is_some() && !peer.silent).then_some(now);
+    Times {
+        last_received: alive,
+        last_sent: alive,
+        ..Times::default()
+    }
+}
+
+impl<K> Drop for Plane<K> {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.waker.wake();
+        if let Some(thread) = self.listener.take() {
+            let _ = thread.join();
+        }
+        // Its peers go with it.
+        if let Err(error) = self.netlink().delete_link(self.index)
+            && !error.is_not_found()
+        {
+            log::warn!("{error}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! `ovpn`, the kernel's data plane of OpenVPN (Linux 6.16): its interfaces, and the peers and keys that they have.
+//!
+//! The facts are those of linux/ovpn.h and of Documentation/netlink/specs/ovpn.yaml.
+
+mod interface;
+mod monitor;
+mod state;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::generic::{Numbers, command};
+use super::request::Body;
+use super::{Netlink, NetlinkError};
+
+pub use interface::{OvpnInterface, OvpnMode};
+pub use monitor::{OvpnEvent, OvpnMonitor, PeerEnd};
+pub use state::{OvpnFigures, OvpnPeerState};
+
+const FAMILY: &str = "ovpn";
+const VERSION: u8 = 1;
+const GROUP: &str = "peers";
+
+// Commands.
+const PEER_NEW: u8 = 1;
+const PEER_SET: u8 = 2;
+const PEER_GET: u8 = 3;
+const PEER_DEL: u8 = 4;
+const KEY_NEW: u8 = 6;
+const KEY_SWAP: u8 = 8;
+const KEY_DEL: u8 = 10;
+
+// Attributes of a message.
+const A_IFINDEX: u16 = 1;
+const A_PEER: u16 = 2 | NESTED;
+const A_KEYCONF: u16 = 3 | NESTED;
+
+/// Set in the number of an attribute that has attributes in it, without which families of this age refuse them.
+const NESTED: u16 = 1 << 15;
+
+// Attributes of a peer.
+const PEER_ID: u16 = 1;
+const PEER_REMOTE_IPV4: u16 = 2;
+const PEER_REMOTE_IPV6: u16 = 3;
+const PEER_REMOTE_IPV6_SCOPE_ID: u16 = 4;
+const PEER_REMOTE_PORT: u16 = 5;
+const PEER_SOCKET: u16 = 6;
+const PEER_VPN_IPV4: u16 = 8;
+const PEER_VPN_IPV6: u16 = 9;
+const PEER_LOCAL_IPV4: u16 = 10;
+const PEER_LOCAL_IPV6: u16 = 11;
+const PEER_KEEPALIVE_INTERVAL: u16 = 13;
+const PEER_KEEPALIVE_TIMEOUT: u16 = 14;
+
+// Attributes of a key, and of one direction of it.
+const KEY_PEER_ID: u16 = 1;
+const KEY_SLOT: u16 = 2;
+const KEY_ID: u16 = 3;
+const KEY_CIPHER_ALG: u16 = 4;
+const KEY_ENCRYPT_DIR: u16 = 5 | NESTED;
+const KEY_DECRYPT_DIR: u16 = 6 | NESTED;
+const DIRECTION_KEY: u16 = 1;
+const DIRECTION_NONCE_TAIL: u16 = 2;
+
+/// Bytes behind the packet id in a nonce.
+pub const OVPN_NONCE_TAIL: usize = 8;
+
+/// The cipher of a key. How long an AES key is the key says itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OvpnCipher {
+    /// AES-GCM.
+    AesGcm,
+    /// ChaCha20-Poly1305.
+    ChaCha20Poly1305,
+}
+
+/// Where a peer has a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OvpnSlot {
+    /// It seals, and opens.
+    Primary,
+    /// It only opens.
+    Secondary,
+}
+
+/// A peer to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct OvpnPeer<'a> {
+    /// The number that its packets carry, of 24 bits.
+    pub id: u32,
+    /// The UDP socket that it is reached by. The process keeps it, and receives from it what is no data packet.
+    pub socket: BorrowedFd<'a>,
+    /// Where it is.
+    pub remote: SocketAddr,
+    /// Our address that it calls, of the same family.
+    pub local: Option<IpAddr>,
+    /// Its address inside. One of the two is needed where the interface has several peers, and neither may be given else.
+    pub inside_v4: Option<Ipv4Addr>,
+    /// The same of IPv6.
+    pub inside_v6: Option<Ipv6Addr>,
+}
+
+/// A key of one direction.
+#[derive(Clone, Copy)]
+pub struct OvpnDirection<'a> {
+    /// The cipher's key.
+    pub key: &'a [u8],
+    /// What follows the packet id in a nonce.
+    pub nonce_tail: &'a [u8; OVPN_NONCE_TAIL],
+}
+
+impl fmt::Debug for OvpnDirection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OvpnDirection { .. }")
+    }
+}
+
+/// A key to be given to a peer.
+#[derive(Debug, Clone, Copy)]
+pub struct OvpnKey<'a> {
+    /// The peer.
+    pub peer: u32,
+    /// In place of what is there.
+    pub slot: OvpnSlot,
+    /// The number that packets carry, 0 to 7.
+    pub key_id: u8,
+    /// The cipher.
+    pub cipher: OvpnCipher,
+    /// For packets that leave.
+    pub encrypt: OvpnDirection<'a>,
+    /// For packets that arrive.
+    pub decrypt: OvpnDirection<'a>,
+}
+
+/// The peers and keys of one interface of this kind.
+#[derive(Debug)]
+pub struct Ovpn {
+    netlink: Netlink,
+    numbers: Numbers,
+    index: u32,
+}
+
+impl Ovpn {
+    /// Opens a socket for the interface of this index, in the network namespace of the current thread.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_not_found`] if the kernel has no such data plane.
+    pub fn open(index: u32) -> Result<Self, NetlinkError> {
+        let mut netlink = Netlink::open_generic()?;
+        let numbers = netlink.family(FAMILY)?;
+        Ok(Self {
+            netlink,
+            numbers,
+            index,
+        })
+    }
+
+    /// Makes a peer, without keys. It takes the place of the one before where the interface has only one.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_exists`], [`NetlinkError::is_permission`]; EBUSY if the socket serves another interface.
+    pub fn add_peer(&mut self, peer: &OvpnPeer<'_>) -> Result<(), NetlinkError> {
+        self.change_peer(PEER_NEW, peer.id, new_peer(peer), "add peer")
+    }
+
+    /// Says where a peer is.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_not_found`], [`NetlinkError::is_permission`].
+    pub fn move_peer(
+        &mut self,
+        id: u32,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        let mut body = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
+        push_way(&mut body, remote, local);
+        self.change_peer(PEER_SET, id, body, "move peer")
+    }
+
+    /// Gives a peer other addresses inside.
+    ///
+    /// # Errors
+    /// As [`Ovpn::move_peer`].
+    pub fn set_inside(
+        &mut self,
+        id: u32,
+        v4: Option<Ipv4Addr>,
+        v6: Option<Ipv6Addr>,
+    ) -> Result<(), NetlinkError> {
+        let mut body = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
+        body.push_ip(PEER_VPN_IPV4, v4.map(IpAddr::V4));
+        body.push_ip(PEER_VPN_IPV6, v6.map(IpAddr::V6));
+        self.change_peer(PEER_SET, id, body, "set the addresses of peer")
+    }
+
+    /// Has the kernel ping a peer after so many seconds without another packet to it, and remove it after so many without
+    /// one from it. The time counts from now on; the kernel does neither if one of them is 0.
+    ///
+    /// # Errors
+    /// As [`Ovpn::move_peer`].
+    pub fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError> {
+        let body = Body::attributes()
+            .with(PEER_ID, &id.to_ne_bytes())
+            .with(PEER_KEEPALIVE_INTERVAL, &ping.to_ne_bytes())
+            .with(PEER_KEEPALIVE_TIMEOUT, &timeout.to_ne_bytes());
+        self.change_peer(PEER_SET, id, body, "set the timers of peer")
+    }
+
+    /// What the kernel knows of a peer.
+    ///
+    /// # Errors
+    /// As [`Ovpn::move_peer`].
+    pub fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError> {
+        let mut body = self.message(PEER_GET);
+        let peer = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
+        body.push_body(A_PEER, &peer);
+        self.netlink.query(
+            self.numbers.family,
+            &body,
+            "read peer",
+            format_args!("{id}"),
+            state::parse,
+        )
+    }
+
+    /// Removes a peer, and its keys.
+    ///
+    /// # Errors
+    /// As [`Ovpn::move_peer`].
+    pub fn remove_peer(&mut self, id: u32) -> Result<(), NetlinkError> {
+        let body = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
+        self.change_peer(PEER_DEL, id, body, "remove peer")
+    }
+
+    /// Gives a peer a key. Its packet ids begin at the start: the key must be new.
+    ///
+    /// # Errors
+    /// As [`Ovpn::move_peer`]; ENOENT too if the kernel has no such cipher.
+    pub fn add_key(&mut self, key: &OvpnKey<'_>) -> Result<(), NetlinkError> {
+        self.change_key(KEY_NEW, key.peer, new_key(key), "add a key to peer")
+    }
+
+    /// Has the two keys of a peer change places.
+    ///
+    /// # Errors
+    /// As [`Ovpn::move_peer`].
+    pub fn swap_keys(&mut self, peer: u32) -> Result<(), NetlinkError> {
+        let body = Body::attributes().with(KEY_PEER_ID, &peer.to_ne_bytes());
+        self.change_key(KEY_SWAP, peer, body, "swap the keys of peer")
+    }
+
+    /// Takes a key away; nothing if there is none.
+    ///
+    /// # Errors
+    /// As [`Ovpn::move_peer`].
+    pub fn remove_key(&mut self, peer: u32, slot: OvpnSlot) -> Result<(), NetlinkError> {
+        let body = Body::attributes()
+            .with(KEY_PEER_ID, &peer.to_ne_bytes())
+            .with(KEY_SLOT, &slot.wire().to_ne_bytes());
+        self.change_key(KEY_DEL, peer, body, "remove a key of peer")
+    }
+
+    fn message(&self, kind: u8) -> Body {
+        command(kind, VERSION).with(A_IFINDEX, &self.index.to_ne_bytes())
+    }
+
+    fn change_peer(
+        &mut self,
+        kind: u8,
+        id: u32,
+        peer: Body,
+        operation: &'static str,
+    ) -> Result<(), NetlinkError> {
+        self.change(kind, A_PEER, id, peer, operation)
+    }
+
+    fn change_key(
+        &mut self,
+        kind: u8,
+        peer: u32,
+        key: Body,
+        operation: &'static str,
+    ) -> Result<(), NetlinkError> {
+        self.change(kind, A_KEYCONF, peer, key, operation)
+    }
+
+    fn change(
+        &mut self,
+        kind: u8,
+        attribute: u16,
+        id: u32,
+        inner: Body,
+        operation: &'static str,
+    ) -> Result<(), NetlinkError> {
+        let mut body = self.message(kind);
+        body.push_body(attribute, &inner);
+        let family = self.numbers.family;
+        self.netlink
+            .change(family, &body, 0, operation, format_args!("{id}"))
+    }
+}
+
+impl OvpnCipher {
+    fn wire(self) -> u32 {
+        match self {
+            Self::AesGcm => 1,
+            Self::ChaCha20Poly1305 => 2,
+        }
+    }
+}
+
+impl OvpnSlot {
+    fn wire(self) -> u32 {
+        match self {
+            Self::Primary => 0,
+            Self::Secondary => 1,
+        }
+    }
+}
+
+fn new_peer(peer: &OvpnPeer<'_>) -> Body {
+    let mut body = Body::attributes().with(PEER_ID, &peer.id.to_ne_bytes());
+    // A descriptor that is open is no negative number.
+    let socket = peer.socket.as_raw_fd().cast_unsigned();
+    body.push_number(PEER_SOCKET, Some(socket));
+    push_way(&mut body, peer.remote, peer.local);
+    body.push_ip(PEER_VPN_IPV4, peer.inside_v4.map(IpAddr::V4));
+    body.push_ip(PEER_VPN_IPV6, peer.inside_v6.map(IpAddr::V6));
+    body
+}
+
+fn push_way(body: &mut Body, remote: SocketAddr, local: Option<IpAddr>) {
+    match remote {
+        SocketAddr::V4(remote) => body.push(PEER_REMOTE_IPV4, &remote.ip().octets()),
+        SocketAddr::V6(remote) => {
+            body.push(PEER_REMOTE_IPV6, &remote.ip().octets());
+            let scope = Some(remote.scope_id()).filter(|scope| *scope != 0);
+            body.push_number(PEER_REMOTE_IPV6_SCOPE_ID, scope);
+        }
+    }
+    body.push(PEER_REMOTE_PORT, &remote.port().to_be_bytes());
+    match (local, remote) {
+        (Some(local @ IpAddr::V4(_)), SocketAddr::V4(_)) => {
+            body.push_ip(PEER_LOCAL_IPV4, Some(local));
+        }
+        (Some(local @ IpAddr::V6(_)), SocketAddr::V6(_)) => {
+            body.push_ip(PEER_LOCAL_IPV6, Some(local));
+        }
+        _ => {}
+    }
+}
+
+fn new_key(key: &OvpnKey<'_>) -> Body {
+    let mut body = Body::attributes()
+        .with(KEY_PEER_ID, &key.peer.to_ne_bytes())
+        .with(KEY_SLOT, &key.slot.wire().to_ne_bytes())
+        .with(KEY_ID, &u32::from(key.key_id).to_ne_bytes())
+        .with(KEY_CIPHER_ALG, &key.cipher.wire().to_ne_bytes());
+    body.push_body(KEY_ENCRYPT_DIR, &direction(key.encrypt));
+    body.push_body(KEY_DECRYPT_DIR, &direction(key.decrypt));
+    body
+}
+
+fn direction(direction: OvpnDirection<'_>) -> Body {
+    Body::attributes()
+        .with(DIRECTION_KEY, direction.key)
+        .with(DIRECTION_NONCE_TAIL, direction.nonce_tail)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! Whether the kernel is to move the packets of a tunnel, and whether it can move those of this one.
+
+use config::openvpn::{Cipher, Framing, OpenVpn, Topology};
+use config::settings::{DataplaneSettings, Kind, Rung};
+
+/// What of a configuration the kernel's data plane cannot do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unfit {
+    /// `dev null`.
+    #[error("dev: dataplane.kind=kernel needs an interface; set dataplane.kind=user")]
+    NoInterface,
+    /// A stream.
+    #[error(
+        "proto: dataplane.kind=kernel is for UDP; name only servers over UDP, or set dataplane.kind=user"
+    )]
+    Stream,
+    /// `fragment`.
+    #[error(
+        "fragment: the kernel's data plane does not cut packets; remove it at both ends, or set dataplane.kind=user"
+    )]
+    Fragment,
+    /// `comp-lzo`, `compress`.
+    #[error(
+        "compress: the kernel's data plane knows no compression and none of its marks; remove it at both ends, or set dataplane.kind=user"
+    )]
+    Compression,
+    /// A cipher that is not one of the kernel's.
+    #[error(
+        "data-ciphers: the kernel's data plane has AES-GCM and CHACHA20-POLY1305, not {0}; remove it, or set dataplane.kind=user"
+    )]
+    Cipher(&'static str),
+    /// Not `topology subnet`.
+    #[error(
+        "topology: a server of the kernel's data plane needs `topology subnet`; write that, or set dataplane.kind=user"
+    )]
+    Topology,
+    /// `client-to-client`.
+    #[error(
+        "client-to-client: the kernel's data plane leaves packets between clients to the host's forwarding; remove it, or set dataplane.kind=user"
+    )]
+    ClientToClient,
+    /// Several lines.
+    #[error(
+        "line: the kernel's data plane has one line; remove the lines, or set dataplane.kind=user"
+    )]
+    Lines,
+    /// `shaper`.
+    #[error(
+        "shaper: the kernel's data plane holds nothing back; remove it, or set dataplane.kind=user"
+    )]
+    Shaper,
+    /// `reorder`.
+    #[error(
+        "reorder: the kernel's data plane delivers packets as they come; remove it, or set dataplane.kind=user"
+    )]
+    Reorder,
+}
+
+/// Whether the kernel is to move the packets. Left to itself this program does: in bulk it needs fewer instructions
+/// (docs/benchmarks/kernel.md), on every kernel, and has features that the kernel has not.
+pub(super) const fn is_wanted(settings: &DataplaneSettings) -> bool {
+    matches!(settings.kind, Kind::Kernel)
+}
+
+/// Whether it can.
+///
+/// # Errors
+/// The first thing that it cannot do.
+pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
+    let refuse = |bad: bool, why: Unfit| if bad { Err(why) } else { Ok(()) };
+    let data = &config.data;
+    refuse(config.device.null, Unfit::NoInterface)?;
+    for connection in &config.connections {
+        refuse(connection.protocol.transport.is_tcp(), Unfit::Stream)?;
+        refuse(connection.mtu.fragment.is_some(), Unfit::Fragment)?;
+    }
+    let compresses = data.framing != Framing::None || data.migrate;
+    refuse(compresses, Unfit::Compression)?;
+    // What a peer that negotiates nothing falls back to is refused when it comes to that.
+    if let Some(other) = data.ciphers.iter().find(|it| !is_known(**it)) {
+        return Err(Unfit::Cipher(other.name()));
+    }
+    refuse(!config.lines.lines.is_empty(), Unfit::Lines)?;
+    refuse(config.sockets.shaper.is_some(), Unfit::Shaper)?;
+    refuse(data.reorder, Unfit::Reorder)?;
+    let Some(server) = config.server() else {
+        return Ok(());
+    };
+    let subnet = config.network.topology == Some(Topology::Subnet);
+    refuse(!subnet, Unfit::Topology)?;
+    refuse(server.client_to_client, Unfit::ClientToClient)
+}
+
+const fn is_known(cipher: Cipher) -> bool {
+    matches!(
+        cipher,
+        Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm | Cipher::ChaCha20Poly1305
+    )
+}
+
+/// Settings of sockets that are attached to the kernel's data plane: it takes packets off them one by one, before trains are
+/// made of them, and what is left are control packets.
+pub(super) const fn udp_settings(mut settings: DataplaneSettings) -> DataplaneSettings {
+    settings.udp_gso = Rung::Off;
+    settings.udp_gro = Rung::Off;
+    settings.aqm = Rung::Off;
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::openvpn::{Options, parse_bytes};
+    use std::path::Path;
+
+    const CLIENT: &str = "client\nremote 192.0.2.1 1194 udp";
+    const SERVER: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\ndh none";
+
+    /// What is said of a client's or a server's configuration with one line more.
+    fn checked(role: &str, line: &str) -> Result<(), Unfit> {
+        let text = format!("dev tun\nca c\ncert c\nkey k\n{role}\n{line}\n");
+        let mut none = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+        let name = Path::new("a.conf");
+        let import = parse_bytes(text.as_bytes(), name, &mut none, Options::default());
+        check(&import.unwrap().into_model().unwrap().0)
+    }
+
+    #[test]
+    fn what_the_kernel_can_do_is_let_pass() {
+        assert_eq!(checked(CLIENT, ""), Ok(()));
+        assert_eq!(
+            checked(CLIENT, "data-ciphers AES-192-GCM:CHACHA20-POLY1305"),
+            Ok(())
+        );
+        assert_eq!(checked(SERVER, "keepalive 10 60"), Ok(()));
+    }
+
+    #[test]
+    fn what_it_cannot_do_is_named() {
+        let cases = [
+            (CLIENT, "remote 192.0.2.2 1194 tcp", Unfit::Stream),
+            (CLIENT, "fragment 1300", Unfit::Fragment),
+            (CLIENT, "comp-lzo no", Unfit::Compression),
+            (CLIENT, "compress stub-v2", Unfit::Compression),
+            (
+                CLIENT,
+                "data-ciphers AES-256-GCM:AES-256-CBC",
+                Unfit::Cipher("AES-256-CBC"),
+            ),
+            (CLIENT, "shaper 100000", Unfit::Shaper),
+            (CLIENT, "reorder", Unfit::Reorder),
+            (SERVER, "client-to-client", Unfit::ClientToClient),
+            (SERVER, "proto tcp-server", Unfit::Stream),
+            (SERVER, "topology net30", Unfit::Topology),
+        ];
+        for (role, line, unfit) in cases {
+            assert_eq!(checked(role, line), Err(unfit), "{line}");
+        }
+    }
+
+    #[test]
+    fn each_refusal_names_a_word_of_the_configuration_and_the_way_out() {
+        for unfit in [
+            Unfit::Stream,
+            Unfit::Topology,
+            Unfit::Cipher("BF-CBC"),
+            Unfit::Lines,
+        ] {
+            let text = unfit.to_string();
+            assert!(text.ends_with("set dataplane.kind=user"), "{text}");
+            assert!(text.split_once(": ").is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_word_kernel_asks_for_it() {
+        for (kind, wanted) in [
+            (Kind::Auto, false),
+            (Kind::User, false),
+            (Kind::Kernel, true),
+        ] {
+            let settings = DataplaneSettings {
+                kind,
+                ..DataplaneSettings::default()
+            };
+            assert_eq!(is_wanted(&settings), wanted, "{kind:?}");
+        }
+    }
+}
