@@ -67,7 +67,7 @@ pub struct Facts {
     pub first_rule: u32,
     /// Routing tables that hold routes.
     pub used_tables: BTreeSet<u32>,
-    /// The program that manages the name servers.
+    /// The program that manages the name servers, where some are wanted.
     pub resolver: Option<Resolver>,
     /// Settings that packets are forwarded by, in the order in which they are to be set, and what they
     /// are to be.
@@ -146,7 +146,8 @@ impl Facts {
         let mut facts = Self {
             interface: ifname.to_owned(),
             ipv6: has_ipv6(system),
-            resolver: system.resolver(),
+            // Looked for in every directory of PATH.
+            resolver: want.name_servers.as_ref().and_then(|_| system.resolver()),
             ..Self::default()
         };
         for &endpoint in &want.endpoints {
@@ -193,6 +194,9 @@ impl Facts {
                 Some(way) => way.clone(),
                 None => way_past(system, addr, want.fwmark, Some(tunnel))?,
             });
+        }
+        if self.resolver.is_none() && want.name_servers.is_some() {
+            self.resolver = system.resolver();
         }
         if !self.suppress_prefixlength && want.uses_rules() {
             self.look_at_rules(system);

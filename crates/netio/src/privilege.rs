@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 /// How long the other threads may take; one that is stopped by a debugger takes forever.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often they are looked at meanwhile.
-const LOOK: Duration = Duration::from_millis(1);
+/// When they are looked at again, first and at most; twice as late each time. A thread that waits in a call is done in
+/// microseconds, and a tunnel's first packet waits for all of them.
+const LOOK: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
 /// `_LINUX_CAPABILITY_VERSION_3`, with which a set of capabilities is two words.
 const VERSION: u32 = 0x2008_0522;
@@ -56,6 +57,7 @@ pub fn give_up_in_other_threads() -> io::Result<()> {
 
 fn signal_until_given_up(signal: libc::c_int) -> io::Result<()> {
     let end = Instant::now() + PATIENCE;
+    let [mut look, longest] = LOOK;
     let mut told: Vec<libc::c_int> = Vec::new();
     loop {
         let mut waiting = false;
@@ -79,7 +81,8 @@ fn signal_until_given_up(signal: libc::c_int) -> io::Result<()> {
         if Instant::now() > end {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        thread::sleep(LOOK);
+        thread::sleep(look);
+        look = longest.min(look * 2);
     }
 }
 

@@ -36,6 +36,10 @@ const FAR: f64 = 1.5;
 /// beside the CPU's own instructions is, and would take as long as all others together.
 const HOPELESS: u32 = 4;
 
+/// Portable code that takes so many times as long as other code of the same CPU for few packets is tried with no more: several
+/// packets at a time make it twice as fast at most. Beside AES instructions it would take as long as all else together.
+const BEHIND: u32 = 8;
+
 /// What takes so many times as long as another is as fast.
 const SAME: f64 = 1.1;
 
@@ -121,10 +125,18 @@ impl Tried {
 fn measure(tried: &mut [Tried], memory: &mut [u8]) {
     // The largest batch last, when it is known which have a chance.
     for shape in (0..SHAPES.len()).rev() {
-        let least = tried.iter().map(|of| of.times[1]).min();
-        let hopeless = least.map_or(Duration::MAX, |best| best.saturating_mul(HOPELESS));
+        // None yet, and so no bound, in front of the first.
+        let bound = |times: u32, shape: usize| {
+            let all = tried.iter().filter_map(|of| of.times.get(shape));
+            all.min()
+                .map_or(Duration::MAX, |least| least.saturating_mul(times))
+        };
+        let (hopeless, behind) = (bound(HOPELESS, 1), bound(BEHIND, shape + 1));
         for of in &mut *tried {
-            if shape != 0 || of.times[1] <= hopeless {
+            let is_behind = of.times.get(shape + 1).is_some_and(|time| *time > behind);
+            let is_out = (is_behind && of.of.backend == Backend::Portable)
+                || (shape == 0 && of.times[1] > hopeless);
+            if !is_out {
                 let taken = time(&of.implementation, memory, SHAPES[shape]);
                 of.times[shape] = of.times[shape].min(taken);
             }

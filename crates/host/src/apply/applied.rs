@@ -135,16 +135,19 @@ impl Applied {
             Some(journal) if step.may_be_shared() => Some(journal.directory()?),
             _ => None,
         };
-        let others = self.others_steps();
-        if step.outlives_interface() && exists(step, &others, system)? {
-            // What another tunnel made goes with the last one that needs it. What was there
-            // before is not the tunnel's to remove later.
-            if let Some(shared) = others.into_iter().find(|other| other.is_shared_with(step)) {
-                self.record(&shared)?;
-                self.done.push(shared);
+        // What goes with the interface is no other tunnel's, whose journals need not be read for it.
+        if step.outlives_interface() {
+            let others = self.others_steps();
+            if exists(step, &others, system)? {
+                // What another tunnel made goes with the last one that needs it. What was there
+                // before is not the tunnel's to remove later.
+                if let Some(shared) = others.into_iter().find(|other| other.is_shared_with(step)) {
+                    self.record(&shared)?;
+                    self.done.push(shared);
+                }
+                log::debug!("{}: there already: {step:?}", self.ifname);
+                return Ok(());
             }
-            log::debug!("{}: there already: {step:?}", self.ifname);
-            return Ok(());
         }
         let step = with_free_metric(step, system)?;
         let written =

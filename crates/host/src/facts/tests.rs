@@ -36,6 +36,20 @@ fn ways_lead_by_the_gateway_and_to_the_host_itself() {
 }
 
 #[test]
+fn the_manager_of_name_servers_is_looked_for_once_some_are_wanted() {
+    let mut host = Memory::new();
+    let mut want = full();
+    let mut facts = Facts::gather(&want, "tun0", &mut host).unwrap();
+    assert_eq!(facts.resolver, None);
+    host.set_up(3).unwrap();
+    want.name_servers = Some(crate::dns::NameServers::default());
+    facts.look_again(&want, "tun0", &mut host).unwrap();
+    assert_eq!(facts.resolver, host.resolver);
+    let gathered = Facts::gather(&want, "tun0", &mut host).unwrap();
+    assert_eq!(gathered.resolver, facts.resolver);
+}
+
+#[test]
 fn the_probe_of_a_rule_leaves_nothing_and_knows_old_kernels() {
     for suppresses in [true, false] {
         let mut host = Memory::new();

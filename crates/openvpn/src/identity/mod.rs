@@ -8,6 +8,7 @@ mod private_key;
 
 use std::sync::Arc;
 
+use rustls::SignatureScheme;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
 
@@ -81,6 +82,21 @@ impl Identity {
     /// The certificates that are sent, as DER, our own first.
     pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
         self.key.cert.iter().map(AsRef::as_ref)
+    }
+
+    /// Makes a signature that is thrown away: the first one of an RSA key takes twice as long as those after it, which have
+    /// what blinds them.
+    pub(crate) fn prepare(&self) {
+        let all = [
+            SignatureScheme::RSA_PSS_SHA256,
+            SignatureScheme::RSA_PSS_SHA384,
+            SignatureScheme::RSA_PSS_SHA512,
+        ];
+        // None for keys of other kinds.
+        if let Some(signer) = self.key.key.choose_scheme(&all) {
+            // What fails here fails in the handshake too, which tells why.
+            let _ = signer.sign(&[]);
+        }
     }
 
     /// The same with the authorities of the container in the chain.

@@ -188,6 +188,14 @@ impl TlsSettings {
         &self.warnings
     }
 
+    /// Does what the first handshake would take longer for than those after it. Takes as long as a signature, of which it
+    /// makes one.
+    pub fn prepare(&self) {
+        if let Some(identity) = &self.identity {
+            identity.prepare();
+        }
+    }
+
     /// Puts another revocation list in the place of the one before; sessions that start from now
     /// on are checked with it. A list that cannot be read changes nothing.
     pub fn replace_crl(&self, crl: &[u8]) -> Result<(), SettingsError> {

@@ -51,6 +51,7 @@ use config::openvpn::{self, OpenVpn};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
 use console::Console;
 use context::Context;
+use crypto::Cipher;
 use crypto::select::Algorithm;
 use device::Rungs;
 use host::SharedManager;
@@ -357,13 +358,11 @@ fn with_config(
 /// What data packets may be sealed with, the likely first: which it will be, the other end has a say in.
 fn algorithms(config: &OpenVpn) -> Vec<Algorithm> {
     let data = &config.data;
-    let chained = data
-        .ciphers
-        .iter()
-        .chain(&data.fallback)
-        .any(|cipher| !cipher.is_aead());
-    let wanted = |algorithm: &Algorithm| {
-        chained || matches!(algorithm, Algorithm::AesGcm | Algorithm::ChaCha20Poly1305)
+    let all = || data.ciphers.iter().chain(&data.fallback);
+    let wanted = |algorithm: &Algorithm| match algorithm {
+        Algorithm::AesGcm => all().any(|it| it.is_aead() && *it != Cipher::ChaCha20Poly1305),
+        Algorithm::ChaCha20Poly1305 => all().any(|it| *it == Cipher::ChaCha20Poly1305),
+        _ => all().any(|it| !it.is_aead()),
     };
     Algorithm::ALL.into_iter().filter(wanted).collect()
 }

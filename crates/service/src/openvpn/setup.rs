@@ -14,6 +14,7 @@ use openvpn::wrap::WrapSettings;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -150,6 +151,16 @@ pub(super) fn tls_settings(
     }
     options.rules = rules(wanted);
     Ok(TlsSettings::new(options)?)
+}
+
+/// Makes the keys ready for the first handshake, beside what else comes before it. With one processor it would not be beside.
+pub(super) fn prepare(tls: &Arc<TlsSettings>) {
+    if thread::available_parallelism().is_ok_and(|it| it.get() > 1) {
+        let tls = Arc::clone(tls);
+        let thread = thread::Builder::new().name("signature".to_owned());
+        // Without it the handshake does the same.
+        let _ = thread.spawn(move || tls.prepare());
+    }
 }
 
 /// The revocation list as it is now.

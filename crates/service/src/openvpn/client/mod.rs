@@ -64,6 +64,7 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
         }
     }
     let tls = Arc::new(tls);
+    setup::prepare(&tls);
     let executor = Executor::new(context, Arc::clone(&tls), crl)?;
     let machine = Machine::new(Parts {
         config,

@@ -73,6 +73,8 @@ pub(crate) struct Inside {
     pub network: TunnelNetwork,
     /// The host before.
     pub facts: Facts,
+    /// Nothing was undone and no script has run since the facts were gathered.
+    fresh: bool,
     want: Want,
     ifname: String,
     remote: Option<IpAddr>,
@@ -109,6 +111,7 @@ impl Inside {
         Ok(Self {
             network,
             facts,
+            fresh: true,
             want,
             ifname: ifname.to_owned(),
             remote,
@@ -167,6 +170,7 @@ impl Inside {
     /// No netlink socket.
     pub(crate) fn take_over(&mut self, mut other: Self) -> Result<(), InsideError> {
         let mut netlink = Netlink::open()?;
+        self.outdate();
         if let Some(before) = other.managed.take() {
             self.managed = Some(before);
         }
@@ -175,9 +179,17 @@ impl Inside {
         Ok(())
     }
 
-    /// Looks at the host anew: a tunnel before this one may have been undone meanwhile, or the
-    /// gateway have changed.
+    /// The host has changed since it was looked at.
+    pub(crate) const fn outdate(&mut self) {
+        self.fresh = false;
+    }
+
+    /// Looks at the host anew, if anything has come between: a tunnel before this one may have been undone meanwhile, or
+    /// the gateway have changed.
     fn look(&mut self) -> Result<(), InsideError> {
+        if std::mem::take(&mut self.fresh) {
+            return Ok(());
+        }
         self.facts = Facts::gather(&self.want, &self.ifname, &mut Netlink::open()?)?;
         Ok(())
     }

@@ -72,6 +72,9 @@ impl Executor<'_> {
                 }
             }
             HostStep::Undo => {
+                if let Some(planned) = &mut self.planned {
+                    planned.outdate();
+                }
                 if let Some(mut inside) = self.inside.take() {
                     inside.undo();
                 }

@@ -55,6 +55,7 @@ impl<'a> Executor<'a> {
             tls.hand_out_handshakes();
         }
         let tls = Arc::new(tls);
+        setup::prepare(&tls);
         for warning in tls.warnings() {
             log::warn!("WARNING: {warning}");
         }
