@@ -102,19 +102,21 @@ impl<W: Wire> OutboundFill<W> {
             let start = (slot.used + self.lookup.head()).max(vnet);
             let from = start - vnet;
             let room = (from + vnet + TRAIN_ROOM).min(slot.memory.len());
-            let mut covered = [0; VNET_HDR_LEN];
-            covered[..vnet].copy_from_slice(&slot.memory[from..start]);
+            let covered: Option<[u8; VNET_HDR_LEN]> = match from < slot.used {
+                true => slot.memory[from..].first_chunk().copied(),
+                false => None,
+            };
             reads += 1;
             let read = self.shared.tun.read(&mut slot.memory[from..room]);
-            let mut hdr = [0; VNET_HDR_LEN];
-            hdr[..vnet].copy_from_slice(&slot.memory[from..start]);
-            slot.memory[from..start].copy_from_slice(&covered[..vnet]);
+            let hdr = match vnet {
+                0 => Some(VnetHdr::NONE),
+                _ => VnetHdr::parse(&slot.memory[from..start]),
+            };
+            if let Some(covered) = covered {
+                slot.memory[from..start].copy_from_slice(&covered[..vnet]);
+            }
             match read {
                 Ok(n) => {
-                    let hdr = match vnet {
-                        0 => Some(VnetHdr::NONE),
-                        _ => VnetHdr::parse(&hdr),
-                    };
                     match (hdr, n.checked_sub(vnet)) {
                         (Some(hdr), Some(len)) if len > 0 => {
                             self.lookup.accept(slot, start, len, hdr);
@@ -226,6 +228,8 @@ impl<W: Wire> OutboundFill<W> {
 pub(crate) struct InboundFill<W: Wire> {
     shared: Arc<Shared<W>>,
     scratch: RecvScratch,
+    /// The trains of the last receive call.
+    trains: Vec<ReceivedTrain>,
     lookup: InboundLookup<W>,
     cadence: Cadence,
     aqm: Aqm,
@@ -237,6 +241,7 @@ impl<W: Wire> InboundFill<W> {
         Self {
             shared,
             scratch: RecvScratch::new(),
+            trains: Vec::with_capacity(TRAINS),
             lookup,
             cadence: Cadence::default(),
             aqm: Aqm::default(),
@@ -270,7 +275,8 @@ impl<W: Wire> InboundFill<W> {
             }
             receives += 1;
             let base = slot.used;
-            let mut trains = Trains::default();
+            let mut trains = std::mem::take(&mut self.trains);
+            trains.clear();
             let limit = match (one, receives) {
                 (true, _) => 1,
                 // Room for many has to be prepared, whether they come or not.
@@ -281,19 +287,20 @@ impl<W: Wire> InboundFill<W> {
                 &mut self.scratch,
                 &mut slot.memory[base..],
                 stride,
-                limit.clamp(1, trains.all.len()),
+                limit.clamp(1, TRAINS),
                 |train| trains.push(train),
             );
+            let (mut datagrams, mut these) = (0, 0);
+            for train in &mut trains {
+                train.start += base as u32;
+                these += u64::from(train.len);
+                datagrams += self.train(slot, line, train);
+            }
+            self.trains = trains;
             match result {
                 Ok(got) => {
                     self.shared.drops.truncated.add(got.dropped);
                     slot.used += got.used;
-                    let (mut datagrams, mut these) = (0, 0);
-                    for mut train in trains.iter() {
-                        train.start += base as u32;
-                        these += u64::from(train.len);
-                        datagrams += self.train(slot, line, &train);
-                    }
                     let carried = &self.shared.carried;
                     carried.datagrams(line, socket.family(), datagrams, these);
                     bytes += these;
@@ -456,30 +463,5 @@ impl<W: Wire> InboundFill<W> {
 /// Records may be at least this long, however short packets are: control messages are.
 const RECORD_MIN: usize = 4096;
 
-/// The trains of one receive call.
-struct Trains {
-    all: [Option<ReceivedTrain>; 64],
-    count: usize,
-}
-
-impl Default for Trains {
-    fn default() -> Self {
-        Self {
-            all: [None; 64],
-            count: 0,
-        }
-    }
-}
-
-impl Trains {
-    fn push(&mut self, train: ReceivedTrain) {
-        if let Some(place) = self.all.get_mut(self.count) {
-            *place = Some(train);
-            self.count += 1;
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = ReceivedTrain> + '_ {
-        self.all[..self.count].iter().flatten().copied()
-    }
-}
+/// Trains of one receive call at most.
+const TRAINS: usize = 64;

@@ -226,8 +226,9 @@ impl<W: Wire> OutboundLookup<W> {
         }
         let mtu = self.shared.mtu();
         let longest = read.parsed.as_ref().map_or(read.len, |s| s.len(0));
-        let padded = self.shared.wire.padded(longest, mtu);
-        let stride = head + padded + key.format.tail(padded);
+        let mut padded = self.shared.wire.padded(longest, mtu);
+        let mut tail = key.format.tail(padded);
+        let stride = head + padded + tail;
         if stream.is_some() && stride > W::RECORD_HEADER + RECORD_MAX {
             // Its length would wrap, and the peer would take its middle for the next record.
             drops.too_long.add(count as u64);
@@ -252,8 +253,11 @@ impl<W: Wire> OutboundLookup<W> {
         let mut bytes = 0;
         for i in 0..count {
             let inner = read.parsed.as_ref().map_or(read.len, |s| s.len(i));
-            let padded = self.shared.wire.padded(inner, mtu);
-            let tail = key.format.tail(padded);
+            // All but the last are as long as the first.
+            if inner != longest {
+                padded = self.shared.wire.padded(inner, mtu);
+                tail = key.format.tail(padded);
+            }
             let at = read.start + i * stride;
             slot.push(at, head, inner, padded, tail, ecn);
             bytes += inner as u64;

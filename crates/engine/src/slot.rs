@@ -73,6 +73,9 @@ pub(crate) struct OutboundSlot {
     pub(crate) lens: Vec<u32>,
     pub(crate) runs: Vec<OutboundRun>,
     pub(crate) trains: Vec<Train>,
+    /// The last datagram of the last train is as long as the first. Kept, as a remainder would tell it only by a division,
+    /// which ARMv7 need not have.
+    whole: bool,
     /// Ways that runs take beside their own. Empty where each packet leaves once.
     pub(crate) copies: Vec<Way>,
     pub(crate) now: Instant,
@@ -89,6 +92,7 @@ impl OutboundSlot {
             lens: Vec::with_capacity(2 * BATCH_PACKETS),
             runs: Vec::with_capacity(BATCH_PACKETS),
             trains: Vec::with_capacity(BATCH_PACKETS),
+            whole: false,
             copies: Vec::new(),
             now: Instant::now(),
         }
@@ -171,11 +175,13 @@ impl OutboundSlot {
             && train.ecn == ecn
             && train.start + train.len == start
             // A stream does not care where a datagram ends.
-            && (in_stream || (train.len.is_multiple_of(train.segment) && len <= train.segment))
+            && (in_stream || (self.whole && len <= train.segment))
         {
             train.len += len;
+            self.whole = len == train.segment;
             return;
         }
+        self.whole = true;
         self.trains.push(Train {
             start,
             len,
