@@ -364,6 +364,7 @@ impl<W: Wire> InboundFill<W> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         slot.memory[..partial.len()].copy_from_slice(&partial);
+        self.lookup.begin_train();
         let (mut parsed, mut receives) = (0, 0);
         slot.used = partial.len();
         let before = slot.used;
@@ -421,6 +422,7 @@ impl<W: Wire> InboundFill<W> {
             stream: None,
             ecn: train.ecn,
         };
+        self.lookup.begin_train();
         let end = train.start + train.len;
         let (mut start, mut count) = (train.start, 0);
         while start < end {

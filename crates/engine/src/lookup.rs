@@ -293,6 +293,8 @@ impl<W: Wire> OutboundLookup<W> {
 pub(crate) struct InboundLookup<W: Wire> {
     shared: Arc<Shared<W>>,
     last: Option<Arc<ReceiveKey<W>>>,
+    /// The session whose packets belong to the batch's last run while they come from where they come from now.
+    run: Option<SessionName>,
 }
 
 /// Where a datagram came from.
@@ -306,12 +308,22 @@ pub(crate) struct Origin<'a> {
 
 impl<W: Wire> InboundLookup<W> {
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
-        Self { shared, last: None }
+        Self {
+            shared,
+            last: None,
+            run: None,
+        }
+    }
+
+    /// What is taken in from now on comes from one place.
+    pub(crate) fn begin_train(&mut self) {
+        self.run = None;
     }
 
     /// Ends a batch: a key is not held on to while nothing comes.
     pub(crate) fn finish(&mut self) {
         self.last = None;
+        self.run = None;
     }
 
     /// Takes a data packet into the batch: what is left of it, `len` bytes at `start`.
@@ -323,6 +335,23 @@ impl<W: Wire> InboundLookup<W> {
         counter: u64,
         origin: Origin<'_>,
     ) {
+        let packet = Packet {
+            start,
+            len,
+            counter,
+            authentic: false,
+        };
+        // Mostly a train is one session's, which is looked up once then.
+        if self.run == Some(session)
+            && let (Some(key), Some(run)) = (&self.last, slot.runs.last_mut())
+            && counter < key.limits.messages_max
+            && !key.removed()
+        {
+            slot.packets.push(packet);
+            run.count += 1;
+            return;
+        }
+        self.run = None;
         let index = match (session, origin.stream) {
             (SessionName::Index(index), _) => Some(index),
             (SessionName::OfSender(number), Some(stream)) => {
@@ -351,12 +380,8 @@ impl<W: Wire> InboundLookup<W> {
             self.shared.drops.expired.add(1);
             return;
         }
-        slot.packets.push(Packet {
-            start,
-            len,
-            counter,
-            authentic: false,
-        });
+        slot.packets.push(packet);
+        self.run = Some(session);
         let Origin {
             from,
             line,
