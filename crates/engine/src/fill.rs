@@ -1,5 +1,6 @@
 //! Fill: reading a batch from the TUN or from the sockets, until nothing waits or the slot is full.
 
+use crate::alignment::Alignment;
 use crate::aqm::Aqm;
 use crate::cadence::Cadence;
 use crate::lookup::{InboundLookup, Origin, OutboundLookup};
@@ -230,6 +231,7 @@ pub(crate) struct InboundFill<W: Wire> {
     scratch: RecvScratch,
     /// The trains of the last receive call.
     trains: Vec<ReceivedTrain>,
+    alignment: Alignment,
     lookup: InboundLookup<W>,
     cadence: Cadence,
     aqm: Aqm,
@@ -242,6 +244,7 @@ impl<W: Wire> InboundFill<W> {
             shared,
             scratch: RecvScratch::new(),
             trains: Vec::with_capacity(TRAINS),
+            alignment: Alignment::default(),
             lookup,
             cadence: Cadence::default(),
             aqm: Aqm::default(),
@@ -268,13 +271,13 @@ impl<W: Wire> InboundFill<W> {
         let one = self.cadence.one(slot.now);
         let (mut receives, mut received, mut bytes) = (0, 0, 0);
         let filled = loop {
-            let full = slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len();
+            let base = self.alignment.place(slot.used);
+            let full = slot.is_full() || base + TRAIN_ROOM > slot.memory.len();
             if full || receives >= READS_MAX {
                 self.cadence.found(received.max(2));
                 break Filled::Full;
             }
             receives += 1;
-            let base = slot.used;
             let mut trains = std::mem::take(&mut self.trains);
             trains.clear();
             let limit = match (one, receives) {
@@ -283,6 +286,7 @@ impl<W: Wire> InboundFill<W> {
                 (_, 1) => AT_FIRST,
                 _ => BATCH_PACKETS.saturating_sub(slot.packets.len()),
             };
+            let begun = self.alignment.tries().then(Instant::now);
             let result = socket.recv_trains(
                 &mut self.scratch,
                 &mut slot.memory[base..],
@@ -290,6 +294,7 @@ impl<W: Wire> InboundFill<W> {
                 limit.clamp(1, TRAINS),
                 |train| trains.push(train),
             );
+            let took = begun.map(|begun| begun.elapsed());
             let (mut datagrams, mut these) = (0, 0);
             for train in &mut trains {
                 train.start += base as u32;
@@ -300,7 +305,8 @@ impl<W: Wire> InboundFill<W> {
             match result {
                 Ok(got) => {
                     self.shared.drops.truncated.add(got.dropped);
-                    slot.used += got.used;
+                    slot.used = base + got.used;
+                    self.alignment.note(these, took);
                     let carried = &self.shared.carried;
                     carried.datagrams(line, socket.family(), datagrams, these);
                     bytes += these;

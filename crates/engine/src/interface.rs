@@ -3,6 +3,7 @@
 //! [`Reader`] and [`Writer`] are for tunnels whose packets do not go through the engine, because their keys follow from
 //! the order of their packets.
 
+use crate::alignment;
 use crate::gro::{self, Coalescer, JOIN_MAX, Joins, Shape, Written};
 use crate::gso::{Super, complete_checksum};
 use netio::tun::{GsoKind, Tun, VNET_HDR_LEN, VnetHdr};
@@ -35,7 +36,15 @@ pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> 
         // The kernel's header stands in front of the packet for the time of the call, so that one that was not joined is
         // written from one place.
         let joined = hdr.gso != GsoKind::None;
-        let hdr_bytes = hdr.emit();
+        let hdr_bytes = match joined && alignment::MATTERS {
+            // The kernel puts so much into one place and the rest into pages, from their beginnings on.
+            true => VnetHdr {
+                hdr_len: alignment::up(first.start, hdr.hdr_len),
+                ..*hdr
+            },
+            false => *hdr,
+        };
+        let hdr_bytes = hdr_bytes.emit();
         let in_front = tun.vnet_hdr() && first.start >= VNET_HDR_LEN;
         let mut covered = None;
         if in_front {

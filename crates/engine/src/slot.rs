@@ -26,6 +26,9 @@ pub(crate) const BATCH_PACKETS: usize = 128;
 /// the smallest segment that Linux makes (48 bytes) gains 1,366 headers, tunnel headers and tags.
 const SPREAD_ROOM: usize = 192 << 10;
 
+/// Bytes that may be left free in front of what is received.
+const APART: usize = 8;
+
 /// Bytes of the memory of an outbound batch.
 pub(crate) const OUTBOUND_BYTES: usize = BATCH_BYTES + TRAIN_ROOM + SPREAD_ROOM;
 
@@ -242,7 +245,7 @@ pub(crate) struct InboundSlot<W: Wire> {
 impl<W: Wire> InboundSlot<W> {
     pub(crate) fn new() -> Self {
         Self {
-            memory: vec![0; BATCH_BYTES + TRAIN_ROOM].into_boxed_slice(),
+            memory: vec![0; BATCH_BYTES + TRAIN_ROOM + APART].into_boxed_slice(),
             used: 0,
             packets: Vec::with_capacity(2 * BATCH_PACKETS),
             inner: Vec::with_capacity(2 * BATCH_PACKETS),
