@@ -8,7 +8,7 @@ use crate::shaper::{Gone, Shaper};
 use crate::shared::{Shared, tun_is_gone};
 use crate::slot::{BATCH_PACKETS, InboundSlot, OutboundSlot};
 use crate::stream::{RECORD_MAX, Stream};
-use netio::tun::{VNET_HDR_LEN, VnetHdr};
+use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 use netio::udp::{Ecn, Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use plane::{Class, Line, LineId, Record, Transport, Wire};
 use std::io::ErrorKind;
@@ -42,6 +42,9 @@ pub(crate) struct OutboundFill<W: Wire> {
     /// Only while lines have a rate.
     shaper: Option<Box<Shaper>>,
     cadence: Cadence,
+    alignment: Alignment,
+    /// What was read last is a super-packet: the next may be one too, and is moved in any case then.
+    bulk: bool,
 }
 
 impl<W: Wire> OutboundFill<W> {
@@ -51,6 +54,8 @@ impl<W: Wire> OutboundFill<W> {
             shared,
             shaper: None,
             cadence: Cadence::default(),
+            alignment: Alignment::default(),
+            bulk: false,
         }
     }
 
@@ -100,7 +105,12 @@ impl<W: Wire> OutboundFill<W> {
             }
             // The packet is read to where it will be sent from, the kernel's header before it. Where
             // the tunnel's own is shorter, what lies there is taken away for a moment.
-            let start = (slot.used + self.lookup.head()).max(vnet);
+            let mut start = (slot.used + self.lookup.head()).max(vnet);
+            let shift = self.alignment.shift(start);
+            let shifts = self.bulk && slot.used + vnet + shift <= start;
+            if shifts {
+                start -= shift;
+            }
             let from = start - vnet;
             let room = (from + vnet + TRAIN_ROOM).min(slot.memory.len());
             let covered: Option<[u8; VNET_HDR_LEN]> = match from < slot.used {
@@ -108,7 +118,9 @@ impl<W: Wire> OutboundFill<W> {
                 false => None,
             };
             reads += 1;
+            let begun = (shifts && self.alignment.tries()).then(Instant::now);
             let read = self.shared.tun.read(&mut slot.memory[from..room]);
+            let took = begun.map(|begun| begun.elapsed());
             let hdr = match vnet {
                 0 => Some(VnetHdr::NONE),
                 _ => VnetHdr::parse(&slot.memory[from..start]),
@@ -118,6 +130,10 @@ impl<W: Wire> OutboundFill<W> {
             }
             match read {
                 Ok(n) => {
+                    if shifts {
+                        self.alignment.note(n as u64, took);
+                    }
+                    self.bulk = hdr.is_some_and(|hdr| hdr.gso != GsoKind::None);
                     match (hdr, n.checked_sub(vnet)) {
                         (Some(hdr), Some(len)) if len > 0 => {
                             self.lookup.accept(slot, start, len, hdr);

@@ -234,18 +234,21 @@ impl<W: Wire> OutboundLookup<W> {
             drops.too_long.add(count as u64);
             return;
         }
-        if read.start < slot.used + head {
-            // Another key's head is longer than the one that room was left for.
-            let start = slot.used + head;
+        let start = read.start.max(slot.used + head);
+        if read.start < start {
+            // Another key's head is longer than the one that room was left for, or it was read in front of its place.
             if start + read.len > slot.memory.len() {
                 drops.tun_malformed.add(count as u64);
                 return;
             }
-            slot.memory
-                .copy_within(read.start..read.start + read.len, start);
-            read.start = start;
+            // A super-packet's packets are moved anyway.
+            if read.parsed.is_none() {
+                slot.memory
+                    .copy_within(read.start..read.start + read.len, start);
+                read.start = start;
+            }
         }
-        if read.start + count * stride > slot.memory.len() {
+        if start + count * stride > slot.memory.len() {
             // Thousands of tiny segments in one super-packet: no kernel makes them.
             drops.tun_malformed.add(count as u64);
             return;
@@ -258,12 +261,13 @@ impl<W: Wire> OutboundLookup<W> {
                 padded = self.shared.wire.padded(inner, mtu);
                 tail = key.format.tail(padded);
             }
-            let at = read.start + i * stride;
+            let at = start + i * stride;
             slot.push(at, head, inner, padded, tail, ecn);
             bytes += inner as u64;
         }
         slot.items.push(Item {
-            start: read.start,
+            from: read.start,
+            start,
             len: read.len,
             hdr: read.hdr,
             stride,

@@ -35,7 +35,9 @@ pub(crate) const OUTBOUND_BYTES: usize = BATCH_BYTES + TRAIN_ROOM + SPREAD_ROOM;
 /// One read of the TUN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
-    /// First byte of the inner packet.
+    /// First byte of what was read.
+    pub(crate) from: usize,
+    /// First byte of the inner packet, or of the first of a super-packet's: there or behind.
     pub(crate) start: usize,
     /// Bytes read, without the `virtio_net_hdr`.
     pub(crate) len: usize,
