@@ -17,7 +17,9 @@ impl Epoch {
 
     /// `at` in milliseconds, at least 1.
     pub(crate) fn millis(self, at: Instant) -> u64 {
-        (at.saturating_duration_since(self.0).as_millis() as u64).max(1)
+        let since = at.saturating_duration_since(self.0);
+        // `as_millis` reckons in 128 bits.
+        (since.as_secs() * 1000 + u64::from(since.subsec_millis())).max(1)
     }
 
     /// `at` in microseconds, at least 1.

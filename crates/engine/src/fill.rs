@@ -1,5 +1,6 @@
 //! Fill: reading a batch from the TUN or from the sockets, until nothing waits or the slot is full.
 
+use crate::alignment::Alignment;
 use crate::aqm::Aqm;
 use crate::cadence::Cadence;
 use crate::coalescing::Coalescing;
@@ -8,7 +9,7 @@ use crate::shaper::{Gone, Shaper};
 use crate::shared::{Shared, tun_is_gone};
 use crate::slot::{BATCH_PACKETS, InboundSlot, OutboundSlot};
 use crate::stream::{RECORD_MAX, Stream};
-use netio::tun::{VNET_HDR_LEN, VnetHdr};
+use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 use netio::udp::{Ecn, Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use plane::{Class, Line, LineId, Record, Transport, Wire};
 use std::io::ErrorKind;
@@ -43,6 +44,9 @@ pub(crate) struct OutboundFill<W: Wire> {
     shaper: Option<Box<Shaper>>,
     cadence: Cadence,
     pub(crate) coalescing: Coalescing,
+    alignment: Alignment,
+    /// What was read last is a super-packet: the next may be one too, and is moved in any case then.
+    bulk: bool,
 }
 
 impl<W: Wire> OutboundFill<W> {
@@ -53,6 +57,8 @@ impl<W: Wire> OutboundFill<W> {
             shared,
             shaper: None,
             cadence: Cadence::default(),
+            alignment: Alignment::default(),
+            bulk: false,
         }
     }
 
@@ -103,22 +109,35 @@ impl<W: Wire> OutboundFill<W> {
             }
             // The packet is read to where it will be sent from, the kernel's header before it. Where
             // the tunnel's own is shorter, what lies there is taken away for a moment.
-            let start = (slot.used + self.lookup.head()).max(vnet);
+            let mut start = (slot.used + self.lookup.head()).max(vnet);
+            let shift = self.alignment.shift(start);
+            let shifts = self.bulk && slot.used + vnet + shift <= start;
+            if shifts {
+                start -= shift;
+            }
             let from = start - vnet;
             let room = (from + vnet + TRAIN_ROOM).min(slot.memory.len());
-            let mut covered = [0; VNET_HDR_LEN];
-            covered[..vnet].copy_from_slice(&slot.memory[from..start]);
+            let covered: Option<[u8; VNET_HDR_LEN]> = match from < slot.used {
+                true => slot.memory[from..].first_chunk().copied(),
+                false => None,
+            };
             reads += 1;
+            let begun = (shifts && self.alignment.tries()).then(Instant::now);
             let read = self.shared.tun.read(&mut slot.memory[from..room]);
-            let mut hdr = [0; VNET_HDR_LEN];
-            hdr[..vnet].copy_from_slice(&slot.memory[from..start]);
-            slot.memory[from..start].copy_from_slice(&covered[..vnet]);
+            let took = begun.map(|begun| begun.elapsed());
+            let hdr = match vnet {
+                0 => Some(VnetHdr::NONE),
+                _ => VnetHdr::parse(&slot.memory[from..start]),
+            };
+            if let Some(covered) = covered {
+                slot.memory[from..start].copy_from_slice(&covered[..vnet]);
+            }
             match read {
                 Ok(n) => {
-                    let hdr = match vnet {
-                        0 => Some(VnetHdr::NONE),
-                        _ => VnetHdr::parse(&hdr),
-                    };
+                    if shifts {
+                        self.alignment.note(n as u64, took);
+                    }
+                    self.bulk = hdr.is_some_and(|hdr| hdr.gso != GsoKind::None);
                     match (hdr, n.checked_sub(vnet)) {
                         (Some(hdr), Some(len)) if len > 0 => {
                             self.lookup.accept(slot, start, len, hdr);
@@ -230,6 +249,9 @@ impl<W: Wire> OutboundFill<W> {
 pub(crate) struct InboundFill<W: Wire> {
     shared: Arc<Shared<W>>,
     scratch: RecvScratch,
+    /// The trains of the last receive call.
+    trains: Vec<ReceivedTrain>,
+    alignment: Alignment,
     lookup: InboundLookup<W>,
     cadence: Cadence,
     pub(crate) coalescing: Coalescing,
@@ -243,6 +265,8 @@ impl<W: Wire> InboundFill<W> {
             coalescing: Coalescing::new(shared.coalescing.on()),
             shared,
             scratch: RecvScratch::new(),
+            trains: Vec::with_capacity(TRAINS),
+            alignment: Alignment::default(),
             lookup,
             cadence: Cadence::default(),
             aqm: Aqm::default(),
@@ -269,37 +293,42 @@ impl<W: Wire> InboundFill<W> {
         let one = self.cadence.one(slot.now);
         let (mut receives, mut received, mut bytes) = (0, 0, 0);
         let filled = loop {
-            let full = slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len();
+            let base = self.alignment.place(slot.used);
+            let full = slot.is_full() || base + TRAIN_ROOM > slot.memory.len();
             if full || receives >= READS_MAX {
                 self.cadence.found(received.max(2));
                 break Filled::Full;
             }
             receives += 1;
-            let base = slot.used;
-            let mut trains = Trains::default();
+            let mut trains = std::mem::take(&mut self.trains);
+            trains.clear();
             let limit = match (one, receives) {
                 (true, _) => 1,
                 // Room for many has to be prepared, whether they come or not.
                 (_, 1) => AT_FIRST,
                 _ => BATCH_PACKETS.saturating_sub(slot.packets.len()),
             };
+            let begun = self.alignment.tries().then(Instant::now);
             let result = socket.recv_trains(
                 &mut self.scratch,
                 &mut slot.memory[base..],
                 stride,
-                limit.clamp(1, trains.all.len()),
+                limit.clamp(1, TRAINS),
                 |train| trains.push(train),
             );
+            let took = begun.map(|begun| begun.elapsed());
+            let (mut datagrams, mut these) = (0, 0);
+            for train in &mut trains {
+                train.start += base as u32;
+                these += u64::from(train.len);
+                datagrams += self.train(slot, line, train);
+            }
+            self.trains = trains;
             match result {
                 Ok(got) => {
                     self.shared.drops.truncated.add(got.dropped);
-                    slot.used += got.used;
-                    let (mut datagrams, mut these) = (0, 0);
-                    for mut train in trains.iter() {
-                        train.start += base as u32;
-                        these += u64::from(train.len);
-                        datagrams += self.train(slot, line, &train);
-                    }
+                    slot.used = base + got.used;
+                    self.alignment.note(these, took);
                     let carried = &self.shared.carried;
                     carried.datagrams(line, socket.family(), datagrams, these);
                     bytes += these;
@@ -364,6 +393,7 @@ impl<W: Wire> InboundFill<W> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         slot.memory[..partial.len()].copy_from_slice(&partial);
+        self.lookup.begin_train();
         let (mut parsed, mut receives) = (0, 0);
         slot.used = partial.len();
         let before = slot.used;
@@ -422,6 +452,7 @@ impl<W: Wire> InboundFill<W> {
             stream: None,
             ecn: train.ecn,
         };
+        self.lookup.begin_train();
         let end = train.start + train.len;
         let (mut start, mut count) = (train.start, 0);
         while start < end {
@@ -464,30 +495,5 @@ impl<W: Wire> InboundFill<W> {
 /// Records may be at least this long, however short packets are: control messages are.
 const RECORD_MIN: usize = 4096;
 
-/// The trains of one receive call.
-struct Trains {
-    all: [Option<ReceivedTrain>; 64],
-    count: usize,
-}
-
-impl Default for Trains {
-    fn default() -> Self {
-        Self {
-            all: [None; 64],
-            count: 0,
-        }
-    }
-}
-
-impl Trains {
-    fn push(&mut self, train: ReceivedTrain) {
-        if let Some(place) = self.all.get_mut(self.count) {
-            *place = Some(train);
-            self.count += 1;
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = ReceivedTrain> + '_ {
-        self.all[..self.count].iter().flatten().copied()
-    }
-}
+/// Trains of one receive call at most.
+const TRAINS: usize = 64;

@@ -74,6 +74,6 @@ pub fn gso(data: &[u8]) {
     let stride = parsed.len(0) + 48;
     if parsed.count() * stride <= 1 << 20 {
         packet.resize(parsed.count() * stride, 0);
-        parsed.spread(&mut packet, 0, stride);
+        parsed.spread(&mut packet, 0, 0, stride);
     }
 }

@@ -8,8 +8,11 @@
 //! at it; so a packet's own checksum is verified before it is joined. Otherwise damage that
 //! happened before the tunnel would be repaired without a trace.
 
+mod flow;
+
 use crate::checksum;
 use crate::ip::{IPV6_HEADER, TCP, UDP};
+use flow::same_flow;
 use netio::tun::{GsoKind, VnetHdr};
 
 /// Most headers that a joined packet can have: IPv6 and the longest TCP header.
@@ -277,14 +280,14 @@ impl Coalescer {
 
     /// Calls `write` for each write, in order, with its header and the places of its parts: the
     /// first whole, of the others only the payload is to be written. The header of the first
-    /// packet of a super-packet is rewritten in `memory` for that call.
+    /// packet of a super-packet is rewritten in `memory` for that call; `write` leaves the memory as it was.
     ///
     /// Where `write` says that the kernel refused a super-packet, its packets are given to it once
     /// more, one by one and as they were.
     pub(crate) fn drain(
         &mut self,
         memory: &mut [u8],
-        mut write: impl FnMut(&[u8], &VnetHdr, &Gather<'_>) -> Written,
+        mut write: impl FnMut(&mut [u8], &VnetHdr, &Gather<'_>) -> Written,
     ) {
         for item in &self.items {
             let gather = Gather {
@@ -392,52 +395,6 @@ fn start_flow(
         first: part,
         last: part,
     }
-}
-
-/// Whether `new` continues what began with `old`: everything but lengths, identification,
-/// sequence number, PSH and checksums is the same.
-fn same_flow(item: &Item, old: &[u8], new: &[u8]) -> bool {
-    if !item.flow || new.len() < usize::from(item.header) || new[0] != old[0] {
-        return false;
-    }
-    let l4 = if item.v6 {
-        // Version, class and label; next header and hop limit; addresses.
-        if new[..4] != old[..4] || new[6..40] != old[6..40] {
-            return false;
-        }
-        IPV6_HEADER
-    } else {
-        // TOS; fragment word; TTL and protocol; addresses.
-        if new[1] != old[1] || new[6..10] != old[6..10] || new[12..20] != old[12..20] {
-            return false;
-        }
-        let dont_fragment = new[6] & 0x40 != 0;
-        let id = u16::from_be_bytes([new[4], new[5]]);
-        if !dont_fragment && id != item.next_id {
-            return false;
-        }
-        20
-    };
-    let (old, new) = (&old[l4..], &new[l4..]);
-    if new[..4] != old[..4] {
-        return false;
-    }
-    if item.udp {
-        return true;
-    }
-    let seq = u32::from_be_bytes([new[4], new[5], new[6], new[7]]);
-    let header = usize::from(item.header) - l4;
-    // Acknowledgement and data offset; window; urgent pointer and options.
-    seq == item.next_seq
-        && new[8..13] == old[8..13]
-        && new[14..16] == old[14..16]
-        && new[18..20] == old[18..20]
-        && words(&new[20..header]).eq(words(&old[20..header]))
-}
-
-/// The words of TCP's options, which are whole ones: compared by the byte they would cost as much as the rest of the header.
-fn words(options: &[u8]) -> impl Iterator<Item = &[u8; 4]> {
-    options.as_chunks().0.iter()
 }
 
 /// Rewrites the first packet's headers for the whole super-packet.

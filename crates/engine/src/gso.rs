@@ -114,23 +114,24 @@ impl Super {
         }
     }
 
-    /// Spreads the super-packet at `memory[start..]` out: packet `i` comes to lie at
-    /// `start + i * stride`, complete with its checksums.
+    /// Spreads the super-packet at `memory[from..]` out: packet `i` comes to lie at
+    /// `start + i * stride`, complete with its checksums. `start` is not in front of `from`.
     ///
     /// `stride` must be at least the length of a packet, and `memory` must reach to the end of
     /// the last.
-    pub(crate) fn spread(&self, memory: &mut [u8], start: usize, stride: usize) {
-        debug_assert!(stride >= self.len(0));
-        let sums = self.sums(&memory[start..start + self.header]);
+    pub(crate) fn spread(&self, memory: &mut [u8], from: usize, start: usize, stride: usize) {
+        debug_assert!(stride >= self.len(0) && from <= start);
+        let header = from..from + self.header;
+        let sums = self.sums(&memory[header.clone()]);
         let count = self.count();
         for i in (0..count).rev() {
             let len = self.len(i);
             let at = start + i * stride;
             let payload = at + self.header;
-            let payload = if i > 0 {
-                let from = start + self.header + i * self.mss;
-                let sum = checksum::move_up(memory, from..from + len - self.header, payload);
-                memory.copy_within(start..start + self.header, at);
+            let payload = if i > 0 || from < start {
+                let old = header.end + i * self.mss;
+                let sum = checksum::move_up(memory, old..old + len - self.header, payload);
+                memory.copy_within(header.clone(), at);
                 sum
             } else {
                 checksum::add(0, &memory[payload..at + len])
@@ -265,11 +266,17 @@ mod tests {
     fn split(packet: &[u8], hdr: &VnetHdr, gap: usize) -> Vec<Vec<u8>> {
         let s = Super::parse(packet, hdr).unwrap();
         let stride = s.len(0) + gap;
-        let mut memory = packet.to_vec();
-        memory.resize(s.count() * stride, 0xee);
-        s.spread(&mut memory, 0, stride);
-        let spread = (0..s.count()).map(|i| memory[i * stride..i * stride + s.len(i)].to_vec());
-        let (spread, mut cut): (Vec<_>, _) = (spread.collect(), Vec::new());
+        // Where the first packet lies, and a little behind.
+        let [spread, behind] = [0, 2].map(|start| {
+            let mut memory = packet.to_vec();
+            memory.resize(start + s.count() * stride, 0xee);
+            s.spread(&mut memory, 0, start, stride);
+            let at = |i: usize| start + i * stride;
+            let packets = (0..s.count()).map(|i| memory[at(i)..at(i) + s.len(i)].to_vec());
+            packets.collect::<Vec<_>>()
+        });
+        assert_eq!(spread, behind);
+        let mut cut = Vec::new();
         s.cut(&mut packet.to_vec(), &mut Vec::new(), |one| {
             cut.push(one.to_vec());
         });

@@ -3,6 +3,7 @@
 //! [`Reader`] and [`Writer`] are for tunnels whose packets do not go through the engine, because their keys follow from
 //! the order of their packets.
 
+use crate::alignment;
 use crate::gro::{self, Coalescer, JOIN_MAX, Joins, Shape, Written};
 use crate::gso::{Super, complete_checksum};
 use netio::tun::{GsoKind, Tun, VNET_HDR_LEN, VnetHdr};
@@ -28,25 +29,56 @@ pub(crate) struct Writes {
 pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> Writes {
     let mut writes = Writes::default();
     coalescer.drain(memory, |memory, hdr, gather| {
-        let hdr_bytes = hdr.emit();
-        let mut parts = [IoSlice::new(&[]); JOIN_MAX + 1];
-        let mut used = 0;
-        if tun.vnet_hdr() {
-            parts[0] = IoSlice::new(&hdr_bytes);
-            used = 1;
-        }
-        for range in gather.ranges() {
-            parts[used] = IoSlice::new(&memory[range]);
-            used += 1;
-        }
-        writes.calls += 1;
+        let mut ranges = gather.ranges();
+        let Some(mut first) = ranges.next() else {
+            return Written::Done;
+        };
+        // The kernel's header stands in front of the packet for the time of the call, so that one that was not joined is
+        // written from one place.
         let joined = hdr.gso != GsoKind::None;
+        let hdr_bytes = match joined && alignment::MATTERS {
+            // The kernel puts so much into one place and the rest into pages, from their beginnings on.
+            true => VnetHdr {
+                hdr_len: alignment::up(first.start, hdr.hdr_len),
+                ..*hdr
+            },
+            false => *hdr,
+        };
+        let hdr_bytes = hdr_bytes.emit();
+        let in_front = tun.vnet_hdr() && first.start >= VNET_HDR_LEN;
+        let mut covered = None;
+        if in_front {
+            let place = &mut memory[first.start - VNET_HDR_LEN..first.start];
+            covered = place.first_chunk().copied();
+            place.copy_from_slice(&hdr_bytes);
+            first.start -= VNET_HDR_LEN;
+        }
+        let at = first.start;
+        writes.calls += 1;
         let rung = if hdr.gso == GsoKind::Udp {
             &tun.uso
         } else {
             &tun.gro
         };
-        match tun.write(&parts[..used]) {
+        let written = if gather.count == 1 && (in_front || !tun.vnet_hdr()) {
+            tun.write(&[IoSlice::new(&memory[first])])
+        } else {
+            let mut parts = [IoSlice::new(&[]); JOIN_MAX + 1];
+            let mut used = 0;
+            if tun.vnet_hdr() && !in_front {
+                parts[0] = IoSlice::new(&hdr_bytes);
+                used = 1;
+            }
+            for range in [first].into_iter().chain(ranges) {
+                parts[used] = IoSlice::new(&memory[range]);
+                used += 1;
+            }
+            tun.write(&parts[..used])
+        };
+        if let Some::<[u8; VNET_HDR_LEN]>(covered) = covered {
+            memory[at..at + VNET_HDR_LEN].copy_from_slice(&covered);
+        }
+        match written {
             Ok(_) if joined => {
                 writes.super_packets += 1;
                 rung.accepted();
@@ -203,6 +235,7 @@ mod tests {
     use crate::checksum;
     use crate::ip::TCP;
     use crate::ip::tests::ipv4;
+    use netio::simulated::Call;
 
     /// A packet of one flow, with `payload` bytes behind `seq`.
     fn tcp(seq: u32, payload: usize) -> Vec<u8> {
@@ -254,6 +287,33 @@ mod tests {
         }
         let nothing = reader.read(&tun, |_| panic!("nothing was sent"));
         assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_header_in_front_of_a_packet_leaves_what_lies_there() {
+        let (tun, kernel) = Tun::simulated().unwrap();
+        tun.faults.set(|call| {
+            let Call::Write { parts } = call else {
+                return None;
+            };
+            let bytes: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
+            let joined = VnetHdr::parse(&bytes).unwrap().gso != GsoKind::None;
+            joined.then(|| Err(io::Error::from_raw_os_error(EINVAL)))
+        });
+        // What was to be joined is written one by one, the second of it before what lies in front of that.
+        let packets = [tcp(0, 100), vec![0x60; 30], tcp(100, 100)];
+        let mut writer = Writer::new();
+        for packet in &packets {
+            writer.push(&tun, packet);
+        }
+        writer.flush(&tun);
+        for packet in [&packets[0], &packets[2], &packets[1]] {
+            let mut bytes = vec![0; READ_MAX];
+            let len = kernel.recv(&mut bytes).unwrap();
+            assert_eq!(VnetHdr::parse(&bytes), Some(VnetHdr::NONE));
+            assert_eq!(bytes[VNET_HDR_LEN..len], packet[..]);
+        }
+        assert_eq!(writer.refused(), 0);
     }
 
     #[test]

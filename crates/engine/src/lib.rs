@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod alarm;
+mod alignment;
 mod aqm;
 mod armed;
 mod cadence;

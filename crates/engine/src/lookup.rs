@@ -226,25 +226,29 @@ impl<W: Wire> OutboundLookup<W> {
         }
         let mtu = self.shared.mtu();
         let longest = read.parsed.as_ref().map_or(read.len, |s| s.len(0));
-        let padded = self.shared.wire.padded(longest, mtu);
-        let stride = head + padded + key.format.tail(padded);
+        let mut padded = self.shared.wire.padded(longest, mtu);
+        let mut tail = key.format.tail(padded);
+        let stride = head + padded + tail;
         if stream.is_some() && stride > W::RECORD_HEADER + RECORD_MAX {
             // Its length would wrap, and the peer would take its middle for the next record.
             drops.too_long.add(count as u64);
             return;
         }
-        if read.start < slot.used + head {
-            // Another key's head is longer than the one that room was left for.
-            let start = slot.used + head;
+        let start = read.start.max(slot.used + head);
+        if read.start < start {
+            // Another key's head is longer than the one that room was left for, or it was read in front of its place.
             if start + read.len > slot.memory.len() {
                 drops.tun_malformed.add(count as u64);
                 return;
             }
-            slot.memory
-                .copy_within(read.start..read.start + read.len, start);
-            read.start = start;
+            // A super-packet's packets are moved anyway.
+            if read.parsed.is_none() {
+                slot.memory
+                    .copy_within(read.start..read.start + read.len, start);
+                read.start = start;
+            }
         }
-        if read.start + count * stride > slot.memory.len() {
+        if start + count * stride > slot.memory.len() {
             // Thousands of tiny segments in one super-packet: no kernel makes them.
             drops.tun_malformed.add(count as u64);
             return;
@@ -252,14 +256,18 @@ impl<W: Wire> OutboundLookup<W> {
         let mut bytes = 0;
         for i in 0..count {
             let inner = read.parsed.as_ref().map_or(read.len, |s| s.len(i));
-            let padded = self.shared.wire.padded(inner, mtu);
-            let tail = key.format.tail(padded);
-            let at = read.start + i * stride;
+            // All but the last are as long as the first.
+            if inner != longest {
+                padded = self.shared.wire.padded(inner, mtu);
+                tail = key.format.tail(padded);
+            }
+            let at = start + i * stride;
             slot.push(at, head, inner, padded, tail, ecn);
             bytes += inner as u64;
         }
         slot.items.push(Item {
-            start: read.start,
+            from: read.start,
+            start,
             len: read.len,
             hdr: read.hdr,
             stride,
@@ -289,6 +297,8 @@ impl<W: Wire> OutboundLookup<W> {
 pub(crate) struct InboundLookup<W: Wire> {
     shared: Arc<Shared<W>>,
     last: Option<Arc<ReceiveKey<W>>>,
+    /// The session whose packets belong to the batch's last run while they come from where they come from now.
+    run: Option<SessionName>,
 }
 
 /// Where a datagram came from.
@@ -302,12 +312,22 @@ pub(crate) struct Origin<'a> {
 
 impl<W: Wire> InboundLookup<W> {
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
-        Self { shared, last: None }
+        Self {
+            shared,
+            last: None,
+            run: None,
+        }
+    }
+
+    /// What is taken in from now on comes from one place.
+    pub(crate) fn begin_train(&mut self) {
+        self.run = None;
     }
 
     /// Ends a batch: a key is not held on to while nothing comes.
     pub(crate) fn finish(&mut self) {
         self.last = None;
+        self.run = None;
     }
 
     /// Takes a data packet into the batch: what is left of it, `len` bytes at `start`.
@@ -319,6 +339,23 @@ impl<W: Wire> InboundLookup<W> {
         counter: u64,
         origin: Origin<'_>,
     ) {
+        let packet = Packet {
+            start,
+            len,
+            counter,
+            authentic: false,
+        };
+        // Mostly a train is one session's, which is looked up once then.
+        if self.run == Some(session)
+            && let (Some(key), Some(run)) = (&self.last, slot.runs.last_mut())
+            && counter < key.limits.messages_max
+            && !key.removed()
+        {
+            slot.packets.push(packet);
+            run.count += 1;
+            return;
+        }
+        self.run = None;
         let index = match (session, origin.stream) {
             (SessionName::Index(index), _) => Some(index),
             (SessionName::OfSender(number), Some(stream)) => {
@@ -347,12 +384,8 @@ impl<W: Wire> InboundLookup<W> {
             self.shared.drops.expired.add(1);
             return;
         }
-        slot.packets.push(Packet {
-            start,
-            len,
-            counter,
-            authentic: false,
-        });
+        slot.packets.push(packet);
+        self.run = Some(session);
         let Origin {
             from,
             line,

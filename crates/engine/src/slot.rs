@@ -26,13 +26,18 @@ pub(crate) const BATCH_PACKETS: usize = 128;
 /// the smallest segment that Linux makes (48 bytes) gains 1,366 headers, tunnel headers and tags.
 const SPREAD_ROOM: usize = 192 << 10;
 
+/// Bytes that may be left free in front of what is received.
+const APART: usize = 8;
+
 /// Bytes of the memory of an outbound batch.
 pub(crate) const OUTBOUND_BYTES: usize = BATCH_BYTES + TRAIN_ROOM + SPREAD_ROOM;
 
 /// One read of the TUN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
-    /// First byte of the inner packet.
+    /// First byte of what was read.
+    pub(crate) from: usize,
+    /// First byte of the inner packet, or of the first of a super-packet's: there or behind.
     pub(crate) start: usize,
     /// Bytes read, without the `virtio_net_hdr`.
     pub(crate) len: usize,
@@ -73,6 +78,9 @@ pub(crate) struct OutboundSlot {
     pub(crate) lens: Vec<u32>,
     pub(crate) runs: Vec<OutboundRun>,
     pub(crate) trains: Vec<Train>,
+    /// The last datagram of the last train is as long as the first. Kept, as a remainder would tell it only by a division,
+    /// which ARMv7 need not have.
+    whole: bool,
     /// Ways that runs take beside their own. Empty where each packet leaves once.
     pub(crate) copies: Vec<Way>,
     pub(crate) now: Instant,
@@ -89,6 +97,7 @@ impl OutboundSlot {
             lens: Vec::with_capacity(2 * BATCH_PACKETS),
             runs: Vec::with_capacity(BATCH_PACKETS),
             trains: Vec::with_capacity(BATCH_PACKETS),
+            whole: false,
             copies: Vec::new(),
             now: Instant::now(),
         }
@@ -171,11 +180,13 @@ impl OutboundSlot {
             && train.ecn == ecn
             && train.start + train.len == start
             // A stream does not care where a datagram ends.
-            && (in_stream || (train.len.is_multiple_of(train.segment) && len <= train.segment))
+            && (in_stream || (self.whole && len <= train.segment))
         {
             train.len += len;
+            self.whole = len == train.segment;
             return;
         }
+        self.whole = true;
         self.trains.push(Train {
             start,
             len,
@@ -236,7 +247,7 @@ pub(crate) struct InboundSlot<W: Wire> {
 impl<W: Wire> InboundSlot<W> {
     pub(crate) fn new() -> Self {
         Self {
-            memory: vec![0; BATCH_BYTES + TRAIN_ROOM].into_boxed_slice(),
+            memory: vec![0; BATCH_BYTES + TRAIN_ROOM + APART].into_boxed_slice(),
             used: 0,
             packets: Vec::with_capacity(2 * BATCH_PACKETS),
             inner: Vec::with_capacity(2 * BATCH_PACKETS),

@@ -26,13 +26,13 @@ pub(crate) fn outbound(slot: &mut OutboundSlot) {
         ..
     } = slot;
     for item in items.iter() {
-        let packet = &mut memory[item.start..item.start + item.len];
+        let packet = &mut memory[item.from..item.from + item.len];
         if item.hdr.gso == GsoKind::None {
             // A checksum that points outside its packet is left wrong: the receiver drops it.
             gso::complete_checksum(packet, &item.hdr);
             runs[item.run].key.format.adjust(packet);
         } else if let Some(parsed) = Super::parse(packet, &item.hdr) {
-            parsed.spread(memory, item.start, item.stride);
+            parsed.spread(memory, item.from, item.start, item.stride);
         }
     }
     for run in runs.iter() {

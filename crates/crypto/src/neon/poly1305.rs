@@ -8,8 +8,6 @@
 //! tail    what is left of it, filled up with zeros, and the lengths      from a buffer
 //! ```
 
-use zeroize::Zeroize;
-
 use crate::implementations::Place;
 
 /// Bytes of a block.
@@ -22,6 +20,7 @@ const STEP: usize = 2 * BLOCK;
 const LANES: usize = 2;
 
 /// 26 bits.
+#[cfg(not(target_arch = "arm"))]
 const LIMB: u32 = 0x3ff_ffff;
 
 /// Bytes of a lane's buffer for the head, or for the whole of a short packet.
@@ -37,13 +36,22 @@ pub(super) type KeyBlock = [u32; 16];
 /// A tag as four little-endian words.
 pub(super) type Tag = [u32; 4];
 
-/// What the assembly and C know as such.
+/// What the assembly and C know as such. Erased when it is dropped.
 #[repr(C, align(16))]
 struct State {
     /// r0 r1 5r1 r2 5r2 r3 5r3 r4 5r4: r^2 of both lanes, r of both.
     powers: [[u32; 2 * LANES]; 9],
     /// Limbs of 26 bits and a little.
     h: [[u32; LANES]; 5],
+}
+
+impl Drop for State {
+    /// In one go: `zeroize` writes word after word, which a single small packet would notice.
+    fn drop(&mut self) {
+        self.powers = Default::default();
+        self.h = Default::default();
+        zeroize::optimization_barrier(self);
+    }
 }
 
 unsafe extern "C" {
@@ -63,20 +71,47 @@ pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], ta
         h: [[0; LANES]; 5],
     };
     let mut lanes = [Lane::new(), Lane::new()];
+    let Some(any) = keys.first() else { return };
     let mut next = 0;
     loop {
-        for (number, lane) in lanes.iter_mut().enumerate() {
-            if lane.left > 0 || lane.advance() {
-                continue;
+        // Both lanes' at once where both end, as those of packets of one length do.
+        let ended = [0, 1].map(|number: usize| {
+            let lane = &mut lanes[number];
+            lane.left == 0 && !lane.advance()
+        });
+        if ended != [false; LANES] {
+            let of = lanes
+                .each_ref()
+                .map(|lane| lane.packet.map_or(any, |packet| &keys[packet]));
+            if ended
+                .iter()
+                .zip(&lanes)
+                .any(|(&ended, lane)| ended && lane.packet.is_some())
+            {
+                // SAFETY: the caller has found NEON.
+                let sums = unsafe { state.tags(ended, of) };
+                for ((lane, ended), sum) in lanes.iter_mut().zip(ended).zip(sums) {
+                    if let Some(packet) = lane.packet.take_if(|_| ended) {
+                        tags[packet] = sum;
+                    }
+                }
             }
-            if let Some(packet) = lane.packet.take() {
-                tags[packet] = finish(state.sum(number), &keys[packet]);
+            let mut begun = [None; LANES];
+            for (lane, begun) in lanes.iter_mut().zip(&mut begun) {
+                if lane.packet.is_none()
+                    && let Some(place) = places.get(next)
+                {
+                    *begun = Some(lane.take(memory, place));
+                    lane.packet = Some(next);
+                    next += 1;
+                }
             }
-            if let Some(place) = places.get(next) {
-                let lead = lane.take(memory, place);
-                lane.packet = Some(next);
-                state.begin(number, &keys[next], lead);
-                next += 1;
+            if begun != [None; LANES] {
+                let of = lanes
+                    .each_ref()
+                    .map(|lane| lane.packet.map_or(any, |packet| &keys[packet]));
+                // SAFETY: the caller has found NEON.
+                unsafe { state.begin(begun, of) };
             }
         }
         let [first, second] = &mut lanes;
@@ -96,8 +131,6 @@ pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], ta
             }
         }
     }
-    state.powers.as_flattened_mut().zeroize();
-    state.h.as_flattened_mut().zeroize();
 }
 
 /// Where a lane is in its packet.
@@ -180,47 +213,132 @@ impl Lane {
 /// Copies `bytes` and fills the last block up with zeros. Returns the bytes of all blocks.
 fn pad(buffer: &mut [u8], bytes: &[u8]) -> usize {
     let end = bytes.len().next_multiple_of(BLOCK);
+    // The whole of the last block: what has a length that is known takes no call.
+    if let Some(last) = buffer[..end].last_chunk_mut() {
+        *last = [0; BLOCK];
+    }
     buffer[..bytes.len()].copy_from_slice(bytes);
-    buffer[bytes.len()..end].fill(0);
     end
 }
 
 impl State {
-    /// The limbs of a lane's h.
-    fn sum(&self, lane: usize) -> [u32; 5] {
-        let [h0, h1, h2, h3, h4] = &self.h;
-        [h0[lane], h1[lane], h2[lane], h3[lane], h4[lane]]
-    }
-
-    /// Begins a message in a lane; `lead`: with a block that counts as zero.
-    fn begin(&mut self, lane: usize, key: &KeyBlock, lead: bool) {
-        // RFC 8439, section 2.5: some bits of r are clear.
-        let [r0, r1, r2, r3, r4] = limbs([key[0], key[1], key[2], key[3]]);
-        let r = [
-            r0,
-            r1 & 0x3ff_ff03,
-            r2 & 0x3ff_c0ff,
-            r3 & 0x3f0_3fff,
-            r4 & 0x00f_ffff,
-        ];
-        for (power, at) in [(square(r), lane), (r, LANES + lane)] {
-            self.powers[0][at] = power[0];
-            for limb in 1..5 {
-                self.powers[2 * limb - 1][at] = power[limb];
-                self.powers[2 * limb][at] = 5 * power[limb];
+    /// Begins messages in these lanes, with a block that counts as zero where that is said. `keys` are both lanes'.
+    ///
+    /// # Safety
+    /// The CPU has NEON.
+    unsafe fn begin(&mut self, begun: [Option<bool>; LANES], keys: [&KeyBlock; LANES]) {
+        // SAFETY: the caller's.
+        unsafe { powers::set(&mut self.powers, begun, keys) };
+        for (lane, lead) in begun.into_iter().enumerate() {
+            let Some(lead) = lead else { continue };
+            for limbs in &mut self.h {
+                limbs[lane] = 0;
+            }
+            if lead {
+                // A block has a bit more than its 16 bytes. This one shall not.
+                self.h[4][lane] = (1_u32 << 24).wrapping_neg();
             }
         }
-        for limbs in &mut self.h {
-            limbs[lane] = 0;
+    }
+
+    /// The tags of messages that have ended in these lanes. `keys` are both lanes'.
+    ///
+    /// # Safety
+    /// The CPU has NEON.
+    unsafe fn tags(&self, ended: [bool; LANES], keys: [&KeyBlock; LANES]) -> [Tag; LANES] {
+        // SAFETY: the caller's.
+        unsafe { powers::tags(&self.h, ended, keys) }
+    }
+}
+
+/// What is before a message and behind it: both lanes' at once, which takes as long as one's.
+#[cfg(target_arch = "arm")]
+mod powers {
+    use super::{KeyBlock, LANES, Tag};
+
+    unsafe extern "C" {
+        fn millrace_poly1305_powers(
+            powers: *mut [u32; 2 * LANES],
+            first: *const KeyBlock,
+            second: *const KeyBlock,
+        );
+        fn millrace_poly1305_tags(
+            h: *const [u32; LANES],
+            first: *const KeyBlock,
+            second: *const KeyBlock,
+            tags: *mut Tag,
+        );
+    }
+
+    pub(super) unsafe fn set(
+        powers: &mut [[u32; 2 * LANES]; 9],
+        _: [Option<bool>; LANES],
+        [first, second]: [&KeyBlock; LANES],
+    ) {
+        // SAFETY: the caller has found NEON. What is written and read has the lengths that the types say.
+        unsafe { millrace_poly1305_powers(powers.as_mut_ptr(), first, second) };
+    }
+
+    pub(super) unsafe fn tags(
+        h: &[[u32; LANES]; 5],
+        _: [bool; LANES],
+        [first, second]: [&KeyBlock; LANES],
+    ) -> [Tag; LANES] {
+        let mut tags = [[0; 4]; LANES];
+        // SAFETY: as above.
+        unsafe { millrace_poly1305_tags(h.as_ptr(), first, second, tags.as_mut_ptr()) };
+        tags
+    }
+}
+
+/// What is before a message and behind it, one after the other: there is no assembly for this.
+#[cfg(not(target_arch = "arm"))]
+mod powers {
+    use super::{KeyBlock, LANES, Tag, finish, limbs, square};
+
+    pub(super) unsafe fn set(
+        powers: &mut [[u32; 2 * LANES]; 9],
+        begun: [Option<bool>; LANES],
+        keys: [&KeyBlock; LANES],
+    ) {
+        let lanes = begun.into_iter().zip(keys).enumerate();
+        for (lane, (_, key)) in lanes.filter(|(_, (begun, _))| begun.is_some()) {
+            // RFC 8439, section 2.5: some bits of r are clear.
+            let [r0, r1, r2, r3, r4] = limbs([key[0], key[1], key[2], key[3]]);
+            let r = [
+                r0,
+                r1 & 0x3ff_ff03,
+                r2 & 0x3ff_c0ff,
+                r3 & 0x3f0_3fff,
+                r4 & 0x00f_ffff,
+            ];
+            for (power, at) in [(square(r), lane), (r, LANES + lane)] {
+                powers[0][at] = power[0];
+                for limb in 1..5 {
+                    powers[2 * limb - 1][at] = power[limb];
+                    powers[2 * limb][at] = 5 * power[limb];
+                }
+            }
         }
-        if lead {
-            // A block has a bit more than its 16 bytes. This one shall not.
-            self.h[4][lane] = (1_u32 << 24).wrapping_neg();
-        }
+    }
+
+    pub(super) unsafe fn tags(
+        [h0, h1, h2, h3, h4]: &[[u32; LANES]; 5],
+        ended: [bool; LANES],
+        keys: [&KeyBlock; LANES],
+    ) -> [Tag; LANES] {
+        core::array::from_fn(|lane| match ended[lane] {
+            true => finish(
+                [h0[lane], h1[lane], h2[lane], h3[lane], h4[lane]],
+                keys[lane],
+            ),
+            false => Tag::default(),
+        })
     }
 }
 
 /// A number of 128 bits in limbs of 26.
+#[cfg(not(target_arch = "arm"))]
 fn limbs([a, b, c, d]: [u32; 4]) -> [u32; 5] {
     [
         a & LIMB,
@@ -232,6 +350,7 @@ fn limbs([a, b, c, d]: [u32; 4]) -> [u32; 5] {
 }
 
 /// The square modulo 2^130 - 5, with the second limb a little longer than the others.
+#[cfg(not(target_arch = "arm"))]
 fn square([r0, r1, r2, r3, r4]: [u32; 5]) -> [u32; 5] {
     let product = |x: u32, y: u32| u64::from(x) * u64::from(y);
     let (s3, s4) = (5 * r3, 5 * r4);
@@ -251,6 +370,7 @@ fn square([r0, r1, r2, r3, r4]: [u32; 5]) -> [u32; 5] {
 }
 
 /// The tag: h modulo 2^130 - 5, plus s, modulo 2^128.
+#[cfg(not(target_arch = "arm"))]
 fn finish([mut h0, mut h1, mut h2, mut h3, mut h4]: [u32; 5], key: &KeyBlock) -> Tag {
     h1 += h0 >> 26;
     h2 += h1 >> 26;

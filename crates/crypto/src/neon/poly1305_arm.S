@@ -1,4 +1,5 @@
-// Poly1305 on ARMv7 with NEON: two messages side by side, one in each 32-bit lane, two blocks of each in a step.
+// Poly1305 on ARMv7 with NEON: two messages side by side, one in each 32-bit lane, two blocks of each in a step, and what is
+// before the first and behind the last.
 //
 // Numbers are five limbs of 26 bits. A step is (h + m0) r^2 + m1 r. The first product of it uses the low halves of
 // registers, the second the high halves, and one chain of carries serves both.
@@ -150,6 +151,175 @@ millrace_poly1305_x2:
         vpop    {q4-q7}
         bx      lr
         .size   millrace_poly1305_x2, .-millrace_poly1305_x2
+
+.macro  cut     limb
+        vbic.i32 \limb, #0xfc000000
+.endm
+
+.macro  five to, of
+        vshl.i32 \to, \of, #2
+        vadd.i32 \to, \to, \of
+.endm
+
+// void millrace_poly1305_powers(uint32_t powers[9][4], const uint32_t *first, const uint32_t *second)
+//
+// The powers above of two keys, of which the first four words are r. Rows 0 to 7 are in q8 to q15, row 8 in q5: r^2 in the low
+// halves, r in the high ones.
+        .global millrace_poly1305_powers
+        .hidden millrace_poly1305_powers
+        .type   millrace_poly1305_powers, %function
+        .align  5
+millrace_poly1305_powers:
+        vpush   {q4, q5}
+        vld1.32 {d0, d1}, [r1]
+        vld1.32 {d2, d3}, [r2]
+        vzip.32 q0, q1                  // the first word of both, the second, the third, the fourth
+        vmov    d17, d0
+        vshl.i32 d19, d1, #6
+        vshl.i32 d23, d2, #12
+        vshl.i32 d27, d3, #18
+        vsri.32 d19, d0, #26
+        vsri.32 d23, d1, #20
+        vsri.32 d27, d2, #14
+        vshr.u32 d31, d3, #8
+        // RFC 8439, section 2.5: some bits of r are clear.
+        cut     d17
+        cut     d19
+        vbic.i32 d19, #0x000000fc
+        cut     d23
+        vbic.i32 d23, #0x00003f00
+        cut     d27
+        vbic.i32 d27, #0x000f0000
+        vbic.i32 d27, #0x0000c000
+        vbic.i32 d31, #0x00f00000
+        five    d21, d19
+        five    d25, d23
+        five    d29, d27
+        five    d11, d31
+
+        // The square, with twice r0 to r3 in the low halves.
+        vadd.i32 d16, d17, d17
+        vadd.i32 d18, d19, d19
+        vadd.i32 d22, d23, d23
+        vadd.i32 d26, d27, d27
+        vmull.u32 q0, d17, d17
+        vmull.u32 q1, d16, d19
+        vmull.u32 q2, d16, d23
+        vmull.u32 q3, d16, d27
+        vmull.u32 q4, d16, d31
+        vmlal.u32 q0, d18, d11
+        vmlal.u32 q1, d22, d11
+        vmlal.u32 q2, d19, d19
+        vmlal.u32 q3, d18, d23
+        vmlal.u32 q4, d18, d27
+        vmlal.u32 q0, d22, d29
+        vmlal.u32 q1, d27, d29
+        vmlal.u32 q2, d26, d11
+        vmlal.u32 q3, d31, d11
+        vmlal.u32 q4, d23, d23
+        vsra.u64 q1, q0, #26
+        vsra.u64 q2, q1, #26
+        vsra.u64 q3, q2, #26
+        vsra.u64 q4, q3, #26
+        vmovn.i64 d16, q0
+        vshrn.u64 d20, q4, #26
+        vmovn.i64 d18, q1
+        vmovn.i64 d22, q2
+        vmovn.i64 d26, q3
+        vmovn.i64 d30, q4
+        cut     d16
+        five    d24, d20                // 2^130 is 5
+        cut     d18
+        cut     d22
+        vadd.i32 d16, d16, d24
+        cut     d26
+        cut     d30
+        vsra.u32 d18, d16, #26
+        cut     d16
+        five    d20, d18
+        five    d24, d22
+        five    d28, d26
+        five    d10, d30
+        vst1.32 {d16-d19}, [r0]!
+        vst1.32 {d20-d23}, [r0]!
+        vst1.32 {d24-d27}, [r0]!
+        vst1.32 {d28-d31}, [r0]!
+        vst1.32 {d10, d11}, [r0]
+        vpop    {q4, q5}
+        bx      lr
+        .size   millrace_poly1305_powers, .-millrace_poly1305_powers
+
+// The tag at `to`, of the limbs h0 to h4 and s, which is at `key` + 16: their sum modulo 2^128. \h0 to \h3 are overwritten, r12 too.
+.macro  tag     to, key, h0, h1, h2, h3, h4
+        adds    \h0, \h0, \h1, lsl #26
+        lsr     \h1, \h1, #6
+        adcs    \h1, \h1, \h2, lsl #20
+        lsr     \h2, \h2, #12
+        adcs    \h2, \h2, \h3, lsl #14
+        lsr     \h3, \h3, #18
+        adc     \h3, \h3, \h4, lsl #8
+        ldr     r12, [\key, #16]
+        adds    \h0, \h0, r12
+        ldr     r12, [\key, #20]
+        adcs    \h1, \h1, r12
+        ldr     r12, [\key, #24]
+        adcs    \h2, \h2, r12
+        ldr     r12, [\key, #28]
+        adc     \h3, \h3, r12
+        stm     \to, {\h0, \h1, \h2, \h3}
+.endm
+
+// void millrace_poly1305_tags(const uint32_t h[5][2], const uint32_t *first, const uint32_t *second, uint32_t tags[2][4])
+//
+// The tags of two messages, whose keys are given: h modulo 2^130 - 5, plus s, modulo 2^128.
+        .global millrace_poly1305_tags
+        .hidden millrace_poly1305_tags
+        .type   millrace_poly1305_tags, %function
+        .align  5
+millrace_poly1305_tags:
+        push    {r4-r11, lr}
+        vld1.32 {d0-d3}, [r0]!
+        vld1.32 {d4}, [r0]
+        vmov.i32 d6, #5
+        vsra.u32 d1, d0, #26
+        vsra.u32 d2, d1, #26
+        vsra.u32 d3, d2, #26
+        vsra.u32 d4, d3, #26
+        vshr.u32 d5, d4, #26
+        cut     d0
+        cut     d1
+        vmla.i32 d0, d5, d6
+        cut     d2
+        vsra.u32 d1, d0, #26
+        cut     d0
+        vsra.u32 d2, d1, #26
+        cut     d1
+        cut     d3
+        cut     d4
+
+        // Whether h + 5 reaches 2^130: then that is the remainder.
+        vadd.i32 d7, d0, d6
+        vshr.u32 d7, d7, #26
+        vadd.i32 d7, d7, d1
+        vshr.u32 d7, d7, #26
+        vadd.i32 d7, d7, d2
+        vshr.u32 d7, d7, #26
+        vadd.i32 d7, d7, d3
+        vshr.u32 d7, d7, #26
+        vadd.i32 d7, d7, d4
+        vshr.u32 d7, d7, #26
+        vmla.i32 d0, d7, d6
+
+        vmov    r4, r5, d0
+        vmov    r6, r7, d1
+        vmov    r8, r9, d2
+        vmov    r10, r11, d3
+        vmov    r0, lr, d4
+        tag     r3, r1, r4, r6, r8, r10, r0
+        add     r3, r3, #16
+        tag     r3, r2, r5, r7, r9, r11, lr
+        pop     {r4-r11, pc}
+        .size   millrace_poly1305_tags, .-millrace_poly1305_tags
 
         .section .note.GNU-stack, "", %progbits
 #endif

@@ -148,6 +148,7 @@ impl<W: Wire> InboundDrain<W> {
         self.held -= order.as_ref().map_or(0, |order| order.held());
         self.follow(shared, run, order, memory, now);
         let gathers = peer.gathers();
+        let around = overhead(&*run.key.format) as u64;
         for (packet, inner) in packets.iter().zip(inner) {
             if *inner == Inner::NotAuthentic {
                 forged += 1;
@@ -190,7 +191,7 @@ impl<W: Wire> InboundDrain<W> {
                 _ => run.line,
             };
             heard += 1;
-            counts.received_bytes += u64::from(packet.len) + overhead(&*run.key.format) as u64;
+            counts.received_bytes += u64::from(packet.len) + around;
             let start = packet.start as usize;
             let payload = &memory[start..start + packet.len as usize];
             let mut verdict = Verdict::Deliver;

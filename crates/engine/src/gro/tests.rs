@@ -260,7 +260,7 @@ fn cut(hdr: &VnetHdr, bytes: &[u8]) -> Vec<Vec<u8>> {
     let s = Super::parse(bytes, hdr).unwrap();
     let mut memory = bytes.to_vec();
     memory.resize(s.count() * s.len(0), 0);
-    s.spread(&mut memory, 0, s.len(0));
+    s.spread(&mut memory, 0, 0, s.len(0));
     (0..s.count())
         .map(|i| memory[i * s.len(0)..i * s.len(0) + s.len(i)].to_vec())
         .collect()

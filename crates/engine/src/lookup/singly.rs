@@ -97,7 +97,7 @@ fn cut(slot: &OutboundSlot, read: &Read) -> Vec<Vec<u8>> {
     let room = memory.len().max(bytes.len());
     memory.resize(room, 0);
     memory[..bytes.len()].copy_from_slice(bytes);
-    parsed.spread(&mut memory, 0, stride);
+    parsed.spread(&mut memory, 0, 0, stride);
     (0..parsed.count())
         .map(|i| memory[i * stride..i * stride + parsed.len(i)].to_vec())
         .collect()

@@ -201,7 +201,13 @@ pub(crate) fn written(write: &[u8]) -> (Vec<Vec<u8>>, bool) {
         pseudo.to_be_bytes(),
         "half a checksum"
     );
-    let data = &packet[usize::from(hdr.hdr_len)..];
+    // What the kernel's header says of that is a hint, which is rounded where that helps.
+    let header = match field {
+        6 => l4 + 8,
+        _ => l4 + usize::from(packet[l4 + 12] >> 4) * 4,
+    };
+    assert!((header..header + 4).contains(&usize::from(hdr.hdr_len)));
+    let data = &packet[header..];
     let payloads = data
         .chunks(hdr.gso_size.into())
         .map(<[u8]>::to_vec)

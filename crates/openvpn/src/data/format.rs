@@ -399,7 +399,12 @@ fn keep(bytes: &mut Vec<u8>, range: Range<usize>) {
 
 /// What a payload is without its framing. [`InBand`](super::inband::InBand) says which message.
 fn kind(payload: &[u8]) -> Payload {
-    if *payload == PING {
+    // What both begin with is the same to four bits: every packet comes here, and next to none is one of them.
+    const MARK: u8 = PING[0] >> 4;
+    const { assert!(OCC_MAGIC[0] >> 4 == MARK) };
+    if payload.first().is_none_or(|first| first >> 4 != MARK) {
+        Payload::Inner
+    } else if *payload == PING {
         Payload::Keepalive
     } else if payload.starts_with(&OCC_MAGIC) {
         Payload::Message

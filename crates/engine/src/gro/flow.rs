@@ -1,0 +1,96 @@
+//! Whether a packet continues a super-packet. Each one that is joined is compared with the first.
+
+use super::Item;
+use crate::ip::IPV6_HEADER;
+
+/// Headers without options, in bytes.
+const IPV4_HEADER: usize = 20;
+const TCP_HEADER: usize = 20;
+
+/// Whether `new` continues what began with `old`: everything but lengths, identification,
+/// sequence number, PSH and checksums is the same.
+///
+/// Whole words are compared, with masks for what may differ: of arrays, so that their bounds are looked at once.
+pub(super) fn same_flow(item: &Item, old: &[u8], new: &[u8]) -> bool {
+    if !item.flow || new.len() < usize::from(item.header) {
+        return false;
+    }
+    let l4 = if item.v6 {
+        let (Some(old), Some(new)) = (
+            words::<{ IPV6_HEADER / 4 }>(old),
+            words::<{ IPV6_HEADER / 4 }>(new),
+        ) else {
+            return false;
+        };
+        // Version, class and label; next header and hop limit; addresses.
+        let first = differs(old[0], new[0], ALL) | differs(old[1], new[1], LAST_TWO);
+        if first != 0 || old[2..] != new[2..] {
+            return false;
+        }
+        IPV6_HEADER
+    } else {
+        let (Some(old), Some(new)) = (
+            words::<{ IPV4_HEADER / 4 }>(old),
+            words::<{ IPV4_HEADER / 4 }>(new),
+        ) else {
+            return false;
+        };
+        // Version and TOS; fragment word; TTL and protocol; addresses.
+        let first = differs(old[0], new[0], FIRST_TWO) | differs(old[1], new[1], LAST_TWO);
+        let second = differs(old[2], new[2], FIRST_TWO) | differs(old[3], new[3], ALL);
+        if first | second | differs(old[4], new[4], ALL) != 0 {
+            return false;
+        }
+        let dont_fragment = new[1][2] & 0x40 != 0;
+        let id = u16::from_be_bytes([new[1][0], new[1][1]]);
+        if !dont_fragment && id != item.next_id {
+            return false;
+        }
+        IPV4_HEADER
+    };
+    let (old, new) = (&old[l4..], &new[l4..]);
+    if item.udp {
+        // Ports.
+        return old.first_chunk::<4>() == new.first_chunk();
+    }
+    let (Some(head), Some(new_head)) = (
+        words::<{ TCP_HEADER / 4 }>(old),
+        words::<{ TCP_HEADER / 4 }>(new),
+    ) else {
+        return false;
+    };
+    // Ports; acknowledgement; data offset and window; urgent pointer. Flags are looked at elsewhere.
+    let first = differs(head[0], new_head[0], ALL) | differs(head[2], new_head[2], ALL);
+    let second = differs(head[3], new_head[3], ALL_BUT_FLAGS);
+    let all = first | second | differs(head[4], new_head[4], LAST_TWO);
+    let options = TCP_HEADER..usize::from(item.header) - l4;
+    u32::from_be_bytes(new_head[1]) == item.next_seq
+        && all == 0
+        && same_words(&old[options.clone()], &new[options])
+}
+
+const ALL: [u8; 4] = [0xff; 4];
+const FIRST_TWO: [u8; 4] = [0xff, 0xff, 0, 0];
+const LAST_TWO: [u8; 4] = [0, 0, 0xff, 0xff];
+const ALL_BUT_FLAGS: [u8; 4] = [0xff, 0, 0xff, 0xff];
+
+/// What of four bytes differs.
+#[inline(always)]
+fn differs(old: [u8; 4], new: [u8; 4], mask: [u8; 4]) -> u32 {
+    let [old, new, mask] = [old, new, mask].map(u32::from_ne_bytes);
+    (old ^ new) & mask
+}
+
+/// The first words of a header.
+#[inline(always)]
+fn words<const N: usize>(header: &[u8]) -> Option<&[[u8; 4]; N]> {
+    header.as_chunks().0.first_chunk()
+}
+
+/// Whether TCP's options, which are whole words, are the same: compared by the byte they would cost as much as the rest of the
+/// header.
+#[inline(always)]
+fn same_words(old: &[u8], new: &[u8]) -> bool {
+    let words = old.as_chunks::<4>().0.iter();
+    words.eq(new.as_chunks().0)
+}
