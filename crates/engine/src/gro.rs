@@ -284,7 +284,7 @@ impl Coalescer {
     pub(crate) fn drain(
         &mut self,
         memory: &mut [u8],
-        mut write: impl FnMut(&[u8], &VnetHdr, &Gather<'_>) -> Written,
+        mut write: impl FnMut(&mut [u8], &VnetHdr, &Gather<'_>) -> Written,
     ) {
         for item in &self.items {
             let gather = Gather {

@@ -7,6 +7,7 @@ use crate::gro::{self, Coalescer, JOIN_MAX, Joins, Shape, Written};
 use crate::gso::{Super, complete_checksum};
 use netio::tun::{GsoKind, Tun, VNET_HDR_LEN, VnetHdr};
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 /// Bytes of the longest super-packet, with its header.
 const READ_MAX: usize = VNET_HDR_LEN + u16::MAX as usize;
@@ -28,31 +29,31 @@ pub(crate) struct Writes {
 pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> Writes {
     let mut writes = Writes::default();
     coalescer.drain(memory, |memory, hdr, gather| {
+        writes.calls += 1;
+        if gather.count == 1 {
+            let single = gather.ranges().next().unwrap_or_default();
+            writes.refused += u64::from(write_single(tun, memory, single).is_err());
+            return Written::Done;
+        }
         let hdr_bytes = hdr.emit();
         let mut parts = [IoSlice::new(&[]); JOIN_MAX + 1];
-        let mut used = 0;
-        if tun.vnet_hdr() {
-            parts[0] = IoSlice::new(&hdr_bytes);
-            used = 1;
-        }
+        parts[0] = IoSlice::new(&hdr_bytes);
+        let mut used = 1;
         for range in gather.ranges() {
             parts[used] = IoSlice::new(&memory[range]);
             used += 1;
         }
-        writes.calls += 1;
-        let joined = hdr.gso != GsoKind::None;
         let rung = if hdr.gso == GsoKind::Udp {
             &tun.uso
         } else {
             &tun.gro
         };
         match tun.write(&parts[..used]) {
-            Ok(_) if joined => {
+            Ok(_) => {
                 writes.super_packets += 1;
                 rung.accepted();
             }
-            Ok(_) => {}
-            Err(e) if joined && e.raw_os_error() == Some(EINVAL) => {
+            Err(e) if e.raw_os_error() == Some(EINVAL) => {
                 rung.rejected(format_args!("the kernel refused a super-packet: {e}"));
                 return Written::Refused;
             }
@@ -61,6 +62,25 @@ pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> 
         Written::Done
     });
     writes
+}
+
+/// Writes a packet as it is. Its header goes to where it is one part with it, and what lies there is taken away meanwhile: the
+/// end of a packet that is still to be written, where the tunnel's own header is shorter.
+fn write_single(tun: &Tun, memory: &mut [u8], packet: Range<usize>) -> io::Result<usize> {
+    if !tun.vnet_hdr() {
+        return tun.write(&[IoSlice::new(&memory[packet])]);
+    }
+    let hdr = VnetHdr::NONE.emit();
+    let Some(from) = packet.start.checked_sub(VNET_HDR_LEN) else {
+        return tun.write(&[IoSlice::new(&hdr), IoSlice::new(&memory[packet])]);
+    };
+    let before = from..from + VNET_HDR_LEN;
+    let mut covered = [0; VNET_HDR_LEN];
+    covered.copy_from_slice(&memory[before.clone()]);
+    memory[before.clone()].copy_from_slice(&hdr);
+    let written = tun.write(&[IoSlice::new(&memory[from..packet.end])]);
+    memory[before].copy_from_slice(&covered);
+    written
 }
 
 /// Reads packets from an interface.
@@ -203,6 +223,7 @@ mod tests {
     use crate::checksum;
     use crate::ip::TCP;
     use crate::ip::tests::ipv4;
+    use netio::simulated::Call;
 
     /// A packet of one flow, with `payload` bytes behind `seq`.
     fn tcp(seq: u32, payload: usize) -> Vec<u8> {
@@ -254,6 +275,41 @@ mod tests {
         }
         let nothing = reader.read(&tun, |_| panic!("nothing was sent"));
         assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_refused_super_packet_leaves_the_packets_between_its_own_as_they_were() {
+        let (tun, kernel) = Tun::simulated().unwrap();
+        tun.faults.set(|call| match call {
+            Call::Write { parts } if VnetHdr::parse(&parts[0])?.gso != GsoKind::None => {
+                Some(Err(io::Error::from_raw_os_error(EINVAL)))
+            }
+            _ => None,
+        });
+        let (mut writer, mut other) = (Writer::new(), tcp(7000, 1000));
+        // Of another flow: what does not change the sum.
+        other.swap(20, 22);
+        other.swap(21, 23);
+        // The end of the second lies right before the third, which is written before it.
+        let packets = [tcp(0, 1000), other, tcp(1000, 1000)];
+        for packet in &packets {
+            writer.push(&tun, packet);
+        }
+        writer.flush(&tun);
+        let mut bytes = vec![0; READ_MAX];
+        for at in [0, 2, 1] {
+            let len = kernel.recv(&mut bytes).unwrap();
+            let (hdr, packet) = bytes[..len].split_at(VNET_HDR_LEN);
+            assert_eq!(VnetHdr::parse(hdr), Some(VnetHdr::NONE));
+            assert!(*packet == packets[at], "packet {at}");
+        }
+        assert_eq!(writer.refused(), 0);
+        // An ordinary packet that is refused is counted.
+        tun.faults
+            .set(|_| Some(Err(io::Error::from_raw_os_error(EINVAL))));
+        writer.push(&tun, &packets[0]);
+        writer.flush(&tun);
+        assert_eq!(writer.refused(), 1);
     }
 
     #[test]
