@@ -421,14 +421,25 @@ mod tests {
     fn the_kernel_tells_how_long_a_datagram_has_waited() {
         let (from, to) = (socket(), socket());
         assert!(to.aqm.on());
-        send(&from, &to, &[100], false);
-        let sent = std::time::Instant::now();
-        while sent.elapsed() < std::time::Duration::from_millis(2) {
-            std::hint::spin_loop();
+        let begun = std::time::Instant::now();
+        loop {
+            send(&from, &to, &[100], false);
+            let sent = std::time::Instant::now();
+            while sent.elapsed() < std::time::Duration::from_millis(2) {
+                std::hint::spin_loop();
+            }
+            assert_eq!(receive(&to).0, [(100, 100)]);
+            let waited = to.waited().unwrap();
+            if waited >= std::time::Duration::from_millis(2) {
+                assert!(waited <= sent.elapsed() + std::time::Duration::from_secs(1));
+                return;
+            }
+            // Where no other socket of the machine asks, the kernel begins to look at the clock a moment after it was asked, and
+            // until then takes the time at which a datagram is received.
+            assert!(
+                begun.elapsed() < std::time::Duration::from_secs(40),
+                "{waited:?}"
+            );
         }
-        assert_eq!(receive(&to).0, [(100, 100)]);
-        let waited = to.waited().unwrap();
-        assert!(waited >= std::time::Duration::from_millis(2), "{waited:?}");
-        assert!(waited <= sent.elapsed() + std::time::Duration::from_secs(1));
     }
 }
