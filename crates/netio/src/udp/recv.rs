@@ -25,7 +25,7 @@ pub struct ReceivedTrain {
     pub from: SocketAddr,
     /// Our address that was called.
     pub local: Option<Source>,
-    /// Outer ECN bits.
+    /// Outer ECN bits, where the socket was asked for them.
     pub ecn: Ecn,
 }
 
@@ -415,6 +415,46 @@ mod tests {
         }
         send(&from, &to, &[500; 10], true);
         assert_eq!(receive(&to), (vec![(5000, 500)], 1));
+    }
+
+    #[test]
+    fn outer_marks_are_told_where_they_were_asked_for() {
+        for family in [Family::V4, Family::V6] {
+            let bind = |ecn| {
+                let options = SocketOptions {
+                    mmsg: true,
+                    ecn,
+                    ..SocketOptions::default()
+                };
+                UdpSocket::bind(family, &options).unwrap()
+            };
+            let from = bind(false);
+            for (asked, told) in [(true, Ecn::Ce), (false, Ecn::NotEct)] {
+                let to = bind(asked);
+                let here: std::net::IpAddr = match family {
+                    Family::V4 => Ipv4Addr::LOCALHOST.into(),
+                    Family::V6 => Ipv6Addr::LOCALHOST.into(),
+                };
+                let train = Train {
+                    start: 0,
+                    len: 4,
+                    segment: 4,
+                    endpoint: Endpoint::new((here, to.port()).into()),
+                    ecn: Ecn::Ce,
+                };
+                let report = from.send_trains(&mut SendScratch::new(), b"mark", &[train]);
+                assert_eq!((report.sent, report.errno), (1, 0), "{family:?}");
+                let (mut scratch, mut memory) = (RecvScratch::new(), vec![0; TRAIN_ROOM]);
+                let mut seen = Vec::new();
+                let each = |train: ReceivedTrain| seen.push((train.len, train.ecn, train.local));
+                to.recv_trains(&mut scratch, &mut memory, 2048, 64, each)
+                    .unwrap();
+                let [(4, mark, Some(source))] = seen[..] else {
+                    panic!("{seen:?}");
+                };
+                assert_eq!((mark, source.ip), (told, here));
+            }
+        }
     }
 
     #[test]
