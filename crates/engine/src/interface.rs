@@ -8,6 +8,7 @@ use crate::gro::{self, Coalescer, JOIN_MAX, Joins, Shape, Written};
 use crate::gso::{Super, complete_checksum};
 use netio::tun::{GsoKind, Tun, VNET_HDR_LEN, VnetHdr};
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 /// Bytes of the longest super-packet, with its header.
 const READ_MAX: usize = VNET_HDR_LEN + u16::MAX as usize;
@@ -29,62 +30,40 @@ pub(crate) struct Writes {
 pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> Writes {
     let mut writes = Writes::default();
     coalescer.drain(memory, |memory, hdr, gather| {
-        let mut ranges = gather.ranges();
-        let Some(mut first) = ranges.next() else {
+        writes.calls += 1;
+        if gather.count == 1 {
+            let single = gather.ranges().next().unwrap_or_default();
+            writes.refused += u64::from(write_single(tun, memory, single).is_err());
             return Written::Done;
-        };
-        // The kernel's header stands in front of the packet for the time of the call, so that one that was not joined is
-        // written from one place.
-        let joined = hdr.gso != GsoKind::None;
-        let hdr_bytes = match joined && alignment::MATTERS {
+        }
+        let mut ranges = gather.ranges().peekable();
+        let hdr_bytes = match ranges.peek() {
             // The kernel puts so much into one place and the rest into pages, from their beginnings on.
-            true => VnetHdr {
+            Some(first) if alignment::MATTERS => VnetHdr {
                 hdr_len: alignment::up(first.start, hdr.hdr_len),
                 ..*hdr
-            },
-            false => *hdr,
+            }
+            .emit(),
+            _ => hdr.emit(),
         };
-        let hdr_bytes = hdr_bytes.emit();
-        let in_front = tun.vnet_hdr() && first.start >= VNET_HDR_LEN;
-        let mut covered = None;
-        if in_front {
-            let place = &mut memory[first.start - VNET_HDR_LEN..first.start];
-            covered = place.first_chunk().copied();
-            place.copy_from_slice(&hdr_bytes);
-            first.start -= VNET_HDR_LEN;
+        let mut parts = [IoSlice::new(&[]); JOIN_MAX + 1];
+        parts[0] = IoSlice::new(&hdr_bytes);
+        let mut used = 1;
+        for range in ranges {
+            parts[used] = IoSlice::new(&memory[range]);
+            used += 1;
         }
-        let at = first.start;
-        writes.calls += 1;
         let rung = if hdr.gso == GsoKind::Udp {
             &tun.uso
         } else {
             &tun.gro
         };
-        let written = if gather.count == 1 && (in_front || !tun.vnet_hdr()) {
-            tun.write(&[IoSlice::new(&memory[first])])
-        } else {
-            let mut parts = [IoSlice::new(&[]); JOIN_MAX + 1];
-            let mut used = 0;
-            if tun.vnet_hdr() && !in_front {
-                parts[0] = IoSlice::new(&hdr_bytes);
-                used = 1;
-            }
-            for range in [first].into_iter().chain(ranges) {
-                parts[used] = IoSlice::new(&memory[range]);
-                used += 1;
-            }
-            tun.write(&parts[..used])
-        };
-        if let Some::<[u8; VNET_HDR_LEN]>(covered) = covered {
-            memory[at..at + VNET_HDR_LEN].copy_from_slice(&covered);
-        }
-        match written {
-            Ok(_) if joined => {
+        match tun.write(&parts[..used]) {
+            Ok(_) => {
                 writes.super_packets += 1;
                 rung.accepted();
             }
-            Ok(_) => {}
-            Err(e) if joined && e.raw_os_error() == Some(EINVAL) => {
+            Err(e) if e.raw_os_error() == Some(EINVAL) => {
                 rung.rejected(format_args!("the kernel refused a super-packet: {e}"));
                 return Written::Refused;
             }
@@ -93,6 +72,25 @@ pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> 
         Written::Done
     });
     writes
+}
+
+/// Writes a packet as it is. Its header goes to where it is one part with it, and what lies there is taken away meanwhile: the
+/// end of a packet that is still to be written, where the tunnel's own header is shorter.
+fn write_single(tun: &Tun, memory: &mut [u8], packet: Range<usize>) -> io::Result<usize> {
+    if !tun.vnet_hdr() {
+        return tun.write(&[IoSlice::new(&memory[packet])]);
+    }
+    let hdr = VnetHdr::NONE.emit();
+    let Some(from) = packet.start.checked_sub(VNET_HDR_LEN) else {
+        return tun.write(&[IoSlice::new(&hdr), IoSlice::new(&memory[packet])]);
+    };
+    let before = from..from + VNET_HDR_LEN;
+    let mut covered = [0; VNET_HDR_LEN];
+    covered.copy_from_slice(&memory[before.clone()]);
+    memory[before.clone()].copy_from_slice(&hdr);
+    let written = tun.write(&[IoSlice::new(&memory[from..packet.end])]);
+    memory[before].copy_from_slice(&covered);
+    written
 }
 
 /// Reads packets from an interface.
@@ -290,30 +288,38 @@ mod tests {
     }
 
     #[test]
-    fn a_header_in_front_of_a_packet_leaves_what_lies_there() {
+    fn a_refused_super_packet_leaves_the_packets_between_its_own_as_they_were() {
         let (tun, kernel) = Tun::simulated().unwrap();
-        tun.faults.set(|call| {
-            let Call::Write { parts } = call else {
-                return None;
-            };
-            let bytes: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
-            let joined = VnetHdr::parse(&bytes).unwrap().gso != GsoKind::None;
-            joined.then(|| Err(io::Error::from_raw_os_error(EINVAL)))
+        tun.faults.set(|call| match call {
+            Call::Write { parts } if VnetHdr::parse(&parts[0])?.gso != GsoKind::None => {
+                Some(Err(io::Error::from_raw_os_error(EINVAL)))
+            }
+            _ => None,
         });
-        // What was to be joined is written one by one, the second of it before what lies in front of that.
-        let packets = [tcp(0, 100), vec![0x60; 30], tcp(100, 100)];
-        let mut writer = Writer::new();
+        let (mut writer, mut other) = (Writer::new(), tcp(7000, 1000));
+        // Of another flow: what does not change the sum.
+        other.swap(20, 22);
+        other.swap(21, 23);
+        // The end of the second lies right before the third, which is written before it.
+        let packets = [tcp(0, 1000), other, tcp(1000, 1000)];
         for packet in &packets {
             writer.push(&tun, packet);
         }
         writer.flush(&tun);
-        for packet in [&packets[0], &packets[2], &packets[1]] {
-            let mut bytes = vec![0; READ_MAX];
+        let mut bytes = vec![0; READ_MAX];
+        for at in [0, 2, 1] {
             let len = kernel.recv(&mut bytes).unwrap();
-            assert_eq!(VnetHdr::parse(&bytes), Some(VnetHdr::NONE));
-            assert_eq!(bytes[VNET_HDR_LEN..len], packet[..]);
+            let (hdr, packet) = bytes[..len].split_at(VNET_HDR_LEN);
+            assert_eq!(VnetHdr::parse(hdr), Some(VnetHdr::NONE));
+            assert!(*packet == packets[at], "packet {at}");
         }
         assert_eq!(writer.refused(), 0);
+        // An ordinary packet that is refused is counted.
+        tun.faults
+            .set(|_| Some(Err(io::Error::from_raw_os_error(EINVAL))));
+        writer.push(&tun, &packets[0]);
+        writer.flush(&tun);
+        assert_eq!(writer.refused(), 1);
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub(crate) fn socket(address: IpAddr) -> UdpSocket {
         gso: true,
         gro: true,
         mmsg: true,
+        ecn: true,
         ..SocketOptions::default()
     };
     let family = if address.is_ipv4() {

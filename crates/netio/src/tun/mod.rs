@@ -204,8 +204,8 @@ impl Tun {
         check_len(unsafe { libc::read(self.fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) })
     }
 
-    /// Writes one packet (or super-packet) gathered from `parts`, the first of which is its
-    /// header if [`Tun::vnet_hdr`].
+    /// Writes one packet (or super-packet) gathered from `parts`, which begin with its header if [`Tun::vnet_hdr`]. Cheapest
+    /// where all is one part.
     ///
     /// # Errors
     /// `EINVAL` when the kernel refuses the header or the packet, `EIO` while the interface is

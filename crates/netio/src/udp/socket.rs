@@ -57,6 +57,9 @@ pub struct SocketOptions {
     pub mmsg: bool,
     /// Have the kernel note when datagrams come ([`UdpSocket::waited`]).
     pub aqm: bool,
+    /// Have the kernel tell the outer ECN bits of what comes, which are those of no ECN otherwise. It tells them of each datagram,
+    /// for 310 instructions where datagrams come singly (x86-64, Linux 7.2).
+    pub ecn: bool,
 }
 
 /// Why a socket could not be opened.
@@ -145,10 +148,10 @@ impl UdpSocket {
                     "IP_PKTINFO",
                     set_int(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
                 )?;
-                must(
-                    "IP_RECVTOS",
-                    set_int(&fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
-                )?;
+                if options.ecn {
+                    let on = set_int(&fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+                    must("IP_RECVTOS", on)?;
+                }
             }
             Family::V6 => {
                 must(
@@ -157,8 +160,10 @@ impl UdpSocket {
                 )?;
                 let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1);
                 must("IPV6_RECVPKTINFO", on)?;
-                let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
-                must("IPV6_RECVTCLASS", on)?;
+                if options.ecn {
+                    let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+                    must("IPV6_RECVTCLASS", on)?;
+                }
             }
         }
         let (level, name) = match family {

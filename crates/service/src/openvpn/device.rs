@@ -10,7 +10,7 @@ use netio::netlink::{Netlink, NetlinkError};
 use netio::tun::{Tun, TunError, TunOptions, TunVerdict};
 use netio::udp::{self, SelfTest, SocketError, SocketOptions, UdpSocket};
 use openvpn::data::wire::OpenVpn as Packets;
-use plane::{PeerId, RouteChange};
+use plane::{PeerId, RouteChange, Wire};
 use std::cell::{Cell, OnceCell};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -218,6 +218,7 @@ pub(super) fn open_udp(
             mmsg: settings.mmsg.wanted(),
             aqm: settings.aqm.wanted(),
             mtu_discovery: mtu_discovery(discovery),
+            ecn: Packets::ECN,
         }
     };
     let open = |family, v6: bool| -> Result<Option<UdpSocket>, DeviceError> {

@@ -73,6 +73,7 @@ impl SocketPlan {
             mmsg: self.mmsg,
             aqm: self.aqm,
             mtu_discovery: self.mtu_discovery,
+            ecn: true,
         };
         let wanted = |family| {
             let own = |ip: IpAddr| ip.is_ipv4() == (family == Family::V4);
