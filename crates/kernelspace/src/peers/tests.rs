@@ -1,7 +1,5 @@
 //! The order in which the kernel is asked: one is simulated, which refuses what the real one refuses.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use super::*;
 use crypto::Cipher;
 use netio::netlink::{OvpnKey, OvpnPeerState};

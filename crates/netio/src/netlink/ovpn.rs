@@ -161,7 +161,7 @@ impl Ovpn {
     /// # Errors
     /// [`NetlinkError::is_exists`], [`NetlinkError::is_permission`]; EBUSY if the socket serves another interface.
     pub fn add_peer(&mut self, peer: &OvpnPeer<'_>) -> Result<(), NetlinkError> {
-        self.change_peer(PEER_NEW, peer.id, new_peer(peer), "add peer")
+        self.change_peer(PEER_NEW, peer.id, &new_peer(peer), "add peer")
     }
 
     /// Says where a peer is.
@@ -176,7 +176,7 @@ impl Ovpn {
     ) -> Result<(), NetlinkError> {
         let mut body = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
         push_way(&mut body, remote, local);
-        self.change_peer(PEER_SET, id, body, "move peer")
+        self.change_peer(PEER_SET, id, &body, "move peer")
     }
 
     /// Gives a peer other addresses inside.
@@ -192,7 +192,7 @@ impl Ovpn {
         let mut body = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
         body.push_ip(PEER_VPN_IPV4, v4.map(IpAddr::V4));
         body.push_ip(PEER_VPN_IPV6, v6.map(IpAddr::V6));
-        self.change_peer(PEER_SET, id, body, "set the addresses of peer")
+        self.change_peer(PEER_SET, id, &body, "set the addresses of peer")
     }
 
     /// Has the kernel ping a peer after so many seconds without another packet to it, and remove it after so many without
@@ -205,7 +205,7 @@ impl Ovpn {
             .with(PEER_ID, &id.to_ne_bytes())
             .with(PEER_KEEPALIVE_INTERVAL, &ping.to_ne_bytes())
             .with(PEER_KEEPALIVE_TIMEOUT, &timeout.to_ne_bytes());
-        self.change_peer(PEER_SET, id, body, "set the timers of peer")
+        self.change_peer(PEER_SET, id, &body, "set the timers of peer")
     }
 
     /// What the kernel knows of a peer.
@@ -231,7 +231,7 @@ impl Ovpn {
     /// As [`Ovpn::move_peer`].
     pub fn remove_peer(&mut self, id: u32) -> Result<(), NetlinkError> {
         let body = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
-        self.change_peer(PEER_DEL, id, body, "remove peer")
+        self.change_peer(PEER_DEL, id, &body, "remove peer")
     }
 
     /// Gives a peer a key. Its packet ids begin at the start: the key must be new.
@@ -239,7 +239,7 @@ impl Ovpn {
     /// # Errors
     /// As [`Ovpn::move_peer`]; ENOENT too if the kernel has no such cipher.
     pub fn add_key(&mut self, key: &OvpnKey<'_>) -> Result<(), NetlinkError> {
-        self.change_key(KEY_NEW, key.peer, new_key(key), "add a key to peer")
+        self.change_key(KEY_NEW, key.peer, &new_key(key), "add a key to peer")
     }
 
     /// Has the two keys of a peer change places.
@@ -248,7 +248,7 @@ impl Ovpn {
     /// As [`Ovpn::move_peer`].
     pub fn swap_keys(&mut self, peer: u32) -> Result<(), NetlinkError> {
         let body = Body::attributes().with(KEY_PEER_ID, &peer.to_ne_bytes());
-        self.change_key(KEY_SWAP, peer, body, "swap the keys of peer")
+        self.change_key(KEY_SWAP, peer, &body, "swap the keys of peer")
     }
 
     /// Takes a key away; nothing if there is none.
@@ -259,7 +259,7 @@ impl Ovpn {
         let body = Body::attributes()
             .with(KEY_PEER_ID, &peer.to_ne_bytes())
             .with(KEY_SLOT, &slot.wire().to_ne_bytes());
-        self.change_key(KEY_DEL, peer, body, "remove a key of peer")
+        self.change_key(KEY_DEL, peer, &body, "remove a key of peer")
     }
 
     fn message(&self, kind: u8) -> Body {
@@ -270,7 +270,7 @@ impl Ovpn {
         &mut self,
         kind: u8,
         id: u32,
-        peer: Body,
+        peer: &Body,
         operation: &'static str,
     ) -> Result<(), NetlinkError> {
         self.change(kind, A_PEER, id, peer, operation)
@@ -280,7 +280,7 @@ impl Ovpn {
         &mut self,
         kind: u8,
         peer: u32,
-        key: Body,
+        key: &Body,
         operation: &'static str,
     ) -> Result<(), NetlinkError> {
         self.change(kind, A_KEYCONF, peer, key, operation)
@@ -291,11 +291,11 @@ impl Ovpn {
         kind: u8,
         attribute: u16,
         id: u32,
-        inner: Body,
+        inner: &Body,
         operation: &'static str,
     ) -> Result<(), NetlinkError> {
         let mut body = self.message(kind);
-        body.push_body(attribute, &inner);
+        body.push_body(attribute, inner);
         let family = self.numbers.family;
         self.netlink
             .change(family, &body, 0, operation, format_args!("{id}"))

@@ -51,7 +51,10 @@ impl Liveness {
             ping_exit,
             ..
         } = self.timers;
-        (limit(ping), limit(ping_exit).or(limit(ping_restart)))
+        (
+            limit(ping),
+            limit(ping_exit).or_else(|| limit(ping_restart)),
+        )
     }
 
     /// Why a session ends whose peer was silent for too long, in front of another data plane's clock.
