@@ -292,6 +292,11 @@ fn with_config(
     log::info!("{}", release::title());
     let waits = options.wait;
     let rungs = Rungs::test(&config.device, &dataplane);
+    #[cfg(feature = "server")]
+    if config.server().is_some() {
+        // In front of the first thread, whose heap the threads for handshakes would share.
+        netio::memory::one_heap();
+    }
     crate::backends::choose_beside(dataplane.crypto_backend, algorithms(&config));
     let caught = match signals {
         Some(signals) => Ok(Rc::clone(signals)),

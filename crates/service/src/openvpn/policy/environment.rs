@@ -3,7 +3,6 @@
 //! Scripts get this and nothing of the program's own environment, as with stock: what an
 //! administrator exported for the daemon is no business of a script that a client can trigger.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use config::openvpn::ScriptSecurity;
@@ -21,14 +20,18 @@ const PEER_INFO_LINE_MAX: usize = 256;
 const PEER_INFO_LINES_MAX: usize = 128;
 
 /// Variables for a script, in the order of their names. Values are wiped when dropped.
+///
+/// A server keeps some thirty for each client, and seldom looks at them: so they are one text, a line each, which is made anew
+/// when one is set.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub(crate) struct Environment {
-    variables: BTreeMap<String, Zeroizing<String>>,
+    /// `name=value` and a newline each. Names have no `=`, and what is printable no newline.
+    text: Zeroizing<String>,
 }
 
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.variables.iter().map(|(name, value)| {
+        let shown = self.all().map(|(name, value)| {
             let value = if is_secret(name) { "hidden" } else { value };
             (name, value)
         });
@@ -44,8 +47,31 @@ impl Environment {
     /// Sets a variable; whatever is not printable in the value becomes an underscore.
     pub(crate) fn set(&mut self, name: &str, value: impl fmt::Display) {
         let value = Zeroizing::new(value.to_string());
-        self.variables
-            .insert(names::variable(name), Zeroizing::new(names::value(&value)));
+        let value = Zeroizing::new(names::value(&value));
+        self.put(&names::variable(name), Some(&value));
+    }
+
+    /// Gives a variable this value, or takes it away. What was in its place is wiped.
+    fn put(&mut self, name: &str, value: Option<&str>) {
+        let len = |value: &str| name.len() + value.len() + 2;
+        let before = self.all().find(|(other, _)| *other == name);
+        let before = before.map_or(0, |(_, value)| len(value));
+        let room = self.text.len() - before + value.map_or(0, len);
+        let mut text = Zeroizing::new(String::with_capacity(room));
+        let smaller = self.all().filter(|(other, _)| *other < name);
+        let larger = self.all().filter(|(other, _)| *other > name);
+        for (name, value) in smaller.chain(value.map(|it| (name, it))).chain(larger) {
+            for part in [name, "=", value, "\n"] {
+                text.push_str(part);
+            }
+        }
+        self.text = text;
+    }
+
+    /// All variables.
+    fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lines = self.text.split_terminator('\n');
+        lines.filter_map(|line| line.split_once('='))
     }
 
     /// Sets a variable, or removes it where there is no value.
@@ -64,18 +90,29 @@ impl Environment {
 
     /// Removes a variable if it is there.
     pub(crate) fn remove(&mut self, name: &str) {
-        self.variables.remove(name);
+        if self.all().any(|(other, _)| other == name) {
+            self.put(name, None);
+        }
     }
 
     /// Removes every variable whose name begins so.
     pub(crate) fn remove_all(&mut self, prefix: &str) {
-        self.variables.retain(|name, _| !name.starts_with(prefix));
+        let gone = self.all().map(|(name, _)| name);
+        let gone: Vec<String> = gone
+            .filter(|name| name.starts_with(prefix))
+            .map(str::to_owned)
+            .collect();
+        for name in gone {
+            self.put(&name, None);
+        }
     }
 
     /// The value of a variable.
     #[cfg(any(test, feature = "server"))]
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(|value| value.as_str())
+        let mut all = self.all();
+        all.find(|(other, _)| *other == name)
+            .map(|(_, value)| value)
     }
 
     /// Sets what a peer told of itself: its lines `IV_…=…`, `UV_…=…` and `ID…=…`. Others, and what a
@@ -92,10 +129,8 @@ impl Environment {
     /// What a script of this level of trust may see.
     pub(crate) fn visible(&self, security: ScriptSecurity) -> impl Iterator<Item = (&str, &str)> {
         let passwords = security >= ScriptSecurity::Passwords;
-        self.variables
-            .iter()
+        self.all()
             .filter(move |(name, _)| passwords || !name.starts_with(PASSWORD))
-            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
@@ -163,6 +198,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_text_is_a_map(changes in prop::collection::vec(("[a-c=._]{0,3}", prop::option::of(".*")), 0..24)) {
+            let mut environment = Environment::default();
+            let mut map = std::collections::BTreeMap::new();
+            for (name, value) in changes {
+                environment.set_or_remove(&name, value.as_ref());
+                match value {
+                    Some(value) => map.insert(names::variable(&name), names::value(&value)),
+                    None => map.remove(&name),
+                };
+                let all = environment.visible(ScriptSecurity::Passwords);
+                prop_assert!(all.eq(map.iter().map(|(name, value)| (name.as_str(), value.as_str()))));
+                prop_assert_eq!(environment.text.capacity(), environment.text.len());
+            }
+            environment.remove_all("a");
+            map.retain(|name, _| !name.starts_with('a'));
+            let all = environment.visible(ScriptSecurity::Passwords);
+            prop_assert!(all.eq(map.iter().map(|(name, value)| (name.as_str(), value.as_str()))));
+        }
+
         #[cfg(feature = "server")]
         #[test]
         fn no_peer_sets_a_foreign_variable(text in ".*") {

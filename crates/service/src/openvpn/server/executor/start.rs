@@ -51,7 +51,6 @@ impl<'a> Executor<'a> {
         let mut tls = client::load_tls(context)?;
         let threads = handshakes::threads();
         if threads.is_some() {
-            netio::memory::one_heap();
             tls.hand_out_handshakes();
         }
         let tls = Arc::new(tls);
