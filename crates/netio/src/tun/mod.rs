@@ -219,8 +219,9 @@ impl Tun {
             return Ok(parts.iter().map(|part| part.len()).sum());
         }
         if let [whole] = parts {
-            // SAFETY: the pointer and the length are those of one live slice. This call is the cheaper one.
+            // The cheaper call.
             let fd = self.fd.as_raw_fd();
+            // SAFETY: the pointer and the length are those of one live slice.
             return check_len(unsafe { libc::write(fd, whole.as_ptr().cast(), whole.len()) });
         }
         let count = i32::try_from(parts.len()).unwrap_or(i32::MAX);
