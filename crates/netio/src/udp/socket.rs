@@ -57,6 +57,9 @@ pub struct SocketOptions {
     pub mmsg: bool,
     /// Have the kernel note when datagrams come ([`UdpSocket::waited`]).
     pub aqm: bool,
+    /// Datagrams leave from the address that the way to their receiver has now, and it is not told which of ours one came to,
+    /// which costs a control message in each direction: for a socket that calls and is not called.
+    pub calls: bool,
 }
 
 /// Why a socket could not be opened.
@@ -139,11 +142,12 @@ impl UdpSocket {
         let must = |what, result: io::Result<()>| {
             result.map_err(|source| SocketError::Option { what, source })
         };
+        let asks = libc::c_int::from(!options.calls);
         match family {
             Family::V4 => {
                 must(
                     "IP_PKTINFO",
-                    set_int(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+                    set_int(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, asks),
                 )?;
                 must(
                     "IP_RECVTOS",
@@ -155,7 +159,7 @@ impl UdpSocket {
                     "IPV6_V6ONLY",
                     set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1),
                 )?;
-                let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1);
+                let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, asks);
                 must("IPV6_RECVPKTINFO", on)?;
                 let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
                 must("IPV6_RECVTCLASS", on)?;

@@ -73,6 +73,8 @@ impl SocketPlan {
             mmsg: self.mmsg,
             aqm: self.aqm,
             mtu_discovery: self.mtu_discovery,
+            // Peers call, and by any of our addresses.
+            calls: false,
         };
         let wanted = |family| {
             let own = |ip: IpAddr| ip.is_ipv4() == (family == Family::V4);
