@@ -11,6 +11,7 @@ use acceptance::{
 };
 use lab::openvpn::{Cipher, KeyKind, RunningOpenVpn, Setup, Transport, Wrap};
 use lab::{Emulator, Host, Impairment, LinkOptions};
+use netio::netlink::Route;
 use nix::sys::signal::Signal;
 
 /// What every end says of every TLS handshake.
@@ -123,6 +124,33 @@ fn client_floats() {
             assert_eq!(ends.client.said(HANDSHAKE), 1, "{pair:?}");
         }
     }
+}
+
+/// Where the host has another address for the way to the server now, and still has the one of before, the client goes on from
+/// the new one: over a line that is gone nothing would come back to the old.
+#[test]
+fn client_leaves_from_the_address_of_the_present_way() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let setup = Setup::default();
+    let ends = Ends::new(&net, &setup, Pair::Both.programs(false));
+    pings(&net.a, &ends.server4, 3);
+    let other = ip("192.168.1.77");
+    net.a.add_address("eth0", other, 24).unwrap();
+    usable(&net.a, "192.168.1.77");
+    let mut netlink = net.a.netlink().unwrap();
+    let mut route = Route::new(net.link.b4(), 32).dev(netlink.index_of("eth0").unwrap());
+    route.src = Some(other);
+    netlink.add_route(&route).unwrap();
+    until("the server hears the client at its other address", || {
+        reaches(&net.a, &ends.server4);
+        ends.server.said("floated") > 0
+    });
+    pings(&net.b, &setup.inner4(2).to_string(), 3);
+    tcp_both_ways(&net.a, &net.b, &ends.server4, 300_000);
+    assert_eq!(restarts(&ends.client), 1);
 }
 
 /// Handshakes, new keys and content over a line that loses one packet in twenty and reorders others.

@@ -380,6 +380,27 @@ mod tests {
     }
 
     #[test]
+    fn the_address_that_was_called_is_told_but_to_a_socket_that_calls() {
+        let called = |calls| {
+            let options = SocketOptions {
+                calls,
+                ..SocketOptions::default()
+            };
+            let to = UdpSocket::bind(Family::V4, &options).unwrap();
+            send(&socket(), &to, &[100], false);
+            let (mut scratch, mut memory) = (RecvScratch::new(), vec![0; TRAIN_ROOM]);
+            let mut local = None;
+            to.recv_trains(&mut scratch, &mut memory, 2048, 1, |train| {
+                local = train.local.map(|source| source.ip);
+            })
+            .unwrap();
+            local
+        };
+        assert_eq!(called(false), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(called(true), None);
+    }
+
+    #[test]
     fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_trains_again() {
         let (from, to) = (socket(), socket());
         let lengths: Vec<u32> = (0..100).map(|i| 100 + i).collect();

@@ -60,6 +60,9 @@ pub struct SocketOptions {
     /// Have the kernel tell the outer ECN bits of what comes, which are those of no ECN otherwise. It tells them of each datagram,
     /// for 310 instructions where datagrams come singly (x86-64, Linux 7.2).
     pub ecn: bool,
+    /// Datagrams leave from the address that the way to their receiver has now, and it is not told which of ours one came to,
+    /// which costs a control message in each direction: for a socket that calls and is not called.
+    pub calls: bool,
 }
 
 /// Why a socket could not be opened.
@@ -142,11 +145,12 @@ impl UdpSocket {
         let must = |what, result: io::Result<()>| {
             result.map_err(|source| SocketError::Option { what, source })
         };
+        let asks = libc::c_int::from(!options.calls);
         match family {
             Family::V4 => {
                 must(
                     "IP_PKTINFO",
-                    set_int(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+                    set_int(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, asks),
                 )?;
                 if options.ecn {
                     let on = set_int(&fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
@@ -158,7 +162,7 @@ impl UdpSocket {
                     "IPV6_V6ONLY",
                     set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1),
                 )?;
-                let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1);
+                let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, asks);
                 must("IPV6_RECVPKTINFO", on)?;
                 if options.ecn {
                     let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);

@@ -219,6 +219,8 @@ pub(super) fn open_udp(
             aqm: settings.aqm.wanted(),
             mtu_discovery: mtu_discovery(discovery),
             ecn: Packets::ECN,
+            // A server that may move may find us at another of our addresses, which then is to go on.
+            calls: config.server().is_none() && !connection.float,
         }
     };
     let open = |family, v6: bool| -> Result<Option<UdpSocket>, DeviceError> {

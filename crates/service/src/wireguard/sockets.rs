@@ -74,6 +74,8 @@ impl SocketPlan {
             aqm: self.aqm,
             mtu_discovery: self.mtu_discovery,
             ecn: true,
+            // Peers call, and by any of our addresses.
+            calls: false,
         };
         let wanted = |family| {
             let own = |ip: IpAddr| ip.is_ipv4() == (family == Family::V4);
