@@ -120,7 +120,7 @@ mod tests {
             coalescing.read(1, now);
             coalescing.pause()
         };
-        assert!((0..40).map(|_| asked(10)).any(|it| it));
+        assert!((0..40).any(|_| asked(10)));
         let more = (0..20).take_while(|_| asked(60)).count();
         assert!(more < 8, "{more}");
     }

@@ -8,6 +8,7 @@ pub(crate) mod headers;
 mod recv;
 mod selftest;
 mod send;
+mod singles;
 pub(crate) mod socket;
 mod whole;
 

@@ -1,13 +1,14 @@
 //! Receiving trains: whole ones with `UDP_GRO`, else up to 64 datagrams at a fixed stride.
 
 use super::headers::{CONTROL_LEN, Headers, MESSAGES};
+use super::singles::SINGLE;
 use super::socket::{UdpSocket, from_raw, set_int};
 use crate::poll::{check, check_len};
 use plane::{Ecn, Source};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Room that a receive needs: the largest datagram or coalesced train, in bytes.
 pub const TRAIN_ROOM: usize = 65_536;
@@ -38,50 +39,6 @@ pub struct Received {
     pub dropped: u64,
     /// Fewer datagrams waited than were asked for.
     pub drained: bool,
-}
-
-/// Trains or single datagrams, by what comes.
-///
-/// With `UDP_GRO` one call receives one train, which is one datagram where the sender's datagrams differ or the device joins
-/// none; without, one call receives many datagrams, and trains are cut by the kernel, which is dear. So `UDP_GRO` is let go of
-/// while only single datagrams come, and tried again, the less often the more often that was in vain.
-#[derive(Debug, Default)]
-pub(super) struct Singles {
-    /// `UDP_GRO` is let go of.
-    on: AtomicBool,
-    /// Single datagrams in a row, or calls without `UDP_GRO`.
-    count: AtomicU32,
-    /// How often in a row only single datagrams came when it was tried again.
-    in_vain: AtomicU32,
-}
-
-/// Datagrams that come singly one after the other, while more wait, until `UDP_GRO` is let go of.
-const SINGLE: u32 = 16;
-
-/// Calls without `UDP_GRO` until it is tried again: at first, and at most.
-const CALLS_MIN: u32 = 32;
-const CALLS_MAX: u32 = 4096;
-
-impl Singles {
-    /// Counts one; true, and from the start again, at the `limit`.
-    fn count(&self, limit: u32) -> bool {
-        let count = self.count.load(Ordering::Relaxed) + 1;
-        let over = count >= limit;
-        self.count
-            .store(if over { 0 } else { count }, Ordering::Relaxed);
-        over
-    }
-
-    fn none_in_a_row(&self) {
-        self.count.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether trains may be asked for again, after this call.
-    fn tries_again(&self) -> bool {
-        let doublings = self.in_vain.load(Ordering::Relaxed);
-        let calls = CALLS_MIN.checked_shl(doublings).unwrap_or(CALLS_MAX);
-        self.count(calls.min(CALLS_MAX))
-    }
 }
 
 /// Preallocated message headers for one receiver.
@@ -322,6 +279,7 @@ unsafe fn parse_control(msg: &libc::msghdr) -> ParsedControl {
 
 #[cfg(test)]
 mod tests {
+    use super::super::singles::CALLS_MIN;
     use super::super::{Endpoint, Family, SendScratch, SocketOptions, Train};
     use super::*;
 

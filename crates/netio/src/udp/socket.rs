@@ -1,6 +1,6 @@
 //! Opening a UDP socket and climbing its part of the ladder.
 
-use super::recv::Singles;
+use super::singles::Singles;
 use crate::poll::check;
 use crate::rung::Rung;
 use std::io;

@@ -170,7 +170,7 @@ impl Daemon {
 
         let inbox = Arc::new(Inbox::new(control::INBOX).map_err(io("eventfd"))?);
         let wake = Arc::new(Waker::new().map_err(io("eventfd"))?);
-        let tunnel_options = plane_options(&settings, MTU as usize, false);
+        let tunnel_options = plane_options(settings, MTU as usize, false);
         let control: Arc<Inbox> = Arc::clone(&inbox);
         let protocol = WireGuard::new();
         #[cfg(feature = "null-cipher")]
