@@ -14,5 +14,7 @@ mod listener;
 mod peer;
 mod peers;
 mod plane;
+mod receiver;
+mod rounds;
 
 pub use interface::{StartError, Started, start};

@@ -2,14 +2,14 @@
 
 use super::kernel::Kernel;
 use super::peers::Peers;
+use super::receiver::{Dropped, Receiver};
+use super::rounds::Rounds;
 use engine::Sockets;
 use netio::netlink::{Event, Monitor, NetlinkError, OvpnEvent, OvpnMonitor, PeerEnd, Watch};
 use netio::poll::{Poller, Waker};
-use netio::udp::{RecvScratch, TRAIN_ROOM, UdpSocket};
-use openvpn::data::wire::OpenVpn as Packets;
-use plane::{Class, Control, Endpoint, Line, LineId, Notice, Transport, Wire};
+use plane::{Control, LineId, Notice};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const WAKE: u64 = 0;
@@ -17,19 +17,13 @@ const PEERS: u64 = 1;
 const LINKS: u64 = 2;
 const SOCKETS: [u64; 2] = [3, 4];
 
-/// Datagrams that are received in one call, and their longest. Control packets are shorter, and these are no others.
-const AT_ONCE: usize = 16;
-const LONGEST: usize = 4096;
-
 /// What a thread that listens shares with control.
 pub(crate) struct Shared<K> {
     pub(crate) peers: Mutex<Peers<K>>,
     pub(crate) waker: Waker,
     pub(crate) stop: AtomicBool,
-    /// Data packets that no key opens, and what is neither.
-    pub(crate) unknown: AtomicU64,
-    /// What control did not take.
-    pub(crate) refused: AtomicU64,
+    pub(crate) rounds: Rounds,
+    pub(crate) dropped: Dropped,
 }
 
 impl<K> Shared<K> {
@@ -47,8 +41,7 @@ pub(crate) struct Listener<K> {
     links: Monitor,
     index: u32,
     sockets: Arc<Sockets>,
-    scratch: RecvScratch,
-    memory: Vec<u8>,
+    receiver: Receiver,
 }
 
 impl<K: Kernel> Listener<K> {
@@ -74,8 +67,7 @@ impl<K: Kernel> Listener<K> {
             links,
             index,
             sockets: Arc::default(),
-            scratch: RecvScratch::new(),
-            memory: vec![0; TRAIN_ROOM],
+            receiver: Receiver::new(),
         })
     }
 
@@ -90,13 +82,14 @@ impl<K: Kernel> Listener<K> {
     fn listen(&mut self) -> Result<(), NetlinkError> {
         loop {
             let ready = self.poller.wait(None).map_err(NetlinkError::Open)?;
+            if self.shared.stop.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            self.shared.rounds.come_by();
             for token in ready.iter() {
                 match token {
                     WAKE => {
                         self.shared.waker.clear();
-                        if self.shared.stop.load(Ordering::Acquire) {
-                            return Ok(());
-                        }
                         self.follow_sockets().map_err(NetlinkError::Open)?;
                     }
                     PEERS => {
@@ -120,7 +113,8 @@ impl<K: Kernel> Listener<K> {
                             _ => sockets.v6.as_ref(),
                         };
                         if let Some(socket) = socket {
-                            self.receive(socket);
+                            let dropped = &self.shared.dropped;
+                            self.receiver.receive(socket, &*self.control, dropped);
                         }
                     }
                 }
@@ -180,46 +174,6 @@ impl<K: Kernel> Listener<K> {
         drop(peers);
         if let Some(id) = peer {
             self.control.notify(id, notice);
-        }
-    }
-
-    fn receive(&mut self, socket: &UdpSocket) {
-        loop {
-            let mut trains = Vec::new();
-            let got = socket.recv_trains(
-                &mut self.scratch,
-                &mut self.memory,
-                LONGEST,
-                AT_ONCE,
-                |train| trains.push(train),
-            );
-            // What ICMP left on the socket, or nothing.
-            let Ok(got) = got else {
-                return;
-            };
-            for train in trains {
-                let (start, end) = (train.start as usize, (train.start + train.len) as usize);
-                let bytes = &self.memory[start..end];
-                // A data packet is here only if it came before the kernel had the socket.
-                if Packets::Server.classify(bytes) != Class::Control {
-                    self.shared.unknown.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                }
-                let from = Line {
-                    id: LineId::FIRST,
-                    endpoint: Endpoint {
-                        addr: train.from,
-                        source: train.local,
-                    },
-                    transport: Transport::Udp,
-                };
-                if !self.control.datagram(from, bytes) {
-                    self.shared.refused.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            if got.drained {
-                return;
-            }
         }
     }
 }
