@@ -11,6 +11,7 @@ mod interface;
 mod kernel;
 mod keys;
 mod listener;
+mod owner;
 mod peer;
 mod peers;
 mod plane;
