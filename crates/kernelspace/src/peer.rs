@@ -17,6 +17,8 @@ pub(crate) struct Peer {
     pub(crate) routed: Vec<((IpAddr, u8), IpAddr)>,
     /// The kernel's number for it, once it is there.
     pub(crate) kernel: Option<u32>,
+    /// The addresses inside that it has there.
+    pub(crate) told: Inside,
     pub(crate) slots: Slots,
     /// Keys that came before the address that the kernel needs to make the peer, the oldest first.
     pub(crate) waiting: Vec<(u32, Material)>,
