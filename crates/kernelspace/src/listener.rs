@@ -150,8 +150,15 @@ impl<K: Kernel> Listener<K> {
                 ..
             } => return,
             OvpnEvent::PeerGone { peer, why } => {
-                log::debug!("the kernel has let go of peer {peer}: {why:?}");
-                (peers.lost(peer), Notice::Silent)
+                let id = peers.lost(peer);
+                if why == PeerEnd::Expired {
+                    (id, Notice::Silent)
+                } else {
+                    if id.is_some() {
+                        log::error!("the kernel has let go of peer {peer}: {why}");
+                    }
+                    (id, Notice::Failed)
+                }
             }
             OvpnEvent::KeyWorn { peer, .. } => {
                 let id = peers.by_number(peer);

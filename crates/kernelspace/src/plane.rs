@@ -119,8 +119,11 @@ impl<K> Plane<K> {
     /// The kernel cannot go on with a peer: its session ends.
     fn failed(&self, id: PeerId, error: &PeerError) {
         if !matches!(error, PeerError::NoPeer(_)) {
-            log::error!("{error}");
-            self.control.notify(id, Notice::Silent);
+            log::error!(
+                "the kernel's data plane cannot go on with peer {}: {error}",
+                id.0
+            );
+            self.control.notify(id, Notice::Failed);
         }
     }
 
