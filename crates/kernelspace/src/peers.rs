@@ -318,7 +318,13 @@ impl<K: Kernel> Peers<K> {
         }
         let v4 = told.0.filter(|it| inside.0 == Some(*it));
         let v6 = told.1.filter(|it| inside.1 == Some(*it));
-        self.tell_inside(id, (v4, v6))
+        match (v4, v6) {
+            // The kernel has no peer without an address, not for a moment. One that is another's still is asked for again, when
+            // that one was told.
+            (None, None) => drop(self.tell_inside(id, inside)),
+            kept => self.tell_inside(id, kept)?,
+        }
+        Ok(())
     }
 
     /// A peer that is in the kernel has these addresses there.

@@ -209,19 +209,30 @@ fn an_address_is_taken_from_one_with_many_networks_before_another_has_it() {
 }
 
 #[test]
-fn two_peers_may_change_their_addresses() {
+fn the_only_address_of_a_peer_may_be_another_and_its_own_go_to_the_next() {
     let mut peers = peers(true);
-    let other = PeerId(4);
+    let other = PeerId(2);
     for (id, last) in [(PEER, 2), (other, 3)] {
         peers.add(id);
         peers.set_line(id, line(last)).unwrap();
         peers.add_keys(id, id.0 * 8, material(0, id.0)).unwrap();
         assert!(peers.change_routes(&[add(last, 32, id)]).is_empty());
     }
-    let failed = peers.change_routes(&[add(3, 32, PEER), add(2, 32, other)]);
+    let gone = |last: u8, peer| RouteChange::Remove {
+        address: [10, 8, 0, last].into(),
+        len: 32,
+        peer,
+    };
+    let changes = [
+        gone(2, PEER),
+        add(5, 32, PEER),
+        gone(3, other),
+        add(2, 32, other),
+    ];
+    let failed = peers.change_routes(&changes);
     assert!(failed.is_empty(), "{failed:?}");
     let at = |last: u8| (Some([10, 8, 0, last].into()), None);
-    assert_eq!(known(&peers).inside, at(3));
+    assert_eq!(known(&peers).inside, at(5));
     assert_eq!(peers.kernel.peers[&other.0].inside, at(2));
 }
 

@@ -91,6 +91,9 @@ impl Kernel for Simulated {
             return Err(refused(EADDRINUSE));
         }
         self.known(id)?.inside = (v4, v6);
+        if (v4, v6) == (None, None) {
+            return Err(refused(EINVAL));
+        }
         Ok(())
     }
 
