@@ -5,7 +5,9 @@ use super::peers::Peers;
 use super::receiver::{Dropped, Receiver};
 use super::rounds::Rounds;
 use engine::Sockets;
-use netio::netlink::{Event, Monitor, NetlinkError, OvpnEvent, OvpnMonitor, PeerEnd, Watch};
+use netio::netlink::{
+    Event, Monitor, Netlink, NetlinkError, OvpnEvent, OvpnMonitor, PeerEnd, Watch,
+};
 use netio::poll::{Poller, Waker};
 use plane::{Control, LineId, Notice};
 use std::io;
@@ -39,6 +41,8 @@ pub(crate) struct Listener<K> {
     poller: Poller,
     news: OvpnMonitor,
     links: Monitor,
+    /// Opened while that is allowed.
+    netlink: Netlink,
     index: u32,
     sockets: Arc<Sockets>,
     receiver: Receiver,
@@ -65,6 +69,7 @@ impl<K: Kernel> Listener<K> {
             poller,
             news,
             links,
+            netlink: Netlink::open()?,
             index,
             sockets: Arc::default(),
             receiver: Receiver::new(),
@@ -99,8 +104,7 @@ impl<K: Kernel> Listener<K> {
                     }
                     LINKS => {
                         while let Some(event) = self.links.next()? {
-                            if matches!(event, Event::LinkDeleted { index, .. } if index == self.index)
-                            {
+                            if self.is_end(&event) {
                                 self.control.device_gone();
                             }
                         }
@@ -119,6 +123,18 @@ impl<K: Kernel> Listener<K> {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether the interface is gone. Where news were lost, it is asked for.
+    fn is_end(&mut self, event: &Event) -> bool {
+        match event {
+            Event::LinkDeleted { index, .. } => *index == self.index,
+            Event::Overrun => {
+                let link = self.netlink.link_by_index(self.index);
+                link.is_err_and(|error| error.is_not_found())
+            }
+            _ => false,
         }
     }
 

@@ -177,6 +177,7 @@ impl<K: Kernel> Peers<K> {
         peer.kernel = Some(number);
         peer.told = (inside_v4, inside_v6);
         peer.silent = false;
+        peer.count_anew();
         self.numbers.insert(number, id);
         if let Some((ping, silence)) = peer.timers {
             self.kernel.keep_alive(number, ping, silence)?;
@@ -405,10 +406,11 @@ impl<K: Kernel> Peers<K> {
         };
         match self.kernel.peer(number) {
             Ok(state) => {
-                if state.outside.rx_packets != peer.figures.rx_packets {
+                if state.inside.rx_packets != peer.inside_figures.rx_packets {
                     peer.heard = Some(now);
                 }
                 peer.figures = state.outside;
+                peer.inside_figures = state.inside;
                 if let (Some(line), Some(remote)) = (&mut peer.line, state.remote) {
                     line.endpoint.addr = remote;
                 }

@@ -232,7 +232,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
             line: peer.line,
             times: times(peer, now),
             heard: peer.heard,
-            rx_bytes: peer.figures.rx_bytes,
+            rx_bytes: peer.opened_bytes(),
             tx_bytes: peer.figures.tx_bytes,
             sealed: peer.slots.primary.map(|it| peer.usage(it).sealed),
             staged: false,

@@ -77,6 +77,10 @@ fn known(peers: &Peers<Simulated>) -> &Known {
     &peers.kernel.peers[&NUMBER]
 }
 
+fn counted(peers: &mut Peers<Simulated>) -> &mut Known {
+    peers.kernel.peers.get_mut(&NUMBER).unwrap()
+}
+
 #[test]
 fn a_peer_comes_with_its_first_keys_and_they_seal_when_that_is_said() {
     let mut peers = peers(false);
@@ -290,35 +294,21 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
     peers.add(PEER);
     peers.set_line(PEER, line(1)).unwrap();
     give(&mut peers, 0);
-    peers
-        .kernel
-        .peers
-        .get_mut(&NUMBER)
-        .unwrap()
-        .figures
-        .tx_packets = 100;
+    counted(&mut peers).figures.tx_packets = 100;
     let now = Instant::now();
     assert_eq!(peers.look(PEER, now).unwrap().0.usage(SESSION).sealed, 100);
-    assert_eq!(peers.look(PEER, now).unwrap().0.heard, None);
     give(&mut peers, 1);
-    peers
-        .kernel
-        .peers
-        .get_mut(&NUMBER)
-        .unwrap()
-        .figures
-        .tx_packets = 130;
-    peers
-        .kernel
-        .peers
-        .get_mut(&NUMBER)
-        .unwrap()
-        .figures
-        .rx_packets = 1;
+    counted(&mut peers).figures.tx_packets = 130;
+    // Anybody sends such packets.
+    counted(&mut peers).figures.rx_packets = 1;
     let (peer, _) = peers.look(PEER, now).unwrap();
     assert_eq!(peer.usage(SESSION).sealed, 130);
     assert_eq!(peer.usage(SESSION + 1).sealed, 30);
-    assert_eq!(peer.heard, Some(now));
+    assert_eq!((peer.heard, peer.opened_bytes()), (None, 0));
+    counted(&mut peers).opened.rx_packets = 1;
+    counted(&mut peers).opened.rx_bytes = 84;
+    let (peer, _) = peers.look(PEER, now).unwrap();
+    assert_eq!((peer.heard, peer.opened_bytes()), (Some(now), 108));
 
     peers.remove(PEER);
     peers.kernel.refuses = true;
@@ -326,6 +316,43 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
     peers.set_line(PEER, line(1)).unwrap();
     let added = peers.add_keys(PEER, SESSION, material(0, NUMBER));
     assert!(matches!(added, Err(PeerError::Kernel(_))), "{added:?}");
+}
+
+#[test]
+fn a_peer_that_is_made_again_is_counted_anew() {
+    let mut peers = peers(true);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    let address = [add(2, 32, PEER)];
+    assert!(peers.change_routes(&address).is_empty());
+    give(&mut peers, 0);
+    counted(&mut peers).figures.tx_packets = 100;
+    counted(&mut peers).opened.rx_packets = 100;
+    let now = Instant::now();
+    assert!(peers.look(PEER, now).is_some());
+    let none = RouteChange::Remove {
+        address: [10, 8, 0, 2].into(),
+        len: 32,
+        peer: PEER,
+    };
+    assert!(peers.change_routes(&[none]).is_empty());
+    assert!(peers.change_routes(&address).is_empty());
+    give(&mut peers, 1);
+    counted(&mut peers).figures.tx_packets = 30;
+    let (peer, _) = peers.look(PEER, now).unwrap();
+    assert_eq!(peer.usage(SESSION + 1).sealed, 30);
+    assert_eq!(peer.opened_bytes(), 0);
+}
+
+#[test]
+fn a_network_may_begin_with_the_peers_own_address() {
+    let mut peer = Peer::default();
+    peer.networks
+        .extend([([10, 8, 0, 64].into(), 32), ([10, 8, 0, 64].into(), 28)]);
+    let via: IpAddr = [10, 8, 0, 64].into();
+    assert_eq!(peer.behind(), [((via, 28), via)]);
+    peer.networks.pop();
+    assert!(peer.behind().is_empty());
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub(super) struct Known {
     pub(super) inside: Inside,
     pub(super) timers: Option<(u32, u32)>,
     pub(super) figures: OvpnFigures,
+    pub(super) opened: OvpnFigures,
 }
 
 /// A kernel that keeps to the rules of `ovpn`.
@@ -90,10 +91,10 @@ impl Kernel for Simulated {
         if self.is_taken(id, (v4, v6)) {
             return Err(refused(EADDRINUSE));
         }
-        self.known(id)?.inside = (v4, v6);
         if (v4, v6) == (None, None) {
             return Err(refused(EINVAL));
         }
+        self.known(id)?.inside = (v4, v6);
         Ok(())
     }
 
@@ -104,10 +105,11 @@ impl Kernel for Simulated {
     }
 
     fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError> {
-        let outside = self.known(id)?.figures;
+        let known = self.known(id)?;
         Ok(OvpnPeerState {
             id,
-            outside,
+            outside: known.figures,
+            inside: known.opened,
             ..OvpnPeerState::default()
         })
     }
