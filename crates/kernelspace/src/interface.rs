@@ -1,18 +1,14 @@
 //! The interface: making it, and what a process that was killed has left of its own.
 
 use super::kernel::Linux;
+use super::owner::Owner;
 use super::plane::Plane;
 use netio::netlink::{Netlink, NetlinkError, Ovpn, OvpnMode};
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{Control, DataPlane};
 use std::io;
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::Arc;
-
-/// A name of an interface of ours is this and a process, which is looked for when the next is made: unlike a TUN, the interface
-/// stays when its process is killed.
-const ALIAS: &str = "millrace ";
 
 /// Names `tun0` and so on that are tried.
 const NAMES: usize = 256;
@@ -90,8 +86,7 @@ pub fn start(
 
 fn of(index: u32, several: bool, control: Arc<dyn Control>) -> Result<Plane<Linux>, StartError> {
     let mut netlink = Netlink::open()?;
-    let alias = format!("{ALIAS}{}", std::process::id());
-    netlink.set_alias(index, &alias)?;
+    netlink.set_alias(index, &Owner::this().to_string())?;
     let kernel = Linux {
         ovpn: Ovpn::open(index)?,
         netlink,
@@ -114,10 +109,9 @@ fn create(netlink: &mut Netlink, name: &str, mode: OvpnMode) -> Result<(), Start
 
 /// Takes interfaces away whose process is no more.
 fn sweep(netlink: &mut Netlink) {
+    let here = Owner::this();
     for interface in netlink.ovpn_interfaces().unwrap_or_default() {
-        let process = interface.alias.strip_prefix(ALIAS);
-        let process = process.and_then(|it| it.parse::<u32>().ok());
-        if process.is_some_and(|it| !Path::new("/proc").join(it.to_string()).exists()) {
+        if Owner::of(&interface.alias).is_some_and(|it| it.is_gone(&here)) {
             match netlink.delete_link(interface.index) {
                 Ok(()) => log::info!("{}: deleted, as its process is gone", interface.name),
                 Err(error) => log::debug!("{error}"),

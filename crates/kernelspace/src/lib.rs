@@ -11,8 +11,11 @@ mod interface;
 mod kernel;
 mod keys;
 mod listener;
+mod owner;
 mod peer;
 mod peers;
 mod plane;
+mod receiver;
+mod rounds;
 
 pub use interface::{StartError, Started, start};

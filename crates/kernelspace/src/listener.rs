@@ -2,14 +2,16 @@
 
 use super::kernel::Kernel;
 use super::peers::Peers;
+use super::receiver::{Dropped, Receiver};
+use super::rounds::Rounds;
 use engine::Sockets;
-use netio::netlink::{Event, Monitor, NetlinkError, OvpnEvent, OvpnMonitor, PeerEnd, Watch};
+use netio::netlink::{
+    Event, Monitor, Netlink, NetlinkError, OvpnEvent, OvpnMonitor, PeerEnd, Watch,
+};
 use netio::poll::{Poller, Waker};
-use netio::udp::{RecvScratch, TRAIN_ROOM, UdpSocket};
-use openvpn::data::wire::OpenVpn as Packets;
-use plane::{Class, Control, Endpoint, Line, LineId, Notice, Transport, Wire};
+use plane::{Control, LineId, Notice};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const WAKE: u64 = 0;
@@ -17,19 +19,13 @@ const PEERS: u64 = 1;
 const LINKS: u64 = 2;
 const SOCKETS: [u64; 2] = [3, 4];
 
-/// Datagrams that are received in one call, and their longest. Control packets are shorter, and these are no others.
-const AT_ONCE: usize = 16;
-const LONGEST: usize = 4096;
-
 /// What a thread that listens shares with control.
 pub(crate) struct Shared<K> {
     pub(crate) peers: Mutex<Peers<K>>,
     pub(crate) waker: Waker,
     pub(crate) stop: AtomicBool,
-    /// Data packets that no key opens, and what is neither.
-    pub(crate) unknown: AtomicU64,
-    /// What control did not take.
-    pub(crate) refused: AtomicU64,
+    pub(crate) rounds: Rounds,
+    pub(crate) dropped: Dropped,
 }
 
 impl<K> Shared<K> {
@@ -45,10 +41,11 @@ pub(crate) struct Listener<K> {
     poller: Poller,
     news: OvpnMonitor,
     links: Monitor,
+    /// Opened while that is allowed.
+    netlink: Netlink,
     index: u32,
     sockets: Arc<Sockets>,
-    scratch: RecvScratch,
-    memory: Vec<u8>,
+    receiver: Receiver,
 }
 
 impl<K: Kernel> Listener<K> {
@@ -72,10 +69,10 @@ impl<K: Kernel> Listener<K> {
             poller,
             news,
             links,
+            netlink: Netlink::open()?,
             index,
             sockets: Arc::default(),
-            scratch: RecvScratch::new(),
-            memory: vec![0; TRAIN_ROOM],
+            receiver: Receiver::new(),
         })
     }
 
@@ -90,13 +87,14 @@ impl<K: Kernel> Listener<K> {
     fn listen(&mut self) -> Result<(), NetlinkError> {
         loop {
             let ready = self.poller.wait(None).map_err(NetlinkError::Open)?;
+            if self.shared.stop.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            self.shared.rounds.come_by();
             for token in ready.iter() {
                 match token {
                     WAKE => {
                         self.shared.waker.clear();
-                        if self.shared.stop.load(Ordering::Acquire) {
-                            return Ok(());
-                        }
                         self.follow_sockets().map_err(NetlinkError::Open)?;
                     }
                     PEERS => {
@@ -106,8 +104,7 @@ impl<K: Kernel> Listener<K> {
                     }
                     LINKS => {
                         while let Some(event) = self.links.next()? {
-                            if matches!(event, Event::LinkDeleted { index, .. } if index == self.index)
-                            {
+                            if self.is_end(&event) {
                                 self.control.device_gone();
                             }
                         }
@@ -120,11 +117,24 @@ impl<K: Kernel> Listener<K> {
                             _ => sockets.v6.as_ref(),
                         };
                         if let Some(socket) = socket {
-                            self.receive(socket);
+                            let dropped = &self.shared.dropped;
+                            self.receiver.receive(socket, &*self.control, dropped);
                         }
                     }
                 }
             }
+        }
+    }
+
+    /// Whether the interface is gone. Where news were lost, it is asked for.
+    fn is_end(&mut self, event: &Event) -> bool {
+        match event {
+            Event::LinkDeleted { index, .. } => *index == self.index,
+            Event::Overrun => {
+                let link = self.netlink.link_by_index(self.index);
+                link.is_err_and(|error| error.is_not_found())
+            }
+            _ => false,
         }
     }
 
@@ -156,8 +166,15 @@ impl<K: Kernel> Listener<K> {
                 ..
             } => return,
             OvpnEvent::PeerGone { peer, why } => {
-                log::debug!("the kernel has let go of peer {peer}: {why:?}");
-                (peers.lost(peer), Notice::Silent)
+                let id = peers.lost(peer);
+                if why == PeerEnd::Expired {
+                    (id, Notice::Silent)
+                } else {
+                    if id.is_some() {
+                        log::error!("the kernel has let go of peer {peer}: {why}");
+                    }
+                    (id, Notice::Failed)
+                }
             }
             OvpnEvent::KeyWorn { peer, .. } => {
                 let id = peers.by_number(peer);
@@ -180,46 +197,6 @@ impl<K: Kernel> Listener<K> {
         drop(peers);
         if let Some(id) = peer {
             self.control.notify(id, notice);
-        }
-    }
-
-    fn receive(&mut self, socket: &UdpSocket) {
-        loop {
-            let mut trains = Vec::new();
-            let got = socket.recv_trains(
-                &mut self.scratch,
-                &mut self.memory,
-                LONGEST,
-                AT_ONCE,
-                |train| trains.push(train),
-            );
-            // What ICMP left on the socket, or nothing.
-            let Ok(got) = got else {
-                return;
-            };
-            for train in trains {
-                let (start, end) = (train.start as usize, (train.start + train.len) as usize);
-                let bytes = &self.memory[start..end];
-                // A data packet is here only if it came before the kernel had the socket.
-                if Packets::Server.classify(bytes) != Class::Control {
-                    self.shared.unknown.fetch_add(1, Ordering::Relaxed);
-                    continue;
-                }
-                let from = Line {
-                    id: LineId::FIRST,
-                    endpoint: Endpoint {
-                        addr: train.from,
-                        source: train.local,
-                    },
-                    transport: Transport::Udp,
-                };
-                if !self.control.datagram(from, bytes) {
-                    self.shared.refused.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            if got.drained {
-                return;
-            }
         }
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Peer {
     pub(crate) routed: Vec<((IpAddr, u8), IpAddr)>,
     /// The kernel's number for it, once it is there.
     pub(crate) kernel: Option<u32>,
+    /// The addresses inside that it has there.
+    pub(crate) told: Inside,
     pub(crate) slots: Slots,
     /// Keys that came before the address that the kernel needs to make the peer, the oldest first.
     pub(crate) waiting: Vec<(u32, Material)>,
@@ -26,9 +28,11 @@ pub(crate) struct Peer {
     pub(crate) timers: Option<(u32, u32)>,
     /// The kernel has let it go.
     pub(crate) silent: bool,
-    /// What it was when the kernel was asked last.
+    /// Data packets when the kernel was asked last. Those received are not known to be authentic.
     pub(crate) figures: OvpnFigures,
-    /// When the figures had grown since they were asked before.
+    /// The same of packets inside, which are those that were opened without pings.
+    pub(crate) inside_figures: OvpnFigures,
+    /// When it was found that more had been opened.
     pub(crate) heard: Option<Instant>,
     /// The figures when the keys came that seal, and those that open besides.
     counted: [(u32, OvpnFigures); 2],
@@ -39,6 +43,9 @@ pub(crate) type Inside = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
 /// Longer than any session is silent, in seconds: the kernel does one of the two only where it does both.
 const NEVER: u32 = 7 * 86_400;
+
+/// Bytes of a data packet beside those inside: opcode and peer-id, packet id, tag.
+const AROUND: u64 = 4 + 4 + 16;
 
 impl Peer {
     /// Its own addresses: the first of each family.
@@ -61,11 +68,24 @@ impl Peer {
             let via = match network.0 {
                 IpAddr::V4(_) => v4.map(IpAddr::V4),
                 IpAddr::V6(_) => v6.map(IpAddr::V6),
-            };
-            via.filter(|via| *via != network.0)
-                .map(|via| (*network, via))
+            }?;
+            let whole = if via.is_ipv4() { 32 } else { 128 };
+            (*network != (via, whole)).then_some((*network, via))
         });
         behind.collect()
+    }
+
+    /// The kernel counts from 0, for a peer that is new to it.
+    pub(crate) fn count_anew(&mut self) {
+        self.figures = OvpnFigures::default();
+        self.inside_figures = OvpnFigures::default();
+        self.counted = Default::default();
+    }
+
+    /// Bytes of data packets that were opened, with what is around what is inside.
+    pub(crate) fn opened_bytes(&self) -> u64 {
+        let inside = self.inside_figures;
+        inside.rx_bytes + inside.rx_packets * AROUND
     }
 
     /// Keys of a session begin to count.

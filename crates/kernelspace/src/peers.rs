@@ -175,7 +175,9 @@ impl<K: Kernel> Peers<K> {
             inside_v6,
         })?;
         peer.kernel = Some(number);
+        peer.told = (inside_v4, inside_v6);
         peer.silent = false;
+        peer.count_anew();
         self.numbers.insert(number, id);
         if let Some((ping, silence)) = peer.timers {
             self.kernel.keep_alive(number, ping, silence)?;
@@ -281,44 +283,73 @@ impl<K: Kernel> Peers<K> {
         if !self.several {
             return Vec::new();
         }
-        // Those first that have lost an address, which another cannot have before.
+        // What a peer has lost goes before another has it: the kernel refuses an address a second owner.
         let mut changed: Vec<PeerId> = changed.into_iter().collect();
-        changed.sort_by_key(|id| self.peers.get(id).map_or(0, |it| it.networks.len()));
         let mut failed = Vec::new();
-        for id in changed {
-            if let Err(error) = self.follow_networks(id) {
-                failed.push((id, error));
-            }
+        for step in [Self::give_up, Self::follow_networks] {
+            changed.retain(|id| match step(self, *id) {
+                Ok(()) => true,
+                Err(error) => {
+                    failed.push((*id, error));
+                    false
+                }
+            });
         }
         failed
     }
 
-    /// The kernel is told of a peer's addresses, and routes lead to what is behind it.
-    fn follow_networks(&mut self, id: PeerId) -> Result<(), PeerError> {
+    /// The kernel is told of the addresses that a peer has no more, and routes lead no more to what is not behind it.
+    fn give_up(&mut self, id: PeerId) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let behind = peer.behind();
-        let inside: Inside = peer.inside();
         let gone = peer.routed.iter().filter(|it| !behind.contains(it));
         for (network, via) in gone {
             let _ = self.kernel.remove_route(*network, *via);
         }
         peer.routed.retain(|it| behind.contains(it));
-        let waiting = std::mem::take(&mut peer.waiting);
-        match (inside, peer.kernel) {
-            ((None, None), Some(number)) => {
-                peer.kernel = None;
+        let (inside, told) = (peer.inside(), peer.told);
+        if inside == (None, None) {
+            // It is of no use to the kernel.
+            let (number, silent) = (peer.kernel.take(), peer.silent);
+            if let Some(number) = number {
                 peer.slots = Slots::default();
-                let silent = peer.silent;
                 self.forget(number, silent);
-                return Ok(());
             }
-            ((None, None), None) => {
-                peer.waiting = waiting;
-                return Ok(());
-            }
-            ((v4, v6), Some(number)) => self.kernel.set_inside(number, v4, v6)?,
-            (_, None) => {}
+            return Ok(());
         }
+        let v4 = told.0.filter(|it| inside.0 == Some(*it));
+        let v6 = told.1.filter(|it| inside.1 == Some(*it));
+        match (v4, v6) {
+            // The kernel has no peer without an address, not for a moment. One that is another's still is asked for again, when
+            // that one was told.
+            (None, None) => drop(self.tell_inside(id, inside)),
+            kept => self.tell_inside(id, kept)?,
+        }
+        Ok(())
+    }
+
+    /// A peer that is in the kernel has these addresses there.
+    fn tell_inside(&mut self, id: PeerId, inside: Inside) -> Result<(), PeerError> {
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        if let Some(number) = peer.kernel
+            && !peer.silent
+            && peer.told != inside
+        {
+            self.kernel.set_inside(number, inside.0, inside.1)?;
+            peer.told = inside;
+        }
+        Ok(())
+    }
+
+    /// The kernel is told of a peer's addresses, and routes lead to what is behind it.
+    fn follow_networks(&mut self, id: PeerId) -> Result<(), PeerError> {
+        let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        let (behind, inside) = (peer.behind(), peer.inside());
+        if inside == (None, None) {
+            return Ok(());
+        }
+        let waiting = std::mem::take(&mut peer.waiting);
+        self.tell_inside(id, inside)?;
         for (session, material) in waiting {
             let number = keys::peer_id(&material)?;
             self.appear(id, number)?;
@@ -375,10 +406,11 @@ impl<K: Kernel> Peers<K> {
         };
         match self.kernel.peer(number) {
             Ok(state) => {
-                if state.outside.rx_packets != peer.figures.rx_packets {
+                if state.inside.rx_packets != peer.inside_figures.rx_packets {
                     peer.heard = Some(now);
                 }
                 peer.figures = state.outside;
+                peer.inside_figures = state.inside;
                 if let (Some(line), Some(remote)) = (&mut peer.line, state.remote) {
                     line.endpoint.addr = remote;
                 }

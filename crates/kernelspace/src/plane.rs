@@ -8,6 +8,8 @@ use super::kernel::{Kernel, Linux};
 use super::listener::{Listener, Shared};
 use super::peer::Peer;
 use super::peers::{PeerError, Peers};
+use super::receiver::Dropped;
+use super::rounds::Rounds;
 use engine::Sockets;
 use netio::netlink::Netlink;
 use netio::udp::{Ecn, Family, SendScratch, Train};
@@ -21,7 +23,7 @@ use plane::{
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -62,8 +64,8 @@ impl Plane<Linux> {
             peers: Mutex::new(Peers::new(kernel, several)),
             waker: netio::poll::Waker::new().map_err(io("eventfd"))?,
             stop: AtomicBool::new(false),
-            unknown: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            rounds: Rounds::default(),
+            dropped: Dropped::default(),
         });
         let listener = Listener::new(Arc::clone(&shared), Arc::clone(&control), index)?;
         let thread = std::thread::Builder::new()
@@ -117,8 +119,11 @@ impl<K> Plane<K> {
     /// The kernel cannot go on with a peer: its session ends.
     fn failed(&self, id: PeerId, error: &PeerError) {
         if !matches!(error, PeerError::NoPeer(_)) {
-            log::error!("{error}");
-            self.control.notify(id, Notice::Silent);
+            log::error!(
+                "the kernel's data plane cannot go on with peer {}: {error}",
+                id.0
+            );
+            self.control.notify(id, Notice::Failed);
         }
     }
 
@@ -227,7 +232,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
             line: peer.line,
             times: times(peer, now),
             heard: peer.heard,
-            rx_bytes: peer.figures.rx_bytes,
+            rx_bytes: peer.opened_bytes(),
             tx_bytes: peer.figures.tx_bytes,
             sealed: peer.slots.primary.map(|it| peer.usage(it).sealed),
             staged: false,
@@ -352,6 +357,15 @@ impl<K: Kernel> DataPlane for Plane<K> {
         name.map_err(io::Error::other)
     }
 
+    /// The thread that listens is the only worker.
+    fn pulse(&self) -> bool {
+        let alive = self.shared.rounds.ask();
+        if alive {
+            self.shared.waker.wake();
+        }
+        alive
+    }
+
     fn statistics(&self) -> Statistics {
         let link = self.netlink().link_by_index(self.index).ok();
         let counters = link.map(|link| link.counters).unwrap_or_default();
@@ -360,15 +374,15 @@ impl<K: Kernel> DataPlane for Plane<K> {
             bytes,
             ..PipelineCounts::default()
         };
-        let shared = &self.shared;
+        let dropped = &self.shared.dropped;
         Statistics {
             outbound: counts(counters.tx_packets, counters.tx_bytes),
             inbound: counts(counters.rx_packets, counters.rx_bytes),
             drops: vec![
                 ("kernel_outbound", counters.tx_dropped),
                 ("kernel_inbound", counters.rx_dropped),
-                ("no_session", shared.unknown.load(Ordering::Relaxed)),
-                ("control_full", shared.refused.load(Ordering::Relaxed)),
+                ("no_session", dropped.unknown.load(Ordering::Relaxed)),
+                ("control_full", dropped.refused.load(Ordering::Relaxed)),
             ],
             rungs: vec![("kernel-data-plane", "on".to_owned())],
             workers: 0,

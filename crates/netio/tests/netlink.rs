@@ -483,6 +483,22 @@ fn the_kernels_openvpn_takes_a_peer_keys_and_timers_and_tells_when_it_lets_go() 
         ovpn.move_peer(7, moved, None).unwrap();
         ovpn.set_inside(7, Some([10, 8, 0, 3].into()), None)
             .unwrap();
+        // The address of IPv4 is another's to have now.
+        let v6 = "fd00::3".parse().unwrap();
+        ovpn.set_inside(7, None, Some(v6)).unwrap();
+        let other = OvpnPeer {
+            id: 8,
+            remote: "127.0.0.1:4002".parse().unwrap(),
+            inside_v4: Some([10, 8, 0, 3].into()),
+            ..peer
+        };
+        ovpn.add_peer(&other).unwrap();
+        ovpn.remove_peer(8).unwrap();
+        let other_gone = OvpnEvent::PeerGone {
+            peer: 8,
+            why: PeerEnd::Asked,
+        };
+        assert_eq!(news.next().unwrap(), Some(other_gone));
         assert_eq!(ovpn.peer(7).unwrap().remote, Some(moved));
         ovpn.keep_alive(7, 1, 1).unwrap();
         let poller = Poller::new().unwrap();

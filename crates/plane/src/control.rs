@@ -54,9 +54,11 @@ pub enum Notice {
         /// Where it is.
         to: SocketAddr,
     },
-    /// Nothing was heard from the peer for as long as [`DataPlane::keep_alive`](crate::DataPlane::keep_alive) said, or the data
-    /// plane cannot go on with it: nothing is sent to it any more.
+    /// Nothing was heard from the peer for as long as [`DataPlane::keep_alive`](crate::DataPlane::keep_alive) said: nothing is
+    /// sent to it any more.
     Silent,
+    /// The data plane cannot go on with the peer, for a reason that the log has.
+    Failed,
     /// The peer compresses: told of the first such packet of a key.
     Compressed {
         /// Whether the packet was unpacked; dropped otherwise.

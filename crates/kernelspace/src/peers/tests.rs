@@ -1,8 +1,9 @@
 //! The order in which the kernel is asked: one is simulated, which refuses what the real one refuses.
 
+mod simulated;
+
 use super::*;
 use crypto::Cipher;
-use netio::netlink::{OvpnKey, OvpnPeerState};
 use netio::udp::{SocketOptions, UdpSocket};
 use openvpn::data::format::{Framing, Shape};
 use openvpn::data::header::Layout;
@@ -10,163 +11,12 @@ use openvpn::digest::Digest;
 use openvpn::keys::KeyMaterial;
 use openvpn::session::DataKeys;
 use proptest::prelude::*;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use simulated::{Known, Simulated};
+use std::net::{IpAddr, Ipv4Addr};
 
 const PEER: PeerId = PeerId(3);
 const NUMBER: u32 = 3;
 const SESSION: u32 = 24;
-
-/// What the kernel has of a peer: the number of the key in either place, and what was said.
-#[derive(Default)]
-struct Known {
-    primary: Option<u8>,
-    secondary: Option<u8>,
-    inside: Inside,
-    timers: Option<(u32, u32)>,
-    figures: OvpnFiguresOf,
-}
-
-type OvpnFiguresOf = netio::netlink::OvpnFigures;
-
-/// A kernel that keeps to the rules of `ovpn`.
-#[derive(Default)]
-struct Simulated {
-    several: bool,
-    peers: BTreeMap<u32, Known>,
-    asked: Vec<String>,
-    routes: Vec<((IpAddr, u8), IpAddr)>,
-    refuses: bool,
-}
-
-fn refused(errno: i32) -> NetlinkError {
-    NetlinkError::Refused {
-        operation: "be simulated",
-        object: String::new(),
-        error: io::Error::from_raw_os_error(errno),
-        hint: String::new(),
-    }
-}
-
-const ENOENT: i32 = 2;
-const EINVAL: i32 = 22;
-const EADDRINUSE: i32 = 98;
-
-impl Simulated {
-    fn known(&mut self, id: u32) -> Result<&mut Known, NetlinkError> {
-        self.peers.get_mut(&id).ok_or_else(|| refused(ENOENT))
-    }
-
-    fn is_taken(&self, id: u32, inside: Inside) -> bool {
-        let others = self.peers.iter().filter(|(it, _)| **it != id);
-        let mut others = others.map(|(_, known)| known.inside);
-        others.any(|(v4, v6)| (v4.is_some() && v4 == inside.0) || (v6.is_some() && v6 == inside.1))
-    }
-}
-
-impl Kernel for Simulated {
-    fn add_peer(&mut self, peer: &OvpnPeer<'_>) -> Result<(), NetlinkError> {
-        self.asked.push(format!("peer {}", peer.id));
-        let inside = (peer.inside_v4, peer.inside_v6);
-        let has_address = inside != (None, None);
-        if self.refuses || has_address != self.several {
-            return Err(refused(EINVAL));
-        }
-        if self.is_taken(peer.id, inside) {
-            return Err(refused(EADDRINUSE));
-        }
-        let known = Known {
-            inside,
-            ..Known::default()
-        };
-        self.peers.insert(peer.id, known);
-        Ok(())
-    }
-
-    fn move_peer(
-        &mut self,
-        id: u32,
-        remote: SocketAddr,
-        _: Option<IpAddr>,
-    ) -> Result<(), NetlinkError> {
-        self.asked.push(format!("move {id} {remote}"));
-        self.known(id).map(drop)
-    }
-
-    fn set_inside(
-        &mut self,
-        id: u32,
-        v4: Option<Ipv4Addr>,
-        v6: Option<Ipv6Addr>,
-    ) -> Result<(), NetlinkError> {
-        if self.is_taken(id, (v4, v6)) {
-            return Err(refused(EADDRINUSE));
-        }
-        self.known(id)?.inside = (v4, v6);
-        Ok(())
-    }
-
-    fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError> {
-        self.asked.push(format!("timers {id} {ping} {timeout}"));
-        self.known(id)?.timers = Some((ping, timeout));
-        Ok(())
-    }
-
-    fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError> {
-        let outside = self.known(id)?.figures;
-        Ok(OvpnPeerState {
-            id,
-            outside,
-            ..OvpnPeerState::default()
-        })
-    }
-
-    fn remove_peer(&mut self, id: u32) -> Result<(), NetlinkError> {
-        self.asked.push(format!("no peer {id}"));
-        self.peers
-            .remove(&id)
-            .map(drop)
-            .ok_or_else(|| refused(ENOENT))
-    }
-
-    fn add_key(&mut self, key: &OvpnKey<'_>) -> Result<(), NetlinkError> {
-        self.asked
-            .push(format!("key {} {:?}", key.key_id, key.slot));
-        let known = self.known(key.peer)?;
-        match key.slot {
-            OvpnSlot::Primary => known.primary = Some(key.key_id),
-            OvpnSlot::Secondary => known.secondary = Some(key.key_id),
-        }
-        Ok(())
-    }
-
-    fn swap_keys(&mut self, peer: u32) -> Result<(), NetlinkError> {
-        self.asked.push("swap".to_owned());
-        let known = self.known(peer)?;
-        std::mem::swap(&mut known.primary, &mut known.secondary);
-        Ok(())
-    }
-
-    fn remove_key(&mut self, peer: u32, slot: OvpnSlot) -> Result<(), NetlinkError> {
-        self.asked.push(format!("no key {slot:?}"));
-        let known = self.known(peer)?;
-        match slot {
-            OvpnSlot::Primary => known.primary = None,
-            OvpnSlot::Secondary => known.secondary = None,
-        }
-        Ok(())
-    }
-
-    fn add_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError> {
-        self.routes.push((network, via));
-        Ok(())
-    }
-
-    fn remove_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError> {
-        self.routes.retain(|it| *it != (network, via));
-        Ok(())
-    }
-}
 
 fn peers(several: bool) -> Peers<Simulated> {
     let kernel = Simulated {
@@ -225,6 +75,10 @@ fn add(last: u8, len: u8, peer: PeerId) -> RouteChange {
 
 fn known(peers: &Peers<Simulated>) -> &Known {
     &peers.kernel.peers[&NUMBER]
+}
+
+fn counted(peers: &mut Peers<Simulated>) -> &mut Known {
+    peers.kernel.peers.get_mut(&NUMBER).unwrap()
 }
 
 #[test]
@@ -333,6 +187,60 @@ fn an_address_goes_from_one_peer_to_another() {
 }
 
 #[test]
+fn an_address_is_taken_from_one_with_many_networks_before_another_has_it() {
+    let mut peers = peers(true);
+    let other = PeerId(4);
+    let v6 = |last: u16, peer| RouteChange::Add {
+        address: [0xfd00, 0, 0, 0, 0, 0, 0, last].into(),
+        len: 128,
+        peer,
+    };
+    for (id, last) in [(PEER, 2), (other, 3)] {
+        peers.add(id);
+        peers.set_line(id, line(last)).unwrap();
+        peers.add_keys(id, id.0 * 8, material(0, id.0)).unwrap();
+        assert!(peers.change_routes(&[v6(last.into(), id)]).is_empty());
+    }
+    let networks = [add(2, 32, PEER), add(64, 28, PEER), add(128, 28, PEER)];
+    assert!(peers.change_routes(&networks).is_empty());
+    let failed = peers.change_routes(&[add(2, 32, other)]);
+    assert!(failed.is_empty(), "{failed:?}");
+    assert_eq!(known(&peers).inside.0, None);
+    let at = Some([10, 8, 0, 2].into());
+    assert_eq!(peers.kernel.peers[&other.0].inside.0, at);
+    // Routes lead to what has an address of its family.
+    assert!(peers.kernel.routes.is_empty());
+}
+
+#[test]
+fn the_only_address_of_a_peer_may_be_another_and_its_own_go_to_the_next() {
+    let mut peers = peers(true);
+    let other = PeerId(2);
+    for (id, last) in [(PEER, 2), (other, 3)] {
+        peers.add(id);
+        peers.set_line(id, line(last)).unwrap();
+        peers.add_keys(id, id.0 * 8, material(0, id.0)).unwrap();
+        assert!(peers.change_routes(&[add(last, 32, id)]).is_empty());
+    }
+    let gone = |last: u8, peer| RouteChange::Remove {
+        address: [10, 8, 0, last].into(),
+        len: 32,
+        peer,
+    };
+    let changes = [
+        gone(2, PEER),
+        add(5, 32, PEER),
+        gone(3, other),
+        add(2, 32, other),
+    ];
+    let failed = peers.change_routes(&changes);
+    assert!(failed.is_empty(), "{failed:?}");
+    let at = |last: u8| (Some([10, 8, 0, last].into()), None);
+    assert_eq!(known(&peers).inside, at(5));
+    assert_eq!(peers.kernel.peers[&other.0].inside, at(2));
+}
+
+#[test]
 fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
     let mut peers = peers(false);
     peers.add(PEER);
@@ -386,35 +294,21 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
     peers.add(PEER);
     peers.set_line(PEER, line(1)).unwrap();
     give(&mut peers, 0);
-    peers
-        .kernel
-        .peers
-        .get_mut(&NUMBER)
-        .unwrap()
-        .figures
-        .tx_packets = 100;
+    counted(&mut peers).figures.tx_packets = 100;
     let now = Instant::now();
     assert_eq!(peers.look(PEER, now).unwrap().0.usage(SESSION).sealed, 100);
-    assert_eq!(peers.look(PEER, now).unwrap().0.heard, None);
     give(&mut peers, 1);
-    peers
-        .kernel
-        .peers
-        .get_mut(&NUMBER)
-        .unwrap()
-        .figures
-        .tx_packets = 130;
-    peers
-        .kernel
-        .peers
-        .get_mut(&NUMBER)
-        .unwrap()
-        .figures
-        .rx_packets = 1;
+    counted(&mut peers).figures.tx_packets = 130;
+    // Anybody sends such packets.
+    counted(&mut peers).figures.rx_packets = 1;
     let (peer, _) = peers.look(PEER, now).unwrap();
     assert_eq!(peer.usage(SESSION).sealed, 130);
     assert_eq!(peer.usage(SESSION + 1).sealed, 30);
-    assert_eq!(peer.heard, Some(now));
+    assert_eq!((peer.heard, peer.opened_bytes()), (None, 0));
+    counted(&mut peers).opened.rx_packets = 1;
+    counted(&mut peers).opened.rx_bytes = 84;
+    let (peer, _) = peers.look(PEER, now).unwrap();
+    assert_eq!((peer.heard, peer.opened_bytes()), (Some(now), 108));
 
     peers.remove(PEER);
     peers.kernel.refuses = true;
@@ -422,6 +316,43 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
     peers.set_line(PEER, line(1)).unwrap();
     let added = peers.add_keys(PEER, SESSION, material(0, NUMBER));
     assert!(matches!(added, Err(PeerError::Kernel(_))), "{added:?}");
+}
+
+#[test]
+fn a_peer_that_is_made_again_is_counted_anew() {
+    let mut peers = peers(true);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    let address = [add(2, 32, PEER)];
+    assert!(peers.change_routes(&address).is_empty());
+    give(&mut peers, 0);
+    counted(&mut peers).figures.tx_packets = 100;
+    counted(&mut peers).opened.rx_packets = 100;
+    let now = Instant::now();
+    assert!(peers.look(PEER, now).is_some());
+    let none = RouteChange::Remove {
+        address: [10, 8, 0, 2].into(),
+        len: 32,
+        peer: PEER,
+    };
+    assert!(peers.change_routes(&[none]).is_empty());
+    assert!(peers.change_routes(&address).is_empty());
+    give(&mut peers, 1);
+    counted(&mut peers).figures.tx_packets = 30;
+    let (peer, _) = peers.look(PEER, now).unwrap();
+    assert_eq!(peer.usage(SESSION + 1).sealed, 30);
+    assert_eq!(peer.opened_bytes(), 0);
+}
+
+#[test]
+fn a_network_may_begin_with_the_peers_own_address() {
+    let mut peer = Peer::default();
+    peer.networks
+        .extend([([10, 8, 0, 64].into(), 32), ([10, 8, 0, 64].into(), 28)]);
+    let via: IpAddr = [10, 8, 0, 64].into();
+    assert_eq!(peer.behind(), [((via, 28), via)]);
+    peer.networks.pop();
+    assert!(peer.behind().is_empty());
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl Ovpn {
         self.change_peer(PEER_SET, id, &body, "move peer")
     }
 
-    /// Gives a peer other addresses inside.
+    /// Gives a peer other addresses inside, or takes one away that is not given.
     ///
     /// # Errors
     /// As [`Ovpn::move_peer`].
@@ -189,9 +189,7 @@ impl Ovpn {
         v4: Option<Ipv4Addr>,
         v6: Option<Ipv6Addr>,
     ) -> Result<(), NetlinkError> {
-        let mut body = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
-        body.push_ip(PEER_VPN_IPV4, v4.map(IpAddr::V4));
-        body.push_ip(PEER_VPN_IPV6, v6.map(IpAddr::V6));
+        let body = inside(id, v4, v6);
         self.change_peer(PEER_SET, id, &body, "set the addresses of peer")
     }
 
@@ -329,6 +327,16 @@ fn new_peer(peer: &OvpnPeer<'_>) -> Body {
     body.push_ip(PEER_VPN_IPV4, peer.inside_v4.map(IpAddr::V4));
     body.push_ip(PEER_VPN_IPV6, peer.inside_v6.map(IpAddr::V6));
     body
+}
+
+/// The kernel keeps the address of a family that is not named.
+fn inside(id: u32, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Body {
+    let v4 = v4.unwrap_or(Ipv4Addr::UNSPECIFIED);
+    let v6 = v6.unwrap_or(Ipv6Addr::UNSPECIFIED);
+    Body::attributes()
+        .with(PEER_ID, &id.to_ne_bytes())
+        .with(PEER_VPN_IPV4, &v4.octets())
+        .with(PEER_VPN_IPV6, &v6.octets())
 }
 
 fn push_way(body: &mut Body, remote: SocketAddr, local: Option<IpAddr>) {

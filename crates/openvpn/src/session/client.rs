@@ -331,6 +331,7 @@ impl Session {
     /// Leaves, and tells the peer if that was agreed on. [`Output::Closed`] follows, perhaps later.
     pub fn leave(&mut self, now: Instant, out: &mut Vec<Output>) {
         let (up, stream) = (self.is_up(), self.settings().transport().is_stream());
+        let in_band = self.settings().in_band;
         let cc_exit = self.agreed.is_some_and(|it| it.cc_exit);
         let tries = self.client_side().map_or(0, |it| it.exit_notify);
         if !up || tries == 0 {
@@ -343,8 +344,8 @@ impl Session {
             self.linger(CloseReason::Local, true, now);
             return self.run(now, out);
         }
-        if stream {
-            // The end of the connection says it.
+        if stream || !in_band {
+            // The end of the connection says it, or nothing can.
             return self.close_now(CloseReason::Local, out);
         }
         if let Some(client) = self.client_side() {

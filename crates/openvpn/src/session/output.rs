@@ -204,6 +204,9 @@ pub enum CloseReason {
     /// Server: it was not let in yet, and too many others of its address were not either.
     #[error("it made room for others: too many clients negotiate at once")]
     Crowded,
+    /// The data plane cannot go on with the peer, for a reason that the log has; a client tries again.
+    #[error("the data plane cannot go on with the peer")]
+    DataPlane,
     /// We ended it.
     #[error("ended by us")]
     Local,

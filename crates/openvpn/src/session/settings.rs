@@ -29,6 +29,8 @@ pub struct Settings {
     pub epoch: bool,
     /// Whether the marks of compression on packets are understood, which a client says.
     pub framings: bool,
+    /// Whether messages may be sent in data packets, for which the data plane must seal what it is given.
+    pub in_band: bool,
     /// When keys are renewed.
     pub renegotiate: Renegotiate,
     /// How long a negotiation may take.
@@ -56,6 +58,7 @@ impl Settings {
             exporter: true,
             epoch: false,
             framings: true,
+            in_band: true,
             renegotiate: Renegotiate::default(),
             hand_window: Duration::from_secs(60),
             tran_window: Duration::from_secs(3600),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use openvpn::message::{AuthFailed, AuthFailedKind, Message, Restart};
+use openvpn::push::FilterAction;
 use openvpn::session::{CloseReason, Decision, Renegotiate, TokenKeeper, TokenState};
 
 use crate::link::{Random, bad_link};
@@ -175,6 +176,26 @@ fn a_client_says_goodbye() {
         assert_eq!(world.closed(0), Some(&CloseReason::Local));
         assert_eq!(world.server_closed(), [&CloseReason::PeerExit]);
         assert!(world.planes.values().all(|it| it.keys.is_empty()));
+    }
+}
+
+/// The server finds it out by its silence. Its client does not wait for times at which it would say nothing.
+#[test]
+fn a_client_that_cannot_say_goodbye_goes_at_once() {
+    for (in_band, closed) in [(true, None), (false, Some(&CloseReason::Local))] {
+        let mut setup = Setup::new();
+        setup.both(|it| it.exporter = false);
+        setup.client.explicit_exit_notify = Some(2);
+        setup.client.common.in_band = in_band;
+        // Goodbyes in the control channel are not agreed on.
+        let flags = (FilterAction::Ignore, "protocol-flags".to_owned());
+        setup.client.filter.rules.push(flags);
+        let mut world = World::with_client(setup);
+        world.run_for(secs(2));
+        world.client(0, |it, now, out| it.leave(now, out));
+        assert_eq!(world.closed(0), closed);
+        world.run_for(secs(10));
+        assert_eq!(world.closed(0), Some(&CloseReason::Local));
     }
 }
 

@@ -151,7 +151,11 @@ impl Context {
     /// The configuration as it is now.
     #[cfg(feature = "server")]
     pub(super) fn read_again(&self) -> Result<OpenVpn, String> {
-        (self.again)()
+        let read = (self.again)()?;
+        match self.kernel {
+            true => kernel_plane::checked(read),
+            false => Ok(read),
+        }
     }
 
     /// Keeps a configuration that was read again.

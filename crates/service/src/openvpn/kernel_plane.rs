@@ -91,6 +91,17 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
     refuse(server.client_to_client, Unfit::ClientToClient)
 }
 
+/// A configuration, if the kernel can move the packets of its tunnel.
+///
+/// # Errors
+/// What it cannot do, and where that is.
+pub(super) fn checked(config: OpenVpn) -> Result<OpenVpn, String> {
+    match check(&config) {
+        Ok(()) => Ok(config),
+        Err(unfit) => Err(config.located(&unfit.to_string())),
+    }
+}
+
 const fn is_known(cipher: Cipher) -> bool {
     matches!(
         cipher,
@@ -117,22 +128,26 @@ mod tests {
     const SERVER: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\ndh none";
 
     /// What is said of a client's or a server's configuration with one line more.
-    fn checked(role: &str, line: &str) -> Result<(), Unfit> {
+    fn refusal(role: &str, line: &str) -> Result<(), Unfit> {
+        check(&config(role, line))
+    }
+
+    fn config(role: &str, line: &str) -> OpenVpn {
         let text = format!("dev tun\nca c\ncert c\nkey k\n{role}\n{line}\n");
         let mut none = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
         let name = Path::new("a.conf");
         let import = parse_bytes(text.as_bytes(), name, &mut none, Options::default());
-        check(&import.unwrap().into_model().unwrap().0)
+        import.unwrap().into_model().unwrap().0
     }
 
     #[test]
     fn what_the_kernel_can_do_is_let_pass() {
-        assert_eq!(checked(CLIENT, ""), Ok(()));
+        assert_eq!(refusal(CLIENT, ""), Ok(()));
         assert_eq!(
-            checked(CLIENT, "data-ciphers AES-192-GCM:CHACHA20-POLY1305"),
+            refusal(CLIENT, "data-ciphers AES-192-GCM:CHACHA20-POLY1305"),
             Ok(())
         );
-        assert_eq!(checked(SERVER, "keepalive 10 60"), Ok(()));
+        assert_eq!(refusal(SERVER, "keepalive 10 60"), Ok(()));
     }
 
     #[test]
@@ -154,8 +169,18 @@ mod tests {
             (SERVER, "topology net30", Unfit::Topology),
         ];
         for (role, line, unfit) in cases {
-            assert_eq!(checked(role, line), Err(unfit), "{line}");
+            assert_eq!(refusal(role, line), Err(unfit), "{line}");
         }
+    }
+
+    #[test]
+    fn a_configuration_that_is_read_again_is_refused_with_its_line() {
+        let reloaded = checked(config(SERVER, "client-to-client")).unwrap_err();
+        assert!(
+            reloaded.starts_with("a.conf:8: client-to-client: "),
+            "{reloaded}"
+        );
+        assert!(checked(config(SERVER, "max-clients 7")).is_ok());
     }
 
     #[test]

@@ -268,11 +268,14 @@ fn with_config(
     if let Some(why) = lacking(&config) {
         return refuse(&config.located(why));
     }
-    if kernel_plane::is_wanted(&dataplane)
-        && let Err(unfit) = kernel_plane::check(&config)
-    {
-        return refuse(&config.located(&unfit.to_string()));
-    }
+    let config = match kernel_plane::is_wanted(&dataplane) {
+        true => kernel_plane::checked(config),
+        false => Ok(config),
+    };
+    let config = match config {
+        Ok(config) => config,
+        Err(unfit) => return refuse(&unfit),
+    };
     let service = &config.service;
     if let Err(error) = privileges::look_up(service.user.as_deref(), service.group.as_deref()) {
         return refuse(&config.located(&error.to_string()));

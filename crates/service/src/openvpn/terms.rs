@@ -81,6 +81,7 @@ fn common(
     // What the kernel's data plane does not know is not offered.
     settings.epoch = !kernel;
     settings.framings = !kernel;
+    settings.in_band = !kernel;
     if let Some(size) = connection.mtu.control {
         settings.max_packet_size = size;
     }

@@ -69,8 +69,8 @@ impl Machine {
             Notice::Refresh { index } => self.device.refresh(id, index, now, &mut out),
             // WireGuard's peers roam unasked, and compress nothing.
             Notice::Moved { .. } | Notice::Compressed { .. } => {}
-            // That is asked for by OpenVPN only.
-            Notice::Silent => {}
+            // Those are for OpenVPN only.
+            Notice::Silent | Notice::Failed => {}
             Notice::Active => {
                 self.probing.stir(now);
                 let activity = turn.peer(id).times.into();

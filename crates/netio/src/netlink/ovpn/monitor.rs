@@ -1,6 +1,7 @@
 //! News of the kernel's data plane of OpenVPN.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,6 +63,18 @@ pub enum PeerEnd {
     Transport,
     /// A reason that came with a later kernel.
     Other(u32),
+}
+
+impl fmt::Display for PeerEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Teardown => f.write_str("its interface or its place is another's"),
+            Self::Asked => f.write_str("that was asked for"),
+            Self::Expired => f.write_str("nothing was heard from it"),
+            Self::Transport => f.write_str("its socket failed or is closed"),
+            Self::Other(reason) => write!(f, "reason {reason}"),
+        }
+    }
 }
 
 impl PeerEnd {

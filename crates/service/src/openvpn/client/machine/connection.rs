@@ -448,6 +448,7 @@ fn noticed(
             }
         }
         Notice::Silent => it.session.fell_silent(outputs),
+        Notice::Failed => it.session.close(CloseReason::DataPlane, outputs),
         Notice::Refresh { .. } => it.session.renegotiate(now.monotonic, outputs),
         _ => {}
     }

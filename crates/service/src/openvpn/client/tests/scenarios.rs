@@ -175,6 +175,20 @@ fn a_server_that_the_data_plane_hears_no_more_is_connected_to_again() {
 }
 
 #[test]
+fn a_server_that_the_data_plane_cannot_go_on_with_is_connected_to_again_with_ping_exit_too() {
+    for (notice, again) in [(Notice::Failed, true), (Notice::Silent, false)] {
+        let mut world = begin("", 1);
+        world.servers[0].options.push("ping-exit 120".to_owned());
+        world.run_for(secs(20));
+        assert!(world.is_connected());
+        world.handle(Event::Notice(notice));
+        assert!(!world.is_connected());
+        world.run_for(secs(20));
+        assert_eq!(world.is_connected(), again);
+    }
+}
+
+#[test]
 fn other_options_of_the_server_replace_those_that_persist_tun_kept() {
     let mut world = begin("--persist-tun", 1);
     world.run_for(secs(20));

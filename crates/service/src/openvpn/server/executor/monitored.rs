@@ -10,7 +10,9 @@ use plane::LineId;
 impl Monitored for Executor<'_> {
     fn status(&self) -> Status {
         let state = |id| self.peer_state(id);
-        Status::Server(self.machine.status(state, Now::read()))
+        let mut status = self.machine.status(state, Now::read());
+        status.kernel_data_plane = self.context.kernel;
+        Status::Server(status)
     }
 
     fn document(&self) -> Document {

@@ -250,6 +250,9 @@ impl<'a> Machine<'a> {
                  Set `compress migrate` or push `comp-lzo no`"
             ),
             Notice::Silent => self.with(id, |session, _, out| session.fell_silent(out)),
+            Notice::Failed => self.with(id, |session, _, out| {
+                session.close(CloseReason::DataPlane, out);
+            }),
             Notice::Refresh { .. } => {
                 self.with(id, |session, now, out| session.renegotiate(now, out));
             }

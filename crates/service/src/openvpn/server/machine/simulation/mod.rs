@@ -17,6 +17,9 @@ mod trouble;
 mod wire;
 mod world;
 
+use super::Event;
+use openvpn::server::ClientId;
+use plane::Notice;
 use seen::Seen;
 use std::time::Duration;
 use world::{Size, World};
@@ -95,4 +98,34 @@ fn clients_that_come_at_once_come_in_at_once() {
     world.calm();
     world.run_for(SEC * 6);
     world.all_are_in();
+}
+
+#[test]
+fn a_client_that_the_data_plane_gives_up_is_out_at_once_and_comes_again() {
+    for notice in [Notice::Silent, Notice::Failed] {
+        let size = Size {
+            clients: 2,
+            max_clients: 10,
+            troubled: SEC,
+            apart: true,
+            come_within: SEC,
+            resets: (100_000, SEC),
+            check_every: 1,
+        };
+        let mut world = World::new(1, size);
+        world.calm();
+        world.run_for(SEC * 30);
+        world.all_are_in();
+        let given_up = world.status().clients[0].peer_id;
+        world.tell(Event::Notice(ClientId(given_up), notice));
+        let inside = world.status().clients;
+        assert!(
+            inside.len() == 1 && inside[0].peer_id != given_up,
+            "{notice:?}"
+        );
+        world.run_for(SEC * 60);
+        world.all_are_in();
+        world.end();
+        world.nothing_is_left();
+    }
 }

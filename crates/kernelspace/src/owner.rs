@@ -1,0 +1,192 @@
+//! Whose an interface is: unlike a TUN, one of the kernel's data plane stays when its process is killed.
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// What the alias of an interface begins with. The process, its PID namespace and the time of its start follow.
+const ALIAS: &str = "millrace ";
+
+/// In the place of what is not known.
+const UNKNOWN: &str = "-";
+
+/// A process, also among those that had its number before and in another namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    process: u32,
+    /// Inode of its PID namespace.
+    namespace: Option<u64>,
+    /// When it started, in the kernel's clock ticks.
+    started: Option<u64>,
+}
+
+impl Owner {
+    /// This process.
+    pub(crate) fn this() -> Self {
+        let process = std::process::id();
+        Self {
+            process,
+            namespace: fs::metadata("/proc/self/ns/pid").ok().map(|it| it.ino()),
+            started: started(process),
+        }
+    }
+
+    /// The process whose interface has this alias; nothing if that is another program's.
+    pub(crate) fn of(alias: &str) -> Option<Self> {
+        let mut words = alias.strip_prefix(ALIAS)?.split_ascii_whitespace();
+        let process = words.next()?.parse().ok()?;
+        let mut number = || words.next().and_then(|it| it.parse().ok());
+        Some(Self {
+            process,
+            namespace: number(),
+            started: number(),
+        })
+    }
+
+    /// Whether it is known that the process is no more, to the process `here`.
+    pub(crate) fn is_gone(&self, here: &Self) -> bool {
+        self.is_gone_by(here, exists, started)
+    }
+
+    fn is_gone_by(
+        &self,
+        here: &Self,
+        exists: impl Fn(u32) -> bool,
+        started: impl Fn(u32) -> Option<u64>,
+    ) -> bool {
+        // A number of another namespace says nothing here.
+        if self.namespace.is_none() || self.namespace != here.namespace {
+            return false;
+        }
+        let now = started(self.process);
+        let other = self.started.zip(now).is_some_and(|(was, is)| was != is);
+        other || !exists(self.process)
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known =
+            |number: Option<u64>| number.map_or_else(|| UNKNOWN.to_owned(), |it| it.to_string());
+        let (namespace, started) = (known(self.namespace), known(self.started));
+        write!(f, "{ALIAS}{} {namespace} {started}", self.process)
+    }
+}
+
+/// Whether a process of this namespace has this number. One that may not be sent signals is there.
+fn exists(process: u32) -> bool {
+    kill(Pid::from_raw(process.cast_signed()), None) != Err(Errno::ESRCH)
+}
+
+/// When a process of this namespace started. Nothing without `/proc`, with one that hides the processes of others, or of
+/// another namespace.
+fn started(process: u32) -> Option<u64> {
+    let me = fs::read_link("/proc/self").ok()?;
+    if me.to_str() != Some(std::process::id().to_string().as_str()) {
+        return None;
+    }
+    start_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// The 22nd field of a process's `stat`. The second is a name, in which anything may be.
+fn start_in(stat: &str) -> Option<u64> {
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    const HERE: Owner = Owner {
+        process: 50,
+        namespace: Some(7),
+        started: Some(1000),
+    };
+
+    fn owner(process: u32, namespace: u64, started: u64) -> Owner {
+        Owner {
+            process,
+            namespace: Some(namespace),
+            started: Some(started),
+        }
+    }
+
+    #[test]
+    fn an_alias_says_whose_an_interface_is() {
+        assert_eq!(HERE.to_string(), "millrace 50 7 1000");
+        let unknown = Owner {
+            namespace: None,
+            started: None,
+            ..HERE
+        };
+        assert_eq!(unknown.to_string(), "millrace 50 - -");
+        for owner in [HERE, unknown, Owner::this()] {
+            assert_eq!(Owner::of(&owner.to_string()), Some(owner));
+        }
+        for other in [
+            "",
+            "millrace",
+            "millrace x",
+            "millrace50",
+            "office 50 7 1000",
+        ] {
+            assert_eq!(Owner::of(other), None, "{other}");
+        }
+        // The kernel's IFALIASZ.
+        assert!(owner(u32::MAX, u64::MAX, u64::MAX).to_string().len() < 256);
+    }
+
+    #[test]
+    fn a_process_is_gone_only_if_that_is_known() {
+        let gone = |owner: Owner, exists: bool, started: Option<u64>| {
+            owner.is_gone_by(&HERE, |_| exists, |_| started)
+        };
+        assert!(gone(owner(60, 7, 900), false, None));
+        // Hidden in /proc, or without one.
+        assert!(!gone(owner(60, 7, 900), true, None));
+        // Another process of that number.
+        assert!(!gone(owner(60, 7, 900), true, Some(900)));
+        assert!(gone(owner(60, 7, 900), true, Some(950)));
+        // This one's number, of an earlier process.
+        assert!(gone(owner(50, 7, 900), true, Some(1000)));
+        assert!(!gone(HERE, true, Some(1000)));
+        // Another namespace's numbers, and those that are not known.
+        assert!(!gone(owner(60, 8, 900), false, None));
+        let unknown = Owner {
+            namespace: None,
+            ..owner(60, 7, 900)
+        };
+        assert!(!gone(unknown, false, None));
+        assert!(!unknown.is_gone_by(&unknown, |_| false, |_| None));
+    }
+
+    #[test]
+    fn a_name_may_have_anything_in_it() {
+        let before = "1 (a) R 1) S 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 4711 22";
+        assert_eq!(start_in(before), Some(4711));
+        assert_eq!(start_in("1 (a) S 2"), None);
+    }
+
+    #[test]
+    fn living_processes_are_told_from_those_that_ended() {
+        let here = Owner::this();
+        assert!(here.namespace.is_some() && here.started.is_some());
+        assert!(!here.is_gone(&here));
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let its = Owner {
+            process: child.id(),
+            started: started(child.id()),
+            ..here
+        };
+        assert!(!its.is_gone(&here));
+        // It ends with its input.
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(its.is_gone(&here));
+    }
+}
