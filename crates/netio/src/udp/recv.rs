@@ -136,7 +136,7 @@ impl UdpSocket {
                 Ok(len) => len,
                 Err(e) => {
                     if trains {
-                        self.singles.none_in_a_row();
+                        self.nothing_waits();
                     }
                     return Err(e);
                 }
@@ -181,6 +181,9 @@ impl UdpSocket {
                     if scratch.0.headers[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
                         // The peer's MTU is larger than ours: from now on with full-size room.
                         self.long_datagrams.store(true, Ordering::Relaxed);
+                        if self.gro.on() {
+                            self.take_trains(true);
+                        }
                     }
                 }
             }
@@ -197,8 +200,18 @@ impl UdpSocket {
         let singles = &self.singles;
         if train.is_some_and(|train| train.len > train.segment) {
             singles.none_in_a_row();
+            singles.wanted.store(false, Ordering::Relaxed);
             singles.in_vain.store(0, Ordering::Relaxed);
         } else if singles.count(SINGLE) {
+            singles.wanted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Nothing waits, so that how datagrams are received may change.
+    fn nothing_waits(&self) {
+        let singles = &self.singles;
+        singles.none_in_a_row();
+        if singles.wanted.swap(false, Ordering::Relaxed) {
             let before = singles.in_vain.load(Ordering::Relaxed);
             singles
                 .in_vain
@@ -362,16 +375,22 @@ mod tests {
     fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_trains_again() {
         let (from, to) = (socket(), socket());
         let lengths: Vec<u32> = (0..100).map(|i| 100 + i).collect();
+        // A train that stands behind them is received as one: it would not be cut any more.
         send(&from, &to, &lengths, false);
+        send(&from, &to, &[500; 10], true);
         let (trains, calls) = receive(&to);
-        assert!(
-            trains
-                .iter()
-                .map(|(len, _)| *len)
-                .eq(lengths.iter().copied())
-        );
-        // The rest of 84 by two.
-        assert_eq!(calls, SINGLE as usize + 2);
+        assert_eq!((trains.last(), calls), (Some(&(5000, 500)), 101));
+        for calls in [100, 2] {
+            send(&from, &to, &lengths, false);
+            let (trains, made) = receive(&to);
+            assert!(
+                trains
+                    .iter()
+                    .map(|(len, _)| *len)
+                    .eq(lengths.iter().copied())
+            );
+            assert_eq!(made, calls);
+        }
         send(&from, &to, &[500; 10], true);
         let (trains, _) = receive(&to);
         assert_eq!(trains, [(500, 500); 10]);

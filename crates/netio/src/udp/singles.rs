@@ -7,10 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// With `UDP_GRO` one call receives one train, which is one datagram where the sender's datagrams differ or the device joins
 /// none; without, one call receives many datagrams, and trains are cut by the kernel, which is dear. So `UDP_GRO` is let go of
 /// while only single datagrams come, and tried again, the less often the more often that was in vain.
+///
+/// It is let go of when nothing waits: the kernel does not cut a train that stands in the queue already, and does not tell
+/// any more where it is to be cut.
 #[derive(Debug, Default)]
 pub(super) struct Singles {
     /// `UDP_GRO` is let go of.
     pub(super) on: AtomicBool,
+    /// It is to be, as soon as nothing waits.
+    pub(super) wanted: AtomicBool,
     /// Single datagrams in a row, or calls without `UDP_GRO`.
     count: AtomicU32,
     /// How often in a row only single datagrams came when it was tried again.
