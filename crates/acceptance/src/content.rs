@@ -1,5 +1,6 @@
 //! TCP and UDP whose content is compared with what was sent.
 
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -150,6 +151,8 @@ pub fn udp_both_ways(client: &Host, server: &Host, target: &str, count: u32, lar
     socket.connect(at).unwrap();
     for socket in [&socket, &echo] {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The kernel counts far more than a datagram's bytes against the default where it was cut out of a super-packet.
+        setsockopt(socket, sockopt::RcvBufForce, &(4 << 20)).unwrap();
     }
     let payload = |number: u32| {
         let length = (number as usize * 977) % (largest - 3) + 4;
