@@ -13,7 +13,7 @@ use crate::stream::{Stream, Written};
 use crate::ways::Way;
 use crate::worker::Workers;
 use netio::tun::Tun;
-use netio::udp::{Ecn, Endpoint, Family, SendReport, SendScratch, Train};
+use netio::udp::{Endpoint, Family, SendReport, SendScratch, Train};
 use plane::Control;
 use plane::Format;
 use plane::KeyLimits;
@@ -404,13 +404,7 @@ impl<W: Wire> Tunnel<W> {
             };
         };
         let len = datagram.len() as u32;
-        let train = Train {
-            start: 0,
-            len,
-            segment: len,
-            endpoint,
-            ecn: Ecn::NotEct,
-        };
+        let train = Train::single(len, endpoint);
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.begin_batch();
         let report = socket.send_trains(&mut scratch, datagram, &[train]);

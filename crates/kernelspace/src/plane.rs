@@ -12,7 +12,7 @@ use super::receiver::Dropped;
 use super::rounds::Rounds;
 use engine::Sockets;
 use netio::netlink::Netlink;
-use netio::udp::{Ecn, Family, SendScratch, Train};
+use netio::udp::{Family, SendScratch, Train};
 use openvpn::data::cipher::CipherError;
 use openvpn::data::protocol::Material;
 use openvpn::data::wire::OpenVpn as Packets;
@@ -104,13 +104,7 @@ impl<K> Plane<K> {
             return false;
         };
         let len = message.len() as u32;
-        let train = Train {
-            start: 0,
-            len,
-            segment: len,
-            endpoint,
-            ecn: Ecn::NotEct,
-        };
+        let train = Train::single(len, endpoint);
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.begin_batch();
         socket.send_trains(&mut scratch, message, &[train]).sent > 0

@@ -31,6 +31,18 @@ pub struct Train {
 }
 
 impl Train {
+    /// One datagram of `len` bytes that lies at the beginning, without ECN.
+    #[must_use]
+    pub const fn single(len: u32, endpoint: Endpoint) -> Self {
+        Self {
+            start: 0,
+            len,
+            segment: len,
+            endpoint,
+            ecn: Ecn::NotEct,
+        }
+    }
+
     /// Datagrams in the train.
     #[must_use]
     pub fn count(&self) -> u32 {

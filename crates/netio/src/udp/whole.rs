@@ -1,7 +1,7 @@
 //! One datagram that nothing on its way may cut, from a socket whose other datagrams may be cut.
 
 use super::socket::{Family, UdpSocket, set_int};
-use super::{Ecn, Endpoint, SendReport, SendScratch, Train};
+use super::{Endpoint, SendReport, SendScratch, Train};
 
 impl UdpSocket {
     /// Sends one datagram with DF, whatever [`MtuDiscovery`](super::MtuDiscovery) the socket has, and whatever the kernel has
@@ -23,13 +23,7 @@ impl UdpSocket {
             };
         }
         let len = datagram.len() as u32;
-        let train = Train {
-            start: 0,
-            len,
-            segment: len,
-            endpoint,
-            ecn: Ecn::NotEct,
-        };
+        let train = Train::single(len, endpoint);
         scratch.begin_batch();
         let report = self.send_trains(scratch, datagram, &[train]);
         if let Err(error) = self.discover(self.discovery) {
