@@ -177,17 +177,7 @@ impl Waker {
 
     /// Waits for so long, below a second, or until it is woken. It stays readable.
     pub fn pause(&self, time: Duration) {
-        let mut poll = libc::pollfd {
-            fd: self.fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: time.subsec_nanos() as libc::c_long,
-        };
-        // SAFETY: one descriptor is passed, both structures outlive the call, and no signal mask is.
-        let _ = unsafe { libc::ppoll(&raw mut poll, 1, &raw const time, std::ptr::null()) };
+        is_readable(&self.fd, time);
     }
 
     /// Makes the descriptor unreadable again.
@@ -202,6 +192,21 @@ impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Whether a descriptor can be read, or has an error to tell: now, or within a time below a second.
+pub(crate) fn is_readable(fd: impl AsFd, within: Duration) -> bool {
+    let mut poll = libc::pollfd {
+        fd: fd.as_fd().as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: within.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: one descriptor is passed, both structures outlive the call, and no signal mask is.
+    unsafe { libc::ppoll(&raw mut poll, 1, &raw const time, std::ptr::null()) > 0 }
 }
 
 /// Whether the kernel has timers that are more exact than its ticks of 1 to 10 ms (`CONFIG_HIGH_RES_TIMERS`).

@@ -3,12 +3,13 @@
 use super::headers::{CONTROL_LEN, Headers, MESSAGES};
 use super::singles::SINGLE;
 use super::socket::{UdpSocket, from_raw, set_int};
-use crate::poll::{check, check_len};
+use crate::poll::{check, check_len, is_readable};
 use plane::{Ecn, Source};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Room that a receive needs: the largest datagram or coalesced train, in bytes.
 pub const TRAIN_ROOM: usize = 65_536;
@@ -154,9 +155,6 @@ impl UdpSocket {
                 drained: false,
             });
         }
-        if self.gro.on() && self.singles.tries_again() {
-            self.take_trains(true);
-        }
         let count = (memory.len() / stride).clamp(1, MESSAGES.min(limit));
         for (i, buffer) in memory.chunks_exact_mut(stride).take(count).enumerate() {
             scratch.prepare(i, buffer);
@@ -170,7 +168,12 @@ impl UdpSocket {
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
-        })? as usize;
+        });
+        // Not before the call: a train may come at any moment from then on, and has no room at a stride.
+        if self.gro.on() && self.singles.tries_again() {
+            self.take_trains(true);
+        }
+        let got = got? as usize;
         let mut dropped = 0;
         for i in 0..got {
             let len = scratch.0.headers[i].msg_len as usize;
@@ -211,13 +214,20 @@ impl UdpSocket {
     fn nothing_waits(&self) {
         let singles = &self.singles;
         singles.none_in_a_row();
-        if singles.wanted.swap(false, Ordering::Relaxed) {
-            let before = singles.in_vain.load(Ordering::Relaxed);
-            singles
-                .in_vain
-                .store((before + 1).min(16), Ordering::Relaxed);
-            self.take_trains(false);
+        if !singles.wanted.load(Ordering::Relaxed) {
+            return;
         }
+        self.take_trains(false);
+        // What has come since nothing waited may be a train, which is not cut any more.
+        if is_readable(&self.fd, Duration::ZERO) {
+            self.take_trains(true);
+            return;
+        }
+        singles.wanted.store(false, Ordering::Relaxed);
+        let before = singles.in_vain.load(Ordering::Relaxed);
+        singles
+            .in_vain
+            .store((before + 1).min(16), Ordering::Relaxed);
     }
 
     /// Asks the kernel for trains, or for single datagrams.
@@ -291,193 +301,4 @@ unsafe fn parse_control(msg: &libc::msghdr) -> ParsedControl {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::singles::CALLS_MIN;
-    use super::super::{Endpoint, Family, SendScratch, SocketOptions, Train};
-    use super::*;
-
-    fn socket() -> UdpSocket {
-        let options = SocketOptions {
-            address: Some(Ipv4Addr::LOCALHOST.into()),
-            buffer: Some(1 << 20),
-            gso: true,
-            gro: true,
-            mmsg: true,
-            aqm: true,
-            ..SocketOptions::default()
-        };
-        UdpSocket::bind(Family::V4, &options).unwrap()
-    }
-
-    /// Sends datagrams of these lengths, all of one train if `joined`.
-    fn send(from: &UdpSocket, to: &UdpSocket, lengths: &[u32], joined: bool) {
-        let endpoint = Endpoint::new((Ipv4Addr::LOCALHOST, to.port()).into());
-        let train = |len, segment| Train {
-            start: 0,
-            len,
-            segment,
-            endpoint,
-            ecn: Ecn::NotEct,
-        };
-        let trains: Vec<Train> = match joined {
-            true => vec![train(lengths.iter().sum(), lengths[0])],
-            false => lengths.iter().map(|&len| train(len, len)).collect(),
-        };
-        let mut scratch = SendScratch::new();
-        scratch.begin_batch();
-        let report = from.send_trains(&mut scratch, &vec![7; 65_536], &trains);
-        assert_eq!(report.sent, lengths.len() as u64);
-    }
-
-    /// The lengths and the segments of what waits, and how many calls it took.
-    fn receive(socket: &UdpSocket) -> (Vec<(u32, u32)>, usize) {
-        let (mut scratch, mut memory) = (RecvScratch::new(), vec![0; 2 * TRAIN_ROOM]);
-        let (mut trains, mut calls) = (Vec::new(), 0);
-        loop {
-            let each = |train: ReceivedTrain| trains.push((train.len, train.segment));
-            match socket.recv_trains(&mut scratch, &mut memory, 2048, 64, each) {
-                Ok(received) => {
-                    calls += 1;
-                    if received.drained {
-                        return (trains, calls);
-                    }
-                }
-                Err(e) => {
-                    assert_eq!(e.kind(), io::ErrorKind::WouldBlock);
-                    return (trains, calls);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_address_that_was_called_is_told_but_to_a_socket_that_calls() {
-        let called = |calls| {
-            let options = SocketOptions {
-                calls,
-                ..SocketOptions::default()
-            };
-            let to = UdpSocket::bind(Family::V4, &options).unwrap();
-            send(&socket(), &to, &[100], false);
-            let (mut scratch, mut memory) = (RecvScratch::new(), vec![0; TRAIN_ROOM]);
-            let mut local = None;
-            to.recv_trains(&mut scratch, &mut memory, 2048, 1, |train| {
-                local = train.local.map(|source| source.ip);
-            })
-            .unwrap();
-            local
-        };
-        assert_eq!(called(false), Some(Ipv4Addr::LOCALHOST.into()));
-        assert_eq!(called(true), None);
-    }
-
-    #[test]
-    fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_trains_again() {
-        let (from, to) = (socket(), socket());
-        let lengths: Vec<u32> = (0..100).map(|i| 100 + i).collect();
-        // A train that stands behind them is received as one: it would not be cut any more.
-        send(&from, &to, &lengths, false);
-        send(&from, &to, &[500; 10], true);
-        let (trains, calls) = receive(&to);
-        assert_eq!((trains.last(), calls), (Some(&(5000, 500)), 101));
-        for calls in [100, 2] {
-            send(&from, &to, &lengths, false);
-            let (trains, made) = receive(&to);
-            assert!(
-                trains
-                    .iter()
-                    .map(|(len, _)| *len)
-                    .eq(lengths.iter().copied())
-            );
-            assert_eq!(made, calls);
-        }
-        send(&from, &to, &[500; 10], true);
-        let (trains, _) = receive(&to);
-        assert_eq!(trains, [(500, 500); 10]);
-        // By one doubling: the first time that it was let go of was in vain as well.
-        for _ in 0..2 * CALLS_MIN {
-            receive(&to);
-        }
-        send(&from, &to, &[500; 10], true);
-        assert_eq!(receive(&to), (vec![(5000, 500)], 1));
-        // Now and then a single one between trains is no reason to do without them.
-        for _ in 0..2 * SINGLE {
-            send(&from, &to, &[300], false);
-            send(&from, &to, &[500; 10], true);
-            assert_eq!(receive(&to), (vec![(300, 300), (5000, 500)], 2));
-        }
-        // One at a time is none either.
-        for _ in 0..2 * SINGLE {
-            send(&from, &to, &[300], false);
-            assert_eq!(receive(&to).1, 1);
-        }
-        send(&from, &to, &[500; 10], true);
-        assert_eq!(receive(&to), (vec![(5000, 500)], 1));
-    }
-
-    #[test]
-    fn outer_marks_are_told_where_they_were_asked_for() {
-        for family in [Family::V4, Family::V6] {
-            let bind = |ecn| {
-                let options = SocketOptions {
-                    mmsg: true,
-                    ecn,
-                    ..SocketOptions::default()
-                };
-                UdpSocket::bind(family, &options).unwrap()
-            };
-            let from = bind(false);
-            for (asked, told) in [(true, Ecn::Ce), (false, Ecn::NotEct)] {
-                let to = bind(asked);
-                let here: std::net::IpAddr = match family {
-                    Family::V4 => Ipv4Addr::LOCALHOST.into(),
-                    Family::V6 => Ipv6Addr::LOCALHOST.into(),
-                };
-                let train = Train {
-                    start: 0,
-                    len: 4,
-                    segment: 4,
-                    endpoint: Endpoint::new((here, to.port()).into()),
-                    ecn: Ecn::Ce,
-                };
-                let report = from.send_trains(&mut SendScratch::new(), b"mark", &[train]);
-                assert_eq!((report.sent, report.errno), (1, 0), "{family:?}");
-                let (mut scratch, mut memory) = (RecvScratch::new(), vec![0; TRAIN_ROOM]);
-                let mut seen = Vec::new();
-                let each = |train: ReceivedTrain| seen.push((train.len, train.ecn, train.local));
-                to.recv_trains(&mut scratch, &mut memory, 2048, 64, each)
-                    .unwrap();
-                let [(4, mark, Some(source))] = seen[..] else {
-                    panic!("{seen:?}");
-                };
-                assert_eq!((mark, source.ip), (told, here));
-            }
-        }
-    }
-
-    #[test]
-    fn the_kernel_tells_how_long_a_datagram_has_waited() {
-        let (from, to) = (socket(), socket());
-        assert!(to.aqm.on());
-        let begun = std::time::Instant::now();
-        loop {
-            send(&from, &to, &[100], false);
-            let sent = std::time::Instant::now();
-            while sent.elapsed() < std::time::Duration::from_millis(2) {
-                std::hint::spin_loop();
-            }
-            assert_eq!(receive(&to).0, [(100, 100)]);
-            let waited = to.waited().unwrap();
-            if waited >= std::time::Duration::from_millis(2) {
-                assert!(waited <= sent.elapsed() + std::time::Duration::from_secs(1));
-                return;
-            }
-            // Where no other socket of the machine asks, the kernel begins to look at the clock a moment after it was asked, and
-            // until then takes the time at which a datagram is received.
-            assert!(
-                begun.elapsed() < std::time::Duration::from_secs(40),
-                "{waited:?}"
-            );
-        }
-    }
-}
+mod tests;
