@@ -8,8 +8,12 @@
 //! this process share cores the queue is empty every few milliseconds and megabytes long in between. So it is the mean, by
 //! bytes. From CoDel is the control law: one signal an interval, more often the longer they do not help.
 //!
+//! A flow that is by itself is let wait: [`Company`].
+//!
 //! Only TCP is signalled to: an ECN-capable segment is marked, another is dropped. Datagrams of UDP keep the whole buffer.
 
+#[cfg(doc)]
+use crate::company::Company;
 use std::time::{Duration, Instant};
 
 /// The shortest wait that is aimed at. Less is noise of the scheduler, and smaller batches: with 0.5 ms and an interval of 20 ms a
@@ -40,8 +44,15 @@ pub(crate) struct Aqm {
 }
 
 impl Aqm {
-    /// So many bytes were read, of which the last had waited for so long. Returns whether to signal.
-    pub(crate) fn note(&mut self, now: Instant, waited: Duration, bytes: u64) -> bool {
+    /// So many bytes were read, of which the last had waited for so long, and they are of [several flows](Company) or of one.
+    /// Returns whether to signal.
+    pub(crate) fn note(
+        &mut self,
+        now: Instant,
+        waited: Duration,
+        bytes: u64,
+        several: bool,
+    ) -> bool {
         let began = *self.began.get_or_insert(now);
         self.bytes += bytes;
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
@@ -57,7 +68,7 @@ impl Aqm {
         }
         self.mean = Duration::from_micros(self.waited.checked_div(self.bytes).unwrap_or(0));
         // After a pause what waited says nothing of a queue that stands.
-        let over = self.mean > target && elapsed < 2 * interval;
+        let over = several && self.mean > target && elapsed < 2 * interval;
         self.signals = match over {
             true => self.signals.saturating_add(1),
             false => self.signals / 2,
@@ -89,7 +100,7 @@ mod tests {
         let mut signals = 0;
         for at in (0..1_000_000).step_by(each as usize) {
             let now = start + Duration::from_micros(at);
-            signals += u32::from(aqm.note(now, Duration::from_micros(waited(at)), 65_536));
+            signals += u32::from(aqm.note(now, Duration::from_micros(waited(at)), 65_536, true));
         }
         signals
     }
@@ -132,11 +143,24 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_that_is_by_itself_waits_for_as_long_as_it_likes_and_begins_anew_with_company() {
+        let (mut aqm, start) = (Aqm::default(), Instant::now());
+        let wait = Duration::from_millis(50);
+        let mut note = |millis, several| {
+            aqm.note(start + Duration::from_millis(millis), wait, 65_536, several)
+        };
+        assert!(!(0..5000).any(|at| note(at, false)));
+        let signals = (5000..6000).filter(|at| note(*at, true)).count();
+        assert!((10..30).contains(&signals), "{signals}");
+        assert_eq!(aqm.mean(), wait);
+    }
+
+    #[test]
     fn one_late_packet_after_a_pause_is_no_queue() {
         let (mut aqm, start) = (Aqm::default(), Instant::now());
         for second in 0..10 {
             let now = start + Duration::from_secs(second);
-            assert!(!aqm.note(now, Duration::from_millis(40), 65_536));
+            assert!(!aqm.note(now, Duration::from_millis(40), 65_536, true));
         }
     }
 }

@@ -366,7 +366,9 @@ impl<W: Wire> InboundFill<W> {
             true => None,
             false => socket.waited(),
         };
-        slot.signals = self.aqm.note(slot.now, waited.unwrap_or_default(), bytes);
+        let company = self.shared.company.is_there(slot.now, self.shared.epoch);
+        let waited = waited.unwrap_or_default();
+        slot.signals = self.aqm.note(slot.now, waited, bytes, company);
         let mean = self.aqm.mean().as_micros() as u64;
         self.shared.inbound.waited.store(mean);
     }

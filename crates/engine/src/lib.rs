@@ -24,6 +24,7 @@ mod checksum;
 mod clock;
 mod coalescing;
 mod commit;
+mod company;
 mod data_plane;
 mod drain;
 mod fill;

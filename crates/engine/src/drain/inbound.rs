@@ -2,6 +2,7 @@
 
 use super::again::Again;
 use super::overhead;
+use crate::company::LastFlow;
 use crate::gro::{Coalescer, JOIN_MAX, Joins};
 use crate::interface;
 use crate::ip::IpPacket;
@@ -32,6 +33,7 @@ pub(crate) struct InboundDrain<W: Wire> {
     /// Bytes that windows hold, but for the one of the session whose packets are checked.
     held: usize,
     again: Again,
+    last_flow: LastFlow,
 }
 
 impl<W: Wire> Default for InboundDrain<W> {
@@ -43,6 +45,7 @@ impl<W: Wire> Default for InboundDrain<W> {
             holding: Vec::new(),
             held: 0,
             again: Again::default(),
+            last_flow: LastFlow::default(),
         }
     }
 }
@@ -116,6 +119,8 @@ impl<W: Wire> InboundDrain<W> {
             self.run(shared, run, (packets, inner), memory, manner);
         }
         self.write(shared, memory);
+        self.last_flow
+            .follow(&slot.inner, &shared.company, slot.now, shared.epoch);
         shared.inbound.batches.add(1);
         if !self.holding.is_empty() {
             self.look_ahead(shared);

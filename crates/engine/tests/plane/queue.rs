@@ -88,3 +88,21 @@ fn nothing_is_signalled_where_packets_wait_for_a_moment_only() {
     let (sent, written) = send(&mut world, 2, |i| tcp(false, (1, 9), i * 7, &[7; 1000]));
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
 }
+
+#[test]
+fn a_flow_that_nothing_waits_behind_is_let_wait() {
+    let mut world = waiting(20_000);
+    let segment = |i: u32| tcp(false, (1, 9), i * 7, &[7; 1000]);
+    let (sent, written) = send(&mut world, 3, segment);
+    assert_eq!((written.len(), world.drops()), (sent, vec![]));
+    assert!(world.plane.tunnel.inbound().waited.value() > 10_000);
+    // Of 300 packets one is of a call.
+    let mut world = waiting(20_000);
+    let (sent, written) = send(&mut world, 3, |i| match i % 300 {
+        0 => udp(false, (1, 8), &[7; 100]),
+        _ => segment(i),
+    });
+    let dropped = world.plane.tunnel.drops().aqm.value();
+    assert!(dropped >= 2, "{dropped}");
+    assert_eq!(written.len() + dropped as usize, sent);
+}
