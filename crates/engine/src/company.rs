@@ -6,21 +6,39 @@
 use crate::clock::{Epoch, Moment};
 use crate::gro::Shape;
 use crate::slot::Inner;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// For so long after the last packet of another flow a flow is not by itself: what asks once a second is company.
-const LASTS: Duration = Duration::from_secs(2);
+/// For so many milliseconds after the last packet of another flow a flow is not by itself: what asks once a second is company.
+const LASTS: u64 = 2000;
+/// For so many milliseconds it has to be there before it counts: what begins a flow (names looked up, the connection that orders
+/// a download) is none, and a stream that was told to send slower at its beginning takes seconds to recover.
+const STAYS: u64 = 500;
 
-/// When packets of more than one flow last came. The worker that writes a batch sets it, and the one that reads the next looks at it.
+/// Since when packets of more than one flow have come, and until when. The worker that writes a batch sets it, and the one that
+/// reads the next looks at it.
 #[derive(Debug, Default)]
-pub(crate) struct Company(Moment);
+pub(crate) struct Company {
+    since: Moment,
+    until: Moment,
+}
 
 impl Company {
-    /// Whether packets of more than one flow have come of late.
-    pub(crate) fn is_there(&self, now: Instant, epoch: Epoch) -> bool {
-        let seen = epoch.instant(self.0.millis());
-        seen.is_some_and(|seen| now.saturating_duration_since(seen) < LASTS)
+    fn seen(&self, millis: u64) {
+        if !lasts(self.until.millis(), millis) {
+            self.since.set(millis);
+        }
+        self.until.set(millis);
     }
+
+    /// Whether packets of more than one flow have come of late, and more than once.
+    pub(crate) fn is_there(&self, now: Instant, epoch: Epoch) -> bool {
+        let (since, until) = (self.since.millis(), self.until.millis());
+        until.saturating_sub(since) >= STAYS && lasts(until, epoch.millis(now))
+    }
+}
+
+fn lasts(until: u64, millis: u64) -> bool {
+    until > 0 && millis.saturating_sub(until) < LASTS
 }
 
 /// The flow of the packet that was looked at last.
@@ -50,7 +68,7 @@ impl LastFlow {
             }
         }
         if several {
-            company.0.set(epoch.millis(now));
+            company.seen(epoch.millis(now));
         }
     }
 }
@@ -58,6 +76,7 @@ impl LastFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn packet(shape: Shape) -> Inner {
         Inner::Packet { len: 1400, shape }
@@ -72,42 +91,44 @@ mod tests {
         })
     }
 
+    /// Whether there is company after these batches, each at so many milliseconds.
+    fn after(batches: &[(u64, &[Inner])], then: u64) -> bool {
+        let (company, mut last) = (Company::default(), LastFlow::default());
+        let (epoch, start) = (Epoch::new(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        for (millis, batch) in batches {
+            last.follow(batch, &company, at(*millis), epoch);
+        }
+        company.is_there(at(then), epoch)
+    }
+
     #[test]
     fn one_flow_is_no_company_to_itself_and_two_are_to_each_other() {
-        let (company, mut last) = (Company::default(), LastFlow::default());
-        let (epoch, now) = (Epoch::new(), Instant::now());
-        let mut follow = |batch: &[Inner]| {
-            last.follow(batch, &company, now, epoch);
-            company.is_there(now, epoch)
-        };
-        assert!(!follow(&[
-            bulk(1),
-            packet(Shape::Barrier(1)),
-            Inner::Keepalive
-        ]));
-        assert!(!follow(&[]));
-        assert!(!follow(&[Inner::Signal, bulk(1)]));
-        assert!(follow(&[bulk(2)]));
-        assert!(company.is_there(now + LASTS - Duration::from_millis(2), epoch));
-        assert!(!company.is_there(now + LASTS, epoch));
+        let one: &[Inner] = &[bulk(1), packet(Shape::Barrier(1)), Inner::Keepalive];
+        let other: &[Inner] = &[Inner::Signal, bulk(2)];
+        assert!(!after(&[(0, one), (900, &[]), (1000, one)], 1000));
+        assert!(after(&[(0, one), (100, other), (900, one)], 900));
     }
 
     #[test]
     fn what_says_nothing_of_its_flow_is_another() {
-        let (epoch, now) = (Epoch::new(), Instant::now());
-        for batch in [
-            &[packet(Shape::Plain)][..],
-            &[bulk(1), packet(Shape::Plain), bulk(1)],
-        ] {
-            let (company, mut last) = (Company::default(), LastFlow::default());
-            last.follow(batch, &company, now, epoch);
-            assert!(company.is_there(now, epoch));
-            let later = now + LASTS;
-            last.follow(&[bulk(1)], &company, later, epoch);
-            assert!(
-                !company.is_there(later, epoch),
-                "the flow that was there before"
-            );
+        let ping: &[Inner] = &[packet(Shape::Plain)];
+        let among: &[Inner] = &[bulk(1), packet(Shape::Plain), bulk(1)];
+        for batch in [ping, among] {
+            assert!(after(&[(0, batch), (1000, batch)], 1000));
         }
+    }
+
+    #[test]
+    fn company_has_to_stay_and_is_forgotten_when_it_does_not_come_again() {
+        let ping: &[Inner] = &[packet(Shape::Plain)];
+        let one: &[Inner] = &[bulk(1)];
+        // What begins a flow.
+        assert!(!after(&[(0, ping), (400, ping), (450, one)], 450));
+        // Once a second.
+        assert!(after(&[(0, ping), (1000, ping), (2000, ping)], 2950));
+        assert!(!after(&[(0, ping), (1000, ping), (2000, one)], 3000));
+        // Once in three seconds each waits by itself.
+        assert!(!after(&[(0, ping), (3000, ping), (6000, ping)], 6000));
     }
 }
