@@ -1,45 +1,39 @@
 /*
- * What programs for routers leave out of AWS-LC: its table of a thousand object identifiers with their names, 55 kB of an
- * ARMv7 program. Those of its files that ask it include this before everything else, by the compiler of scripts/chips, and
- * the linker drops the table. They ask for ML-DSA, ML-KEM and rare identifiers of RSA, and for curves by name, which nothing
- * here does.
+ * What programs for routers leave out of AWS-LC, by the compiler of scripts/chips, which includes this before everything
+ * else in the files that it is about. The linker then drops what nothing asks for any more.
+ *
+ * Its table of a thousand object identifiers with their names, 55 kB of an ARMv7 program. It is asked for ML-KEM, ML-DSA and
+ * rare identifiers of RSA, and for curves by name, which nothing here does.
+ *
+ * ML-DSA, and ML-KEM in the sizes that no group of TLS is made of here. A certificate with a key of ML-DSA is refused before
+ * its signature is looked at (crates/openvpn/src/verify/strength.rs). 34 kB of an ARMv7 program, 65 of an AArch64 one.
+ *
+ * On AArch64, the table of multiples of X25519's base point, with the code that adds them up: 60 kB. A public key is made as
+ * shared secrets are, in constant time and by the same code, which is 0.1 ms longer on a router, once for each handshake.
+ *
+ * On AArch64, sscanf, of floating point too: what reads which instructions of the CPU are to be used (OPENSSL_armcap) is all
+ * that it is for. 18 kB.
  */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <openssl/bytestring.h>
 #include <openssl/obj.h>
 
-/* NIST's algorithms are 2.16.840.1.101.3.4: signatures 3 below that, keys that are encapsulated 4. */
+/* NIST's algorithms are 2.16.840.1.101.3.4, keys that are encapsulated 4 below that. */
 static inline int nid_of_identifier(const CBS *identifier)
 {
-    static const unsigned char nist[] = { 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04 };
+    static const unsigned char mlkem768[] = { 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x04, 0x02 };
     /* Other names of RSA keys: 2.5.8.1.1, and 1.2.840.113549.1.1.7. */
     static const unsigned char rsa[] = { 0x55, 0x08, 0x01, 0x01 };
     static const unsigned char oaep[] = { 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x07 };
-    const unsigned char *bytes = CBS_data(identifier);
 
     if (CBS_mem_equal(identifier, rsa, sizeof rsa))
         return NID_rsa;
     if (CBS_mem_equal(identifier, oaep, sizeof oaep))
         return NID_rsaesOaep;
-    if (CBS_len(identifier) != sizeof nist + 2 || memcmp(bytes, nist, sizeof nist) != 0)
-        return NID_undef;
-    switch (bytes[sizeof nist] << 8 | bytes[sizeof nist + 1]) {
-    case 0x311:
-        return NID_MLDSA44;
-    case 0x312:
-        return NID_MLDSA65;
-    case 0x313:
-        return NID_MLDSA87;
-    case 0x401:
-        return NID_MLKEM512;
-    case 0x402:
-        return NID_MLKEM768;
-    case 0x403:
-        return NID_MLKEM1024;
-    default:
-        return NID_undef;
-    }
+    return CBS_mem_equal(identifier, mlkem768, sizeof mlkem768) ? NID_MLKEM768 : NID_undef;
 }
 
 static inline int nid_of_name(const char *name)
@@ -54,3 +48,51 @@ static inline int nid_of_name(const char *name)
 #define OBJ_cbs2nid nid_of_identifier
 #define OBJ_sn2nid nid_of_name
 #define OBJ_ln2nid nid_of_name
+
+/*
+ * Each of these is a function without parameters, defined as NAME(void) and called as NAME(). Calls give nothing, as for an
+ * identifier that is not known; what is defined has another name and no callers.
+ */
+#define KEM_ml_kem_512(parameters) KEM_ml_kem_512_##parameters
+#define KEM_ml_kem_512_ NULL
+#define KEM_ml_kem_512_void KEM_ml_kem_512_left_out(void)
+#define KEM_ml_kem_1024(parameters) KEM_ml_kem_1024_##parameters
+#define KEM_ml_kem_1024_ NULL
+#define KEM_ml_kem_1024_void KEM_ml_kem_1024_left_out(void)
+#define sig_ml_dsa_44(parameters) sig_ml_dsa_44_##parameters
+#define sig_ml_dsa_44_ NULL
+#define sig_ml_dsa_44_void sig_ml_dsa_44_left_out(void)
+#define sig_ml_dsa_65(parameters) sig_ml_dsa_65_##parameters
+#define sig_ml_dsa_65_ NULL
+#define sig_ml_dsa_65_void sig_ml_dsa_65_left_out(void)
+#define sig_ml_dsa_87(parameters) sig_ml_dsa_87_##parameters
+#define sig_ml_dsa_87_ NULL
+#define sig_ml_dsa_87_void sig_ml_dsa_87_left_out(void)
+
+#if defined(OPENSSL_AARCH64) && defined(OPENSSL_SMALL)
+/* Two directories above one that is searched. */
+#include <../../s2n-bignum_aws-lc.h>
+
+static inline void x25519_of_base_point(uint8_t product[32], const uint8_t scalar[32])
+{
+    static const uint8_t base_point[32] = { 9 };
+
+    curve25519_x25519_byte(product, scalar, base_point);
+}
+
+#define curve25519_x25519base_byte_selector x25519_of_base_point
+#endif
+
+#if defined(OPENSSL_AARCH64)
+/* For "%x" and "%u" and a number of 32 bits. */
+static inline int scan_number(const char *text, const char *format, uint32_t *number)
+{
+    char *end;
+
+    *number = (uint32_t)strtoul(text, &end, format[1] == 'x' ? 16 : 10);
+    return end != text;
+}
+
+#undef sscanf
+#define sscanf scan_number
+#endif
