@@ -8,10 +8,11 @@ use crate::gro::Shape;
 use crate::slot::Inner;
 use std::time::Instant;
 
-/// For so many milliseconds after the last packet of another flow a flow is not by itself: what asks once a second is company.
-const LASTS: u64 = 2000;
-/// For so many milliseconds it has to be there before it counts: what begins a flow (names looked up, the connection that orders
-/// a download) is none, and a stream that was told to send slower at its beginning takes seconds to recover.
+/// For so many milliseconds after the last packet of another flow a flow is not by itself: long enough for what is going on all the
+/// time, and short enough for what begins a flow (a name that is looked up, the connection that orders a download) to be over soon.
+const LASTS: u64 = 300;
+/// Where others have come for [`STAYS`] or longer: what asks once a second is company.
+const LASTS_STAYING: u64 = 2000;
 const STAYS: u64 = 500;
 
 /// Since when packets of more than one flow have come, and until when. The worker that writes a batch sets it, and the one that
@@ -24,21 +25,22 @@ pub(crate) struct Company {
 
 impl Company {
     fn seen(&self, millis: u64) {
-        if !lasts(self.until.millis(), millis) {
+        let until = self.until.millis();
+        if until == 0 || millis.saturating_sub(until) >= LASTS_STAYING {
             self.since.set(millis);
         }
         self.until.set(millis);
     }
 
-    /// Whether packets of more than one flow have come of late, and more than once.
+    /// Whether packets of more than one flow have come of late.
     pub(crate) fn is_there(&self, now: Instant, epoch: Epoch) -> bool {
         let (since, until) = (self.since.millis(), self.until.millis());
-        until.saturating_sub(since) >= STAYS && lasts(until, epoch.millis(now))
+        let lasts = match until.saturating_sub(since) >= STAYS {
+            true => LASTS_STAYING,
+            false => LASTS,
+        };
+        until > 0 && epoch.millis(now).saturating_sub(until) < lasts
     }
-}
-
-fn lasts(until: u64, millis: u64) -> bool {
-    until > 0 && millis.saturating_sub(until) < LASTS
 }
 
 /// The flow of the packet that was looked at last.
@@ -107,7 +109,7 @@ mod tests {
         let one: &[Inner] = &[bulk(1), packet(Shape::Barrier(1)), Inner::Keepalive];
         let other: &[Inner] = &[Inner::Signal, bulk(2)];
         assert!(!after(&[(0, one), (900, &[]), (1000, one)], 1000));
-        assert!(after(&[(0, one), (100, other), (900, one)], 900));
+        assert!(after(&[(0, one), (800, other), (900, one)], 900));
     }
 
     #[test]
@@ -115,20 +117,20 @@ mod tests {
         let ping: &[Inner] = &[packet(Shape::Plain)];
         let among: &[Inner] = &[bulk(1), packet(Shape::Plain), bulk(1)];
         for batch in [ping, among] {
-            assert!(after(&[(0, batch), (1000, batch)], 1000));
+            assert!(after(&[(0, batch)], 0));
         }
     }
 
     #[test]
-    fn company_has_to_stay_and_is_forgotten_when_it_does_not_come_again() {
+    fn company_is_forgotten_soon_unless_it_comes_again_and_again() {
         let ping: &[Inner] = &[packet(Shape::Plain)];
-        let one: &[Inner] = &[bulk(1)];
         // What begins a flow.
-        assert!(!after(&[(0, ping), (400, ping), (450, one)], 450));
+        assert!(after(&[(0, ping), (100, ping)], 399));
+        assert!(!after(&[(0, ping), (100, ping)], 400));
         // Once a second.
-        assert!(after(&[(0, ping), (1000, ping), (2000, ping)], 2950));
-        assert!(!after(&[(0, ping), (1000, ping), (2000, one)], 3000));
-        // Once in three seconds each waits by itself.
-        assert!(!after(&[(0, ping), (3000, ping), (6000, ping)], 6000));
+        assert!(after(&[(0, ping), (1000, ping)], 2999));
+        assert!(!after(&[(0, ping), (1000, ping)], 3000));
+        // Once in three seconds.
+        assert!(!after(&[(0, ping), (3000, ping)], 3300));
     }
 }

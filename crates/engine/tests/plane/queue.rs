@@ -54,7 +54,7 @@ fn send(world: &mut World, rounds: u32, packet: impl Fn(u32) -> Vec<u8>) -> (usi
 fn a_tcp_segment_is_dropped_for_each_interval_in_which_packets_have_waited_for_long() {
     let mut world = waiting(20_000);
     // Neither a gap nor a flag of a segment may be what keeps it from being joined: each is of its own connection.
-    let (sent, written) = send(&mut world, 9, |i| {
+    let (sent, written) = send(&mut world, 3, |i| {
         tcp(i % 2 == 1, (1, 9), i * 7, &[7; 1000])
     });
     let dropped = world.plane.tunnel.drops().aqm.value();
@@ -68,7 +68,7 @@ fn a_tcp_segment_is_dropped_for_each_interval_in_which_packets_have_waited_for_l
 #[test]
 fn segments_that_can_be_marked_are_marked_and_datagrams_of_udp_are_let_pass() {
     let mut world = waiting(20_000);
-    let (sent, written) = send(&mut world, 9, |i| match i % 3 {
+    let (sent, written) = send(&mut world, 3, |i| match i % 3 {
         0 => udp(false, (1, 9), &vec![7; 900 + i as usize]),
         v6 => marked(tcp(v6 == 1, (1, 9), i * 7, &[7; 1000]), 2),
     });
@@ -96,9 +96,9 @@ fn a_flow_that_nothing_waits_behind_is_let_wait() {
     let (sent, written) = send(&mut world, 3, segment);
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
     assert!(world.plane.tunnel.inbound().waited.value() > 10_000);
-    // Of 300 packets one is of a call, which has to last for a while.
+    // Of 300 packets one is of a call.
     let mut world = waiting(20_000);
-    let (sent, written) = send(&mut world, 9, |i| match i % 300 {
+    let (sent, written) = send(&mut world, 3, |i| match i % 300 {
         0 => udp(false, (1, 8), &[7; 100]),
         _ => segment(i),
     });
