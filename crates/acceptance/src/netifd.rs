@@ -21,9 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a process that is told to end has before netifd kills it.
-const KILL: Duration = Duration::from_secs(5);
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Machine {
     #[default]
@@ -169,13 +166,14 @@ impl<'h> Netifd<'h> {
         process.signal(Signal::SIGHUP).unwrap();
     }
 
-    /// `ifdown`: the process is told to end, and does, with success.
+    /// `ifdown`: the process is told to end, and does, with success. netifd kills it after five seconds, which on a machine that
+    /// tests keep busy says nothing of the process: taking a device away waits for every processor.
     pub fn if_down(&mut self) {
         self.state.lock().unwrap().machine = Machine::Teardown;
         if let Some(process) = self.process.take() {
             process.signal(Signal::SIGTERM).unwrap();
             self.said += &(process.stdout() + &process.stderr());
-            let exit = process.wait_at_most(KILL).unwrap();
+            let exit = process.wait_at_most(PATIENCE).unwrap();
             assert!(exit.status.success(), "{exit:?}");
         }
         self.down();
