@@ -50,7 +50,7 @@ const GOTATUN: (Contender, Contender) = (Contender::Millrace, Contender::GotaTun
 const PLAIN: (Contender, Contender) = (Contender::MillracePlain, Contender::WireguardGoPackaged);
 const NULL: (Contender, Contender) = (Contender::MillraceNull, Contender::Forwarder);
 
-const TARGETS: [Target; 20] = {
+const TARGETS: [Target; 21] = {
     use Limit::{AtLeast, AtMost};
     use Metric::{CpuReceive, CpuSend, P99, Packets, Rate};
     use Test::{PingLoaded, Tcp1, Tcp1Back, Udp64, Udp1300};
@@ -110,6 +110,12 @@ const TARGETS: [Target; 20] = {
             BORINGTUN,
             (Tcp1Back, Rate),
             AtLeast(4.0),
+        ),
+        ratio(
+            "ping p99 under load",
+            BORINGTUN,
+            (PingLoaded, P99),
+            AtMost(1.0),
         ),
         ratio("TCP, one stream", GOTATUN, (Tcp1, Rate), AtLeast(4.0)),
         ratio(
