@@ -362,12 +362,9 @@ impl<W: Wire> InboundFill<W> {
         if bytes == 0 || !socket.aqm.on() {
             return;
         }
-        let waited = match bytes < BULK {
-            true => None,
-            false => socket.waited(),
-        };
-        let company = self.shared.company.is_there(slot.now, self.shared.epoch);
+        let waited = (bytes >= BULK).then(|| socket.waited()).flatten();
         let waited = waited.unwrap_or_default();
+        let company = self.shared.company.is_there(slot.now, self.shared.epoch);
         slot.signals = self.aqm.note(slot.now, waited, bytes, company);
         let mean = self.aqm.mean().as_micros() as u64;
         self.shared.inbound.waited.store(mean);

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use monitor::back::{Servers, Source, answer};
 use monitor::frame::Frame;
@@ -254,8 +255,12 @@ fn too_many_questions_at_once_end_it() {
     while ask(&mut front, number, &change(&session, "phone")).is_ok() && number < 100 {
         number += 1;
     }
+    // It ends while the first of them is still worked on: released sooner, each could be answered before the next is read.
+    front
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    assert_eq!(front.read(&mut [0]).unwrap(), 0);
     drop(release);
-    drop(front);
     assert!(!answering.join().unwrap());
 }
 
