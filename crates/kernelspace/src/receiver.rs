@@ -2,8 +2,8 @@
 
 use netio::udp::{ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use openvpn::data::wire::OpenVpn as Packets;
-use plane::{Class, Control, Endpoint, Line, LineId, Transport, Wire};
-use std::sync::atomic::{AtomicU64, Ordering};
+use plane::{AtomicU64, Class, Control, Endpoint, Line, LineId, Transport, Wire};
+use std::sync::atomic::Ordering;
 
 /// Datagrams that are received in one call, and their longest. Control packets are shorter, and these are no others.
 const AT_ONCE: usize = 16;

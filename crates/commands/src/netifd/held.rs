@@ -9,7 +9,7 @@ use host::privileges;
 use openwrt::network::Network;
 use openwrt::only_through::{Lan, OPTION};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,11 +25,11 @@ const ENABLE: &str =
     "run `/etc/init.d/millrace-guard enable` and `/etc/init.d/millrace-guard start`";
 
 /// How often it was looked, so that an earlier look ends when the list may be another one.
-static LOOKS: AtomicU64 = AtomicU64::new(0);
+static LOOKS: AtomicU32 = AtomicU32::new(0);
 
 /// Looks until all of the list is held, and tells netifd where it is not in time.
 pub(super) fn look(network: &Network, orders: &Orders) {
-    let number = LOOKS.fetch_add(1, Ordering::Relaxed) + 1;
+    let number = LOOKS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if network.only_through.is_empty() {
         return;
     }

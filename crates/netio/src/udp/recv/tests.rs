@@ -3,7 +3,7 @@
 use super::super::singles::CALLS_MIN;
 use super::super::{Endpoint, Family, SendScratch, SocketOptions, Train};
 use super::*;
-use std::sync::atomic::AtomicU64;
+use plane::AtomicU64;
 use std::thread;
 use std::time::Instant;
 
