@@ -8,12 +8,12 @@
 //! this process share cores the queue is empty every few milliseconds and megabytes long in between. So it is the mean, by
 //! bytes. From CoDel is the control law: one signal an interval, more often the longer they do not help.
 //!
-//! A flow that is by itself is let wait: [`Company`].
+//! A flow that is by itself is let wait: [`CrossTraffic`].
 //!
 //! Only TCP is signalled to: an ECN-capable segment is marked, another is dropped. Datagrams of UDP keep the whole buffer.
 
 #[cfg(doc)]
-use crate::company::Company;
+use crate::cross_traffic::CrossTraffic;
 use std::time::{Duration, Instant};
 
 /// The shortest wait that is aimed at. Less is noise of the scheduler, and smaller batches: with 0.5 ms and an interval of 20 ms a
@@ -44,7 +44,7 @@ pub(crate) struct Aqm {
 }
 
 impl Aqm {
-    /// So many bytes were read, of which the last had waited for so long, and they are of [several flows](Company) or of one.
+    /// So many bytes were read, of which the last had waited for so long, and they are of [several flows](CrossTraffic) or of one.
     /// Returns whether to signal.
     pub(crate) fn note(
         &mut self,
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_by_itself_waits_for_as_long_as_it_likes_and_begins_anew_with_company() {
+    fn a_flow_that_is_by_itself_waits_for_as_long_as_it_likes_and_begins_anew_beside_others() {
         let (mut aqm, start) = (Aqm::default(), Instant::now());
         let wait = Duration::from_millis(50);
         let mut note = |millis, several| {

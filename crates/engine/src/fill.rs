@@ -364,10 +364,11 @@ impl<W: Wire> InboundFill<W> {
         }
         let waited = (bytes >= BULK).then(|| socket.waited()).flatten();
         let waited = waited.unwrap_or_default();
-        let company = self.shared.company.is_there(slot.now, self.shared.epoch);
-        slot.signals = self.aqm.note(slot.now, waited, bytes, company);
+        let shared = &self.shared;
+        let several = shared.cross_traffic.is_there(slot.now, shared.epoch);
+        slot.signals = self.aqm.note(slot.now, waited, bytes, several);
         let mean = self.aqm.mean().as_micros() as u64;
-        self.shared.inbound.waited.store(mean);
+        shared.inbound.waited.store(mean);
     }
 
     /// Reads records, hands control what is control's, and finds the sessions of the rest. `None`: the

@@ -24,7 +24,7 @@ mod checksum;
 mod clock;
 mod coalescing;
 mod commit;
-mod company;
+mod cross_traffic;
 mod data_plane;
 mod drain;
 mod fill;

@@ -3,7 +3,7 @@
 use crate::alarm::Alarm;
 use crate::carried::Carried;
 use crate::clock::Epoch;
-use crate::company::Company;
+use crate::cross_traffic::CrossTraffic;
 use crate::held_back::HeldBack;
 use crate::icmp::{self, ANSWER_MAX};
 use crate::line::Lines;
@@ -79,7 +79,7 @@ pub(crate) struct Shared<W: Wire> {
     /// When that worker must look at packets that are held.
     pub(crate) alarm: Alarm,
     /// Whether what comes is of one flow only.
-    pub(crate) company: Company,
+    pub(crate) cross_traffic: CrossTraffic,
     /// Where `true`, the TUN is not read while a stream of the line that is used to send has no room.
     pub(crate) backpressure: bool,
     /// The lines with a stream that has no room.
@@ -125,7 +125,7 @@ impl<W: Wire> Shared<W> {
             tun_waker: OnceLock::new(),
             receiver_waker: OnceLock::new(),
             alarm: Alarm::new(),
-            company: Company::default(),
+            cross_traffic: CrossTraffic::default(),
             backpressure: options.backpressure,
             congested: HeldBack::new(),
             rates: ToldRates::default(),

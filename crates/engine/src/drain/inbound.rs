@@ -2,7 +2,7 @@
 
 use super::again::Again;
 use super::overhead;
-use crate::company::LastFlow;
+use crate::cross_traffic::LastFlow;
 use crate::gro::{Coalescer, JOIN_MAX, Joins};
 use crate::interface;
 use crate::ip::IpPacket;
@@ -120,7 +120,7 @@ impl<W: Wire> InboundDrain<W> {
         }
         self.write(shared, memory);
         self.last_flow
-            .follow(&slot.inner, &shared.company, slot.now, shared.epoch);
+            .follow(&slot.inner, &shared.cross_traffic, slot.now, shared.epoch);
         shared.inbound.batches.add(1);
         if !self.holding.is_empty() {
             self.look_ahead(shared);

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// none; without, one call receives many datagrams, and trains are cut by the kernel, which is dear. So `UDP_GRO` is let go of
 /// while only single datagrams come, and tried again, the less often the more often that was in vain.
 ///
-/// It is let go of when nothing waits: the kernel does not cut a train that stands in the queue already, and does not tell
-/// any more where it is to be cut.
+/// It is let go of when nothing waits, before and after: the kernel does not cut a train that stands in the queue already, and
+/// does not tell any more where it is to be cut.
 #[derive(Debug, Default)]
 pub(super) struct Singles {
     /// `UDP_GRO` is let go of.

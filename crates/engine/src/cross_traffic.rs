@@ -1,4 +1,4 @@
-//! Whether the packets that come are of more than one flow.
+//! Cross traffic: whether the packets that come are of more than one flow.
 //!
 //! A flow that is by itself waits behind itself only, and a shorter queue gains it nothing: what it would lose is throughput.
 //! So queues are kept short for as long as there is something else that would have to wait in them.
@@ -11,19 +11,19 @@ use std::time::Instant;
 /// For so many milliseconds after the last packet of another flow a flow is not by itself: long enough for what is going on all the
 /// time, and short enough for what begins a flow (a name that is looked up, the connection that orders a download) to be over soon.
 const LASTS: u64 = 300;
-/// Where others have come for [`STAYS`] or longer: what asks once a second is company.
+/// Where others have come for [`STAYS`] or longer: what asks once a second is cross traffic.
 const LASTS_STAYING: u64 = 2000;
 const STAYS: u64 = 500;
 
 /// Since when packets of more than one flow have come, and until when. The worker that writes a batch sets it, and the one that
 /// reads the next looks at it.
 #[derive(Debug, Default)]
-pub(crate) struct Company {
+pub(crate) struct CrossTraffic {
     since: Moment,
     until: Moment,
 }
 
-impl Company {
+impl CrossTraffic {
     fn seen(&self, millis: u64) {
         let until = self.until.millis();
         if until == 0 || millis.saturating_sub(until) >= LASTS_STAYING {
@@ -52,7 +52,7 @@ impl LastFlow {
     pub(crate) fn follow(
         &mut self,
         batch: &[Inner],
-        company: &Company,
+        cross_traffic: &CrossTraffic,
         now: Instant,
         epoch: Epoch,
     ) {
@@ -70,7 +70,7 @@ impl LastFlow {
             }
         }
         if several {
-            company.seen(epoch.millis(now));
+            cross_traffic.seen(epoch.millis(now));
         }
     }
 }
@@ -93,19 +93,19 @@ mod tests {
         })
     }
 
-    /// Whether there is company after these batches, each at so many milliseconds.
+    /// Whether there is cross traffic after these batches, each at so many milliseconds.
     fn after(batches: &[(u64, &[Inner])], then: u64) -> bool {
-        let (company, mut last) = (Company::default(), LastFlow::default());
+        let (cross_traffic, mut last) = (CrossTraffic::default(), LastFlow::default());
         let (epoch, start) = (Epoch::new(), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         for (millis, batch) in batches {
-            last.follow(batch, &company, at(*millis), epoch);
+            last.follow(batch, &cross_traffic, at(*millis), epoch);
         }
-        company.is_there(at(then), epoch)
+        cross_traffic.is_there(at(then), epoch)
     }
 
     #[test]
-    fn one_flow_is_no_company_to_itself_and_two_are_to_each_other() {
+    fn one_flow_has_no_cross_traffic_and_two_have_each_other() {
         let one: &[Inner] = &[bulk(1), packet(Shape::Barrier(1)), Inner::Keepalive];
         let other: &[Inner] = &[Inner::Signal, bulk(2)];
         assert!(!after(&[(0, one), (900, &[]), (1000, one)], 1000));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn company_is_forgotten_soon_unless_it_comes_again_and_again() {
+    fn cross_traffic_is_forgotten_soon_unless_it_comes_again_and_again() {
         let ping: &[Inner] = &[packet(Shape::Plain)];
         // What begins a flow.
         assert!(after(&[(0, ping), (100, ping)], 399));
