@@ -13,6 +13,7 @@ use std::time::Instant;
 const LASTS: u64 = 300;
 /// Where others have come for [`STAYS`] or longer: what asks once a second is cross traffic.
 const LASTS_STAYING: u64 = 2000;
+/// In milliseconds.
 const STAYS: u64 = 500;
 
 /// Since when packets of more than one flow have come, and until when. The worker that writes a batch sets it, and the one that
