@@ -170,11 +170,15 @@ impl Resolver {
                 let domains = routed.into_iter().chain(search.iter().cloned());
                 run("resolvectl", arguments.chain(domains), "")
             }
-            Self::Dnsmasq { directory } => Dnsmasq::at(directory.clone()).set(
-                &dnsmasq::name_of(ifname),
-                &dnsmasq::text(wanted, ifname),
-                &mut Restarts::at_once(),
-            ),
+            Self::Dnsmasq { directory } => {
+                let (name, text) = (dnsmasq::name_of(ifname), dnsmasq::text(wanted, ifname));
+                let (it, now) = (Dnsmasq::at(directory.clone()), &mut Restarts::at_once());
+                match it.read(&name) == Some(text.clone()) {
+                    // Left by a tunnel that was killed: `dnsmasq` remembers the number of its device.
+                    true => it.again(&name, now),
+                    false => it.set(&name, &text, now),
+                }
+            }
         }
     }
 

@@ -140,14 +140,18 @@ impl Dnsmasq {
     }
 
     /// Writes a file, after `dnsmasq` itself has found nothing wrong with it: a line that it does not know keeps it from
-    /// starting, and DHCP is then gone as well. Starts it anew if it has been started.
+    /// starting, and DHCP is then gone as well. Starts it anew if it has been started, unless it has read this text.
     ///
     /// # Errors
     /// The file is wrong or cannot be written, or `dnsmasq` does not start.
     pub fn set(&self, name: &str, text: &str, restarts: &mut Restarts) -> Result<(), DnsError> {
         let path = self.directory.join(name);
         if read(&path).is_some_and(|it| it == text) {
-            return self.again(name, restarts);
+            // Not marked again: a start that has been under way since it was marked reads it.
+            return match self.has_read(name) {
+                true => Ok(()),
+                false => self.restart(restarts),
+            };
         }
         if !restarts.may() {
             // What is under way, or has failed, first.

@@ -203,6 +203,26 @@ mod tests {
     }
 
     #[test]
+    fn a_start_under_way_is_enough_for_what_it_reads() {
+        let place = tempfile::tempdir().unwrap();
+        let tries = place.path().join("tries");
+        let it = dnsmasq(place.path(), &format!("echo >>{}", tries.display()));
+        fs::write(place.path().join("a.conf"), "one\n").unwrap();
+        let mut restarts = Restarts::aside();
+        it.again("a.conf", &mut restarts).unwrap();
+        while !it.has_read("a.conf") {
+            thread::yield_now();
+        }
+        // The loop saw the mark before the start ended, and has not asked for its end yet.
+        it.set("a.conf", "one\n", &mut restarts).unwrap();
+        finish(&mut restarts).unwrap();
+        it.set("a.conf", "one\n", &mut restarts).unwrap();
+        finish(&mut restarts).unwrap();
+        assert!(it.has_read("a.conf"));
+        assert_eq!(fs::read_to_string(tries).unwrap().lines().count(), 1);
+    }
+
+    #[test]
     fn a_loop_does_not_wait_for_a_start_and_what_changes_meanwhile_is_not_read() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path();
