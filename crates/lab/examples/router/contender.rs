@@ -128,7 +128,12 @@ impl Contender {
                 let inside = interface(router.clone(), None, peer);
                 let script = format!(
                     "{start}\n\
-                     until wg setconf wg0 /wg.conf 2>/tmp/wg.log; do sleep 0.1; done\n\
+                     tries=0\n\
+                     until wg setconf wg0 /wg.conf 2>/tmp/wg.log; do\n\
+                     sleep 0.1\n\
+                     tries=$((tries + 1))\n\
+                     [ $tries != 100 ] || cat /tmp/vpn.log /tmp/wg.log\n\
+                     done\n\
                      ip addr add 10.93.0.2/24 dev wg0\n\
                      ip link set wg0 mtu {MTU} up\n"
                 );

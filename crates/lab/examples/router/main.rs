@@ -31,7 +31,7 @@ use table::Table;
 use traffic::{Cost, Tcp};
 
 /// How long the machine gets to boot and to make its tunnel.
-const READY: Duration = Duration::from_secs(600);
+const READY: Duration = Duration::from_secs(180);
 /// Where datagrams are sent back, at the far end.
 const ECHO_PORT: u16 = 7;
 
@@ -57,7 +57,8 @@ fn main() -> ExitCode {
         eprintln!("router: {error}");
         return ExitCode::FAILURE;
     }
-    let mut failed = false;
+    // How often each one failed.
+    let mut failures = vec![0; contenders.len()];
     if mode == "count" {
         println!("{}", Cost::HEAD);
     }
@@ -65,21 +66,26 @@ fn main() -> ExitCode {
     // Contenders take turns: what changes on this machine in the meantime is shared by all.
     for repetition in 0..repetitions {
         let last = repetition + 1 == repetitions;
-        for &contender in &contenders {
+        for (&contender, failures) in contenders.iter().zip(&mut failures) {
             let result = match mode.as_str() {
                 "count" => count(&parts, contender, last, &mut table),
                 _ => test(&parts, contender),
             };
             if let Err(error) = result {
                 println!("{}: {error}", contender.name());
-                failed = true;
+                *failures += 1;
             }
         }
     }
     if mode == "count" {
         println!("\n{table}");
     }
-    ExitCode::from(u8::from(failed))
+    // One repetition that is missing leaves medians of the others: it must not take an hour's counting with it.
+    let most = match mode.as_str() {
+        "count" => repetitions.saturating_sub(1),
+        _ => 0,
+    };
+    ExitCode::from(u8::from(failures.iter().any(|&it| it > most)))
 }
 
 /// A router that has made its tunnel, and what is around it. Fields are dropped in order.
