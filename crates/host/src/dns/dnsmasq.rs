@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::{DnsError, NameServers, run};
-use restarts::mark_of;
+use restarts::{mark_of, token};
 use servers::servers_of;
 
 pub use program::knows_sets;
@@ -224,7 +224,7 @@ impl Dnsmasq {
             let _ = fs::remove_file(path);
             return Ok(());
         }
-        write(&path, "").map_err(|error| DnsError::File { path, error })
+        write(&path, &token()).map_err(|error| DnsError::File { path, error })
     }
 
     fn restart(&self, restarts: &mut Restarts) -> Result<(), DnsError> {

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
                 _ => test(&parts, contender),
             };
             if let Err(error) = result {
-                println!("{}: {error}", contender.name());
+                eprintln!("{}: {error}", contender.name());
                 *failures += 1;
             }
         }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::program::start_anew;
 use super::{DnsError, read};
@@ -126,24 +126,47 @@ pub(super) fn mark_of(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!(".{name}.unread"))
 }
 
-/// Files that have not been read, with their marks and texts of now.
-fn marked(directory: &Path) -> Vec<(PathBuf, PathBuf, Option<String>)> {
+/// A file that has not been read, and what it and its mark were when a start began.
+struct Unread {
+    mark: PathBuf,
+    file: PathBuf,
+    texts: [Option<String>; 2],
+}
+
+impl Unread {
+    fn texts(&self) -> [Option<String>; 2] {
+        [&self.mark, &self.file].map(|path| read(path))
+    }
+}
+
+/// What is in a mark: no two are the same, as a file may be marked again for what changed elsewhere.
+pub(super) fn token() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    format!("{}\n", now.unwrap_or_default().as_nanos())
+}
+
+/// Files that have not been read.
+fn marked(directory: &Path) -> Vec<Unread> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
         let name = name.strip_prefix('.')?.strip_suffix(".unread")?;
-        let file = directory.join(name);
-        let text = read(&file);
-        Some((entry.path(), file, text))
+        let mut unread = Unread {
+            mark: entry.path(),
+            file: directory.join(name),
+            texts: [None, None],
+        };
+        unread.texts = unread.texts();
+        Some(unread)
     };
     entries.filter_map(of).take(64).collect()
 }
 
-/// What has changed since then has not been read.
-fn unmark(marked: &[(PathBuf, PathBuf, Option<String>)]) {
-    for (mark, file, text) in marked {
-        if read(file) == *text {
-            let _ = fs::remove_file(mark);
+/// What has changed or was marked again since then has not been read.
+fn unmark(marked: &[Unread]) {
+    for unread in marked {
+        if unread.texts() == unread.texts {
+            let _ = fs::remove_file(&unread.mark);
         }
     }
 }
@@ -241,6 +264,14 @@ mod tests {
         drop(open);
         finish(&mut restarts).unwrap();
         assert!(!it.has_read("a.conf"), "what was read is the first one");
+        // The same text, but what it names is new.
+        it.again("a.conf", &mut restarts).unwrap();
+        let mut open = fs::OpenOptions::new().write(true).open(&gate).unwrap();
+        it.again("a.conf", &mut restarts).unwrap();
+        open.write_all(b"go\n").unwrap();
+        drop(open);
+        finish(&mut restarts).unwrap();
+        assert!(!it.has_read("a.conf"), "it was marked again meanwhile");
         let it = dnsmasq(directory, "exit 0");
         it.again("a.conf", &mut Restarts::at_once()).unwrap();
         assert!(it.has_read("a.conf"));
