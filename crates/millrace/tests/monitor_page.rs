@@ -265,6 +265,10 @@ fn a_thousand_peers_are_shown_some_at_a_time() {
     look(&browser, "thousand");
     browser.fill("#find", &keys[3][..20]);
     browser.wait_for_text("#rows", &keys[3]);
+    // Each key that is pressed asks; at most one question is on its way.
+    let overlaps = "const asked = performance.getEntriesByType('resource').filter((it) => it.name.includes('/api/peers')); \
+                    return asked.filter((it, nth) => nth && it.startTime < asked[nth - 1].responseEnd).length";
+    assert_eq!(browser.script(overlaps), 0, "questions at the same time");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 

@@ -69,7 +69,10 @@ pub fn serve(
         place.trust();
     }
     place.begin_sending();
-    send(stream, &answer, limits.answer);
+    if send(stream, &answer, limits.answer) {
+        place.end_sending();
+        await_close(stream);
+    }
 }
 
 /// Turns a connection away.
@@ -121,20 +124,26 @@ fn left(end: Instant) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
-fn send(mut stream: &TcpStream, answer: &Answer, within: Duration) {
+/// Sends the answer; false where it was not taken whole in time.
+fn send(mut stream: &TcpStream, answer: &Answer, within: Duration) -> bool {
     let end = Instant::now() + within;
     let bytes = answer.to_bytes();
     let mut rest = &bytes[..];
     while !rest.is_empty() {
-        let Some(left) = left(end) else { return };
+        let Some(left) = left(end) else { return false };
         let taken = stream
             .set_write_timeout(Some(left))
             .and_then(|()| stream.write(rest));
         match taken {
             Ok(count) if count > 0 => rest = &rest[count..],
-            _ => return,
+            _ => return false,
         }
     }
+    true
+}
+
+/// Waits until the client closes, but not for long.
+fn await_close(mut stream: &TcpStream) {
     // What was sent and not read would have the kernel take the answer back.
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));

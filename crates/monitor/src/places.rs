@@ -23,6 +23,8 @@ enum Phase {
     Working,
     /// The answer is being sent.
     Sending,
+    /// The kernel has the whole answer; what is left is that the client closes. Nothing is lost where it goes for another.
+    Sent,
 }
 
 /// A connection that has a place.
@@ -133,13 +135,17 @@ impl Table {
         let weight = |it: &Held| {
             let is_stranger = !self.trusted.contains(&it.network);
             let recent = self.recent.iter().filter(|of| **of == it.network);
-            let is_asking = it.phase == Phase::Asking;
+            let phase = match it.phase {
+                Phase::Working | Phase::Sending => 0,
+                Phase::Asking => 1,
+                Phase::Sent => 2,
+            };
             let age = Reverse(it.number);
             (
                 is_stranger,
                 self.of(it.network),
                 recent.count(),
-                is_asking,
+                phase,
                 age,
             )
         };
@@ -158,6 +164,11 @@ impl Place {
     /// The answer is there and is going to be sent.
     pub fn begin_sending(&self) {
         self.enter(Phase::Sending);
+    }
+
+    /// The kernel has the whole answer.
+    pub fn end_sending(&self) {
+        self.enter(Phase::Sent);
     }
 
     /// It was asked by somebody who has logged in: those of its network go after those of others.
@@ -265,6 +276,23 @@ mod tests {
         assert!(!is_held(&first) && is_held(&second) && is_held(&third));
         assert!(second.begin_work() && third.begin_work());
         assert!(all.admit(a, None).is_none());
+    }
+
+    /// A page that asks at each key, and whose browser is slow to close what was answered, loses no request.
+    #[test]
+    fn what_is_answered_goes_before_what_still_asks() {
+        let all = Places::new(6, 3);
+        let a = network("10.0.0.1");
+        let asking = all.admit(a, None).unwrap();
+        let sending = all.admit(a, None).unwrap();
+        let answered = all.admit(a, None).unwrap();
+        for place in [&sending, &answered] {
+            assert!(place.begin_work());
+            place.begin_sending();
+        }
+        answered.end_sending();
+        let _next = all.admit(a, None).unwrap();
+        assert!(is_held(&asking) && is_held(&sending) && !is_held(&answered));
     }
 
     /// One in each place, as often as they like.
