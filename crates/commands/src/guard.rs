@@ -22,6 +22,7 @@ mod wanted;
 pub(crate) use text::{document, render};
 #[cfg(feature = "monitor")]
 pub(crate) use text::{rows, state_of};
+#[cfg(feature = "openwrt")]
 pub(crate) use wanted::unknown_words;
 
 /// Exit code of `status` where the guard is off, as that of services that do not run.

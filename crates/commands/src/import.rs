@@ -1,14 +1,12 @@
 //! `millrace import`: keeps a tunnel's file, from a provider or another program, where `millrace up NAME` finds it.
 
 use crate::check::{self, Judged};
-use crate::profile;
-use crate::server::DIRECTORY;
-use crate::server::place::{self, PlaceError};
+use crate::profile::{self, DIRECTORY};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::openvpn;
 use config::types::is_ifname;
-use host::written_file::sync_directory_of;
+use host::written_file::{self, sync_directory_of};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -45,8 +43,8 @@ pub(crate) enum ImportingError {
     Large(PathBuf),
     #[error("{}: {error} (run as root)", .path.display())]
     Directory { path: PathBuf, error: io::Error },
-    #[error(transparent)]
-    Place(#[from] PlaceError),
+    #[error("{}: {error}", .path.display())]
+    Write { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error("nothing was kept: it gives no tunnel")]
@@ -193,7 +191,11 @@ pub(crate) fn write_for_trial(
     let known = source.extension().and_then(|it| it.to_str());
     let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
     let path = trial.with_extension(known.unwrap_or("conf"));
-    place::write_new(&path, text)?;
+    let written = written_file::write_new(&path, text.as_bytes());
+    written.map_err(|error| ImportingError::Write {
+        path: path.clone(),
+        error,
+    })?;
     if known.is_some() {
         return Ok(path);
     }

@@ -20,19 +20,24 @@ mod list;
 mod logs;
 #[cfg(feature = "manual")]
 mod manual;
-#[cfg(feature = "pptp")]
+#[cfg(all(feature = "openwrt", feature = "pptp"))]
 mod migrate;
 #[cfg(feature = "monitor")]
 mod monitor;
+#[cfg(feature = "openwrt")]
 mod netifd;
 mod openvpn;
+#[cfg(feature = "server")]
 mod peer;
+#[cfg(feature = "policy")]
 mod policy;
 mod profile;
 #[cfg(feature = "relay")]
 mod relay;
 mod restart;
+#[cfg(feature = "openwrt")]
 mod rpcd;
+#[cfg(feature = "server")]
 mod server;
 mod settings;
 mod status;
@@ -67,22 +72,27 @@ fn cli() -> Command {
         .subcommand(doctor::command())
         .subcommand(wireguard::command())
         .subcommand(openvpn::command())
-        .subcommand(netifd::command())
-        .subcommand(rpcd::command())
         .subcommand(status::command())
         .subcommand(check::command())
         .subcommand(import::command())
         .subcommand(list::command())
-        .subcommand(server::command())
-        .subcommand(peer::command())
         .subcommand(guard::command())
-        .subcommand(policy::command())
         .subcommand(leak_test::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
+    #[cfg(feature = "server")]
+    let cli = cli
+        .subcommand(server::command())
+        .subcommand(peer::command());
+    #[cfg(feature = "policy")]
+    let cli = cli.subcommand(policy::command());
+    #[cfg(feature = "openwrt")]
+    let cli = cli
+        .subcommand(netifd::command())
+        .subcommand(rpcd::command());
     #[cfg(feature = "monitor")]
     let cli = cli.subcommand(monitor::command());
-    #[cfg(feature = "pptp")]
+    #[cfg(all(feature = "openwrt", feature = "pptp"))]
     let cli = cli.subcommand(migrate::command());
     #[cfg(feature = "relay")]
     let cli = cli.subcommand(relay::command());
@@ -169,12 +179,14 @@ pub fn run() -> ExitCode {
         "genpsk" => |_| keys::genpsk(),
         "pubkey" => |_| keys::pubkey(),
         "wireguard" => wireguard::run,
+        #[cfg(feature = "openwrt")]
         "netifd" => netifd::run,
+        #[cfg(feature = "openwrt")]
         "rpcd" => rpcd::run,
         "status" => |m| status::run(&m.into()),
         #[cfg(feature = "monitor")]
         "monitor" => monitor::run,
-        #[cfg(feature = "pptp")]
+        #[cfg(all(feature = "openwrt", feature = "pptp"))]
         "migrate" => migrate::run,
         #[cfg(feature = "relay")]
         "relay" => relay::run,
@@ -184,9 +196,12 @@ pub fn run() -> ExitCode {
         "completions" => manual::completions,
         #[cfg(feature = "speed")]
         "speed" => tools::speed::run,
+        #[cfg(feature = "server")]
         "server" => server::run,
+        #[cfg(feature = "server")]
         "peer" => peer::run,
         "guard" => guard::run,
+        #[cfg(feature = "policy")]
         "policy" => policy::run,
         "leak-test" => leak_test::run,
         "import" => import::run,

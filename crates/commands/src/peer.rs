@@ -1,13 +1,12 @@
 //! `millrace peer`: who may call a server at home.
 
-#[cfg(feature = "server")]
 pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod wireguard;
 
-use crate::netifd;
+use crate::profile::DIRECTORY;
+use crate::server::NAME;
 use crate::server::place::{self, Lock, PlaceError, Waits};
-use crate::server::{DIRECTORY, NAME};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::clients::is_name;
 use config::error::ImportError;
@@ -131,27 +130,20 @@ pub(crate) enum PeerError {
     #[error(
         "an OpenVPN file has {0} bytes, too many for a QR code that a camera reads: write it by --file OUT.ovpn and send that"
     )]
-    #[cfg(feature = "server")]
     OpenVpnCode(usize),
-    #[error("no OpenVPN server is built into this program")]
-    #[cfg(not(feature = "server"))]
-    NotBuilt,
     #[error("it is done, but the server does not know it yet: process {pid}: {error}")]
     Signal { pid: i32, error: Errno },
     #[error(transparent)]
     Import(#[from] ImportError),
     #[error(transparent)]
     Place(#[from] PlaceError),
-    #[cfg(feature = "server")]
     #[error("{}: {error}", .path.display())]
     File {
         path: PathBuf,
         error: std::io::Error,
     },
-    #[cfg(feature = "server")]
     #[error(transparent)]
     Authority(#[from] service::openvpn::authority::AuthorityError),
-    #[cfg(feature = "server")]
     #[error(transparent)]
     Key(#[from] service::openvpn::authority::KeyFileError),
 }
@@ -334,9 +326,9 @@ pub(crate) fn not_up(path: &Path) -> String {
 }
 
 /// Whether a file is a server's that `millrace server init` has made, or could have.
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(crate) fn is_home(path: &Path) -> bool {
     match path.extension().and_then(|it| it.to_str()) {
-        #[cfg(feature = "server")]
         Some("ovpn") => openvpn::Store::of(path).list().is_file(),
         Some("conf") => wireguard::is_home(path),
         _ => false,
@@ -345,39 +337,32 @@ pub(crate) fn is_home(path: &Path) -> bool {
 
 /// Keeps others from changing the server's files meanwhile.
 pub(crate) fn lock(path: &Path, waits: Waits) -> Result<Lock, PeerError> {
-    let lock = Lock::of(path.parent().unwrap_or_else(|| Path::new("/")), waits)?;
-    #[cfg(not(feature = "server"))]
-    if config::openvpn::is_openvpn(path) {
-        return Err(PeerError::NotBuilt);
-    }
-    Ok(lock)
+    let directory = path.parent().unwrap_or_else(|| Path::new("/"));
+    Ok(Lock::of(directory, waits)?)
 }
 
 /// Lets a client in.
 pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     checked(wanted.name)?;
     match config::openvpn::is_openvpn(path) {
-        #[cfg(feature = "server")]
         true => openvpn::add(path, wanted),
-        _ => wireguard::add(path, wanted),
+        false => wireguard::add(path, wanted),
     }
 }
 
 /// Those who may call.
 pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     match config::openvpn::is_openvpn(path) {
-        #[cfg(feature = "server")]
         true => openvpn::list(path),
-        _ => wireguard::list(path),
+        false => wireguard::list(path),
     }
 }
 
 /// Keeps a client out.
 pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     match config::openvpn::is_openvpn(path) {
-        #[cfg(feature = "server")]
         true => openvpn::revoke(path, name),
-        _ => wireguard::revoke(path, name),
+        false => wireguard::revoke(path, name),
     }
 }
 
@@ -385,18 +370,26 @@ pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
 pub(crate) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     checked(new)?;
     match config::openvpn::is_openvpn(path) {
-        #[cfg(feature = "server")]
         true => openvpn::rename(path, old, new),
-        _ => wireguard::rename(path, old, new),
+        false => wireguard::rename(path, old, new),
     }
+}
+
+/// Whether an interface of netifd has its tunnel from a file.
+#[cfg(feature = "openwrt")]
+fn interface_has(interface: &Path, file: &Path) -> bool {
+    crate::netifd::file_of(interface).is_some_and(|it| it == file)
+}
+
+#[cfg(not(feature = "openwrt"))]
+const fn interface_has(_: &Path, _: &Path) -> bool {
+    false
 }
 
 /// Has the process that runs a server read its file again; its clients notice nothing. False where none runs it. A client
 /// that was `added` to an OpenVPN server is let in by its certificate.
 pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
-    let runs = |it: &running::Running| {
-        it.path == path || netifd::file_of(&it.path).is_some_and(|file| file == path)
-    };
+    let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
     let found = running::all().into_iter().find(runs);
     let Some(found) = found else {
         return Ok(false);

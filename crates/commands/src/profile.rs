@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
+/// Where our own files are.
+pub(crate) const DIRECTORY: &str = "/etc/millrace";
+
 /// A directory, and the endings of what is looked for in it.
 type Place = (&'static str, &'static [&'static str]);
 
 /// Our own files, and those that were there before us.
 const PLACES: [Place; 3] = [
-    ("/etc/millrace", &["conf", "ovpn", "toml"]),
+    (DIRECTORY, &["conf", "ovpn", "toml"]),
     ("/etc/wireguard", &["conf"]),
     ("/etc/openvpn/client", &["conf", "ovpn"]),
 ];

@@ -9,7 +9,7 @@ mod options;
 mod shown;
 
 use crate::keys;
-use crate::server::DIRECTORY;
+use crate::profile::DIRECTORY;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::types::Key32;
 use offered::Offered;

@@ -1,15 +1,14 @@
 //! `millrace server init`: a server at home, its keys, its addresses and its file.
 
-#[cfg(feature = "server")]
 mod openvpn;
 pub(crate) mod place;
 mod plan;
 mod surroundings;
 mod wireguard;
 
-#[cfg(feature = "server")]
 pub(crate) use self::openvpn::netmask;
 
+use crate::profile::DIRECTORY;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::clients::is_name;
 use config::free;
@@ -24,9 +23,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use surroundings::Host;
 use thiserror::Error;
-
-/// Where servers' files are.
-pub(crate) const DIRECTORY: &str = "/etc/millrace";
 
 /// The name of a server that is given none.
 pub(crate) const NAME: &str = "home";
@@ -124,23 +120,19 @@ pub(crate) enum InitError {
     NoSubnet,
     #[error("UDP port {0} is in use; choose another by --port")]
     Port(u16),
-    #[error("no OpenVPN server is built into this program")]
-    #[cfg(not(feature = "server"))]
-    NotBuilt,
     #[error("{}: {error}", .path.display())]
     File { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Host(#[from] NetlinkError),
     #[error(transparent)]
     Place(#[from] PlaceError),
-    #[cfg(feature = "server")]
     #[error(transparent)]
     Authority(#[from] service::openvpn::authority::AuthorityError),
-    #[cfg(feature = "server")]
     #[error(transparent)]
     Key(#[from] service::openvpn::authority::KeyFileError),
 }
 
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
 impl InitError {
     /// The same for a page, which has fields and no options; `another` says how a server of another name is made there.
     pub(crate) fn on_page(&self, another: &str) -> String {
@@ -222,10 +214,6 @@ pub(crate) fn plan(wanted: &Wanted) -> Result<Plan<'_>, InitError> {
     let name = wanted.name.as_deref().unwrap_or(NAME);
     if !is_ifname(name) || !is_name(name) {
         return Err(InitError::Name(name.to_owned()));
-    }
-    #[cfg(not(feature = "server"))]
-    if wanted.openvpn {
-        return Err(InitError::NotBuilt);
     }
     let directory = wanted.directory.as_deref();
     let directory = directory.unwrap_or_else(|| Path::new(DIRECTORY));

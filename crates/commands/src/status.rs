@@ -255,6 +255,7 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
     {
         write!(out, "\n{}", crate::guard::render(&report))?;
     }
+    #[cfg(feature = "policy")]
     if arguments.ifname.is_none()
         && let Some(report) = crate::policy::brief()
     {

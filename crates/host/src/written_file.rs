@@ -44,6 +44,32 @@ fn place(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Writes a file that only this user can read, where none is. It is on the disk when this returns.
+///
+/// # Errors
+/// `AlreadyExists`, and what the kernel says; nothing is left behind.
+pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        sync_directory_of(path)
+    };
+    let written = write();
+    if written
+        .as_ref()
+        .is_err_and(|it| it.kind() != io::ErrorKind::AlreadyExists)
+    {
+        let _ = fs::remove_file(path);
+    }
+    written
+}
+
 /// Puts a content in the place of a file: a reader finds the old one or the new one, and so does the next boot whatever
 /// moment the power fails in. Owner and mode stay; a file that is new has `mode`. A link is followed as by [`open`]. It is on
 /// the disk when this returns.

@@ -141,13 +141,7 @@ impl Table {
                 Phase::Sent => 2,
             };
             let age = Reverse(it.number);
-            (
-                is_stranger,
-                self.of(it.network),
-                recent.count(),
-                phase,
-                age,
-            )
+            (is_stranger, self.of(it.network), recent.count(), phase, age)
         };
         let victim = candidates.max_by_key(|(_, it)| weight(it));
         victim.map(|(index, _)| index)

@@ -101,6 +101,7 @@ fn list_of<T: ToString>(items: &[T]) -> String {
 }
 
 /// Whether a file has the section of a server at home.
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(super) fn is_home(path: &Path) -> bool {
     // Most files are of clients: they are not read any further.
     let text = place::read(path).unwrap_or_default();

@@ -3,8 +3,9 @@
 use super::{Given, Outcome};
 use crate::peer::{self, PeerError, Wanted};
 use crate::profile;
+use crate::profile::DIRECTORY;
+use crate::server;
 use crate::server::place::Waits;
-use crate::server::{self, DIRECTORY};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;

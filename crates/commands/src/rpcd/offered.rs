@@ -411,7 +411,6 @@ mod tests {
     }
 
     /// A server of certificates is an interface; one whose script decides who is let in would let everyone in.
-    #[cfg(feature = "server")]
     #[test]
     fn servers_are_kept_but_for_those_that_scripts_guard() {
         let directory = tempfile::tempdir().unwrap();

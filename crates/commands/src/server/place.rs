@@ -1,12 +1,11 @@
 //! Where a server's file is, and how it is written: never over another, and changed as a whole or not at all.
 
 use config::types::is_ifname;
-use host::written_file::{self, sync_directory_of};
+use host::written_file;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -108,25 +107,7 @@ impl Lock {
 
 /// Writes a file that only this user can read, where none is.
 pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), PlaceError> {
-    let write = || {
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        sync_directory_of(path)
-    };
-    let written = write();
-    if written
-        .as_ref()
-        .is_err_and(|it| it.kind() != ErrorKind::AlreadyExists)
-    {
-        let _ = fs::remove_file(path);
-    }
-    written.map_err(failed(path))
+    written_file::write_new(path, text.as_bytes()).map_err(failed(path))
 }
 
 /// The text of a file with secrets.

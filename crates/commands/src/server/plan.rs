@@ -1,8 +1,8 @@
 //! What is chosen for a server at home, in words, and how it is made.
 
-#[cfg(feature = "server")]
 use super::openvpn;
-use super::{DIRECTORY, InitError, NAME, place, surroundings, wireguard};
+use super::{InitError, NAME, place, surroundings, wireguard};
+use crate::profile::DIRECTORY;
 use config::free;
 use config::home::HomeServer;
 use config::types::{AllowedIp, Endpoint};
@@ -20,13 +20,9 @@ pub(crate) struct Plan<'a> {
     pub(super) home: HomeServer,
 }
 
+/// For pages, which show what is planned first.
+#[cfg(any(feature = "monitor", feature = "openwrt"))]
 impl Plan<'_> {
-    /// The server's own addresses: the first of each network.
-    pub(super) fn addresses(&self) -> Vec<(IpAddr, u8)> {
-        let first = |it: &AllowedIp| Some((free::free_host(*it, &[])?, it.prefix()));
-        self.networks.iter().filter_map(first).collect()
-    }
-
     /// The networks of the clients, as options give them.
     pub(crate) fn subnets(&self) -> [String; 2] {
         let of = |six: bool| {
@@ -40,6 +36,32 @@ impl Plan<'_> {
     fn path(&self) -> std::path::PathBuf {
         let ending = if self.openvpn { "ovpn" } else { "conf" };
         self.directory.join(format!("{}.{ending}", self.name))
+    }
+
+    /// What [`Plan::make`] does.
+    pub(crate) fn words(&self) -> String {
+        let path = self.path();
+        let keys = match self.openvpn {
+            true => "with keys and an authority of its own beside it",
+            false => "with a key of its own",
+        };
+        format!(
+            "{} is written, {keys}: {}\n\
+             It listens on UDP port {}. What clients send elsewhere leaves with this host's address.\n\
+             Nothing is started, and no file is overwritten.{}",
+            path.display(),
+            self.choices(),
+            self.port,
+            self.warnings(&path)
+        )
+    }
+}
+
+impl Plan<'_> {
+    /// The server's own addresses: the first of each network.
+    pub(super) fn addresses(&self) -> Vec<(IpAddr, u8)> {
+        let first = |it: &AllowedIp| Some((free::free_host(*it, &[])?, it.prefix()));
+        self.networks.iter().filter_map(first).collect()
     }
 
     /// What was chosen.
@@ -84,24 +106,6 @@ impl Plan<'_> {
         words
     }
 
-    /// What [`Plan::make`] does.
-    pub(crate) fn words(&self) -> String {
-        let path = self.path();
-        let keys = match self.openvpn {
-            true => "with keys and an authority of its own beside it",
-            false => "with a key of its own",
-        };
-        format!(
-            "{} is written, {keys}: {}\n\
-             It listens on UDP port {}. What clients send elsewhere leaves with this host's address.\n\
-             Nothing is started, and no file is overwritten.{}",
-            path.display(),
-            self.choices(),
-            self.port,
-            self.warnings(&path)
-        )
-    }
-
     /// Writes the files. Returns what is to be done now.
     pub(crate) fn make(&self, waits: place::Waits) -> Result<String, InitError> {
         let failed = |error| InitError::File {
@@ -112,9 +116,8 @@ impl Plan<'_> {
         // What two at once would make is made by one.
         let _lock = place::Lock::of(self.directory, waits)?;
         let path = match self.openvpn {
-            #[cfg(feature = "server")]
             true => openvpn::write(self)?,
-            _ => wireguard::write(self)?,
+            false => wireguard::write(self)?,
         };
         Ok(next_steps(self, &path))
     }

@@ -34,6 +34,7 @@ pub(super) enum DeviceError {
     #[error(transparent)]
     Tun(#[from] TunError),
     /// No data plane of the kernel's.
+    #[cfg(feature = "kernel")]
     #[error(transparent)]
     Kernel(#[from] kernelspace::StartError),
     /// The link could not be set up.
@@ -113,9 +114,13 @@ pub(super) fn start(
     backpressure: bool,
 ) -> Result<(Box<Plane>, Link), DeviceError> {
     let io = |what| move |source| DeviceError::Io { what, source };
+    #[cfg(feature = "kernel")]
     if let Some(peers) = kernel {
         return start_kernel(device, peers, mtu, inbox);
     }
+    // Refused before (kernel_plane::check).
+    #[cfg(not(feature = "kernel"))]
+    let _ = kernel;
     let tun = if device.null {
         Tun::null().map_err(io("eventfd"))?
     } else {
@@ -152,6 +157,7 @@ pub(super) fn start(
 }
 
 /// The same with the kernel's data plane. Packets do not queue in front of it.
+#[cfg(feature = "kernel")]
 fn start_kernel(
     device: &Device,
     peers: Peers,

@@ -6,6 +6,12 @@ use config::settings::{DataplaneSettings, Kind, Rung};
 /// What of a configuration the kernel's data plane cannot do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unfit {
+    /// A program without it.
+    #[cfg(not(feature = "kernel"))]
+    #[error(
+        "dataplane.kind: this program was built without the kernel's data plane; set dataplane.kind=user"
+    )]
+    NotBuilt,
     /// `dev null`.
     #[error("dev: dataplane.kind=kernel needs an interface; set dataplane.kind=user")]
     NoInterface,
@@ -68,6 +74,8 @@ pub(super) const fn is_wanted(settings: &DataplaneSettings) -> bool {
 /// The first thing that it cannot do.
 pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
     let refuse = |bad: bool, why: Unfit| if bad { Err(why) } else { Ok(()) };
+    #[cfg(not(feature = "kernel"))]
+    refuse(true, Unfit::NotBuilt)?;
     let data = &config.data;
     refuse(config.device.null, Unfit::NoInterface)?;
     for connection in &config.connections {
@@ -118,7 +126,7 @@ pub(super) const fn udp_settings(mut settings: DataplaneSettings) -> DataplaneSe
     settings
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "kernel"))]
 mod tests {
     use super::*;
     use config::openvpn::{Options, parse_bytes};

@@ -1,7 +1,6 @@
 use super::*;
 use std::fs;
 
-#[cfg(feature = "server")]
 const SERVER: &str = "server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n<ca>\n</ca>\n<cert>\n</cert>\n<key>\n</key>\n";
 
 /// Reads an interface that is made from a file of this name and text, with these lines more in its section.
@@ -28,7 +27,6 @@ fn fault(outcome: Result<Given, Vec<Fault>>) -> String {
     faults[0].words.clone()
 }
 
-#[cfg(feature = "server")]
 #[test]
 fn a_server_is_taken_but_for_what_it_cannot_be_without() {
     let given = read("office.ovpn", SERVER, " option mode duplicate").unwrap();
@@ -71,7 +69,6 @@ fn a_client_is_not_taken_without_the_script_that_judges_the_server() {
     );
 }
 
-#[cfg(feature = "server")]
 #[test]
 fn a_server_has_no_lines() {
     let words = fault(read("office.ovpn", SERVER, " list line wan"));
@@ -101,7 +98,6 @@ fn what_a_server_at_home_wants_of_the_host_is_the_firewalls() {
     let wireguard = format!("{home}[Interface]\nPrivateKey = {key}\nAddress = 10.8.0.1/24\n");
     let given = read("home.conf", &wireguard, "").unwrap();
     assert!(given.notes.iter().any(|it| it == NOT_FORWARDED));
-    #[cfg(feature = "server")]
     {
         let given = read("home.ovpn", &format!("{home}{SERVER}"), "").unwrap();
         assert!(given.notes.iter().any(|it| it == NOT_FORWARDED));
