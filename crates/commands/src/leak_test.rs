@@ -252,15 +252,22 @@ fn token() -> Vec<u8> {
     format!("leak{}", hex.collect::<String>()).into_bytes()
 }
 
-/// Addresses for documentation (RFC 5737, RFC 3849), which no host has.
-fn nowhere() -> [IpAddr; 2] {
+/// Addresses for documentation (RFC 5737, RFC 3849), which no host has, and no probe of these: by its address it is known whose
+/// a packet is.
+fn nowhere(taken: &[Probe]) -> [IpAddr; 2] {
     let mut random = [0; 9];
     crypto::random(&mut random);
-    let v4 = Ipv4Addr::new(203, 0, 113, random[0] % 253 + 1);
+    let of = |host: u8| IpAddr::from([203, 0, 113, host % 253 + 1]);
+    let is_taken = |it: IpAddr| taken.iter().any(|probe| probe.to == Some(it));
+    let mut host = random[0] % 253;
+    // There are fewer probes than addresses.
+    while is_taken(of(host)) {
+        host = (host + 1) % 253;
+    }
     let mut v6 = [0; 16];
     v6[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
     v6[8..].copy_from_slice(&random[1..]);
-    [v4.into(), Ipv6Addr::from(v6).into()]
+    [of(host), Ipv6Addr::from(v6).into()]
 }
 
 fn probes(plan: &Plan) -> Vec<Probe> {
@@ -277,7 +284,7 @@ fn probes(plan: &Plan) -> Vec<Probe> {
         });
     }
     let packets = |probes: &mut Vec<Probe>, from| {
-        for to in nowhere() {
+        for to in nowhere(probes) {
             probes.push(Probe {
                 to: Some(to),
                 v6: Some(to.is_ipv6()),
@@ -396,8 +403,20 @@ mod tests {
             "{}.{DOMAIN}",
             String::from_utf8(token()).unwrap()
         )));
-        let [v4, v6] = nowhere();
+        let [v4, v6] = nowhere(&[]);
         assert!(v4.to_string().starts_with("203.0.113."), "{v4}");
         assert!(v6.to_string().starts_with("2001:db8:"), "{v6}");
+    }
+    /// What the router sends to the address that the LAN is told to send to would be taken for the LAN's.
+    #[test]
+    fn two_probes_never_have_the_same_address() {
+        let probe = |host: u8| Probe {
+            to: Some(Ipv4Addr::new(203, 0, 113, host).into()),
+            ..Probe::new(From::Router, Kind::Packet, token())
+        };
+        for free in [1, 77, 253] {
+            let taken: Vec<_> = (1..=253).filter(|it| *it != free).map(probe).collect();
+            assert_eq!(Some(nowhere(&taken)[0]), probe(free).to);
+        }
     }
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use acceptance::openvpn::{credentials, millrace, ready};
-use acceptance::{Net, pings};
+use acceptance::{Net, PATIENCE, pings};
 use lab::LinkOptions;
 use lab::openvpn::{KeyKind, OpenVpn, PackagedOpenVpn, Setup, StockOpenVpn, Transport, Wrap};
 
@@ -18,15 +18,17 @@ fn agree(net: &Net, setup: &Setup, programs: [&dyn OpenVpn; 2], group: &str) {
     let release = programs.iter().map(|it| it.release()).min().unwrap();
     let setup = setup.as_of(release);
     let server = programs[0].start(&net.b, &setup.server_file(programs[0], keys, at).unwrap());
-    let server = server.unwrap();
+    let mut server = server.unwrap();
     let client = programs[1].start(&net.a, &setup.client_file(programs[1], keys, at).unwrap());
-    let client = client.unwrap();
+    let mut client = client.unwrap();
     pings(&net.a, &setup.inner4(1).to_string(), 2);
-    for (end, program) in [(&server, programs[0]), (&client, programs[1])] {
+    for (end, program) in [(&mut server, programs[0]), (&mut client, programs[1])] {
         if program.name() == millrace().name() {
-            let said = end.process.stdout() + &end.process.stderr();
-            let line = said.lines().find(|line| line.contains(AGREED));
-            let line = line.unwrap_or_else(|| panic!("no {AGREED} in {said}"));
+            // It goes through a pipe, and may come behind the pings.
+            let agreed = |line: &str| line.contains(AGREED);
+            let line = end.process.wait_for_line(AGREED, PATIENCE, agreed);
+            let line = line.unwrap();
+            let line = line.trim_end();
             assert!(
                 line.ends_with(&format!("group {group}")),
                 "{setup:?}: {line}"
