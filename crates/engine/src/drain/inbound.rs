@@ -144,7 +144,7 @@ impl<W: Wire> InboundDrain<W> {
         let now = manner.now;
         let mut counts = LineCounts::default();
         let (mut heard, mut data, mut inner_bytes) = (0_u64, 0_u64, 0_u64);
-        let mut messages = false;
+        let (mut messages, mut message_bytes) = (false, 0);
         let (mut greatest, mut forged) = (0, 0);
         let refused = peer.refuses(run.line, run.from, run.stream);
         let hairpin = shared.hairpin.load(Ordering::Relaxed);
@@ -242,7 +242,9 @@ impl<W: Wire> InboundDrain<W> {
                     }
                     inner_bytes += self.deal_with(shared, run, inner, payload, hairpin);
                     messages |= inner == Inner::Message;
-                    data += u64::from(!matches!(inner, Inner::Message | Inner::Keepalive));
+                    let own = matches!(inner, Inner::Message | Inner::Keepalive);
+                    message_bytes += u64::from(own) * (u64::from(packet.len) + around);
+                    data += u64::from(!own);
                 }
             }
             if let Some(order) = order {
@@ -279,6 +281,7 @@ impl<W: Wire> InboundDrain<W> {
             };
             shared.control.notify(peer.id(), moved);
         }
+        peer.message_bytes.add(message_bytes);
         peer.rx_bytes.add(counts.received_bytes);
         shared.inbound.packets.add(data);
         shared.inbound.bytes.add(inner_bytes);
