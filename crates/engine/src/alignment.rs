@@ -6,6 +6,7 @@
 //! UDP then; those that give the kernel pages with the whole frame in them (`virtio_net`) have it begin in the middle of
 //! one. Nothing tells which, so both are tried, now and then, and the faster one is kept.
 
+use std::ops::Range;
 use std::time::Duration;
 
 /// Where the kernel copies so; and everywhere in programs for tests, so that they pass here.
@@ -21,10 +22,11 @@ const WORD: usize = 4;
 /// What a place may be behind a word's beginning: Ethernet's header is three words and a half.
 const OFFSETS: [usize; 2] = [0, WORD / 2];
 
-/// The length of the header of a packet that lies at `start`, made longer so that the rest begins with a word.
-pub(crate) const fn up(start: usize, header: u16) -> u16 {
-    let end = start + header as usize;
-    header + (end.next_multiple_of(WORD) - end) as u16
+/// The length of the header of a packet that lies there, made longer so that the rest begins with a word; but no longer than the
+/// packet, for the kernel refuses that.
+pub(crate) fn up(packet: Range<usize>, header: u16) -> u16 {
+    let end = packet.start + usize::from(header);
+    header + (end.next_multiple_of(WORD).min(packet.end) - end) as u16
 }
 
 /// Bytes of a receive that is worth a look: in shorter ones the copy is not what takes the time.

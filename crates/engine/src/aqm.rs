@@ -6,7 +6,8 @@
 //!
 //! CoDel (RFC 8289) looks at the shortest wait of an interval. Here that is no measure: where the sender, the receiver and
 //! this process share cores the queue is empty every few milliseconds and megabytes long in between. So it is the mean, by
-//! bytes. From CoDel is the control law: one signal an interval, more often the longer they do not help.
+//! bytes. From CoDel is the control law: one signal an interval, more often the longer they do not help; and that what is
+//! signalled to has itself waited for too long.
 //!
 //! A flow that is by itself is let wait: [`CrossTraffic`].
 //!
@@ -14,6 +15,7 @@
 
 #[cfg(doc)]
 use crate::cross_traffic::CrossTraffic;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The shortest wait that is aimed at. Less is noise of the scheduler, and smaller batches: with 0.5 ms and an interval of 20 ms a
@@ -29,6 +31,14 @@ const INTERVAL: u32 = 20;
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 const INTERVAL_MAX: Duration = Duration::from_millis(100);
 
+/// Beyond so many in a row signals come no faster: there are five in an interval then.
+///
+/// CoDel's law has no such bound, for what it drops is of what fills the queue. Here UDP is let pass: where that is what fills the
+/// queue no signal helps, and the few TCP segments between would get them all, one in every batch at last. An interval is the time
+/// that a sender needs to answer (RFC 8289 section 4.3), so that more than one signal in it is of use only where there are several
+/// senders.
+const IN_A_ROW: u32 = 24;
+
 /// Watches how long packets have waited, and says when to signal.
 #[derive(Debug, Default)]
 pub(crate) struct Aqm {
@@ -37,44 +47,57 @@ pub(crate) struct Aqm {
     bytes: u64,
     /// Microseconds that each byte has waited, added up.
     waited: u64,
-    /// Signals in a row.
+    /// Signals in a row that reached a sender, up to [`IN_A_ROW`].
     signals: u32,
+    /// There was too much in the interval before this one, and nothing was signalled for it yet.
+    owed: bool,
     /// Of the interval before this one.
     mean: Duration,
+    target: Duration,
 }
 
 impl Aqm {
     /// So many bytes were read, of which the last had waited for so long, and they are of [several flows](CrossTraffic) or of one.
-    /// Returns whether to signal.
+    /// Returns whether to signal. `told`: whether that reached a sender since this was asked last.
     pub(crate) fn note(
         &mut self,
         now: Instant,
         waited: Duration,
         bytes: u64,
         several: bool,
+        told: &AtomicBool,
     ) -> bool {
         let began = *self.began.get_or_insert(now);
         self.bytes += bytes;
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         self.waited = self.waited.saturating_add(micros.saturating_mul(bytes));
-        let elapsed = now.saturating_duration_since(began);
+        self.judge(now, now.saturating_duration_since(began), several, told);
+        // The mean is of bursts and of the pauses between them; what came in a pause has not waited.
+        let signals = self.owed && waited > self.target;
+        self.owed &= !signals;
+        signals
+    }
+
+    /// Decides whether there was too much in the queue, if the interval has ended.
+    fn judge(&mut self, now: Instant, elapsed: Duration, several: bool, told: &AtomicBool) {
         if elapsed < INTERVAL_MIN / (self.signals + 1).isqrt() {
-            return false;
+            return;
         }
         let target = self.target(elapsed);
         let interval = (target * INTERVAL).clamp(INTERVAL_MIN, INTERVAL_MAX);
         if elapsed < interval / (self.signals + 1).isqrt() {
-            return false;
+            return;
         }
+        self.target = target;
         self.mean = Duration::from_micros(self.waited.checked_div(self.bytes).unwrap_or(0));
         // After a pause what waited says nothing of a queue that stands.
-        let over = several && self.mean > target && elapsed < 2 * interval;
-        self.signals = match over {
-            true => self.signals.saturating_add(1),
-            false => self.signals / 2,
+        self.owed = several && self.mean > target && elapsed < 2 * interval;
+        self.signals = match (self.owed, told.swap(false, Ordering::Relaxed)) {
+            (true, true) => (self.signals + 1).min(IN_A_ROW),
+            (true, false) => self.signals,
+            (false, _) => self.signals / 2,
         };
         (self.began, self.bytes, self.waited) = (Some(now), 0, 0);
-        over
     }
 
     /// How long packets may wait on average at the present rate.
@@ -95,12 +118,18 @@ impl Aqm {
 mod tests {
     use super::*;
 
-    /// Reads 64 KB every so many microseconds for a second. Returns the signals.
+    /// The last signal has found a segment.
+    fn told() -> AtomicBool {
+        AtomicBool::new(true)
+    }
+
+    /// Reads 64 KB every so many microseconds for a second, with a TCP segment in each batch. Returns the signals.
     fn a_second(aqm: &mut Aqm, start: Instant, each: u64, waited: impl Fn(u64) -> u64) -> u32 {
         let mut signals = 0;
         for at in (0..1_000_000).step_by(each as usize) {
             let now = start + Duration::from_micros(at);
-            signals += u32::from(aqm.note(now, Duration::from_micros(waited(at)), 65_536, true));
+            let waited = Duration::from_micros(waited(at));
+            signals += u32::from(aqm.note(now, waited, 65_536, true, &told()));
         }
         signals
     }
@@ -147,7 +176,8 @@ mod tests {
         let (mut aqm, start) = (Aqm::default(), Instant::now());
         let wait = Duration::from_millis(50);
         let mut note = |millis, several| {
-            aqm.note(start + Duration::from_millis(millis), wait, 65_536, several)
+            let now = start + Duration::from_millis(millis);
+            aqm.note(now, wait, 65_536, several, &told())
         };
         assert!(!(0..5000).any(|at| note(at, false)));
         let signals = (5000..6000).filter(|at| note(*at, true)).count();
@@ -160,7 +190,59 @@ mod tests {
         let (mut aqm, start) = (Aqm::default(), Instant::now());
         for second in 0..10 {
             let now = start + Duration::from_secs(second);
-            assert!(!aqm.note(now, Duration::from_millis(40), 65_536, true));
+            assert!(!aqm.note(now, Duration::from_millis(40), 65_536, true, &told()));
         }
+    }
+
+    #[test]
+    fn where_signals_do_not_help_most_batches_have_none_however_long_that_lasts() {
+        let (mut aqm, start) = (Aqm::default(), Instant::now());
+        let mut last = 0;
+        for second in 0..300 {
+            let now = start + Duration::from_secs(second);
+            // 1,000 batches.
+            last = a_second(&mut aqm, now, 1000, |_| 50_000);
+        }
+        assert!((40..=50).contains(&last), "{last}");
+    }
+
+    #[test]
+    fn signals_that_reach_no_sender_come_no_faster() {
+        let (mut aqm, start) = (Aqm::default(), Instant::now());
+        let wait = Duration::from_millis(50);
+        let mut signals = 0;
+        for at in 0..60_000 {
+            let now = start + Duration::from_millis(at);
+            signals += u32::from(aqm.note(now, wait, 65_536, true, &AtomicBool::new(false)));
+        }
+        assert!((590..=600).contains(&signals), "{signals}");
+        // What comes then is the first that is told.
+        let now = start + Duration::from_secs(60);
+        let first = a_second(&mut aqm, now, 1000, |_| 50_000);
+        assert!(first < 30, "{first}");
+    }
+
+    #[test]
+    fn only_a_batch_that_has_itself_waited_is_signalled_to() {
+        let (mut aqm, start) = (Aqm::default(), Instant::now());
+        // Every 4 ms a batch that has waited for 40 ms, and in between those that have not: at the intervals' ends too.
+        let waited = |at: u64| if at % 4 == 3 { 40 } else { 0 };
+        let mut signals = 0;
+        for at in 0..2_000 {
+            let (now, waited) = (start + Duration::from_millis(at), waited(at));
+            let wait = Duration::from_millis(waited);
+            if aqm.note(now, wait, 65_536, true, &told()) {
+                assert!(waited > 0, "at {at}");
+                signals += 1;
+            }
+        }
+        assert!(signals > 40, "{signals}");
+        // A signal that is owed is owed no more once the queue is short.
+        let mut note = |millis: u64, wait| {
+            let now = start + Duration::from_millis(2_000 + millis);
+            aqm.note(now, Duration::from_millis(wait), 65_536, true, &told())
+        };
+        assert!(!(0..1_000).any(|at| note(at, 1)));
+        assert!(!note(1_000, 50));
     }
 }

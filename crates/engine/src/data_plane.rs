@@ -266,6 +266,8 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
             tx_bytes: peer.tx_bytes.value(),
             sealed: peer.sent_on_key(),
             staged: peer.has_staged(),
+            // After the others: what comes meanwhile shall not look like a packet of a host's.
+            message_bytes: peer.message_bytes.value(),
         })
     }
 

@@ -143,6 +143,9 @@ fn account<W: Wire>(shared: &Shared<W>, run: &OutboundRun, slot: &OutboundSlot, 
     let packets = &slot.packets[run.first..run.first + run.count];
     let bytes: u64 = packets.iter().map(|p| u64::from(p.len)).sum();
     let bytes = bytes + (run.count * overhead(&*run.key.format)) as u64;
+    if run.bytes == 0 {
+        run.peer.message_bytes.add(bytes);
+    }
     run.peer.tx_bytes.add(bytes);
     let copies = slot.copies[run.copies.clone()].iter().map(|way| way.line);
     for line in copies.chain([run.line]) {

@@ -22,7 +22,8 @@ const READS_MAX: u64 = 2 * BATCH_PACKETS as u64;
 /// Datagrams that the first receive of a batch asks for, where they come singly.
 const AT_FIRST: usize = 8;
 
-/// Bytes of a batch that are worth a question for how long they have waited.
+/// Bytes of a batch that are worth a question for how long they have waited. Fewer, which is all there was or small packets, count as
+/// not having waited.
 const BULK: u64 = 16_384;
 
 /// Why filling stopped.
@@ -363,11 +364,11 @@ impl<W: Wire> InboundFill<W> {
             return;
         }
         let waited = (bytes >= BULK).then(|| socket.waited()).flatten();
-        let waited = waited.unwrap_or_default();
-        let shared = &self.shared;
+        let (waited, shared) = (waited.unwrap_or_default(), &self.shared);
         let several = shared.cross_traffic.is_there(slot.now, shared.epoch);
-        slot.signals = self.aqm.note(slot.now, waited, bytes, several);
-        let mean = self.aqm.mean().as_micros() as u64;
+        let aqm = &mut self.aqm;
+        slot.signals = aqm.note(slot.now, waited, bytes, several, &shared.told);
+        let mean = aqm.mean().as_micros() as u64;
         shared.inbound.waited.store(mean);
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> 
         let hdr_bytes = match ranges.peek() {
             // The kernel puts so much into one place and the rest into pages, from their beginnings on.
             Some(first) if alignment::MATTERS => VnetHdr {
-                hdr_len: alignment::up(first.start, hdr.hdr_len),
+                hdr_len: alignment::up(first.clone(), hdr.hdr_len),
                 ..*hdr
             }
             .emit(),
@@ -285,6 +285,27 @@ mod tests {
         }
         let nothing = reader.read(&tun, |_| panic!("nothing was sent"));
         assert_eq!(nothing.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_header_is_said_to_be_no_longer_than_the_super_packet_is() {
+        let (tun, kernel) = Tun::simulated().unwrap();
+        for (before, payload) in (1..=4).flat_map(|before| (1..=4).map(move |it| (before, it))) {
+            let mut writer = Writer::new();
+            writer.push(&tun, &vec![0x60; before]);
+            for at in 0..2 {
+                writer.push(&tun, &tcp(at * payload, payload as usize));
+            }
+            writer.flush(&tun);
+            let mut bytes = vec![0; READ_MAX];
+            kernel.recv(&mut bytes).unwrap();
+            let len = kernel.recv(&mut bytes).unwrap() - VNET_HDR_LEN;
+            let hdr = VnetHdr::parse(&bytes).unwrap();
+            assert_eq!((hdr.gso, len), (GsoKind::Tcp4, 40 + 2 * payload as usize));
+            // The kernel refuses what is longer, `drivers/net/tun.c`.
+            let said = usize::from(hdr.hdr_len);
+            assert!((40..=len).contains(&said), "{said} of {len}");
+        }
     }
 
     #[test]

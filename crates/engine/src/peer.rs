@@ -43,6 +43,8 @@ pub struct Peer {
     pub rx_bytes: Counter,
     /// Bytes of messages sent, headers and tags included.
     pub tx_bytes: Counter,
+    /// Bytes that are about to be added to one of the two, of keepalives and messages inside data packets.
+    pub message_bytes: Counter,
 }
 
 impl Peer {
@@ -65,6 +67,7 @@ impl Peer {
             data_received: Moment::default(),
             rx_bytes: Counter::default(),
             tx_bytes: Counter::default(),
+            message_bytes: Counter::default(),
         }
     }
 

@@ -80,6 +80,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) alarm: Alarm,
     /// Whether what comes is of one flow only.
     pub(crate) cross_traffic: CrossTraffic,
+    /// A sender was told to send slower since that was asked last.
+    pub(crate) told: AtomicBool,
     /// Where `true`, the TUN is not read while a stream of the line that is used to send has no room.
     pub(crate) backpressure: bool,
     /// The lines with a stream that has no room.
@@ -126,6 +128,7 @@ impl<W: Wire> Shared<W> {
             receiver_waker: OnceLock::new(),
             alarm: Alarm::new(),
             cross_traffic: CrossTraffic::default(),
+            told: AtomicBool::new(false),
             backpressure: options.backpressure,
             congested: HeldBack::new(),
             rates: ToldRates::default(),

@@ -240,7 +240,7 @@ pub(crate) struct InboundSlot<W: Wire> {
     pub(crate) inner: Vec<Inner>,
     pub(crate) runs: Vec<InboundRun<W>>,
     pub(crate) now: Instant,
-    /// The first TCP segment shall tell its sender to send slower.
+    /// The first TCP segment that is new shall tell its sender to send slower.
     pub(crate) signals: bool,
 }
 

@@ -5,11 +5,10 @@
 
 use crate::gro::{self, Shape};
 use crate::gso::{self, Super};
-use crate::ip::{self, IpPacket, decapsulate_ecn, set_ecn};
+use crate::ip::{IpPacket, decapsulate_ecn};
 use crate::shared::Shared;
 use crate::slot::{InboundRun, InboundSlot, Inner, OutboundSlot};
 use netio::tun::GsoKind;
-use plane::Ecn;
 use plane::Payload;
 use plane::Wire;
 use plane::{Batch, Packet};
@@ -54,7 +53,6 @@ pub(crate) fn inbound<W: Wire>(shared: &Shared<W>, slot: &mut InboundSlot<W>) {
         packets,
         inner,
         runs,
-        signals,
         ..
     } = slot;
     let joins = shared.tun.gro.on() || shared.tun.uso.on();
@@ -64,7 +62,7 @@ pub(crate) fn inbound<W: Wire>(shared: &Shared<W>, slot: &mut InboundSlot<W>) {
         let routes = shared.routes.load();
         let mut owned: Option<IpAddr> = None;
         for packet in packets.iter_mut() {
-            inner.push(look_inside(memory, packet, run, joins, signals, |src| {
+            inner.push(look_inside(memory, packet, run, joins, |src| {
                 if owned == Some(src) {
                     return true;
                 }
@@ -85,7 +83,6 @@ fn look_inside<W: Wire>(
     packet: &mut Packet,
     run: &InboundRun<W>,
     joins: bool,
-    signals: &mut bool,
     mut owned: impl FnMut(IpAddr) -> bool,
 ) -> Inner {
     if !packet.authentic {
@@ -110,13 +107,6 @@ fn look_inside<W: Wire>(
     run.key.format.adjust(bytes);
     if W::ECN && !decapsulate_ecn(bytes, ip.ecn, run.ecn) {
         return Inner::Congestion;
-    }
-    if *signals && ip::carries_tcp(bytes) {
-        *signals = false;
-        match ip.ecn {
-            Ecn::NotEct => return Inner::Signal,
-            _ => set_ecn(bytes, Ecn::Ce),
-        }
     }
     let shape = if joins {
         gro::inspect(bytes)

@@ -355,6 +355,9 @@ impl<W: Wire> Tunnel<W> {
         for line in ways.iter().filter_map(|way| peer.lines.get(way.line)) {
             line.counts.note_sent(1, datagram.len() as u64);
         }
+        if packet.is_empty() {
+            peer.message_bytes.add(datagram.len() as u64);
+        }
         peer.tx_bytes.add(datagram.len() as u64);
         peer.note_sent(self.shared.epoch.millis(now), !packet.is_empty());
         if !packet.is_empty() {

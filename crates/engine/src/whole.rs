@@ -73,6 +73,7 @@ impl<W: Wire> Tunnel<W> {
             }
             line.counts.note_sent(1, bytes);
         }
+        peer.message_bytes.add(bytes);
         peer.tx_bytes.add(bytes);
         peer.note_sent(shared.epoch.millis(now), false);
         Whole::Sent

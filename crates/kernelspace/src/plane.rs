@@ -230,6 +230,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
             tx_bytes: peer.figures.tx_bytes,
             sealed: peer.slots.primary.map(|it| peer.usage(it).sealed),
             staged: false,
+            message_bytes: 0,
         })
     }
 

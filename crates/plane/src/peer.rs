@@ -59,4 +59,15 @@ pub struct PeerState {
     pub sealed: Option<u64>,
     /// Whether packets wait for a session.
     pub staged: bool,
+    /// Bytes among those received and sent that carried nothing of a host's: keepalives, and messages inside data packets. 0 where
+    /// those are not counted among them in the first place.
+    pub message_bytes: u64,
+}
+
+impl PeerState {
+    /// Bytes of packets that carried something of a host's, both ways, headers and tags included.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> u64 {
+        (self.rx_bytes + self.tx_bytes).saturating_sub(self.message_bytes)
+    }
 }

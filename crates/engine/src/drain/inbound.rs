@@ -1,11 +1,11 @@
-//! Inbound: replay window, roaming, counters, reorder window, then join and write.
+//! Inbound: replay window, roaming, counters, signals to senders, reorder window, then join and write.
 
 use super::again::Again;
 use super::overhead;
 use crate::cross_traffic::LastFlow;
 use crate::gro::{Coalescer, JOIN_MAX, Joins};
 use crate::interface;
-use crate::ip::IpPacket;
+use crate::ip::{self, IpPacket};
 use crate::missing::Missing;
 use crate::peer::Peer;
 use crate::reorder::{HELD_MAX, Order};
@@ -15,7 +15,7 @@ use crate::slot::{BATCH_PACKETS, InboundRun, InboundSlot, Inner};
 use lines::inner::Reader;
 use lines::reorder::Verdict;
 use netio::tun::VnetHdr;
-use plane::{Joined, LineCounts, LineId, Notice, Packet, ReplayCheck, Window, Wire};
+use plane::{Ecn, Joined, LineCounts, LineId, Notice, Packet, ReplayCheck, Window, Wire};
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
@@ -34,6 +34,8 @@ pub(crate) struct InboundDrain<W: Wire> {
     held: usize,
     again: Again,
     last_flow: LastFlow,
+    /// A TCP segment of the batch shall tell its sender to send slower.
+    signals: bool,
 }
 
 impl<W: Wire> Default for InboundDrain<W> {
@@ -46,6 +48,7 @@ impl<W: Wire> Default for InboundDrain<W> {
             held: 0,
             again: Again::default(),
             last_flow: LastFlow::default(),
+            signals: false,
         }
     }
 }
@@ -101,6 +104,7 @@ impl<W: Wire> InboundDrain<W> {
             udp: shared.tun.uso.on(),
             most: shared.gso_max_segs.min(JOIN_MAX),
         };
+        self.signals = slot.signals;
         let memory = &mut slot.memory[..];
         for run in &slot.runs {
             let range = run.first..run.first + run.count;
@@ -140,7 +144,7 @@ impl<W: Wire> InboundDrain<W> {
         let now = manner.now;
         let mut counts = LineCounts::default();
         let (mut heard, mut data, mut inner_bytes) = (0_u64, 0_u64, 0_u64);
-        let mut messages = false;
+        let (mut messages, mut message_bytes) = (false, 0);
         let (mut greatest, mut forged) = (0, 0);
         let refused = peer.refuses(run.line, run.from, run.stream);
         let hairpin = shared.hairpin.load(Ordering::Relaxed);
@@ -198,9 +202,16 @@ impl<W: Wire> InboundDrain<W> {
             heard += 1;
             counts.received_bytes += u64::from(packet.len) + around;
             let start = packet.start as usize;
+            let payload = &mut memory[start..start + packet.len as usize];
+            let inner = match *inner {
+                Inner::Packet { len, .. } if self.signals => {
+                    self.signal(shared, &mut payload[..len as usize], *inner)
+                }
+                inner => inner,
+            };
             let payload = &memory[start..start + packet.len as usize];
             let mut verdict = Verdict::Deliver;
-            match *inner {
+            match inner {
                 Inner::Packet { len, shape } => {
                     data += 1;
                     inner_bytes += u64::from(len);
@@ -229,9 +240,11 @@ impl<W: Wire> InboundDrain<W> {
                     if let Some(order) = order {
                         verdict = order.passed(packet.counter, line, now);
                     }
-                    inner_bytes += self.deal_with(shared, run, *inner, payload, hairpin);
-                    messages |= *inner == Inner::Message;
-                    data += u64::from(!matches!(inner, Inner::Message | Inner::Keepalive));
+                    inner_bytes += self.deal_with(shared, run, inner, payload, hairpin);
+                    messages |= inner == Inner::Message;
+                    let own = matches!(inner, Inner::Message | Inner::Keepalive);
+                    message_bytes += u64::from(own) * (u64::from(packet.len) + around);
+                    data += u64::from(!own);
                 }
             }
             if let Some(order) = order {
@@ -268,6 +281,7 @@ impl<W: Wire> InboundDrain<W> {
             };
             shared.control.notify(peer.id(), moved);
         }
+        peer.message_bytes.add(message_bytes);
         peer.rx_bytes.add(counts.received_bytes);
         shared.inbound.packets.add(data);
         shared.inbound.bytes.add(inner_bytes);
@@ -300,6 +314,20 @@ impl<W: Wire> InboundDrain<W> {
         if let Some(order) = order {
             order.listed = listed;
         }
+    }
+
+    /// Tells the sender of a packet to send slower, if it is a TCP segment: by a mark, or by dropping it.
+    fn signal(&mut self, shared: &Shared<W>, packet: &mut [u8], inner: Inner) -> Inner {
+        if !ip::carries_tcp(packet) {
+            return inner;
+        }
+        self.signals = false;
+        shared.told.store(true, Ordering::Relaxed);
+        match IpPacket::parse(packet) {
+            Some(ip) if ip.ecn != Ecn::NotEct => ip::set_ecn(packet, Ecn::Ce),
+            _ => return Inner::Signal,
+        }
+        inner
     }
 
     /// Writes what the window of a session has held and is due, behind what was collected.

@@ -1,12 +1,12 @@
 //! From sockets to the interface.
 
-use crate::packets::{mark, marked, tcp, trimmed, udp, written};
+use crate::packets::{mark, marked, plain, tcp, trimmed, udp, written};
 use crate::toy::{CONTROL, Key, MESSAGE, NONSENSE, PACKED, PACKED_WRONGLY};
 use crate::world::{Event, World, options, unlimited};
 use netio::simulated::Call;
 use netio::tun::Tun;
 use netio::udp::{Ecn, Family};
-use plane::{Notice, PeerId};
+use plane::{Notice, PeerId, PeerState};
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -146,6 +146,37 @@ fn a_keepalive_says_that_the_peer_lives_and_writes_nothing() {
 }
 
 #[test]
+fn neither_keepalives_nor_messages_are_payload_in_either_direction() {
+    let mut world: World = World::new();
+    let state = |world: &World| PeerState {
+        rx_bytes: world.peer.rx_bytes.value(),
+        tx_bytes: world.peer.tx_bytes.value(),
+        message_bytes: world.peer.message_bytes.value(),
+        ..PeerState::default()
+    };
+    for number in 0..10 {
+        let keepalive = world.key.datagram(2 * number, &[]);
+        let message = world.key.datagram(2 * number + 1, &[MESSAGE, 1, 2]);
+        world.peer_sends(&[keepalive, message]);
+        world.plane.tunnel.inject(&world.peer, &[MESSAGE, 3, 4]);
+        world.host_sends(&[]);
+        assert_eq!(world.peer_receives(1).len(), 1);
+    }
+    let known = state(&world);
+    assert!(known.rx_bytes > 0 && known.tx_bytes > 0, "{known:?}");
+    assert_eq!(known.payload_bytes(), 0, "{known:?}");
+    // What hosts say is, beside a message too.
+    let packet = udp(false, (1, 9), &[7; 500]);
+    let both = [world.key.datagram(20, &[]), world.key.datagram(21, &packet)];
+    world.peer_sends(&both);
+    let received = state(&world).payload_bytes();
+    assert_eq!(received, both[1].len() as u64);
+    world.host_sends(&[plain(&udp(false, (9, 1), &[7; 500]))]);
+    world.peer_receives(1);
+    assert!(state(&world).payload_bytes() > received + 500);
+}
+
+#[test]
 fn messages_and_what_is_no_data_packet_are_control_s() {
     let mut world: World = World::new();
     let message = world.key.datagram(0, &[MESSAGE, 5, 6]);
@@ -170,7 +201,7 @@ fn packets_in_pieces_are_cut_and_joined_and_keep_their_order() {
     let packets: Vec<_> = [1, 90, 301, 40]
         .map(|len| udp(false, (9, 1), &vec![5; len]))
         .into();
-    let reads: Vec<_> = packets.iter().map(|p| crate::packets::plain(p)).collect();
+    let reads: Vec<_> = packets.iter().map(|p| plain(p)).collect();
     world.host_sends(&reads);
     let count: usize = packets.iter().map(|p| p.len().div_ceil(100)).sum();
     let pieces = world.peer_receives(count);

@@ -6,6 +6,7 @@ use engine::Sockets;
 use netio::simulated::Call;
 use netio::udp::{Family, SocketOptions, UdpSocket};
 use std::net::Ipv4Addr;
+use std::time::Instant;
 
 /// A data plane whose datagrams have always waited for so many microseconds.
 fn waiting(micros: usize) -> World {
@@ -34,7 +35,7 @@ fn waiting(micros: usize) -> World {
 /// written. The datagrams of UDP become longer, so that none is joined.
 fn send(world: &mut World, rounds: u32, packet: impl Fn(u32) -> Vec<u8>) -> (usize, Vec<Vec<u8>>) {
     let (mut sent, mut written) = (0, Vec::new());
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let mut batch = 0;
     until("the interval is over", || {
         let datagrams: Vec<_> = (0..30)
@@ -105,4 +106,50 @@ fn a_flow_that_nothing_waits_behind_is_let_wait() {
     let dropped = world.plane.tunnel.drops().aqm.value();
     assert!(dropped >= 2, "{dropped}");
     assert_eq!(written.len() + dropped as usize, sent);
+}
+
+#[test]
+fn signals_come_faster_while_segments_are_there_to_be_dropped() {
+    let mut world = waiting(20_000);
+    let (mut last, mut dropped, mut batch) = (Instant::now(), 0, 0);
+    until("two drops come soon one after the other", || {
+        let datagrams: Vec<_> = (0..30)
+            .map(|i| {
+                let segment = tcp(i % 2 == 1, (1, 9), i * 7, &[7; 1000]);
+                world.key.datagram(u64::from(batch * 30 + i), &segment)
+            })
+            .collect();
+        batch += 1;
+        world.peer_sends(&datagrams);
+        if world.plane.tunnel.drops().aqm.value() == dropped {
+            return false;
+        }
+        dropped += 1;
+        // No interval is as short if signals are not counted.
+        let gap = std::mem::replace(&mut last, Instant::now()).elapsed();
+        dropped > 1 && gap.as_millis() < 45
+    });
+}
+
+#[test]
+fn what_comes_once_more_takes_no_signal_from_what_is_new() {
+    let mut world = waiting(20_000);
+    let segment = |i: u32| tcp(false, (1, 9), i * 7, &[7; 1000]);
+    let first = world.key.datagram(0, &segment(0));
+    world.peer_sends(std::slice::from_ref(&first));
+    let mut number = 0;
+    until("segments are dropped", || {
+        // In front of each batch a segment that has come before.
+        let new = (0..30).map(|i| {
+            number += 1;
+            let packet = match i {
+                29 => segment(i),
+                _ => udp(false, (1, 8), &vec![7; 900 + i as usize]),
+            };
+            world.key.datagram(number, &packet)
+        });
+        let datagrams: Vec<_> = [first.clone()].into_iter().chain(new).collect();
+        world.peer_sends(&datagrams);
+        world.plane.tunnel.drops().aqm.value() >= 3
+    });
 }

@@ -14,6 +14,10 @@ use std::time::Duration;
 /// Room that a receive needs: the largest datagram or coalesced train, in bytes.
 pub const TRAIN_ROOM: usize = 65_536;
 
+/// Receives with room for the longest datagram, after one that was longer than expected. Anybody can send one, without a key: so
+/// this ends.
+const LONG: u32 = 4096;
+
 /// Datagrams received together from one address.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedTrain {
@@ -127,7 +131,8 @@ impl UdpSocket {
         }
         let fd = self.fd.as_raw_fd();
         let trains = self.gro.on() && !self.singles.on.load(Ordering::Relaxed);
-        let singly = !self.mmsg.on() || self.long_datagrams.load(Ordering::Relaxed);
+        let long = self.long_datagrams.load(Ordering::Relaxed);
+        let singly = !self.mmsg.on() || long > 0;
         if trains || singly || limit < 2 {
             let room = memory.len().min(TRAIN_ROOM);
             scratch.prepare(0, &mut memory[..room]);
@@ -143,6 +148,14 @@ impl UdpSocket {
                 }
             };
             let train = scratch.train(0, 0, len);
+            if long > 0 {
+                // Where they keep coming none shall be lost to a try whether they do.
+                let more = train
+                    .as_ref()
+                    .is_some_and(|it| it.segment as usize > stride);
+                let left = if more { LONG } else { long - 1 };
+                self.long_datagrams.store(left, Ordering::Relaxed);
+            }
             if trains && !singly && limit > 1 {
                 self.choose(train.as_ref());
             }
@@ -182,8 +195,8 @@ impl UdpSocket {
                 None => {
                     dropped += 1;
                     if scratch.0.headers[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
-                        // The peer's MTU is larger than ours: from now on with full-size room.
-                        self.long_datagrams.store(true, Ordering::Relaxed);
+                        // The peer's MTU may be larger than ours: with full-size room for a while.
+                        self.long_datagrams.store(LONG, Ordering::Relaxed);
                         if self.gro.on() {
                             self.take_trains(true);
                         }

@@ -6,7 +6,7 @@ use crate::rung::Rung;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Address family of a socket.
@@ -109,8 +109,8 @@ pub struct UdpSocket {
     pub mmsg: Rung,
     /// The kernel notes when datagrams come.
     pub aqm: Rung,
-    /// A plain datagram was longer than the receive stride: receive singly from now on.
-    pub(super) long_datagrams: AtomicBool,
+    /// A plain datagram was longer than the receive stride: so many receives are single ones, with room for it.
+    pub(super) long_datagrams: AtomicU32,
     pub(super) singles: Singles,
     /// What a test answers for it.
     #[cfg(feature = "simulated")]
@@ -221,7 +221,7 @@ impl UdpSocket {
         let mmsg = rung("mmsg", options.mmsg, || probe_mmsg(&fd));
         // The first question is what makes the kernel note them.
         let aqm = rung("aqm", options.aqm, || arrival(&fd).map(drop));
-        let long_datagrams = AtomicBool::new(false);
+        let long_datagrams = AtomicU32::new(0);
         Ok(Self {
             fd,
             family,

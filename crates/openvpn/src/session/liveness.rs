@@ -12,7 +12,7 @@ pub struct Times {
     pub last_received: Option<Instant>,
     /// When a packet left, pings included.
     pub last_sent: Option<Instant>,
-    /// Bytes of payload of both directions since the session began, without pings.
+    /// Bytes of data packets of both directions since the session began, without pings.
     pub payload_bytes: u64,
 }
 

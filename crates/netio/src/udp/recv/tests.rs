@@ -126,6 +126,59 @@ fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_train
     assert_eq!(receive(&to), (vec![(5000, 500)], 1));
 }
 
+/// A socket that receives by the dozen, and one that has sent it a datagram that is longer than the others'.
+fn after_a_long_datagram(gro: bool) -> (UdpSocket, UdpSocket) {
+    let options = SocketOptions {
+        address: Some(Ipv4Addr::LOCALHOST.into()),
+        buffer: Some(1 << 20),
+        gro,
+        mmsg: true,
+        ..SocketOptions::default()
+    };
+    let (from, to) = (socket(), UdpSocket::bind(Family::V4, &options).unwrap());
+    // With UDP_GRO, until that is let go of.
+    for _ in 0..2 {
+        send(&from, &to, &[100; 40], false);
+        receive(&to);
+    }
+    let long = [vec![100; 5], vec![3000], vec![100; 5]].concat();
+    send(&from, &to, &long, false);
+    assert_eq!(receive(&to), (vec![(100, 100); 10], 1));
+    (from, to)
+}
+
+#[test]
+fn one_datagram_that_is_too_long_does_not_end_receiving_by_the_dozen_for_ever() {
+    for gro in [false, true] {
+        let (from, to) = after_a_long_datagram(gro);
+        let mut calls = 0;
+        while {
+            send(&from, &to, &[100; 40], false);
+            let (trains, made) = receive(&to);
+            assert_eq!(trains, [(100, 100); 40]);
+            calls += made;
+            made > 1
+        } {
+            assert!(calls < 3 * LONG as usize, "{calls}");
+        }
+        assert!(calls > LONG as usize / 2, "{calls}");
+    }
+}
+
+#[test]
+fn long_datagrams_that_keep_coming_are_all_received() {
+    for gro in [false, true] {
+        let (from, to) = after_a_long_datagram(gro);
+        let mixed = [vec![100; 99], vec![3000]].concat();
+        for round in 0..2 * LONG as usize / mixed.len() {
+            send(&from, &to, &mixed, false);
+            let (trains, _) = receive(&to);
+            let received = trains.iter().map(|(len, _)| *len);
+            assert!(received.eq(mixed.iter().copied()), "round {round}");
+        }
+    }
+}
+
 #[test]
 fn outer_marks_are_told_where_they_were_asked_for() {
     for family in [Family::V4, Family::V6] {

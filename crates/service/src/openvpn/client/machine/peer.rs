@@ -126,7 +126,7 @@ impl Connection {
                 Some(_) => Some(now.monotonic),
             },
             last_sent: state.times.last_sent,
-            payload_bytes: self.peer.bytes,
+            payload_bytes: state.payload_bytes(),
         });
         let deadline = self.session.next_deadline();
         if deadline.is_some_and(|at| at <= now.monotonic) {

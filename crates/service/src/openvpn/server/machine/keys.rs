@@ -103,7 +103,7 @@ impl Machine<'_> {
         let times = Times {
             last_received: state.times.last_received,
             last_sent: state.times.last_sent,
-            payload_bytes: client.bytes,
+            payload_bytes: state.payload_bytes(),
         };
         self.with(key.id, |session, now, out| {
             session.activity(times);
