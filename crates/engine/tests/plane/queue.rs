@@ -31,13 +31,16 @@ fn waiting(micros: usize) -> World {
     world
 }
 
-/// Sends batches of 30 packets of 1,000 bytes until the queue was judged so many times. Returns how many were sent, and what was
+/// Sends batches of 30 packets of 1,000 bytes until it is enough, by what was written. Returns how many were sent, and what was
 /// written. The datagrams of UDP become longer, so that none is joined.
-fn send(world: &mut World, rounds: u32, packet: impl Fn(u32) -> Vec<u8>) -> (usize, Vec<Vec<u8>>) {
+fn send(
+    world: &mut World,
+    enough: impl Fn(&World, &[Vec<u8>]) -> bool,
+    packet: impl Fn(u32) -> Vec<u8>,
+) -> (usize, Vec<Vec<u8>>) {
     let (mut sent, mut written) = (0, Vec::new());
-    let begun = Instant::now();
     let mut batch = 0;
-    until("the interval is over", || {
+    until("enough was sent", || {
         let datagrams: Vec<_> = (0..30)
             .map(|i| world.key.datagram(u64::from(batch * 30 + i), &packet(i)))
             .collect();
@@ -45,22 +48,31 @@ fn send(world: &mut World, rounds: u32, packet: impl Fn(u32) -> Vec<u8>) -> (usi
         sent += datagrams.len();
         world.peer_sends(&datagrams);
         written.extend(world.around.written.packets());
-        // The longest interval that there is, and a little more.
-        begun.elapsed().as_millis() > 110 * u128::from(rounds)
+        enough(world, &written)
     });
     (sent, written)
+}
+
+/// The queue was judged twice, on a machine that is not too busy: the longest interval that there is, and a little more. Only where
+/// nothing is to come of it.
+fn twice() -> impl Fn(&World, &[Vec<u8>]) -> bool {
+    let begun = Instant::now();
+    move |_, _| begun.elapsed().as_millis() > 220
+}
+
+/// Two packets were dropped for others to come sooner.
+fn two_dropped(world: &World, _: &[Vec<u8>]) -> bool {
+    world.plane.tunnel.drops().aqm.value() >= 2
 }
 
 #[test]
 fn a_tcp_segment_is_dropped_for_each_interval_in_which_packets_have_waited_for_long() {
     let mut world = waiting(20_000);
     // Neither a gap nor a flag of a segment may be what keeps it from being joined: each is of its own connection.
-    let (sent, written) = send(&mut world, 3, |i| {
+    let (sent, written) = send(&mut world, two_dropped, |i| {
         tcp(i % 2 == 1, (1, 9), i * 7, &[7; 1000])
     });
     let dropped = world.plane.tunnel.drops().aqm.value();
-    assert!(dropped >= 2, "{dropped}");
-    assert!(dropped < 20, "{dropped} of {sent}");
     assert_eq!(written.len() + dropped as usize, sent);
     assert_eq!(world.drops(), [("aqm", dropped)]);
     assert!(world.plane.tunnel.inbound().waited.value() > 10_000);
@@ -69,15 +81,17 @@ fn a_tcp_segment_is_dropped_for_each_interval_in_which_packets_have_waited_for_l
 #[test]
 fn segments_that_can_be_marked_are_marked_and_datagrams_of_udp_are_let_pass() {
     let mut world = waiting(20_000);
-    let (sent, written) = send(&mut world, 3, |i| match i % 3 {
+    let two_marked = |_: &World, written: &[Vec<u8>]| {
+        let congested = written.iter().filter(|packet| mark(packet) == 3);
+        congested.count() >= 2
+    };
+    let (sent, written) = send(&mut world, two_marked, |i| match i % 3 {
         0 => udp(false, (1, 9), &vec![7; 900 + i as usize]),
         v6 => marked(tcp(v6 == 1, (1, 9), i * 7, &[7; 1000]), 2),
     });
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
-    let congested = written.iter().filter(|packet| mark(packet) == 3);
-    assert!(congested.count() >= 2);
     let mut world = waiting(20_000);
-    let (sent, written) = send(&mut world, 2, |i| {
+    let (sent, written) = send(&mut world, twice(), |i| {
         udp(false, (1, 9), &vec![7; 900 + i as usize])
     });
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
@@ -86,7 +100,9 @@ fn segments_that_can_be_marked_are_marked_and_datagrams_of_udp_are_let_pass() {
 #[test]
 fn nothing_is_signalled_where_packets_wait_for_a_moment_only() {
     let mut world = waiting(300);
-    let (sent, written) = send(&mut world, 2, |i| tcp(false, (1, 9), i * 7, &[7; 1000]));
+    let (sent, written) = send(&mut world, twice(), |i| {
+        tcp(false, (1, 9), i * 7, &[7; 1000])
+    });
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
 }
 
@@ -94,17 +110,16 @@ fn nothing_is_signalled_where_packets_wait_for_a_moment_only() {
 fn a_flow_that_nothing_waits_behind_is_let_wait() {
     let mut world = waiting(20_000);
     let segment = |i: u32| tcp(false, (1, 9), i * 7, &[7; 1000]);
-    let (sent, written) = send(&mut world, 3, segment);
+    let (sent, written) = send(&mut world, twice(), segment);
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
     assert!(world.plane.tunnel.inbound().waited.value() > 10_000);
     // Of 300 packets one is of a call.
     let mut world = waiting(20_000);
-    let (sent, written) = send(&mut world, 3, |i| match i % 300 {
+    let (sent, written) = send(&mut world, two_dropped, |i| match i % 300 {
         0 => udp(false, (1, 8), &[7; 100]),
         _ => segment(i),
     });
     let dropped = world.plane.tunnel.drops().aqm.value();
-    assert!(dropped >= 2, "{dropped}");
     assert_eq!(written.len() + dropped as usize, sent);
 }
 
