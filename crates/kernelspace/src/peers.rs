@@ -6,7 +6,7 @@
 
 use super::kernel::Kernel;
 use super::keys::{self, Slots};
-use super::peer::{Inside, Peer, timers};
+use super::peer::{Inside, Peer, Timers};
 use engine::Sockets;
 use netio::netlink::{NetlinkError, OvpnPeer, OvpnSlot};
 use netio::udp::Family;
@@ -177,9 +177,10 @@ impl<K: Kernel> Peers<K> {
         peer.kernel = Some(number);
         peer.told = (inside_v4, inside_v6);
         peer.silent = false;
+        peer.timed = None;
         peer.count_anew();
         self.numbers.insert(number, id);
-        if let Some((ping, silence)) = peer.timers {
+        if let Some(Timers { ping, silence, .. }) = peer.timers {
             self.kernel.keep_alive(number, ping, silence)?;
         }
         Ok(())
@@ -245,11 +246,13 @@ impl<K: Kernel> Peers<K> {
     ) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let before = peer.timers.take();
-        peer.timers = timers(ping, silence);
+        peer.timers = Timers::of(ping, silence);
         if let Some(number) = peer.kernel
             && before != peer.timers
         {
-            let (ping, silence) = peer.timers.unwrap_or((0, 0));
+            let times = peer.timers.map(|it| (it.ping, it.silence));
+            let (ping, silence) = times.unwrap_or((0, 0));
+            peer.timed = None;
             self.kernel.keep_alive(number, ping, silence)?;
         }
         Ok(())
@@ -416,6 +419,12 @@ impl<K: Kernel> Peers<K> {
                 }
             }
             Err(error) => peer.silent = error.is_not_found(),
+        }
+        if !peer.silent
+            && let Some(Timers { ping, silence, .. }) = peer.due_again(now)
+            && let Err(error) = self.kernel.keep_alive(number, ping, silence)
+        {
+            log::warn!("{error}");
         }
         Some((peer, peer.silent))
     }

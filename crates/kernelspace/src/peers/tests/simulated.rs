@@ -1,7 +1,7 @@
 //! A kernel that refuses what the real one refuses.
 
 use super::super::super::kernel::Kernel;
-use super::super::super::peer::Inside;
+use super::super::super::peer::{Inside, LONGEST};
 use netio::netlink::{NetlinkError, OvpnFigures, OvpnKey, OvpnPeer, OvpnPeerState, OvpnSlot};
 use std::collections::BTreeMap;
 use std::io;
@@ -39,6 +39,7 @@ fn refused(errno: i32) -> NetlinkError {
 
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
+const ERANGE: i32 = 34;
 const EADDRINUSE: i32 = 98;
 
 impl Simulated {
@@ -100,6 +101,9 @@ impl Kernel for Simulated {
 
     fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError> {
         self.asked.push(format!("timers {id} {ping} {timeout}"));
+        if ping.max(timeout) > LONGEST {
+            return Err(refused(ERANGE));
+        }
         self.known(id)?.timers = Some((ping, timeout));
         Ok(())
     }
