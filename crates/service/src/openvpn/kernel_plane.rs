@@ -50,6 +50,11 @@ pub(super) enum Unfit {
         "line: the kernel's data plane has one line; remove the lines, or set dataplane.kind=user"
     )]
     Lines,
+    /// `bind-dev`.
+    #[error(
+        "bind-dev: the kernel's data plane chooses the device by its routes; remove it and name an address by `local`, or set dataplane.kind=user"
+    )]
+    Device,
     /// `shaper`.
     #[error(
         "shaper: the kernel's data plane holds nothing back; remove it, or set dataplane.kind=user"
@@ -89,6 +94,7 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
         return Err(Unfit::Cipher(other.name()));
     }
     refuse(!config.lines.lines.is_empty(), Unfit::Lines)?;
+    refuse(config.sockets.device.is_some(), Unfit::Device)?;
     refuse(config.sockets.shaper.is_some(), Unfit::Shaper)?;
     refuse(data.reorder, Unfit::Reorder)?;
     let Some(server) = config.server() else {
@@ -170,6 +176,8 @@ mod tests {
                 "data-ciphers AES-256-GCM:AES-256-CBC",
                 Unfit::Cipher("AES-256-CBC"),
             ),
+            (CLIENT, "bind-dev eth0", Unfit::Device),
+            (SERVER, "bind-dev eth0", Unfit::Device),
             (CLIENT, "shaper 100000", Unfit::Shaper),
             (CLIENT, "reorder", Unfit::Reorder),
             (SERVER, "client-to-client", Unfit::ClientToClient),
@@ -198,6 +206,7 @@ mod tests {
             Unfit::Topology,
             Unfit::Cipher("BF-CBC"),
             Unfit::Lines,
+            Unfit::Device,
         ] {
             let text = unfit.to_string();
             assert!(text.ends_with("set dataplane.kind=user"), "{text}");
