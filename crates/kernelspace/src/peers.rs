@@ -9,11 +9,11 @@ use super::keys::{self, Slots};
 use super::peer::{Inside, Peer, Timers};
 use engine::Sockets;
 use netio::netlink::{NetlinkError, OvpnPeer, OvpnSlot};
-use netio::udp::Family;
+use netio::udp::{Family, UdpSocket};
 use openvpn::data::protocol::Material;
 use plane::{Endpoint, Line, PeerId, RouteChange};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -106,7 +106,8 @@ impl<K: Kernel> Peers<K> {
         if let Some(number) = peer.kernel
             && before.is_none_or(|before| before.endpoint.addr != line.endpoint.addr)
         {
-            let local = line.endpoint.source.map(|source| source.ip);
+            let socket = self.sockets.of(family(line.endpoint));
+            let local = local(line.endpoint, socket);
             self.kernel.move_peer(number, line.endpoint.addr, local)?;
         }
         Ok(())
@@ -156,12 +157,9 @@ impl<K: Kernel> Peers<K> {
         if peer.kernel.is_some() {
             return Ok(());
         }
-        let Endpoint { addr, source } = peer.line.ok_or(PeerError::NoSocket)?.endpoint;
-        let family = match addr {
-            SocketAddr::V4(_) => Family::V4,
-            SocketAddr::V6(_) => Family::V6,
-        };
-        let socket = self.sockets.of(family).ok_or(PeerError::NoSocket)?;
+        let endpoint = peer.line.ok_or(PeerError::NoSocket)?.endpoint;
+        let socket = self.sockets.of(family(endpoint));
+        let socket = socket.ok_or(PeerError::NoSocket)?;
         let (inside_v4, inside_v6) = match self.several {
             true => peer.inside(),
             false => (None, None),
@@ -169,8 +167,8 @@ impl<K: Kernel> Peers<K> {
         self.kernel.add_peer(&OvpnPeer {
             id: number,
             socket: socket.as_fd(),
-            remote: addr,
-            local: source.map(|source| source.ip),
+            remote: endpoint.addr,
+            local: local(endpoint, Some(socket)),
             inside_v4,
             inside_v6,
         })?;
@@ -428,6 +426,26 @@ impl<K: Kernel> Peers<K> {
         }
         Some((peer, peer.silent))
     }
+}
+
+/// The socket that leads to an endpoint.
+pub(crate) fn family(endpoint: Endpoint) -> Family {
+    match endpoint.addr {
+        SocketAddr::V4(_) => Family::V4,
+        SocketAddr::V6(_) => Family::V6,
+    }
+}
+
+/// Our address that the kernel sends from: the one that the peer has called, or that the socket is bound to, which the kernel does
+/// not look at. It chooses one where there is none.
+fn local(endpoint: Endpoint, socket: Option<&UdpSocket>) -> Option<IpAddr> {
+    let bound = || {
+        let copy = socket?.as_fd().try_clone_to_owned().ok()?;
+        let bound = std::net::UdpSocket::from(copy).local_addr().ok()?.ip();
+        (!bound.is_unspecified()).then_some(bound)
+    };
+    let called = endpoint.source.map(|source| source.ip);
+    called.or_else(bound)
 }
 
 #[cfg(test)]

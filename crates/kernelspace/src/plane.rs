@@ -7,12 +7,12 @@ use super::interface::StartError;
 use super::kernel::{Kernel, Linux};
 use super::listener::{Listener, Shared};
 use super::peer::Peer;
-use super::peers::{PeerError, Peers};
+use super::peers::{PeerError, Peers, family};
 use super::receiver::Dropped;
 use super::rounds::Rounds;
 use engine::Sockets;
 use netio::netlink::Netlink;
-use netio::udp::{Family, SendScratch, Train};
+use netio::udp::{SendScratch, Train};
 use openvpn::data::cipher::CipherError;
 use openvpn::data::protocol::Material;
 use openvpn::data::wire::OpenVpn as Packets;
@@ -95,12 +95,8 @@ impl<K> Plane<K> {
     where
         K: Kernel,
     {
-        let family = match endpoint.addr {
-            SocketAddr::V4(_) => Family::V4,
-            SocketAddr::V6(_) => Family::V6,
-        };
         let sockets = self.shared.peers().sockets();
-        let Some(socket) = sockets.of(family) else {
+        let Some(socket) = sockets.of(family(endpoint)) else {
             return false;
         };
         let len = message.len() as u32;

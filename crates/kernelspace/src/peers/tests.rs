@@ -1,6 +1,8 @@
 //! The order in which the kernel is asked: one is simulated, which refuses what the real one refuses.
 
+mod addresses;
 mod simulated;
+mod times;
 
 use super::*;
 use crypto::Cipher;
@@ -24,15 +26,19 @@ fn peers(several: bool) -> Peers<Simulated> {
         ..Simulated::default()
     };
     let mut peers = Peers::new(kernel, several);
+    peers.set_sockets(sockets(Some([127, 0, 0, 1].into())));
+    peers
+}
+
+fn sockets(address: Option<IpAddr>) -> Sockets {
     let options = SocketOptions {
-        address: Some([127, 0, 0, 1].into()),
+        address,
         ..SocketOptions::default()
     };
-    peers.set_sockets(Sockets {
+    Sockets {
         v4: Some(UdpSocket::bind(Family::V4, &options).unwrap()),
         v6: None,
-    });
-    peers
+    }
 }
 
 fn line(last: u8) -> Line {
@@ -167,57 +173,6 @@ fn one_of_several_peers_waits_for_its_address() {
     assert_eq!(peers.kernel.routes, [(network, IpAddr::V4(at))]);
     peers.remove(PEER);
     assert!(peers.kernel.routes.is_empty() && peers.kernel.peers.is_empty());
-}
-
-#[test]
-fn one_time_without_the_other_is_one_that_the_kernel_takes() {
-    let second = Duration::from_secs(1);
-    let day = 86_400 * second;
-    let cases = [
-        ((None, Some(120 * second)), (86_400, 120)),
-        ((Some(10 * second), None), (10, 86_400)),
-        ((Some(second / 2), Some(day)), (1, 86_400)),
-        ((Some(7 * day), Some(Duration::MAX)), (86_400, 86_400)),
-    ];
-    for ((ping, silence), told) in cases {
-        let mut peers = peers(false);
-        peers.add(PEER);
-        peers.set_line(PEER, line(1)).unwrap();
-        peers.keep_alive(PEER, ping, silence).unwrap();
-        give(&mut peers, 0);
-        assert_eq!(known(&peers).timers, Some(told), "{ping:?} {silence:?}");
-        peers.keep_alive(PEER, None, None).unwrap();
-        assert_eq!(known(&peers).timers, Some((0, 0)));
-        peers.keep_alive(PEER, ping, silence).unwrap();
-        assert_eq!(known(&peers).timers, Some(told), "{ping:?} {silence:?}");
-    }
-}
-
-#[test]
-fn a_silence_that_is_borne_lasts_longer_than_the_kernel_counts() {
-    let second = Duration::from_secs(1);
-    let hour = 3600 * second;
-    for (silence, said_again) in [
-        (None, true),
-        (Some(48 * hour), true),
-        (Some(24 * hour), false),
-        (Some(60 * second), false),
-    ] {
-        let mut peers = peers(false);
-        peers.add(PEER);
-        peers.set_line(PEER, line(1)).unwrap();
-        give(&mut peers, 0);
-        peers.keep_alive(PEER, Some(10 * second), silence).unwrap();
-        peers.kernel.asked.clear();
-        let start = Instant::now();
-        for hours in 0..48 {
-            peers.look(PEER, start + hours * hour).unwrap();
-        }
-        let times = peers.kernel.asked.len();
-        // Well within a day each.
-        assert_eq!(times > 3, said_again, "{silence:?}: {times} times");
-        assert!(peers.kernel.asked.iter().all(|it| it == "timers 3 10 86400"));
-    }
 }
 
 #[test]

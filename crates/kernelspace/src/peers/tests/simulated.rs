@@ -13,6 +13,7 @@ pub(super) struct Known {
     pub(super) primary: Option<u8>,
     pub(super) secondary: Option<u8>,
     pub(super) inside: Inside,
+    pub(super) local: Option<IpAddr>,
     pub(super) timers: Option<(u32, u32)>,
     pub(super) figures: OvpnFigures,
     pub(super) opened: OvpnFigures,
@@ -67,6 +68,7 @@ impl Kernel for Simulated {
         }
         let known = Known {
             inside,
+            local: peer.local,
             ..Known::default()
         };
         self.peers.insert(peer.id, known);
@@ -77,10 +79,11 @@ impl Kernel for Simulated {
         &mut self,
         id: u32,
         remote: SocketAddr,
-        _: Option<IpAddr>,
+        local: Option<IpAddr>,
     ) -> Result<(), NetlinkError> {
         self.asked.push(format!("move {id} {remote}"));
-        self.known(id).map(drop)
+        self.known(id)?.local = local;
+        Ok(())
     }
 
     fn set_inside(
