@@ -11,7 +11,7 @@ use engine::Sockets;
 use netio::netlink::{NetlinkError, OvpnPeer, OvpnSlot};
 use netio::udp::{Family, UdpSocket};
 use openvpn::data::protocol::Material;
-use plane::{Endpoint, Line, PeerId, RouteChange};
+use plane::{Endpoint, Line, Notice, PeerId, RouteChange};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
@@ -399,12 +399,14 @@ impl<K: Kernel> Peers<K> {
         self.peers.get(&id)?.slots.primary
     }
 
-    /// A peer as it is now: the kernel is asked. True if it has let go of it without a word, as where news were lost.
-    pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, bool)> {
+    /// A peer as it is now: the kernel is asked. And what it has not told of the peer: that it has let go of it, where news were
+    /// lost, or that it sends to another address.
+    pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, Option<Notice>)> {
         let peer = self.peers.get_mut(&id)?;
         let Some(number) = peer.kernel.filter(|_| !peer.silent) else {
-            return Some((peer, false));
+            return Some((peer, None));
         };
+        let mut untold = None;
         match self.kernel.peer(number) {
             Ok(state) => {
                 if state.inside.rx_packets != peer.inside_figures.rx_packets {
@@ -412,11 +414,19 @@ impl<K: Kernel> Peers<K> {
                 }
                 peer.figures = state.outside;
                 peer.inside_figures = state.inside;
-                if let (Some(line), Some(remote)) = (&mut peer.line, state.remote) {
-                    line.endpoint.addr = remote;
+                if let (Some(line), Some(to)) = (&mut peer.line, state.remote)
+                    && !is_same(line.endpoint.addr, to)
+                {
+                    line.endpoint = Endpoint::new(to);
+                    let line = line.id;
+                    untold = Some(Notice::Moved { line, to });
                 }
             }
-            Err(error) => peer.silent = error.is_not_found(),
+            Err(error) if error.is_not_found() => {
+                peer.silent = true;
+                untold = Some(Notice::Silent);
+            }
+            Err(error) => log::debug!("{error}"),
         }
         if !peer.silent
             && let Some(Timers { ping, silence, .. }) = peer.due_again(now)
@@ -424,7 +434,7 @@ impl<K: Kernel> Peers<K> {
         {
             log::warn!("{error}");
         }
-        Some((peer, peer.silent))
+        Some((peer, untold))
     }
 }
 
@@ -434,6 +444,12 @@ pub(crate) fn family(endpoint: Endpoint) -> Family {
         SocketAddr::V4(_) => Family::V4,
         SocketAddr::V6(_) => Family::V6,
     }
+}
+
+/// Whether two addresses are one to the kernel, which knows no IPv4 in IPv6.
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    let plain = |it: SocketAddr| (it.ip().to_canonical(), it.port());
+    plain(one) == plain(other)
 }
 
 /// Our address that the kernel sends from: the one that the peer has called, or that the socket is bound to, which the kernel does

@@ -214,9 +214,9 @@ impl<K: Kernel> DataPlane for Plane<K> {
     fn peer(&self, id: PeerId) -> Option<PeerState> {
         let now = Instant::now();
         let mut peers = self.shared.peers();
-        let (peer, lost) = peers.look(id, now)?;
-        if lost {
-            self.control.notify(id, Notice::Silent);
+        let (peer, untold) = peers.look(id, now)?;
+        if let Some(notice) = untold {
+            self.control.notify(id, notice);
         }
         Some(PeerState {
             line: peer.line,
@@ -279,9 +279,9 @@ impl<K: Kernel> DataPlane for Plane<K> {
     fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage {
         let mut peers = self.shared.peers();
         let peer = peers.look(id, Instant::now());
-        peer.map_or_else(KeyUsage::default, |(peer, lost)| {
-            if lost {
-                self.control.notify(id, Notice::Silent);
+        peer.map_or_else(KeyUsage::default, |(peer, untold)| {
+            if let Some(notice) = untold {
+                self.control.notify(id, notice);
             }
             peer.usage(session)
         })

@@ -256,8 +256,8 @@ fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
     assert_eq!(peers.lost(NUMBER), Some(PEER));
     assert_eq!(peers.lost(NUMBER), None);
     // It is known already.
-    let (peer, lost) = peers.look(PEER, Instant::now()).unwrap();
-    assert!(peer.silent && !lost);
+    let (peer, untold) = peers.look(PEER, Instant::now()).unwrap();
+    assert!(peer.silent && untold.is_none());
     peers.remove(PEER);
     assert_eq!(peers.by_number(NUMBER), None);
 }
@@ -269,10 +269,10 @@ fn a_peer_that_was_let_go_of_without_a_word_is_found_out_once() {
     peers.set_line(PEER, line(1)).unwrap();
     give(&mut peers, 0);
     let now = Instant::now();
-    assert!(!peers.look(PEER, now).unwrap().1);
+    assert_eq!(peers.look(PEER, now).unwrap().1, None);
     peers.kernel.peers.clear();
-    assert!(peers.look(PEER, now).unwrap().1);
-    assert!(!peers.look(PEER, now).unwrap().1);
+    assert_eq!(peers.look(PEER, now).unwrap().1, Some(Notice::Silent));
+    assert_eq!(peers.look(PEER, now).unwrap().1, None);
     assert_eq!(peers.lost(NUMBER), None);
 }
 

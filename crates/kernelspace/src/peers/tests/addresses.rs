@@ -35,3 +35,42 @@ fn packets_leave_from_the_address_that_was_called_or_the_socket_is_bound_to() {
         assert_eq!(told(&mut peers, line(3)), without, "{address:?}");
     }
 }
+
+#[test]
+fn a_peer_that_was_followed_without_a_word_is_found_out_once() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    let now = Instant::now();
+    assert_eq!(peers.look(PEER, now).unwrap().1, None);
+    let to: SocketAddr = ([192, 0, 2, 9], 4).into();
+    counted(&mut peers).remote = Some(to);
+    let moved = Notice::Moved {
+        line: line(1).id,
+        to,
+    };
+    let (peer, untold) = peers.look(PEER, now).unwrap();
+    assert_eq!(peer.line.unwrap().endpoint, Endpoint::new(to));
+    assert_eq!(untold, Some(moved));
+    assert_eq!(peers.look(PEER, now).unwrap().1, None);
+    // What the kernel tells is not found out again.
+    let to = ([192, 0, 2, 10], 4).into();
+    counted(&mut peers).remote = Some(to);
+    assert_eq!(peers.floated(NUMBER, to), Some(PEER));
+    assert_eq!(peers.look(PEER, now).unwrap().1, None);
+    // Back to where it was the kernel must be told.
+    peers.set_line(PEER, line(1)).unwrap();
+    let known = known(&peers).remote;
+    assert_eq!(known, Some(line(1).endpoint.addr));
+    assert_eq!(peers.look(PEER, now).unwrap().1, None);
+}
+
+#[test]
+fn an_address_of_ipv4_in_ipv6_is_no_other() {
+    let mapped: SocketAddr = "[::ffff:192.0.2.1]:1194".parse().unwrap();
+    let plain = "192.0.2.1:1194".parse().unwrap();
+    assert!(is_same(mapped, plain));
+    assert!(!is_same(mapped, "192.0.2.1:1195".parse().unwrap()));
+    assert!(!is_same(plain, "192.0.2.2:1194".parse().unwrap()));
+}

@@ -14,6 +14,7 @@ pub(super) struct Known {
     pub(super) secondary: Option<u8>,
     pub(super) inside: Inside,
     pub(super) local: Option<IpAddr>,
+    pub(super) remote: Option<SocketAddr>,
     pub(super) timers: Option<(u32, u32)>,
     pub(super) figures: OvpnFigures,
     pub(super) opened: OvpnFigures,
@@ -69,6 +70,7 @@ impl Kernel for Simulated {
         let known = Known {
             inside,
             local: peer.local,
+            remote: Some(peer.remote),
             ..Known::default()
         };
         self.peers.insert(peer.id, known);
@@ -82,7 +84,8 @@ impl Kernel for Simulated {
         local: Option<IpAddr>,
     ) -> Result<(), NetlinkError> {
         self.asked.push(format!("move {id} {remote}"));
-        self.known(id)?.local = local;
+        let known = self.known(id)?;
+        (known.local, known.remote) = (local, Some(remote));
         Ok(())
     }
 
@@ -115,6 +118,7 @@ impl Kernel for Simulated {
         let known = self.known(id)?;
         Ok(OvpnPeerState {
             id,
+            remote: known.remote,
             outside: known.figures,
             inside: known.opened,
             ..OvpnPeerState::default()
