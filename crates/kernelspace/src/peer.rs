@@ -115,6 +115,12 @@ impl Peer {
         inside.rx_bytes + inside.rx_packets * AROUND
     }
 
+    /// Bytes of data packets that were sent, pings left out: by them it is found that a session is not used (`inactive`).
+    pub(crate) fn sealed_bytes(&self) -> u64 {
+        let inside = self.inside_figures;
+        inside.tx_bytes + inside.tx_packets * AROUND
+    }
+
     /// Keys of a session begin to count.
     pub(crate) fn count_from_now(&mut self, session: u32) {
         self.counted[1] = self.counted[0];

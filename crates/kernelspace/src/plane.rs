@@ -223,7 +223,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
             times: times(peer, now),
             heard: peer.heard,
             rx_bytes: peer.opened_bytes(),
-            tx_bytes: peer.figures.tx_bytes,
+            tx_bytes: peer.sealed_bytes(),
             sealed: peer.slots.primary.map(|it| peer.usage(it).sealed),
             staged: false,
         })

@@ -315,6 +315,11 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
     counted(&mut peers).opened.rx_bytes = 84;
     let (peer, _) = peers.look(PEER, now).unwrap();
     assert_eq!((peer.heard, peer.opened_bytes()), (Some(now), 108));
+    // Pings are data packets, and nothing inside.
+    counted(&mut peers).figures.tx_bytes = 4000;
+    counted(&mut peers).opened.tx_packets = 2;
+    counted(&mut peers).opened.tx_bytes = 200;
+    assert_eq!(peers.look(PEER, now).unwrap().0.sealed_bytes(), 248);
 
     peers.remove(PEER);
     peers.kernel.refuses = true;
