@@ -15,6 +15,8 @@ pub(crate) struct Peer {
     pub(crate) networks: Vec<(IpAddr, u8)>,
     /// Those of them that routes lead to, and by which address.
     pub(crate) routed: Vec<((IpAddr, u8), IpAddr)>,
+    /// Those that no route leads to, which the log has.
+    pub(crate) unrouted: Vec<(IpAddr, u8)>,
     /// The kernel's number for it, once it is there.
     pub(crate) kernel: Option<u32>,
     /// The addresses inside that it has there.
@@ -79,16 +81,28 @@ impl Peer {
 
     /// The networks behind it, and the address that leads there.
     pub(crate) fn behind(&self) -> Vec<((IpAddr, u8), IpAddr)> {
+        let ways = self.ways();
+        ways.filter_map(|(network, via)| Some((network, via?)))
+            .collect()
+    }
+
+    /// The networks behind it that nothing leads to, as it has no address of their family.
+    pub(crate) fn unled(&self) -> Vec<(IpAddr, u8)> {
+        let ways = self.ways();
+        ways.filter_map(|(network, via)| via.is_none().then_some(network))
+            .collect()
+    }
+
+    fn ways(&self) -> impl Iterator<Item = ((IpAddr, u8), Option<IpAddr>)> {
         let (v4, v6) = self.inside();
-        let behind = self.networks.iter().filter_map(|network| {
-            let via = match network.0 {
-                IpAddr::V4(_) => v4.map(IpAddr::V4),
-                IpAddr::V6(_) => v6.map(IpAddr::V6),
-            }?;
-            let whole = if via.is_ipv4() { 32 } else { 128 };
-            (*network != (via, whole)).then_some((*network, via))
-        });
-        behind.collect()
+        self.networks.iter().filter_map(move |network| {
+            let (via, whole) = match network.0 {
+                IpAddr::V4(_) => (v4.map(IpAddr::V4), 32),
+                IpAddr::V6(_) => (v6.map(IpAddr::V6), 128),
+            };
+            let own = via.map(|via| (via, whole));
+            (own != Some(*network)).then_some((*network, via))
+        })
     }
 
     /// The times that the kernel has to be told again, lest it lets go of a peer whose silence is borne.

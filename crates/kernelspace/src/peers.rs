@@ -361,6 +361,14 @@ impl<K: Kernel> Peers<K> {
             }
         }
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        let unrouted = peer.unled();
+        for network in unrouted.iter().filter(|it| !peer.unrouted.contains(it)) {
+            let ((address, len), PeerId(id)) = (network, id);
+            log::warn!(
+                "no route leads to {address}/{len} behind peer {id}: it has no address of that family inside"
+            );
+        }
+        peer.unrouted = unrouted;
         for (network, via) in behind {
             if peer.routed.contains(&(network, via)) {
                 continue;

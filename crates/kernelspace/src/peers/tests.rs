@@ -362,8 +362,15 @@ fn a_network_may_begin_with_the_peers_own_address() {
         .extend([([10, 8, 0, 64].into(), 32), ([10, 8, 0, 64].into(), 28)]);
     let via: IpAddr = [10, 8, 0, 64].into();
     assert_eq!(peer.behind(), [((via, 28), via)]);
-    peer.networks.pop();
+    // An address leads to networks of its family.
+    let other: IpAddr = "fd00::".parse().unwrap();
+    assert!(peer.unled().is_empty());
+    peer.networks[1] = (other, 64);
     assert!(peer.behind().is_empty());
+    assert_eq!(peer.unled(), [(other, 64)]);
+    peer.networks.push(("fd01::2".parse().unwrap(), 128));
+    assert!(peer.unled().is_empty());
+    assert_eq!(peer.behind().len(), 1);
 }
 
 #[test]
