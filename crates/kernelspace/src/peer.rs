@@ -86,7 +86,8 @@ impl Peer {
             .collect()
     }
 
-    /// The networks behind it that nothing leads to, as it has no address of their family.
+    /// The networks behind it that nothing leads to: it has no address of their family, or they are everything, which is more than
+    /// the host's own table is to lead to a peer.
     pub(crate) fn unled(&self) -> Vec<(IpAddr, u8)> {
         let ways = self.ways();
         ways.filter_map(|(network, via)| via.is_none().then_some(network))
@@ -101,6 +102,7 @@ impl Peer {
                 IpAddr::V6(_) => (v6.map(IpAddr::V6), 128),
             };
             let own = via.map(|via| (via, whole));
+            let via = via.filter(|_| network.1 != 0);
             (own != Some(*network)).then_some((*network, via))
         })
     }

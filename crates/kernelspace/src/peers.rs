@@ -364,9 +364,13 @@ impl<K: Kernel> Peers<K> {
         let unrouted = peer.unled();
         for network in unrouted.iter().filter(|it| !peer.unrouted.contains(it)) {
             let ((address, len), PeerId(id)) = (network, id);
-            log::warn!(
-                "no route leads to {address}/{len} behind peer {id}: it has no address of that family inside"
-            );
+            let why = match len {
+                0 => {
+                    "that is everything: add it to a table of its own, by the peer's address inside"
+                }
+                _ => "it has no address of that family inside",
+            };
+            log::warn!("no route leads to {address}/{len} behind peer {id}: {why}");
         }
         peer.unrouted = unrouted;
         for (network, via) in behind {
@@ -375,7 +379,14 @@ impl<K: Kernel> Peers<K> {
             }
             match self.kernel.add_route(network, via) {
                 Ok(()) => peer.routed.push((network, via)),
-                Err(error) if error.is_exists() => {}
+                Err(error) if error.is_exists() => {
+                    log::warn!(
+                        "{address}/{len} behind peer {}: {error}",
+                        id.0,
+                        address = network.0,
+                        len = network.1
+                    );
+                }
                 Err(error) => log::error!("{error}"),
             }
         }

@@ -371,6 +371,11 @@ fn a_network_may_begin_with_the_peers_own_address() {
     peer.networks.push(("fd01::2".parse().unwrap(), 128));
     assert!(peer.unled().is_empty());
     assert_eq!(peer.behind().len(), 1);
+    // Not even its own address leads to everything.
+    let everything: (IpAddr, u8) = ([0; 4].into(), 0);
+    peer.networks.push(everything);
+    assert_eq!(peer.unled(), [everything]);
+    assert_eq!(peer.behind().len(), 1);
 }
 
 #[test]

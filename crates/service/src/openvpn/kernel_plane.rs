@@ -105,13 +105,21 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
     refuse(server.client_to_client, Unfit::ClientToClient)
 }
 
+/// The metric of a server's routes that have none: behind those to the networks behind its clients.
+const METRIC: u32 = 200;
+
 /// A configuration, if the kernel can move the packets of its tunnel.
 ///
 /// # Errors
 /// What it cannot do, and where that is.
-pub(super) fn checked(config: OpenVpn) -> Result<OpenVpn, String> {
+pub(super) fn checked(mut config: OpenVpn) -> Result<OpenVpn, String> {
     match check(&config) {
-        Ok(()) => Ok(config),
+        Ok(()) => {
+            if config.server().is_some() {
+                config.network.route_metric.get_or_insert(METRIC);
+            }
+            Ok(config)
+        }
         Err(unfit) => Err(config.located(&unfit.to_string())),
     }
 }
@@ -197,6 +205,14 @@ mod tests {
             "{reloaded}"
         );
         assert!(checked(config(SERVER, "max-clients 7")).is_ok());
+    }
+
+    #[test]
+    fn a_servers_routes_are_behind_those_to_its_clients() {
+        let metric = |role, line| checked(config(role, line)).unwrap().network.route_metric;
+        assert_eq!(metric(SERVER, ""), Some(200));
+        assert_eq!(metric(SERVER, "route-metric 7"), Some(7));
+        assert_eq!(metric(CLIENT, ""), None);
     }
 
     #[test]
