@@ -35,6 +35,8 @@ pub(crate) struct Peer {
     pub(crate) figures: OvpnFigures,
     /// The same of packets inside, which are those that were opened without pings.
     pub(crate) inside_figures: OvpnFigures,
+    /// When those were asked for.
+    pub(crate) read: Option<Instant>,
     /// When it was found that more had been opened.
     pub(crate) heard: Option<Instant>,
     /// The figures when the keys came that seal, and those that open besides.
@@ -120,6 +122,7 @@ impl Peer {
 
     /// The kernel counts from 0, for a peer that is new to it.
     pub(crate) fn count_anew(&mut self) {
+        self.read = None;
         self.figures = OvpnFigures::default();
         self.inside_figures = OvpnFigures::default();
         self.counted = Default::default();

@@ -18,6 +18,9 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long figures are good enough to tell the use of keys, which control asks for right after it has looked at the peer.
+const FRESH: Duration = Duration::from_millis(100);
+
 /// All peers, and the kernel's.
 pub(crate) struct Peers<K> {
     kernel: K,
@@ -418,6 +421,15 @@ impl<K: Kernel> Peers<K> {
         self.peers.get(&id)?.slots.primary
     }
 
+    /// A peer as it was a moment ago, where the kernel was asked then, or as it is now.
+    pub(crate) fn glance(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, Option<Notice>)> {
+        let fresh = |peer: &Peer| peer.read.is_some_and(|at| now < at + FRESH);
+        if self.peers.get(&id).is_some_and(fresh) {
+            return self.peers.get(&id).map(|peer| (peer, None));
+        }
+        self.look(id, now)
+    }
+
     /// A peer as it is now: the kernel is asked. And what it has not told of the peer: that it has let go of it, where news were
     /// lost, or that it sends to another address.
     pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, Option<Notice>)> {
@@ -431,6 +443,7 @@ impl<K: Kernel> Peers<K> {
                 if state.inside.rx_packets != peer.inside_figures.rx_packets {
                     peer.heard = Some(now);
                 }
+                peer.read = Some(now);
                 peer.figures = state.outside;
                 peer.inside_figures = state.inside;
                 if let (Some(line), Some(to)) = (&mut peer.line, state.remote)

@@ -278,7 +278,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
 
     fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage {
         let mut peers = self.shared.peers();
-        let peer = peers.look(id, Instant::now());
+        let peer = peers.glance(id, Instant::now());
         peer.map_or_else(KeyUsage::default, |(peer, untold)| {
             if let Some(notice) = untold {
                 self.control.notify(id, notice);

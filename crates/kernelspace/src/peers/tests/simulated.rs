@@ -28,6 +28,7 @@ pub(super) struct Simulated {
     pub(super) asked: Vec<String>,
     pub(super) routes: Vec<((IpAddr, u8), IpAddr)>,
     pub(super) refuses: bool,
+    pub(super) looks: usize,
 }
 
 fn refused(errno: i32) -> NetlinkError {
@@ -115,6 +116,7 @@ impl Kernel for Simulated {
     }
 
     fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError> {
+        self.looks += 1;
         let known = self.known(id)?;
         Ok(OvpnPeerState {
             id,

@@ -58,3 +58,30 @@ fn a_silence_that_is_borne_lasts_longer_than_the_kernel_counts() {
         );
     }
 }
+
+#[test]
+fn what_was_read_a_moment_ago_is_not_asked_for_again() {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    let start = Instant::now();
+    assert!(peers.glance(PEER, start).is_some());
+    assert_eq!(peers.kernel.looks, 1);
+    counted(&mut peers).figures.tx_packets = 10;
+    let read = peers.look(PEER, start).unwrap().0.usage(SESSION);
+    assert_eq!(read.sealed, 10);
+    assert_eq!(peers.glance(PEER, start).unwrap().0.usage(SESSION), read);
+    assert_eq!(peers.kernel.looks, 2);
+    let later = start + Duration::from_secs(1);
+    assert!(peers.glance(PEER, later).is_some());
+    assert_eq!(peers.kernel.looks, 3);
+    // A peer that is made again has no figures.
+    peers.remove(PEER);
+    assert!(peers.glance(PEER, later).is_none());
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 1);
+    assert!(peers.glance(PEER, later).is_some());
+    assert_eq!(peers.kernel.looks, 4);
+}
