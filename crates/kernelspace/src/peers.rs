@@ -4,6 +4,8 @@
 //! makes a peer by the number that its packets carry, which the keys' material has, and where there are several peers by an
 //! address inside. So a peer is made in the kernel with its first keys, or if it is to have an address with that.
 
+mod news;
+
 use super::kernel::Kernel;
 use super::keys::{self, Slots};
 use super::peer::{Inside, Peer, Timers};
@@ -394,31 +396,6 @@ impl<K: Kernel> Peers<K> {
             }
         }
         Ok(())
-    }
-
-    /// The peer that the kernel has this number for.
-    pub(crate) fn by_number(&self, number: u32) -> Option<PeerId> {
-        self.numbers.get(&number).copied()
-    }
-
-    /// The kernel sends to a peer at another address now. Returns whose it is.
-    pub(crate) fn floated(&mut self, number: u32, to: SocketAddr) -> Option<PeerId> {
-        let id = self.by_number(number)?;
-        let line = self.peers.get_mut(&id)?.line.as_mut()?;
-        line.endpoint = Endpoint::new(to);
-        Some(id)
-    }
-
-    /// The kernel has let go of a peer. Returns whose it was, unless that is known.
-    pub(crate) fn lost(&mut self, number: u32) -> Option<PeerId> {
-        let id = self.by_number(number)?;
-        let peer = self.peers.get_mut(&id)?;
-        (!std::mem::replace(&mut peer.silent, true)).then_some(id)
-    }
-
-    /// The session whose keys seal what is sent to a peer.
-    pub(crate) fn sealing(&self, id: PeerId) -> Option<u32> {
-        self.peers.get(&id)?.slots.primary
     }
 
     /// A peer as it was a moment ago, where the kernel was asked then, or as it is now.

@@ -1,6 +1,7 @@
 //! The order in which the kernel is asked: one is simulated, which refuses what the real one refuses.
 
 mod addresses;
+mod news;
 mod simulated;
 mod times;
 
