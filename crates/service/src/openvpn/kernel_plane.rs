@@ -140,7 +140,8 @@ pub(super) const fn udp_settings(mut settings: DataplaneSettings) -> DataplaneSe
     settings
 }
 
-#[cfg(all(test, feature = "kernel"))]
+#[cfg(test)]
+#[cfg(feature = "kernel")]
 mod tests {
     use super::*;
     use config::openvpn::{Options, parse_bytes};
