@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// Names `tun0` and so on that are tried.
 const NAMES: usize = 256;
 
+/// The number of a peer that a new interface has not.
+const ABSENT: u32 = 0;
+
 /// Why there is no data plane of the kernel's.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -22,6 +25,12 @@ pub enum StartError {
          without, set dataplane.kind=user ({0})"
     )]
     NoModule(NetlinkError),
+    /// The kernel has one, and not for this process.
+    #[error(
+        "the kernel's data plane of OpenVPN needs CAP_NET_ADMIN of the whole machine, which a container with a user namespace of \
+         its own has not: set dataplane.kind=user ({0})"
+    )]
+    NotAllowed(NetlinkError),
     /// An interface of this name is there.
     #[error("the name {0} is taken by another interface")]
     Taken(String),
@@ -87,12 +96,23 @@ pub fn start(
 fn of(index: u32, several: bool, control: Arc<dyn Control>) -> Result<Plane<Linux>, StartError> {
     let mut netlink = Netlink::open()?;
     netlink.set_alias(index, &Owner::this().to_string())?;
+    let mut ovpn = Ovpn::open(index)?;
+    allowed(ovpn.peer(ABSENT))?;
     let kernel = Linux {
-        ovpn: Ovpn::open(index)?,
+        ovpn,
         netlink,
         index,
     };
     Plane::start(kernel, index, several, control)
+}
+
+/// Whether peers may be asked for, by what is said of one that is not there: an interface may be made with fewer rights.
+fn allowed<T>(answer: Result<T, NetlinkError>) -> Result<(), StartError> {
+    match answer {
+        Err(error) if error.is_permission() => Err(StartError::NotAllowed(error)),
+        Err(error) if !error.is_not_found() => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn create(netlink: &mut Netlink, name: &str, mode: OvpnMode) -> Result<(), StartError> {
@@ -117,5 +137,29 @@ fn sweep(netlink: &mut Netlink) {
                 Err(error) => log::debug!("{error}"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_a_peer_that_is_not_there_tells_whether_it_may_be_asked() {
+        let answered = |errno| {
+            allowed::<()>(Err(NetlinkError::Refused {
+                operation: "read peer",
+                object: "0".to_owned(),
+                error: io::Error::from_raw_os_error(errno),
+                hint: String::new(),
+            }))
+        };
+        let (not_permitted, no_entry, no_buffers) = (1, 2, 105);
+        assert!(answered(no_entry).is_ok());
+        let refused = answered(not_permitted).unwrap_err();
+        assert!(matches!(refused, StartError::NotAllowed(_)), "{refused}");
+        assert!(refused.to_string().contains("dataplane.kind=user"));
+        let other = answered(no_buffers).unwrap_err();
+        assert!(matches!(other, StartError::Netlink(_)), "{other}");
     }
 }

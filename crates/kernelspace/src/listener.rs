@@ -5,11 +5,9 @@ use super::peers::Peers;
 use super::receiver::{Dropped, Receiver};
 use super::rounds::Rounds;
 use engine::Sockets;
-use netio::netlink::{
-    Event, Monitor, Netlink, NetlinkError, OvpnEvent, OvpnMonitor, PeerEnd, Watch,
-};
+use netio::netlink::{Event, Monitor, Netlink, NetlinkError, OvpnEvent, OvpnMonitor, Watch};
 use netio::poll::{Poller, Waker};
-use plane::{Control, LineId, Notice};
+use plane::Control;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -158,44 +156,8 @@ impl<K: Kernel> Listener<K> {
     }
 
     fn hear(&self, event: OvpnEvent) {
-        let mut peers = self.shared.peers();
-        let (peer, notice) = match event {
-            // What control has asked for, or does not need to be told as the interface goes.
-            OvpnEvent::PeerGone {
-                why: PeerEnd::Asked | PeerEnd::Teardown,
-                ..
-            } => return,
-            OvpnEvent::PeerGone { peer, why } => {
-                let id = peers.lost(peer);
-                if why == PeerEnd::Expired {
-                    (id, Notice::Silent)
-                } else {
-                    if id.is_some() {
-                        log::error!("the kernel has let go of peer {peer}: {why}");
-                    }
-                    (id, Notice::Failed)
-                }
-            }
-            OvpnEvent::KeyWorn { peer, .. } => {
-                let id = peers.by_number(peer);
-                let Some(index) = id.and_then(|id| peers.sealing(id)) else {
-                    return;
-                };
-                (id, Notice::Refresh { index })
-            }
-            OvpnEvent::Floated { peer, to } => {
-                let line = LineId::FIRST;
-                (peers.floated(peer, to), Notice::Moved { line, to })
-            }
-            OvpnEvent::Overrun => {
-                // What became of them is seen when they are looked at.
-                log::debug!("news of peers were lost");
-                return;
-            }
-            _ => return,
-        };
-        drop(peers);
-        if let Some(id) = peer {
+        let told = self.shared.peers().hear(event);
+        if let Some((id, notice)) = told {
             self.control.notify(id, notice);
         }
     }

@@ -4,19 +4,24 @@
 //! makes a peer by the number that its packets carry, which the keys' material has, and where there are several peers by an
 //! address inside. So a peer is made in the kernel with its first keys, or if it is to have an address with that.
 
+mod news;
+
 use super::kernel::Kernel;
 use super::keys::{self, Slots};
-use super::peer::{Inside, Peer, timers};
+use super::peer::{Inside, Peer, Timers};
 use engine::Sockets;
 use netio::netlink::{NetlinkError, OvpnPeer, OvpnSlot};
-use netio::udp::Family;
+use netio::udp::{Family, UdpSocket};
 use openvpn::data::protocol::Material;
-use plane::{Endpoint, Line, PeerId, RouteChange};
+use plane::{Endpoint, Line, Notice, PeerId, RouteChange};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How long figures are good enough to tell the use of keys, which control asks for right after it has looked at the peer.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// All peers, and the kernel's.
 pub(crate) struct Peers<K> {
@@ -106,7 +111,8 @@ impl<K: Kernel> Peers<K> {
         if let Some(number) = peer.kernel
             && before.is_none_or(|before| before.endpoint.addr != line.endpoint.addr)
         {
-            let local = line.endpoint.source.map(|source| source.ip);
+            let socket = self.sockets.of(family(line.endpoint));
+            let local = local(line.endpoint, socket);
             self.kernel.move_peer(number, line.endpoint.addr, local)?;
         }
         Ok(())
@@ -156,12 +162,9 @@ impl<K: Kernel> Peers<K> {
         if peer.kernel.is_some() {
             return Ok(());
         }
-        let Endpoint { addr, source } = peer.line.ok_or(PeerError::NoSocket)?.endpoint;
-        let family = match addr {
-            SocketAddr::V4(_) => Family::V4,
-            SocketAddr::V6(_) => Family::V6,
-        };
-        let socket = self.sockets.of(family).ok_or(PeerError::NoSocket)?;
+        let endpoint = peer.line.ok_or(PeerError::NoSocket)?.endpoint;
+        let socket = self.sockets.of(family(endpoint));
+        let socket = socket.ok_or(PeerError::NoSocket)?;
         let (inside_v4, inside_v6) = match self.several {
             true => peer.inside(),
             false => (None, None),
@@ -169,17 +172,18 @@ impl<K: Kernel> Peers<K> {
         self.kernel.add_peer(&OvpnPeer {
             id: number,
             socket: socket.as_fd(),
-            remote: addr,
-            local: source.map(|source| source.ip),
+            remote: endpoint.addr,
+            local: local(endpoint, Some(socket)),
             inside_v4,
             inside_v6,
         })?;
         peer.kernel = Some(number);
         peer.told = (inside_v4, inside_v6);
         peer.silent = false;
+        peer.timed = None;
         peer.count_anew();
         self.numbers.insert(number, id);
-        if let Some((ping, silence)) = peer.timers {
+        if let Some(Timers { ping, silence, .. }) = peer.timers {
             self.kernel.keep_alive(number, ping, silence)?;
         }
         Ok(())
@@ -245,11 +249,13 @@ impl<K: Kernel> Peers<K> {
     ) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let before = peer.timers.take();
-        peer.timers = timers(ping, silence);
+        peer.timers = Timers::of(ping, silence);
         if let Some(number) = peer.kernel
             && before != peer.timers
         {
-            let (ping, silence) = peer.timers.unwrap_or((0, 0));
+            let times = peer.timers.map(|it| (it.ping, it.silence));
+            let (ping, silence) = times.unwrap_or((0, 0));
+            peer.timed = None;
             self.kernel.keep_alive(number, ping, silence)?;
         }
         Ok(())
@@ -360,65 +366,111 @@ impl<K: Kernel> Peers<K> {
             }
         }
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
+        let unrouted = peer.unled();
+        for network in unrouted.iter().filter(|it| !peer.unrouted.contains(it)) {
+            let ((address, len), PeerId(id)) = (network, id);
+            let why = match len {
+                0 => {
+                    "that is everything: add it to a table of its own, by the peer's address inside"
+                }
+                _ => "it has no address of that family inside",
+            };
+            log::warn!("no route leads to {address}/{len} behind peer {id}: {why}");
+        }
+        peer.unrouted = unrouted;
         for (network, via) in behind {
             if peer.routed.contains(&(network, via)) {
                 continue;
             }
             match self.kernel.add_route(network, via) {
                 Ok(()) => peer.routed.push((network, via)),
-                Err(error) if error.is_exists() => {}
+                Err(error) if error.is_exists() => {
+                    log::warn!(
+                        "{address}/{len} behind peer {}: {error}",
+                        id.0,
+                        address = network.0,
+                        len = network.1
+                    );
+                }
                 Err(error) => log::error!("{error}"),
             }
         }
         Ok(())
     }
 
-    /// The peer that the kernel has this number for.
-    pub(crate) fn by_number(&self, number: u32) -> Option<PeerId> {
-        self.numbers.get(&number).copied()
+    /// A peer as it was a moment ago, where the kernel was asked then, or as it is now.
+    pub(crate) fn glance(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, Option<Notice>)> {
+        let fresh = |peer: &Peer| peer.read.is_some_and(|at| now < at + FRESH);
+        if self.peers.get(&id).is_some_and(fresh) {
+            return self.peers.get(&id).map(|peer| (peer, None));
+        }
+        self.look(id, now)
     }
 
-    /// The kernel sends to a peer at another address now. Returns whose it is.
-    pub(crate) fn floated(&mut self, number: u32, to: SocketAddr) -> Option<PeerId> {
-        let id = self.by_number(number)?;
-        let line = self.peers.get_mut(&id)?.line.as_mut()?;
-        line.endpoint = Endpoint::new(to);
-        Some(id)
-    }
-
-    /// The kernel has let go of a peer. Returns whose it was, unless that is known.
-    pub(crate) fn lost(&mut self, number: u32) -> Option<PeerId> {
-        let id = self.by_number(number)?;
-        let peer = self.peers.get_mut(&id)?;
-        (!std::mem::replace(&mut peer.silent, true)).then_some(id)
-    }
-
-    /// The session whose keys seal what is sent to a peer.
-    pub(crate) fn sealing(&self, id: PeerId) -> Option<u32> {
-        self.peers.get(&id)?.slots.primary
-    }
-
-    /// A peer as it is now: the kernel is asked. True if it has let go of it without a word, as where news were lost.
-    pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, bool)> {
+    /// A peer as it is now: the kernel is asked. And what it has not told of the peer: that it has let go of it, where news were
+    /// lost, or that it sends to another address.
+    pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, Option<Notice>)> {
         let peer = self.peers.get_mut(&id)?;
         let Some(number) = peer.kernel.filter(|_| !peer.silent) else {
-            return Some((peer, false));
+            return Some((peer, None));
         };
+        let mut untold = None;
         match self.kernel.peer(number) {
             Ok(state) => {
                 if state.inside.rx_packets != peer.inside_figures.rx_packets {
                     peer.heard = Some(now);
                 }
+                peer.read = Some(now);
                 peer.figures = state.outside;
                 peer.inside_figures = state.inside;
-                if let (Some(line), Some(remote)) = (&mut peer.line, state.remote) {
-                    line.endpoint.addr = remote;
+                if let (Some(line), Some(to)) = (&mut peer.line, state.remote)
+                    && !is_same(line.endpoint.addr, to)
+                {
+                    line.endpoint = Endpoint::new(to);
+                    let line = line.id;
+                    untold = Some(Notice::Moved { line, to });
                 }
             }
-            Err(error) => peer.silent = error.is_not_found(),
+            Err(error) if error.is_not_found() => {
+                peer.silent = true;
+                untold = Some(Notice::Silent);
+            }
+            Err(error) => log::debug!("{error}"),
         }
-        Some((peer, peer.silent))
+        if !peer.silent
+            && let Some(Timers { ping, silence, .. }) = peer.due_again(now)
+            && let Err(error) = self.kernel.keep_alive(number, ping, silence)
+        {
+            log::warn!("{error}");
+        }
+        Some((peer, untold))
     }
+}
+
+/// The socket that leads to an endpoint.
+pub(crate) fn family(endpoint: Endpoint) -> Family {
+    match endpoint.addr {
+        SocketAddr::V4(_) => Family::V4,
+        SocketAddr::V6(_) => Family::V6,
+    }
+}
+
+/// Whether two addresses are one to the kernel, which knows no IPv4 in IPv6.
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    let plain = |it: SocketAddr| (it.ip().to_canonical(), it.port());
+    plain(one) == plain(other)
+}
+
+/// Our address that the kernel sends from: the one that the peer has called, or that the socket is bound to, which the kernel does
+/// not look at. It chooses one where there is none.
+fn local(endpoint: Endpoint, socket: Option<&UdpSocket>) -> Option<IpAddr> {
+    let bound = || {
+        let copy = socket?.as_fd().try_clone_to_owned().ok()?;
+        let bound = std::net::UdpSocket::from(copy).local_addr().ok()?.ip();
+        (!bound.is_unspecified()).then_some(bound)
+    };
+    let called = endpoint.source.map(|source| source.ip);
+    called.or_else(bound)
 }
 
 #[cfg(test)]

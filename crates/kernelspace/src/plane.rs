@@ -7,12 +7,12 @@ use super::interface::StartError;
 use super::kernel::{Kernel, Linux};
 use super::listener::{Listener, Shared};
 use super::peer::Peer;
-use super::peers::{PeerError, Peers};
+use super::peers::{PeerError, Peers, family};
 use super::receiver::Dropped;
 use super::rounds::Rounds;
 use engine::Sockets;
 use netio::netlink::Netlink;
-use netio::udp::{Family, SendScratch, Train};
+use netio::udp::{SendScratch, Train};
 use openvpn::data::cipher::CipherError;
 use openvpn::data::protocol::Material;
 use openvpn::data::wire::OpenVpn as Packets;
@@ -95,12 +95,8 @@ impl<K> Plane<K> {
     where
         K: Kernel,
     {
-        let family = match endpoint.addr {
-            SocketAddr::V4(_) => Family::V4,
-            SocketAddr::V6(_) => Family::V6,
-        };
         let sockets = self.shared.peers().sockets();
-        let Some(socket) = sockets.of(family) else {
+        let Some(socket) = sockets.of(family(endpoint)) else {
             return false;
         };
         let len = message.len() as u32;
@@ -218,16 +214,16 @@ impl<K: Kernel> DataPlane for Plane<K> {
     fn peer(&self, id: PeerId) -> Option<PeerState> {
         let now = Instant::now();
         let mut peers = self.shared.peers();
-        let (peer, lost) = peers.look(id, now)?;
-        if lost {
-            self.control.notify(id, Notice::Silent);
+        let (peer, untold) = peers.look(id, now)?;
+        if let Some(notice) = untold {
+            self.control.notify(id, notice);
         }
         Some(PeerState {
             line: peer.line,
             times: times(peer, now),
             heard: peer.heard,
             rx_bytes: peer.opened_bytes(),
-            tx_bytes: peer.figures.tx_bytes,
+            tx_bytes: peer.sealed_bytes(),
             sealed: peer.slots.primary.map(|it| peer.usage(it).sealed),
             staged: false,
             message_bytes: 0,
@@ -283,10 +279,10 @@ impl<K: Kernel> DataPlane for Plane<K> {
 
     fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage {
         let mut peers = self.shared.peers();
-        let peer = peers.look(id, Instant::now());
-        peer.map_or_else(KeyUsage::default, |(peer, lost)| {
-            if lost {
-                self.control.notify(id, Notice::Silent);
+        let peer = peers.glance(id, Instant::now());
+        peer.map_or_else(KeyUsage::default, |(peer, untold)| {
+            if let Some(notice) = untold {
+                self.control.notify(id, notice);
             }
             peer.usage(session)
         })

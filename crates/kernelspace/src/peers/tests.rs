@@ -1,6 +1,9 @@
 //! The order in which the kernel is asked: one is simulated, which refuses what the real one refuses.
 
+mod addresses;
+mod news;
 mod simulated;
+mod times;
 
 use super::*;
 use crypto::Cipher;
@@ -24,15 +27,19 @@ fn peers(several: bool) -> Peers<Simulated> {
         ..Simulated::default()
     };
     let mut peers = Peers::new(kernel, several);
+    peers.set_sockets(sockets(Some([127, 0, 0, 1].into())));
+    peers
+}
+
+fn sockets(address: Option<IpAddr>) -> Sockets {
     let options = SocketOptions {
-        address: Some([127, 0, 0, 1].into()),
+        address,
         ..SocketOptions::default()
     };
-    peers.set_sockets(Sockets {
+    Sockets {
         v4: Some(UdpSocket::bind(Family::V4, &options).unwrap()),
         v6: None,
-    });
-    peers
+    }
 }
 
 fn line(last: u8) -> Line {
@@ -250,8 +257,8 @@ fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
     assert_eq!(peers.lost(NUMBER), Some(PEER));
     assert_eq!(peers.lost(NUMBER), None);
     // It is known already.
-    let (peer, lost) = peers.look(PEER, Instant::now()).unwrap();
-    assert!(peer.silent && !lost);
+    let (peer, untold) = peers.look(PEER, Instant::now()).unwrap();
+    assert!(peer.silent && untold.is_none());
     peers.remove(PEER);
     assert_eq!(peers.by_number(NUMBER), None);
 }
@@ -263,10 +270,10 @@ fn a_peer_that_was_let_go_of_without_a_word_is_found_out_once() {
     peers.set_line(PEER, line(1)).unwrap();
     give(&mut peers, 0);
     let now = Instant::now();
-    assert!(!peers.look(PEER, now).unwrap().1);
+    assert_eq!(peers.look(PEER, now).unwrap().1, None);
     peers.kernel.peers.clear();
-    assert!(peers.look(PEER, now).unwrap().1);
-    assert!(!peers.look(PEER, now).unwrap().1);
+    assert_eq!(peers.look(PEER, now).unwrap().1, Some(Notice::Silent));
+    assert_eq!(peers.look(PEER, now).unwrap().1, None);
     assert_eq!(peers.lost(NUMBER), None);
 }
 
@@ -309,6 +316,11 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
     counted(&mut peers).opened.rx_bytes = 84;
     let (peer, _) = peers.look(PEER, now).unwrap();
     assert_eq!((peer.heard, peer.opened_bytes()), (Some(now), 108));
+    // Pings are data packets, and nothing inside.
+    counted(&mut peers).figures.tx_bytes = 4000;
+    counted(&mut peers).opened.tx_packets = 2;
+    counted(&mut peers).opened.tx_bytes = 200;
+    assert_eq!(peers.look(PEER, now).unwrap().0.sealed_bytes(), 248);
 
     peers.remove(PEER);
     peers.kernel.refuses = true;
@@ -351,8 +363,20 @@ fn a_network_may_begin_with_the_peers_own_address() {
         .extend([([10, 8, 0, 64].into(), 32), ([10, 8, 0, 64].into(), 28)]);
     let via: IpAddr = [10, 8, 0, 64].into();
     assert_eq!(peer.behind(), [((via, 28), via)]);
-    peer.networks.pop();
+    // An address leads to networks of its family.
+    let other: IpAddr = "fd00::".parse().unwrap();
+    assert!(peer.unled().is_empty());
+    peer.networks[1] = (other, 64);
     assert!(peer.behind().is_empty());
+    assert_eq!(peer.unled(), [(other, 64)]);
+    peer.networks.push(("fd01::2".parse().unwrap(), 128));
+    assert!(peer.unled().is_empty());
+    assert_eq!(peer.behind().len(), 1);
+    // Not even its own address leads to everything.
+    let everything: (IpAddr, u8) = ([0; 4].into(), 0);
+    peer.networks.push(everything);
+    assert_eq!(peer.unled(), [everything]);
+    assert_eq!(peer.behind().len(), 1);
 }
 
 #[test]

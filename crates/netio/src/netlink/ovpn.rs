@@ -197,7 +197,7 @@ impl Ovpn {
     /// one from it. The time counts from now on; the kernel does neither if one of them is 0.
     ///
     /// # Errors
-    /// As [`Ovpn::move_peer`].
+    /// As [`Ovpn::move_peer`]; ERANGE if one of them is more than a day.
     pub fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError> {
         let body = Body::attributes()
             .with(PEER_ID, &id.to_ne_bytes())

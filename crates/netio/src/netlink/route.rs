@@ -277,21 +277,6 @@ impl Netlink {
         )
     }
 
-    /// Adds a route of IPv4 in front of those with the same destination, metric and table, which come to their own again when
-    /// it is deleted. Of IPv6 the kernel knows no such order: there it is the metric that tells.
-    ///
-    /// # Errors
-    /// As [`Netlink::add_route`]; "exists" if it is there already.
-    pub fn prepend_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        self.change(
-            RTM_NEWROUTE,
-            &route.new_message(),
-            NLM_F_CREATE,
-            "add route",
-            format_args!("{route}"),
-        )
-    }
-
     /// Deletes the first route that has all that `route` gives.
     ///
     /// # Errors

@@ -85,6 +85,10 @@ fn the_kernels_openvpn_takes_a_peer_keys_and_timers_and_tells_when_it_lets_go() 
         };
         assert_eq!(news.next().unwrap(), Some(other_gone));
         assert_eq!(ovpn.peer(7).unwrap().remote, Some(moved));
+        // Not more than a day, of either.
+        ovpn.keep_alive(7, 86_400, 86_400).unwrap();
+        assert!(ovpn.keep_alive(7, 86_401, 10).is_err());
+        assert!(ovpn.keep_alive(7, 10, 86_401).is_err());
         ovpn.keep_alive(7, 1, 1).unwrap();
         let poller = Poller::new().unwrap();
         poller.add(&news, 0).unwrap();

@@ -50,6 +50,11 @@ pub(super) enum Unfit {
         "line: the kernel's data plane has one line; remove the lines, or set dataplane.kind=user"
     )]
     Lines,
+    /// `bind-dev`.
+    #[error(
+        "bind-dev: the kernel's data plane chooses the device by its routes; remove it and name an address by `local`, or set dataplane.kind=user"
+    )]
+    Device,
     /// `shaper`.
     #[error(
         "shaper: the kernel's data plane holds nothing back; remove it, or set dataplane.kind=user"
@@ -89,6 +94,7 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
         return Err(Unfit::Cipher(other.name()));
     }
     refuse(!config.lines.lines.is_empty(), Unfit::Lines)?;
+    refuse(config.sockets.device.is_some(), Unfit::Device)?;
     refuse(config.sockets.shaper.is_some(), Unfit::Shaper)?;
     refuse(data.reorder, Unfit::Reorder)?;
     let Some(server) = config.server() else {
@@ -99,13 +105,21 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
     refuse(server.client_to_client, Unfit::ClientToClient)
 }
 
+/// The metric of a server's routes that have none: behind those to the networks behind its clients.
+const METRIC: u32 = 200;
+
 /// A configuration, if the kernel can move the packets of its tunnel.
 ///
 /// # Errors
 /// What it cannot do, and where that is.
-pub(super) fn checked(config: OpenVpn) -> Result<OpenVpn, String> {
+pub(super) fn checked(mut config: OpenVpn) -> Result<OpenVpn, String> {
     match check(&config) {
-        Ok(()) => Ok(config),
+        Ok(()) => {
+            if config.server().is_some() {
+                config.network.route_metric.get_or_insert(METRIC);
+            }
+            Ok(config)
+        }
         Err(unfit) => Err(config.located(&unfit.to_string())),
     }
 }
@@ -171,6 +185,8 @@ mod tests {
                 "data-ciphers AES-256-GCM:AES-256-CBC",
                 Unfit::Cipher("AES-256-CBC"),
             ),
+            (CLIENT, "bind-dev eth0", Unfit::Device),
+            (SERVER, "bind-dev eth0", Unfit::Device),
             (CLIENT, "shaper 100000", Unfit::Shaper),
             (CLIENT, "reorder", Unfit::Reorder),
             (SERVER, "client-to-client", Unfit::ClientToClient),
@@ -193,12 +209,21 @@ mod tests {
     }
 
     #[test]
+    fn a_servers_routes_are_behind_those_to_its_clients() {
+        let metric = |role, line| checked(config(role, line)).unwrap().network.route_metric;
+        assert_eq!(metric(SERVER, ""), Some(200));
+        assert_eq!(metric(SERVER, "route-metric 7"), Some(7));
+        assert_eq!(metric(CLIENT, ""), None);
+    }
+
+    #[test]
     fn each_refusal_names_a_word_of_the_configuration_and_the_way_out() {
         for unfit in [
             Unfit::Stream,
             Unfit::Topology,
             Unfit::Cipher("BF-CBC"),
             Unfit::Lines,
+            Unfit::Device,
         ] {
             let text = unfit.to_string();
             assert!(text.ends_with("set dataplane.kind=user"), "{text}");

@@ -1,7 +1,7 @@
 //! A kernel that refuses what the real one refuses.
 
 use super::super::super::kernel::Kernel;
-use super::super::super::peer::Inside;
+use super::super::super::peer::{Inside, LONGEST};
 use netio::netlink::{NetlinkError, OvpnFigures, OvpnKey, OvpnPeer, OvpnPeerState, OvpnSlot};
 use std::collections::BTreeMap;
 use std::io;
@@ -13,6 +13,8 @@ pub(super) struct Known {
     pub(super) primary: Option<u8>,
     pub(super) secondary: Option<u8>,
     pub(super) inside: Inside,
+    pub(super) local: Option<IpAddr>,
+    pub(super) remote: Option<SocketAddr>,
     pub(super) timers: Option<(u32, u32)>,
     pub(super) figures: OvpnFigures,
     pub(super) opened: OvpnFigures,
@@ -26,6 +28,7 @@ pub(super) struct Simulated {
     pub(super) asked: Vec<String>,
     pub(super) routes: Vec<((IpAddr, u8), IpAddr)>,
     pub(super) refuses: bool,
+    pub(super) looks: usize,
 }
 
 fn refused(errno: i32) -> NetlinkError {
@@ -39,6 +42,7 @@ fn refused(errno: i32) -> NetlinkError {
 
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
+const ERANGE: i32 = 34;
 const EADDRINUSE: i32 = 98;
 
 impl Simulated {
@@ -66,6 +70,8 @@ impl Kernel for Simulated {
         }
         let known = Known {
             inside,
+            local: peer.local,
+            remote: Some(peer.remote),
             ..Known::default()
         };
         self.peers.insert(peer.id, known);
@@ -76,10 +82,12 @@ impl Kernel for Simulated {
         &mut self,
         id: u32,
         remote: SocketAddr,
-        _: Option<IpAddr>,
+        local: Option<IpAddr>,
     ) -> Result<(), NetlinkError> {
         self.asked.push(format!("move {id} {remote}"));
-        self.known(id).map(drop)
+        let known = self.known(id)?;
+        (known.local, known.remote) = (local, Some(remote));
+        Ok(())
     }
 
     fn set_inside(
@@ -100,14 +108,19 @@ impl Kernel for Simulated {
 
     fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError> {
         self.asked.push(format!("timers {id} {ping} {timeout}"));
+        if ping.max(timeout) > LONGEST {
+            return Err(refused(ERANGE));
+        }
         self.known(id)?.timers = Some((ping, timeout));
         Ok(())
     }
 
     fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError> {
+        self.looks += 1;
         let known = self.known(id)?;
         Ok(OvpnPeerState {
             id,
+            remote: known.remote,
             outside: known.figures,
             inside: known.opened,
             ..OvpnPeerState::default()

@@ -39,7 +39,8 @@ pub enum OvpnEvent {
         /// The number of the key.
         key_id: u8,
     },
-    /// Authentic packets of a peer come from here now, and it is sent to there. Linux 6.16 and 6.17 do so without a word.
+    /// Authentic packets of a peer come from here now, and it is sent to there. Older kernels do so without a word:
+    /// then [`Ovpn::peer`](super::Ovpn::peer) shows it.
     Floated {
         /// The peer.
         peer: u32,
