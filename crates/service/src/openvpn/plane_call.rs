@@ -82,6 +82,10 @@ pub(crate) enum Look {
 }
 
 /// What a call has returned.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, on its way to the machine"
+)]
 pub(crate) enum PlaneAnswer<W> {
     /// Of `add_stream`, where the connection was not taken over.
     StreamRefused(StreamId, io::Error),
