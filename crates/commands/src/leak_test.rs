@@ -407,6 +407,7 @@ mod tests {
         assert!(v4.to_string().starts_with("203.0.113."), "{v4}");
         assert!(v6.to_string().starts_with("2001:db8:"), "{v6}");
     }
+
     /// What the router sends to the address that the LAN is told to send to would be taken for the LAN's.
     #[test]
     fn two_probes_never_have_the_same_address() {
