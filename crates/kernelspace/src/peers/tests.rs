@@ -31,6 +31,15 @@ fn peers(several: bool) -> Peers<Simulated> {
     peers
 }
 
+/// A peer that the kernel knows, with keys that only open.
+fn one_with_keys() -> Peers<Simulated> {
+    let mut peers = peers(false);
+    peers.add(PEER);
+    peers.set_line(PEER, line(1)).unwrap();
+    give(&mut peers, 0);
+    peers
+}
+
 fn sockets(address: Option<IpAddr>) -> Sockets {
     let options = SocketOptions {
         address,
@@ -113,10 +122,7 @@ fn a_peer_comes_with_its_first_keys_and_they_seal_when_that_is_said() {
 
 #[test]
 fn renewed_keys_open_first_then_seal_and_the_old_ones_go_last() {
-    let mut peers = peers(false);
-    peers.add(PEER);
-    peers.set_line(PEER, line(1)).unwrap();
-    give(&mut peers, 0);
+    let mut peers = one_with_keys();
     peers.send_with(PEER, SESSION).unwrap();
     peers.kernel.asked.clear();
     give(&mut peers, 1);
@@ -249,10 +255,7 @@ fn the_only_address_of_a_peer_may_be_another_and_its_own_go_to_the_next() {
 
 #[test]
 fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
-    let mut peers = peers(false);
-    peers.add(PEER);
-    peers.set_line(PEER, line(1)).unwrap();
-    give(&mut peers, 0);
+    let mut peers = one_with_keys();
     peers.kernel.peers.clear();
     assert_eq!(peers.lost(NUMBER), Some(PEER));
     assert_eq!(peers.lost(NUMBER), None);
@@ -265,10 +268,7 @@ fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
 
 #[test]
 fn a_peer_that_was_let_go_of_without_a_word_is_found_out_once() {
-    let mut peers = peers(false);
-    peers.add(PEER);
-    peers.set_line(PEER, line(1)).unwrap();
-    give(&mut peers, 0);
+    let mut peers = one_with_keys();
     let now = Instant::now();
     assert_eq!(peers.look(PEER, now).unwrap().1, None);
     peers.kernel.peers.clear();
@@ -279,10 +279,7 @@ fn a_peer_that_was_let_go_of_without_a_word_is_found_out_once() {
 
 #[test]
 fn a_peer_moves_when_control_says_so_and_not_when_it_says_the_same_again() {
-    let mut peers = peers(false);
-    peers.add(PEER);
-    peers.set_line(PEER, line(1)).unwrap();
-    give(&mut peers, 0);
+    let mut peers = one_with_keys();
     peers.kernel.asked.clear();
     peers.set_line(PEER, line(1)).unwrap();
     assert!(peers.kernel.asked.is_empty());
@@ -297,10 +294,7 @@ fn a_peer_moves_when_control_says_so_and_not_when_it_says_the_same_again() {
 
 #[test]
 fn keys_count_what_came_since_and_a_refusal_is_said() {
-    let mut peers = peers(false);
-    peers.add(PEER);
-    peers.set_line(PEER, line(1)).unwrap();
-    give(&mut peers, 0);
+    let mut peers = one_with_keys();
     counted(&mut peers).figures.tx_packets = 100;
     let now = Instant::now();
     assert_eq!(peers.look(PEER, now).unwrap().0.usage(SESSION).sealed, 100);

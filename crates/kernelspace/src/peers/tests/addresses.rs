@@ -38,10 +38,7 @@ fn packets_leave_from_the_address_that_was_called_or_the_socket_is_bound_to() {
 
 #[test]
 fn a_peer_that_was_followed_without_a_word_is_found_out_once() {
-    let mut peers = peers(false);
-    peers.add(PEER);
-    peers.set_line(PEER, line(1)).unwrap();
-    give(&mut peers, 0);
+    let mut peers = one_with_keys();
     let now = Instant::now();
     assert_eq!(peers.look(PEER, now).unwrap().1, None);
     let to: SocketAddr = ([192, 0, 2, 9], 4).into();

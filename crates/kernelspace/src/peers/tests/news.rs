@@ -4,10 +4,7 @@ use super::*;
 use netio::netlink::{OvpnEvent, PeerEnd};
 
 fn one_that_seals() -> Peers<Simulated> {
-    let mut peers = peers(false);
-    peers.add(PEER);
-    peers.set_line(PEER, line(1)).unwrap();
-    give(&mut peers, 0);
+    let mut peers = one_with_keys();
     peers.send_with(PEER, SESSION).unwrap();
     peers
 }

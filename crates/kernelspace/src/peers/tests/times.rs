@@ -36,10 +36,7 @@ fn a_silence_that_is_borne_lasts_longer_than_the_kernel_counts() {
         (Some(24 * hour), false),
         (Some(60 * second), false),
     ] {
-        let mut peers = peers(false);
-        peers.add(PEER);
-        peers.set_line(PEER, line(1)).unwrap();
-        give(&mut peers, 0);
+        let mut peers = one_with_keys();
         peers.keep_alive(PEER, Some(10 * second), silence).unwrap();
         peers.kernel.asked.clear();
         let start = Instant::now();
@@ -61,10 +58,7 @@ fn a_silence_that_is_borne_lasts_longer_than_the_kernel_counts() {
 
 #[test]
 fn what_was_read_a_moment_ago_is_not_asked_for_again() {
-    let mut peers = peers(false);
-    peers.add(PEER);
-    peers.set_line(PEER, line(1)).unwrap();
-    give(&mut peers, 0);
+    let mut peers = one_with_keys();
     let start = Instant::now();
     assert!(peers.glance(PEER, start).is_some());
     assert_eq!(peers.kernel.looks, 1);
