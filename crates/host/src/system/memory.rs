@@ -214,6 +214,21 @@ impl Memory {
         fitting.min_by_key(|route| (u8::MAX - route.prefix, metric_of(route)))
     }
 
+    /// The interface that a gateway is on. Of IPv4 the kernel looks only at routes that have no
+    /// gateway themselves, and of the interface that is asked for (fib_check_nh); of IPv6 at the
+    /// best, which must be such a route (ip6_route_check_nh).
+    fn interface_to(&self, gateway: IpAddr, wanted: Option<u32>) -> Result<u32, Errno> {
+        let counts = |route: &&Route| {
+            let fits = route.via.is_none() && wanted.is_none_or(|dev| route.dev == Some(dev));
+            gateway.is_ipv6() || fits
+        };
+        let way = best(self.routes.iter().filter(counts), gateway);
+        match way.ok_or(Errno::ENETUNREACH)? {
+            (None, dev) if wanted.is_none_or(|wanted| wanted == dev) => Ok(dev),
+            _ => Err(Errno::ENETUNREACH),
+        }
+    }
+
     fn decide(&self, dst: IpAddr, mark: u32) -> Option<&Route> {
         let mut rules: Vec<&Rule> = self.rules.iter().collect();
         rules.sort_by_key(|rule| rule.priority);
@@ -335,12 +350,7 @@ impl System for Memory {
                 return Err(Errno::EINVAL);
             }
             if let Some(via) = route.via {
-                let main = memory.routes.iter().filter(|it| it.table == MAIN);
-                let (gateway, dev) = best(main, via).ok_or(Errno::ENETUNREACH)?;
-                if gateway.is_some() || route.dev.is_some_and(|wanted| wanted != dev) {
-                    return Err(Errno::ENETUNREACH);
-                }
-                route.dev = Some(dev);
+                route.dev = Some(memory.interface_to(via, route.dev)?);
             }
             match route.dev {
                 Some(dev) if !memory.link(dev)?.up => return Err(Errno::ENETDOWN),
