@@ -176,7 +176,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_range_goes_round(addr in any::<IpAddr>(), prefix in 0u8..=128) {
-            prop_assume!(prefix <= family_bits(addr));
+            let prefix = prefix % (family_bits(addr) + 1);
             let range = AllowedIp::new(addr, prefix).unwrap();
             prop_assert!(range.contains(addr));
             prop_assert_eq!(range.to_string().parse::<AllowedIp>().unwrap(), range);

@@ -82,6 +82,8 @@ pub struct Session {
     pub(super) agreed: Option<Agreed>,
     pub(super) liveness: Liveness,
     pub(super) phase: Phase,
+    /// Half of what wears the newest keys out was used, when that was told last.
+    pub(super) half_worn: bool,
     /// When new keys are wanted, if time is what they are wanted for.
     pub(super) renegotiate_at: Option<Instant>,
     /// How long the last keys were the newest: a peer that renews them more often than we would is followed.
@@ -123,6 +125,7 @@ impl Session {
             agreed: None,
             liveness: Liveness::new(super::Timers::default(), now),
             phase: Phase::Starting,
+            half_worn: false,
             renegotiate_at: None,
             interval: None,
             queued: VecDeque::new(),

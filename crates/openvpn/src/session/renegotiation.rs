@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::machine::{Phase, Session};
+use super::machine::{Agreed, Phase, Session};
 use super::output::Output;
 use crate::data::header::Layout;
 use crate::negotiate::Cipher;
@@ -40,10 +40,30 @@ pub struct KeyUsage {
     pub epoch: u16,
 }
 
+impl KeyUsage {
+    /// What it would be if all of it came once more.
+    const fn doubled(&self) -> Self {
+        Self {
+            key_id: self.key_id,
+            bytes: self.bytes.saturating_mul(2),
+            sealed: self.sealed.saturating_mul(2),
+            opened: self.opened.saturating_mul(2),
+            blocks_sealed: self.blocks_sealed.saturating_mul(2),
+            blocks_opened: self.blocks_opened.saturating_mul(2),
+            failed: self.failed.saturating_mul(2),
+            epoch: self.epoch.saturating_mul(2),
+        }
+    }
+}
+
 impl Session {
     /// Tells how much the newest keys were used. Some megabytes late is early enough.
     pub fn traffic(&mut self, usage: &KeyUsage, now: Instant, out: &mut Vec<Output>) {
-        if self.slots.newest() != Some(usage.key_id) || !self.may_renegotiate() {
+        if self.slots.newest() != Some(usage.key_id) {
+            return;
+        }
+        self.half_worn = self.worn_out(&usage.doubled()).is_some();
+        if !self.may_renegotiate() {
             return;
         }
         if let Some(why) = self.worn_out(usage) {
@@ -87,6 +107,16 @@ impl Session {
         let opened = usage.opened.saturating_add(usage.blocks_opened);
         (gcm && (sealed >= limit || opened >= limit))
             .then_some("the usage limit of AES-GCM is near")
+    }
+
+    /// True where ten seconds of packets, however fast they come, cannot wear the newest keys out: by what was told of them
+    /// last, half of the packet ids (2^31) and of what AES-GCM may seal are left, and there is no limit in bytes or packets.
+    #[must_use]
+    pub fn wears_slowly(&self) -> bool {
+        let limits = self.settings().renegotiate;
+        let limited = limits.bytes.is_some() || limits.packets.is_some();
+        let large_blocks = |it: &Agreed| !it.cipher.has_small_blocks();
+        !limited && !self.half_worn && self.agreed.as_ref().is_some_and(large_blocks)
     }
 
     /// The key id of the newest keys that are installed, whose use [`traffic`](Self::traffic) is to be told. Keys that a

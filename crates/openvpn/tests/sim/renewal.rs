@@ -121,6 +121,40 @@ fn use_wears_keys_out() {
     assert_eq!(world.renegotiated(0), [1]);
 }
 
+/// The use of keys may be told every ten seconds, until that is too seldom.
+#[test]
+fn keys_wear_slowly_until_half_of_them_is_used() {
+    let wears_slowly = |world: &World| world.clients[0].session.wears_slowly();
+    let told = |world: &mut World, sealed: u64| {
+        let key_id = world.renegotiated(0).last().copied().unwrap_or(0);
+        let usage = KeyUsage {
+            key_id,
+            sealed,
+            ..KeyUsage::default()
+        };
+        world.client(0, |it, now, out| it.traffic(&usage, now, out));
+    };
+    let mut world = World::with_client(renewing(0, 0, false, true));
+    assert!(!wears_slowly(&world), "nothing is agreed yet");
+    world.run_for(secs(2));
+    assert!(wears_slowly(&world));
+    told(&mut world, 0x7f80_0000 - 1);
+    assert!(wears_slowly(&world));
+    told(&mut world, 0x7f80_0000);
+    assert!(!wears_slowly(&world));
+    told(&mut world, 0xff00_0000);
+    world.run_for(secs(2));
+    assert_eq!(world.renegotiated(0), [1]);
+    told(&mut world, 0);
+    assert!(wears_slowly(&world), "other keys");
+
+    let mut setup = renewing(0, 0, false, true);
+    setup.client.common.renegotiate.bytes = Some(1 << 40);
+    let mut world = World::with_client(setup);
+    world.run_for(secs(2));
+    assert!(!wears_slowly(&world), "a limit is looked after");
+}
+
 #[test]
 fn forgeries_wear_out_keys_with_epochs_and_without() {
     for epoch in [false, true] {

@@ -31,6 +31,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// How often the use of keys is looked at: a cipher with short blocks may be good for a second.
 const TRAFFIC: Duration = Duration::from_millis(500);
 
+/// How often where keys wear slowly: what has nothing to send wakes the router up no more often than it pings.
+const SLOW_TRAFFIC: Duration = Duration::from_secs(10);
+
 /// Most of what a session asks for that may wait while the interface is set: a server that renews keys all the while is
 /// left.
 const WAITING_MAX: usize = 128;
@@ -277,7 +280,9 @@ impl Machine<'_> {
         }
         out.plane(PlaneCall::Peer(SERVER, Look::Timers));
         if now.monotonic >= it.traffic_at {
-            it.traffic_at = now.monotonic + TRAFFIC;
+            // The kernel tells by it what else there is to know of the server, and a list of revocations is read again.
+            let seldom = it.session.wears_slowly() && !self.kernel && self.config.tls.crl.is_none();
+            it.traffic_at = now.monotonic + if seldom { SLOW_TRAFFIC } else { TRAFFIC };
             out.push(Effect::RefreshRevocations);
             it.watch_keys(out);
         }

@@ -261,7 +261,7 @@ impl<'a> Machine<'a> {
                 self.look_up_relays(now, &mut out);
                 self.lines_deadline(now, &mut out);
                 if self
-                    .stream_lines_due(now.monotonic)
+                    .stream_lines_due()
                     .is_some_and(|at| at <= now.monotonic)
                 {
                     self.follow_stream_lines(now, &mut out);
@@ -306,8 +306,9 @@ impl<'a> Machine<'a> {
             }
             _ => None,
         };
-        let lines = self.lines_due().into_iter().chain(self.relays_due());
-        phase.into_iter().chain(lines).min()
+        let lines = self.lines_due().or_else(|| self.stream_lines_due());
+        let due = lines.into_iter().chain(self.relays_due());
+        phase.into_iter().chain(due).min()
     }
 
     /// The connection to a server, while there is one.

@@ -41,7 +41,7 @@ struct OfLine {
     failed: Option<Instant>,
     /// It was found to work since it did not.
     answered: bool,
-    /// When it is tried next, if it is worth it.
+    /// When it is tried next, if it is worth it; since the first connection.
     next: Option<Instant>,
     round_trip: Option<Duration>,
 }
@@ -195,6 +195,9 @@ impl StreamLines {
             }
             _ => active,
         };
+        for of in &mut self.lines {
+            of.next.get_or_insert(now);
+        }
         self.used = Some(line);
         self.replaced = false;
         self.used
@@ -211,17 +214,17 @@ impl StreamLines {
     }
 
     /// Lines that are worth a trial, and when that is due.
-    fn trials(&self) -> impl Iterator<Item = (LineId, Option<Instant>)> + '_ {
+    fn trials(&self) -> impl Iterator<Item = (LineId, Instant)> + '_ {
         let lines = (0..).map(LineId).zip(&self.lines);
         lines
             .filter(|(line, of)| of.fault.is_none() && self.is_better(*line))
-            .map(|(line, of)| (line, of.next))
+            .filter_map(|(line, of)| Some((line, of.next?)))
     }
 
-    /// When something is due while a connection lasts; `None` inside for at once.
-    fn due(&self, now: Instant) -> Option<Instant> {
+    /// When something is due while a connection lasts.
+    fn due(&self) -> Option<Instant> {
         let trials = self.trials().filter(|_| self.trying.is_none());
-        let trials = trials.map(|(_, at)| at.unwrap_or(now));
+        let trials = trials.map(|(_, at)| at);
         trials.chain(self.scheduler.next_deadline()).min()
     }
 
@@ -241,7 +244,7 @@ impl StreamLines {
             return None;
         }
         let mut trials = self.trials();
-        let (line, _) = trials.find(|(_, at)| at.is_none_or(|at| at <= now))?;
+        let (line, _) = trials.find(|(_, at)| *at <= now)?;
         drop(trials);
         let every = self.every(line);
         if let Some(of) = self.lines.get_mut(line.index()) {
@@ -382,9 +385,9 @@ impl Machine<'_> {
     }
 
     /// When something is due of the lines of a connection over TCP.
-    pub(super) fn stream_lines_due(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn stream_lines_due(&self) -> Option<Instant> {
         self.connection().filter(|it| it.stream.is_some())?;
-        self.stream_lines.as_ref()?.due(now)
+        self.stream_lines.as_ref()?.due()
     }
 
     /// Tries lines by which the server would rather be reached, and leaves the one in use for one that is better.

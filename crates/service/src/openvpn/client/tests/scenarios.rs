@@ -366,3 +366,24 @@ fn the_rate_is_the_servers_or_that_of_the_file() {
     assert_eq!(world.plane.rate, Some(8000), "the file's again");
     assert!(world.plane.reorders, "also of the new peer");
 }
+
+/// A router at rest wakes up for its pings and hardly more; where few packets may wear keys out it looks at them often.
+#[test]
+fn a_client_at_rest_sleeps() {
+    for (more, least, most) in [
+        ("", 30, 60),
+        ("--reneg-bytes 1000000", 600, 660),
+        ("--reneg-pkts 1000000", 600, 660),
+    ] {
+        let mut world = begin(&format!("--ping 10 --ping-restart 60 {more}"), 1);
+        world.run_for(secs(20));
+        assert!(world.is_connected(), "{more}");
+        let before = world.wakes;
+        world.run_for(secs(300));
+        let wakes = world.wakes - before;
+        assert!(
+            (least..=most).contains(&wakes),
+            "{more}: {wakes} in five minutes"
+        );
+    }
+}

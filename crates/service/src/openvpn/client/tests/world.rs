@@ -101,6 +101,8 @@ pub(super) struct World {
     pub(super) kept: Vec<(String, IpAddr)>,
     /// When a socket was asked for, and for which server.
     pub(super) dials: Vec<(Instant, SocketAddr)>,
+    /// How often time woke the client up.
+    pub(super) wakes: usize,
     /// How often a password was asked for.
     pub(super) asked: usize,
     /// A session was up since the last dial.
@@ -163,6 +165,7 @@ impl World {
             log: Vec::new(),
             kept: Vec::new(),
             dials: Vec::new(),
+            wakes: 0,
             asked: 0,
             was_up: false,
             running: None,
@@ -431,6 +434,7 @@ impl World {
             .next_deadline()
             .is_some_and(|at| at <= self.now)
         {
+            self.wakes += 1;
             return self.handle(Event::Deadline);
         }
         if let Some((&key, _)) = self.flying.first_key_value()
