@@ -39,7 +39,7 @@ const INTERVAL_MAX: Duration = Duration::from_millis(100);
 /// senders.
 const IN_A_ROW: u32 = 24;
 
-/// One batch in so many is signalled to at most. Where a batch takes a slow machine 20 ms each of them would be otherwise, and what
+/// Of batches that have waited for too long one in so many is signalled to at most. Where a batch takes a slow machine 20 ms each of them would be otherwise, and what
 /// was said of [`IN_A_ROW`] happens all the same.
 const BATCHES: u32 = 4;
 
@@ -55,7 +55,7 @@ pub(crate) struct Aqm {
     signals: u32,
     /// There was too much in the interval before this one, and nothing was signalled for it yet.
     owed: bool,
-    /// Batches since the last signal, up to [`BATCHES`].
+    /// Batches that have waited for too long since the last signal, up to [`BATCHES`].
     since: u32,
     /// Of the interval before this one.
     mean: Duration,
@@ -79,8 +79,11 @@ impl Aqm {
         self.waited = self.waited.saturating_add(micros.saturating_mul(bytes));
         self.judge(now, now.saturating_duration_since(began), several, told);
         // The mean is of bursts and of the pauses between them; what came in a pause has not waited.
+        if waited <= self.target {
+            return false;
+        }
         self.since = (self.since + 1).min(BATCHES);
-        let signals = self.owed && waited > self.target && self.since == BATCHES;
+        let signals = self.owed && self.since == BATCHES;
         if signals {
             (self.owed, self.since) = (false, 0);
         }

@@ -75,6 +75,18 @@ impl Inbox {
         Some((arrival, arrivals.len()))
     }
 
+    /// The next datagrams, so many at most. Where there are more the waker stays awake: they have their turn after everything
+    /// else.
+    pub fn next_arrivals(&self, most: usize) -> Vec<Arrival> {
+        let mut arrivals = lock(&self.arrivals);
+        let taken = arrivals.len().min(most);
+        let next = arrivals.drain(..taken).collect();
+        if !arrivals.is_empty() {
+            self.waker.wake();
+        }
+        next
+    }
+
     /// The next message that was inside a data packet, and the peer that sent it.
     pub fn next_message(&self) -> Option<(PeerId, Box<[u8]>)> {
         lock(&self.messages).pop_front()
@@ -168,4 +180,37 @@ impl Control for Inbox {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that can panic runs under these locks.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::poll::Poller;
+    use plane::Endpoint;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_left_of_a_burst_has_its_turn_without_another_packet() {
+        let limits = InboxLimits {
+            datagrams: 1000,
+            longest: 100,
+            message_head: 0,
+            active: false,
+        };
+        let inbox = Inbox::new(limits).unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&inbox, 0).unwrap();
+        let wakes = || poller.wait(Some(Duration::ZERO)).unwrap().iter().count() == 1;
+        let from = Line::udp(Endpoint::new(([192, 0, 2, 1], 1194).into()));
+        for _ in 0..1000 {
+            assert!(inbox.datagram(from, &[1]));
+        }
+        for left in [900, 800, 700, 600, 500, 400, 300, 200, 100, 0] {
+            assert!(wakes(), "{left}");
+            inbox.waker.clear();
+            assert_eq!(inbox.next_arrivals(100).len(), 100);
+        }
+        assert!(!wakes());
+        assert_eq!(inbox.next_arrivals(100).len(), 0);
+    }
 }

@@ -214,17 +214,16 @@ impl Memory {
         fitting.min_by_key(|route| (u8::MAX - route.prefix, metric_of(route)))
     }
 
-    /// The interface that a gateway is on. Of IPv4 the kernel looks only at routes that have no
-    /// gateway themselves, and of the interface that is asked for (fib_check_nh); of IPv6 at the
-    /// best, which must be such a route (ip6_route_check_nh).
+    /// The interface that a gateway is on. The kernel looks only at routes of the interface that is
+    /// asked for, if one is; of IPv4 at those that have no gateway themselves (fib_check_nh), of
+    /// IPv6 at the best, which must be such a one (ip6_route_check_nh).
     fn interface_to(&self, gateway: IpAddr, wanted: Option<u32>) -> Result<u32, Errno> {
         let counts = |route: &&Route| {
-            let fits = route.via.is_none() && wanted.is_none_or(|dev| route.dev == Some(dev));
-            gateway.is_ipv6() || fits
+            wanted.is_none_or(|dev| route.dev == Some(dev))
+                && (gateway.is_ipv6() || route.via.is_none())
         };
-        let way = best(self.routes.iter().filter(counts), gateway);
-        match way.ok_or(Errno::ENETUNREACH)? {
-            (None, dev) if wanted.is_none_or(|wanted| wanted == dev) => Ok(dev),
+        match best(self.routes.iter().filter(counts), gateway) {
+            Some((None, dev)) => Ok(dev),
             _ => Err(Errno::ENETUNREACH),
         }
     }

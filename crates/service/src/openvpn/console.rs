@@ -6,11 +6,12 @@
 
 use config::openvpn::Service;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use netio::poll::Waker;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::policy::log_lines::Line;
@@ -100,6 +101,8 @@ struct Inner {
     logger: Logger,
     lines: VecDeque<(SystemTime, Line)>,
     listening: bool,
+    /// Wakes what takes the lines.
+    waker: Option<Arc<Waker>>,
     strangers: Strangers,
 }
 
@@ -150,6 +153,7 @@ impl Console {
                 }),
                 lines: VecDeque::new(),
                 listening: service.management.is_some(),
+                waker: None,
                 strangers: Strangers::default(),
             }))
         });
@@ -177,9 +181,19 @@ impl Console {
         self.inner().logger.set_mute(mute);
     }
 
+    /// From now on `waker` is woken when there are lines to [`take`](Self::take).
+    pub(super) fn wake(&self, waker: Arc<Waker>) {
+        waker.wake();
+        self.inner().waker = Some(waker);
+    }
+
     /// The lines since the last call, the newest [`LINES`] of them.
     pub(super) fn take(&self) -> Vec<(SystemTime, Line)> {
-        self.inner().lines.drain(..).collect()
+        let mut inner = self.inner();
+        if let Some(waker) = &inner.waker {
+            waker.clear();
+        }
+        inner.lines.drain(..).collect()
     }
 }
 
@@ -194,6 +208,11 @@ impl Inner {
                 self.lines.pop_front();
             }
             line.text = said(&line, prefix);
+            if self.lines.is_empty()
+                && let Some(waker) = &self.waker
+            {
+                waker.wake();
+            }
             self.lines.push_back((now, line));
         }
     }
@@ -276,5 +295,32 @@ mod tests {
         assert_eq!(label().as_deref(), Some("a"));
         drop(outer);
         assert_eq!(label(), None);
+    }
+    #[test]
+    fn a_line_wakes_what_takes_it() {
+        let logger = Logger::new(Sink::Stdout, Form::Bare, Clock::system(), 3, 0);
+        let console = Console(Mutex::new(Inner {
+            logger,
+            lines: VecDeque::new(),
+            listening: true,
+            waker: None,
+            strangers: Strangers::default(),
+        }));
+        let waker = Arc::new(Waker::new().unwrap());
+        let poller = netio::poll::Poller::new().unwrap();
+        poller.add(&*waker, 0).unwrap();
+        let wakes = || poller.wait(Some(Duration::ZERO)).unwrap().iter().count() == 1;
+        console.wake(Arc::clone(&waker));
+        console.take();
+        assert!(!wakes());
+        for _ in 0..2 {
+            for _ in 0..3 {
+                let line = Line::info("the keys are new".to_owned());
+                console.inner().write(line, None, SystemTime::now());
+            }
+            assert!(wakes());
+            assert_eq!(console.take().len(), 3);
+            assert!(!wakes());
+        }
     }
 }

@@ -16,8 +16,9 @@ use super::signals::Signal;
 use super::status_socket::StatusSocket;
 use crate::status::Status as Document;
 use config::openvpn::{AuthRetry, OpenVpn};
-use netio::poll::Poller;
+use netio::poll::{Poller, Waker};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// What the daemon must be able to say and do for those that monitor it.
@@ -121,12 +122,13 @@ pub(super) struct Monitoring {
     console: &'static Console,
     /// What `millrace status` reads, once there is an interface.
     socket: Option<StatusSocket>,
-    /// Management clients and readers of the status.
+    /// Management clients, lines for them, and readers of the status.
     events: Poller,
 }
 
 const PORT: u64 = 0;
 const READER: u64 = 1;
+const LINES: u64 = 2;
 
 impl Monitoring {
     /// Opens what the configuration names.
@@ -167,6 +169,9 @@ impl Monitoring {
         let events = Poller::new()?;
         if let Some(port) = &port {
             events.add(&port.events, PORT)?;
+            let waker = Arc::new(Waker::new()?);
+            events.add(&*waker, LINES)?;
+            console.wake(waker);
         }
         Ok(Self {
             status,
@@ -197,7 +202,7 @@ impl Monitoring {
         }
     }
 
-    /// Readable when a management client came or said something, or the status is read.
+    /// Readable when a management client came or said something, there are lines to be told, or the status is read.
     pub(super) fn events(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }

@@ -43,6 +43,19 @@ fn a_gateway_is_looked_for_where_the_kernel_looks_for_it() {
                 to("2001:db8:2::2").via(ip("2001:db8:1::1")),
                 "by the network, IPv6",
             ),
+            (to("2001:db8:1::7").dev(tunnel), "into the tunnel, IPv6"),
+            (
+                to("2001:db8:2::3").via(ip("2001:db8:1::7")),
+                "in the tunnel, IPv6",
+            ),
+            (
+                to("2001:db8:2::4").via(ip("2001:db8:1::7")).dev(wan),
+                "on the link that is named, IPv6",
+            ),
+            (
+                to("2001:db8:2::5").via(ip("2001:db8:1::1")).dev(wan),
+                "by the network that is named, IPv6",
+            ),
         ]
     };
     in_host("gateways", |netlink, _| {

@@ -416,16 +416,8 @@ impl<'a> Executor<'a> {
     /// What workers have left in the inbox.
     fn take_inbox(&mut self) {
         let inbox = &self.inbox;
-        for _ in 0..ARRIVALS_AT_ONCE {
-            let Some((arrival, behind)) = inbox.next_arrival() else {
-                break;
-            };
-            self.events.push_back(Event::Control(arrival));
-            if behind == ARRIVALS_AT_ONCE {
-                // The rest has its turn after everything else.
-                inbox.waker.wake();
-            }
-        }
+        let arrivals = inbox.next_arrivals(ARRIVALS_AT_ONCE).into_iter();
+        self.events.extend(arrivals.map(Event::Control));
         for _ in 0..MESSAGES_AT_ONCE {
             let Some((_, message)) = inbox.next_message() else {
                 break;

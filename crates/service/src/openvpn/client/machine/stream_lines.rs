@@ -386,7 +386,9 @@ impl Machine<'_> {
 
     /// When something is due of the lines of a connection over TCP.
     pub(super) fn stream_lines_due(&self) -> Option<Instant> {
-        self.connection().filter(|it| it.stream.is_some())?;
+        // One that ends may have to wait for a script.
+        self.connection()
+            .filter(|it| it.stream.is_some() && it.end.is_none())?;
         self.stream_lines.as_ref()?.due()
     }
 

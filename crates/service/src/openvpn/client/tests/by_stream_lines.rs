@@ -5,7 +5,10 @@ use super::config_by_lines;
 use super::scenarios::leave;
 use super::seeds::number;
 use super::world::{World, secs};
+use crate::openvpn::Ended;
+use crate::openvpn::policy::scripts::Hook;
 use crate::openvpn::seeded::Random;
+use crate::openvpn::signals::Signal;
 use config::lines::{Line, LineMode as Mode, Lines};
 use plane::LineId;
 use std::net::SocketAddr;
@@ -221,4 +224,24 @@ fn lines_that_come_and_go_leave_a_tunnel_over_tcp_that_works() {
         leave(&mut world);
         assert!(world.ended.is_some(), "seed {seed}");
     }
+}
+
+/// The connection has ended, and what it needs to go is a script that still runs: no line is looked after meanwhile.
+#[test]
+fn a_connection_that_is_left_while_up_runs_waits_for_it_without_waking_up() {
+    let more = format!("{TCP} --script-security 2 --up /x --down /x");
+    let mut world = begin_with(&more, Mode::Failover, false, 1);
+    world.script_time = Some(secs(100));
+    world.devices[0] = false;
+    world.handle(Event::Begin);
+    world.run_for(secs(20));
+    assert_eq!((world.used, world.running), (LTE, Some(Hook::Up)));
+    world.handle(Event::Signal(Signal::Exit("SIGTERM")));
+    world.handle(Event::Signal(Signal::Exit("SIGTERM")));
+    world.devices[0] = true;
+    world.handle(Event::NetworkChanged);
+    world.run_for(secs(60));
+    assert_eq!((world.ended, world.running), (None, Some(Hook::Up)));
+    world.run_for(secs(300));
+    assert_eq!(world.ended, Some(Ended::Exit(0)));
 }
