@@ -39,8 +39,8 @@ const INTERVAL_MAX: Duration = Duration::from_millis(100);
 /// senders.
 const IN_A_ROW: u32 = 24;
 
-/// Of batches that have waited for too long one in so many is signalled to at most. Where a batch takes a slow machine 20 ms each of them would be otherwise, and what
-/// was said of [`IN_A_ROW`] happens all the same.
+/// Of batches that have waited for too long one in so many is signalled to at most. Where a batch takes a slow machine 20 ms each of
+/// them would be otherwise, and what was said of [`IN_A_ROW`] happens all the same.
 const BATCHES: u32 = 4;
 
 /// Watches how long packets have waited, and says when to signal.
