@@ -1,6 +1,8 @@
 //! A host in memory, for tests: what the kernel does with links, addresses, routes and rules as far
 //! as plans depend on it.
 
+mod routing;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -12,8 +14,8 @@ use nix::errno::Errno;
 
 use super::System;
 use crate::dns::{DnsError, NameServers, Resolver};
-use crate::step::{MAIN, SRC_VALID_MARK};
-use crate::ways::{best, covers, metric_of};
+use crate::step::SRC_VALID_MARK;
+use crate::ways::metric_of;
 
 /// What goes wrong, at which of the changes that are asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -176,70 +178,6 @@ impl Memory {
     fn link(&mut self, dev: u32) -> Result<&mut Link, Errno> {
         let mut links = self.links.iter_mut();
         links.find(|link| link.index == dev).ok_or(Errno::ENODEV)
-    }
-
-    /// The routes that the kernel makes for the networks of addresses.
-    fn connect(&mut self, dev: u32) {
-        let is_new = |memory: &Self, route: &Route| {
-            !memory
-                .routes
-                .iter()
-                .any(|it| it.protocol == Some(2) && it.dev == route.dev && it.dst == route.dst)
-        };
-        for (index, addr, prefix, peer) in self.addresses.clone() {
-            let route = match peer {
-                Some(peer) => Route::new(peer, Family::of(peer).bits()),
-                None if prefix == 32 && addr.is_ipv4() => continue,
-                None => Route::new(masked(addr, prefix), prefix),
-            };
-            let metric = addr.is_ipv6().then_some(256);
-            let route = Route {
-                protocol: Some(2),
-                metric,
-                ..route.dev(index)
-            };
-            if index == dev && is_new(self, &route) {
-                self.routes.push(route);
-            }
-        }
-    }
-
-    /// The best route of one table, without those of a prefix of at most `suppressed` bits.
-    fn lookup(&self, dst: IpAddr, table: u32, suppressed: Option<u32>) -> Option<&Route> {
-        let fits = |route: &&Route| {
-            let long = suppressed.is_none_or(|bits| u32::from(route.prefix) > bits);
-            route.table == table && long && covers(route.dst, route.prefix, dst)
-        };
-        let fitting = self.routes.iter().filter(fits);
-        fitting.min_by_key(|route| (u8::MAX - route.prefix, metric_of(route)))
-    }
-
-    /// The interface that a gateway is on. The kernel looks only at routes of the interface that is
-    /// asked for, if one is; of IPv4 at those that have no gateway themselves (fib_check_nh), of
-    /// IPv6 at the best, which must be such a one (ip6_route_check_nh).
-    fn interface_to(&self, gateway: IpAddr, wanted: Option<u32>) -> Result<u32, Errno> {
-        let counts = |route: &&Route| {
-            wanted.is_none_or(|dev| route.dev == Some(dev))
-                && (gateway.is_ipv6() || route.via.is_none())
-        };
-        match best(self.routes.iter().filter(counts), gateway) {
-            Some((None, dev)) => Ok(dev),
-            _ => Err(Errno::ENETUNREACH),
-        }
-    }
-
-    fn decide(&self, dst: IpAddr, mark: u32) -> Option<&Route> {
-        let mut rules: Vec<&Rule> = self.rules.iter().collect();
-        rules.sort_by_key(|rule| rule.priority);
-        let applies = |rule: &&&Rule| {
-            let marked = rule.fwmark.is_none_or(|wanted| wanted == mark);
-            rule.family == Family::of(dst) && marked != rule.invert
-        };
-        let found = rules
-            .iter()
-            .filter(applies)
-            .find_map(|rule| self.lookup(dst, rule.table, rule.suppress_prefixlength));
-        found.or_else(|| self.lookup(dst, MAIN, None))
     }
 }
 
