@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
+use lab::LabError;
+
 use super::contender::Contender;
 use super::openvpn::{Ends, Suite};
 use super::test::Test;
@@ -25,6 +27,15 @@ pub(super) fn pairs() -> impl Iterator<Item = (Contender, Contender)> {
         .map(of)
         .map(|[ours, other]| (ours, other));
     std::iter::once((Contender::Millrace, Contender::Other)).chain(pairs)
+}
+
+/// The error where `--impl` names none of the pairs.
+pub(super) fn nothing_to_compare() -> LabError {
+    let ours: Vec<_> = pairs().map(|(ours, _)| ours.name()).collect();
+    LabError::Unusable {
+        what: "--impl".to_owned(),
+        hint: format!("with --against it names some of {}", ours.join(", ")),
+    }
 }
 
 /// The program that a path names.

@@ -61,6 +61,9 @@ fn bench(options: &Options) -> Result<bool, RigError> {
     if let Some(clients) = options.clients {
         return scale(options, clients);
     }
+    if options.contenders.is_empty() {
+        return Err(against::nothing_to_compare().into());
+    }
     let mut needed = vec!["ping", "iperf3"];
     for contender in &options.contenders {
         needed.push(match contender {

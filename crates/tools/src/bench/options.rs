@@ -30,7 +30,7 @@ are compared). Their certificates are RSA of 2048 bits; MILLRACE_OPENVPN names a
 --against PATH compares this program with another build of it, one change with the commit before it for example:
 WireGuard, and OpenVPN with AES-256-GCM, AES-256-CBC with SHA1, and AES-256-GCM over TCP, each program at both
 ends. Names of the other program are `other` and those that begin with other-; the tests are tcp1, tcp1-back and
-memory unless --test names others. The verdicts say whether this program is as fast (0.97), takes as much processor
+memory unless --test names others, and --impl names some of millrace, ovpn-gcm, ovpn-cbc and ovpn-gcm-tcp. The verdicts say whether this program is as fast (0.97), takes as much processor
 time (1.03) and no more memory (1.00). Both should be built in the same way.
 
 Every repetition runs each test with all implementations one after the other, so that a change of the machine
@@ -172,7 +172,7 @@ pub(super) fn command() -> Command {
                 .long("against")
                 .value_name("PATH")
                 .value_parser(against::program)
-                .conflicts_with_all(["impl", "openvpn", "cipher", "http", "clients", "null", "reference"])
+                .conflicts_with_all(["openvpn", "cipher", "http", "clients", "null", "reference"])
                 .help("Compare this program with another build of it at PATH, which is the reference"),
         )
         .arg(flag(
@@ -227,7 +227,13 @@ impl From<&ArgMatches> for Options {
         contenders.sort_by_key(|one| Contender::every().position(|other| other == *one));
         contenders.dedup();
         if against.is_some() {
-            contenders = against::pairs().flat_map(<[_; 2]>::from).collect();
+            let wanted = |(ours, _): &(Contender, Contender)| {
+                !matches.contains_id("impl") || contenders.contains(ours)
+            };
+            contenders = against::pairs()
+                .filter(wanted)
+                .flat_map(<[_; 2]>::from)
+                .collect();
         }
         let mut tests = Test::ALL.to_vec();
         let wanted: Vec<Test> = names("test").filter_map(|name| Test::named(name)).collect();
@@ -301,6 +307,9 @@ mod tests {
         let options = parse("--against /bin/sh --quick --test ping").unwrap();
         assert_eq!(options.tests, [Test::Ping]);
         assert_eq!(options.repetitions, 1);
+        let options = parse("--against /bin/sh --impl ovpn-cbc,millrace").unwrap();
+        let names: Vec<&str> = options.contenders.iter().map(|one| one.name()).collect();
+        assert_eq!(names, ["millrace", "other", "ovpn-cbc", "other-cbc"]);
     }
 
     #[test]
@@ -309,7 +318,7 @@ mod tests {
             ("--against /no/such/program", "No such file"),
             ("--against /etc/passwd", "not executable"),
             ("--against /etc", "no file"),
-            ("--against /bin/sh --impl millrace", "cannot be used with"),
+            ("--against /bin/sh --cipher gcm", "cannot be used with"),
             ("--against /bin/sh --reference none", "cannot be used with"),
         ] {
             let error = parse(wrong).unwrap_err();
