@@ -111,6 +111,7 @@ impl End {
             parallel: false,
             mtu: 1500,
             gso_max_segs: 64,
+            coalescing: true,
             backpressure,
         };
         let inbox = Arc::new(Inbox::new(INBOX).expect("a descriptor"));
