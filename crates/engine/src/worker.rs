@@ -307,9 +307,14 @@ impl<W: Wire> Workers<W> {
             |slot| fill.fill(slot),
             |s| !s.runs.is_empty(),
         );
-        if filled == Filled::Gone {
-            self.stop();
-            self.tell_gone();
+        match filled {
+            Filled::Gone => {
+                self.stop();
+                self.tell_gone();
+            }
+            // What is injected wakes this worker only if nothing waited before it, and the poller knows only of the interface.
+            Filled::Full if self.shared.has_injected() => self.shared.wake_tun(),
+            _ => {}
         }
     }
 

@@ -6,12 +6,12 @@ use crate::running::{Running, four, nowhere, slot_full};
 use crate::toy::{Key, RECORD_HEADER};
 use crate::world::{BOUND, options, unlimited, until};
 use engine::fuzzing::connection;
-use engine::{Sockets, TunnelOptions};
+use engine::{Peer, Sockets, Tunnel, TunnelOptions};
 use plane::StreamId;
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 
 #[test]
 fn a_key_that_changes_in_the_middle_of_a_batch_seals_what_is_looked_up_after_it() {
@@ -249,6 +249,50 @@ fn a_worker_that_sleeps_takes_what_control_injects_and_new_sockets() {
             });
         }
         assert_eq!(peer.endpoint().map(|e| e.addr), Some(remote.addr()));
+    }
+}
+
+/// What bulk between two clients of a server is where it is opened faster than it is sealed.
+#[test]
+fn a_queue_of_injected_payloads_that_is_never_empty_is_served_to_its_end() {
+    // What a worker takes without a look at anything else is 4,096.
+    const PAYLOADS: usize = 10_000;
+    for workers in [1, 2] {
+        let options = TunnelOptions {
+            workers,
+            ..options()
+        };
+        let route: Arc<OnceLock<(Weak<Tunnel<_>>, Weak<Peer>)>> = Arc::default();
+        let (at_seal, injected) = (Arc::clone(&route), AtomicUsize::new(1000));
+        let sealed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&sealed);
+        let key = Key {
+            on_seal: Some(Box::new(move |packets| {
+                let (tunnel, peer) = at_seal.get().unwrap();
+                let (tunnel, peer) = (tunnel.upgrade().unwrap(), peer.upgrade().unwrap());
+                for _ in packets {
+                    if injected.fetch_add(1, Ordering::Relaxed) < PAYLOADS {
+                        tunnel.inject(&peer, &udp(false, (9, 1), b"injected"));
+                    }
+                }
+                counted.fetch_add(packets.len(), Ordering::Relaxed);
+            })),
+            ..Key::new(1, 1)
+        }
+        .shared();
+        let mut running = Running::new(&options);
+        let peer = running.peer(&key, nowhere());
+        running.collect();
+        let tunnel = Arc::downgrade(&running.tunnel);
+        assert!(route.set((tunnel, Arc::downgrade(&peer))).is_ok());
+        for _ in 0..1000 {
+            running
+                .tunnel
+                .inject(&peer, &udp(false, (9, 1), b"injected"));
+        }
+        until("all are sealed", || {
+            sealed.load(Ordering::Relaxed) == PAYLOADS
+        });
     }
 }
 
