@@ -123,8 +123,12 @@ impl Liveness {
             let (since, before) = self.counted;
             let moved = self.times.payload_bytes.saturating_sub(before);
             if moved > 0 && moved >= bytes {
-                self.counted = (now, self.times.payload_bytes);
-            } else if now >= since + limit {
+                // Not now: it may be long ago. A ping may have come later, but this is asked at each.
+                let last = self.times.last_received.max(self.times.last_sent);
+                let at = last.map_or(now, |last| last.clamp(since, now.max(since)));
+                self.counted = (at, self.times.payload_bytes);
+            }
+            if now >= self.counted.0 + limit {
                 return close(CloseReason::Inactive(limit));
             }
         }
@@ -246,6 +250,25 @@ mod tests {
             liveness.due(start + 5 * SEC),
             Some(Due::Close(CloseReason::Inactive(5 * SEC)))
         );
+    }
+
+    #[test]
+    fn inactivity_begins_with_the_last_packet() {
+        let start = Instant::now();
+        let timers = Timers {
+            inactive: Some((3600 * SEC, 1)),
+            ..Timers::default()
+        };
+        let mut liveness = Liveness::new(timers, start);
+        liveness.activity(Times {
+            last_sent: Some(start + SEC),
+            last_received: Some(start + 2 * SEC),
+            payload_bytes: 100,
+        });
+        assert_eq!(liveness.due(start + 3600 * SEC), None);
+        assert_eq!(liveness.next_deadline(), Some(start + 3602 * SEC));
+        let ended = Some(Due::Close(CloseReason::Inactive(3600 * SEC)));
+        assert_eq!(liveness.due(start + 3602 * SEC), ended);
     }
 
     #[test]

@@ -24,6 +24,11 @@ pub(crate) enum BusyError {
     /// As much work waits as may wait.
     #[error("{waiting} scripts or password checks wait already; the oldest must end first")]
     Full { waiting: usize },
+    /// As much work of this key waits as may wait of one.
+    #[error(
+        "{waiting} scripts or password checks of its address wait already; the oldest must end first"
+    )]
+    Share { waiting: usize },
     /// No thread can be had.
     #[error("no thread for a script or password check: {0}")]
     Thread(#[from] io::Error),
@@ -182,8 +187,12 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         let crew = self.shared.crew;
         let mut state = self.shared.lock();
         let waiting = state.waiting();
-        if waiting >= crew.waiting || state.waiting_of(&key) >= crew.waiting.div_ceil(2) {
+        if waiting >= crew.waiting {
             return Err((BusyError::Full { waiting }, work));
+        }
+        let of_key = state.waiting_of(&key);
+        if of_key >= crew.waiting.div_ceil(2) {
+            return Err((BusyError::Share { waiting: of_key }, work));
         }
         // Those that were woken for work that waits are idle until they have taken it.
         if state.idle > waiting {

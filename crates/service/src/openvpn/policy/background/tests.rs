@@ -99,7 +99,8 @@ fn what_waits_is_bounded() {
     let release = occupy(&mut pool);
     pool.submit('a', || 1).unwrap();
     pool.submit('a', || 2).unwrap();
-    assert!(pool.submit('a', || 3).is_err(), "half of all is one key's");
+    let error = pool.submit('a', || 3).unwrap_err();
+    assert!(matches!(error, BusyError::Share { waiting: 2 }), "{error}");
     pool.submit('b', || 4).unwrap();
     let error = pool.submit('c', || 5).unwrap_err();
     assert!(matches!(error, BusyError::Full { waiting: 3 }), "{error}");
@@ -190,7 +191,7 @@ fn work_that_is_not_taken_is_given_back() {
     let release = occupy(&mut pool);
     pool.submit('a', || 1).unwrap();
     let (busy, work) = pool.offer('a', Box::new(|| 7)).unwrap_err();
-    assert!(matches!(busy, BusyError::Full { waiting: 1 }), "{busy}");
+    assert!(matches!(busy, BusyError::Share { waiting: 1 }), "{busy}");
     assert_eq!(work(), 7);
     drop(release);
     assert_eq!(collect(&pool, &woken, 2).len(), 2);
@@ -222,7 +223,10 @@ proptest::proptest! {
                     taken.push((key, at));
                 }
                 Err((BusyError::Full { waiting }, _)) => {
-                    proptest::prop_assert!((30..=60).contains(&waiting));
+                    proptest::prop_assert_eq!(waiting, 60);
+                }
+                Err((BusyError::Share { waiting }, _)) => {
+                    proptest::prop_assert_eq!(waiting, 30);
                 }
                 Err((busy, _)) => panic!("{busy}"),
             }

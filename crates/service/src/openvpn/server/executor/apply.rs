@@ -29,9 +29,12 @@ impl<'a> Executor<'a> {
             }
 
             Effect::StartJob(id, source, job) => return self.start_job(id, source, *job),
-            Effect::Handshake(client, source, work) => {
-                return self.handshakes.begin(client, source, work);
-            }
+            Effect::Handshake {
+                client,
+                source,
+                renewal,
+                work,
+            } => return self.handshakes.begin(client, (source, renewal), work),
             Effect::CancelJob(id) => {
                 if let Some(number) = self.jobs.remove(&id) {
                     self.background.cancel(number);

@@ -48,8 +48,19 @@ pub(crate) enum Effect {
     /// Do this on another thread. The jobs of one source are done in turn with those of others.
     StartJob(JobId, Option<Source>, Box<Job>),
     /// Do this for a client on another thread; [`Event::Handshaken`](super::event::Event::Handshaken) brings back what comes of
-    /// it, whether the client is still there or not. Those of one source are done in turn with those of others.
-    Handshake(ClientKey, Source, Box<Handshake>),
+    /// it, whether the client is still there or not. Those of one source are done in turn with those of others, and where too
+    /// many of them wait already that are no renewals this may be left out, and [`Event::Crowded`](super::event::Event::Crowded)
+    /// says so.
+    Handshake {
+        /// For whom.
+        client: ClientKey,
+        /// Where it calls from.
+        source: Source,
+        /// It was let in before.
+        renewal: bool,
+        /// What to do.
+        work: Box<Handshake>,
+    },
     /// Do not begin this job if it has not begun. Whatever comes of it is not wanted.
     CancelJob(JobId),
     /// Look whether the script of this job has written what it said that it would.

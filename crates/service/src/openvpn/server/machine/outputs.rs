@@ -6,7 +6,7 @@ use openvpn::data::inband::PING;
 use openvpn::data::protocol::session;
 use openvpn::message::Message;
 use openvpn::server::{ClientId, ServerOutput, Source};
-use openvpn::session::Output;
+use openvpn::session::{Output, Session};
 use plane::Endpoint;
 
 impl Machine<'_> {
@@ -43,9 +43,12 @@ impl Machine<'_> {
             Output::SendData(payload) => self.plane(PlaneCall::Inject(peer(id), payload)),
             Output::Handshake(work) => {
                 if let Some(client) = self.clients.get(&id) {
-                    let source = Source::from(client.from.address);
-                    let key = client.key(id);
-                    self.out.push(Effect::Handshake(key, source, work));
+                    self.out.push(Effect::Handshake {
+                        client: client.key(id),
+                        source: Source::from(client.from.address),
+                        renewal: self.listener.session(id).is_some_and(Session::is_up),
+                        work,
+                    });
                 }
             }
             Output::Authenticate(request) => self.authenticate(id, &request),

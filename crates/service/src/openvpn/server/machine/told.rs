@@ -87,6 +87,11 @@ impl<'a> Machine<'a> {
                     session.handshaken(*done, now, out);
                 });
             }
+            Event::Crowded(client) if self.is_there(client) => {
+                self.with(client.id, |session, _, out| {
+                    session.close(CloseReason::Crowded, out);
+                });
+            }
             Event::PeerState(client, look, state) => self.peer_state(client, look, &state),
             Event::KeyUsed(client, key_id, usage) if self.is_there(client) => {
                 self.key_used(client.id, key_id, usage);
@@ -96,6 +101,7 @@ impl<'a> Machine<'a> {
             | Event::Polled(..)
             | Event::KeysAdded(..)
             | Event::Handshaken(..)
+            | Event::Crowded(..)
             | Event::KeyUsed(..) => {}
         }
     }

@@ -345,7 +345,15 @@ impl World {
                     Start::Never => {}
                 }
             }
-            Effect::Handshake(client, _, work) => {
+            Effect::Handshake {
+                client,
+                renewal,
+                work,
+                ..
+            } => {
+                if self.troubled && !renewal && self.random.percent(2) {
+                    return Some(Event::Crowded(client));
+                }
                 let done = Box::new(work.run());
                 // As with a full pool.
                 if self.random.percent(10) {
