@@ -1,12 +1,14 @@
 //! Traffic: something to carry, and figures of how well it was carried.
 
 mod echo;
+mod handshakes;
 mod http;
 mod iperf;
 mod ping;
 mod udp;
 
 pub use echo::EchoServer;
+pub use handshakes::{WG_CLIENTS_MAX, WgClients};
 pub use http::{HttpLoad, HttpReport, HttpServer, HttpWatch};
 pub use iperf::{Direction, Flow, Iperf, IperfReport, IperfServer, Transport};
 pub use ping::{PingOptions, PingReport, ping};

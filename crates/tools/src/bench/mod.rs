@@ -4,6 +4,7 @@ mod against;
 mod clients;
 pub(super) mod contender;
 mod document;
+mod handshakes;
 mod lines;
 pub(super) mod openvpn;
 mod options;
@@ -123,17 +124,35 @@ fn bench(options: &Options) -> Result<bool, RigError> {
     Ok(good)
 }
 
-/// Lets many clients come to one server, of each implementation with OpenVPN.
+/// Lets many clients come to one server, of each implementation.
 fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
-    prepare(&["openssl", "iperf3"])?;
+    let openvpn = |one: &Contender| matches!(one, Contender::OpenVpn(..));
+    let needed: &[&str] = match (
+        options.contenders.iter().any(openvpn),
+        options.contenders.iter().all(openvpn),
+    ) {
+        (true, true) => &["openssl", "iperf3"],
+        (true, false) => &["openssl", "iperf3", "wg", "ip"],
+        (false, _) => &["wg", "ip"],
+    };
+    prepare(needed)?;
     tools::tun()?;
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut handshakes) = (Vec::new(), Vec::new());
     for contender in &options.contenders {
-        if let Contender::OpenVpn(ends, suite) = *contender {
-            outcomes.push(clients::measure(ends, suite, clients, options.seconds)?);
+        match *contender {
+            Contender::OpenVpn(ends, suite) => {
+                outcomes.push(clients::measure(ends, suite, clients, options.seconds)?);
+            }
+            one => handshakes.push(handshakes::measure(one, clients)?),
         }
     }
-    let text = clients::markdown(&outcomes);
+    let mut text = String::new();
+    if !outcomes.is_empty() {
+        text += &clients::markdown(&outcomes);
+    }
+    if !handshakes.is_empty() {
+        text += &handshakes::markdown(&handshakes);
+    }
     terminal::say(&text);
     Ok(match &options.markdown {
         Some(path) => write(path, &text),

@@ -46,7 +46,7 @@ pub(super) struct Options {
     pub tests: Vec<Test>,
     pub repetitions: u32,
     pub seconds: u32,
-    /// How many clients shall come to one OpenVPN server, instead of all tests.
+    /// How many clients shall come to one server, instead of all tests.
     pub clients: Option<u32>,
     /// What is measured of lines instead of all tests.
     pub lines: Vec<lines::Part>,
@@ -128,7 +128,7 @@ pub(super) fn command() -> Command {
         .arg(number(
             "clients",
             60_000,
-            "Let so many clients come to one OpenVPN server, instead of the tests [default of --impl: ovpn-gcm]",
+            "Let so many clients come to one server, instead of the tests: of OpenVPN with a tunnel each, of WireGuard with a handshake each [default of --impl: ovpn-gcm]",
         ))
         .arg(
             Arg::new("lines")
