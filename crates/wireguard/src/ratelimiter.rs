@@ -13,7 +13,8 @@ const COST: Duration = Duration::from_millis(50);
 const BURST: Duration = Duration::from_millis(250);
 /// A source that was silent for this long has a full bucket and need not be remembered.
 const IDLE: Duration = Duration::from_secs(1);
-/// Most sources at a time, about 300 KiB. Beyond it, unknown sources are refused until a second has passed.
+/// Most sources at a time, about 300 KiB, unless there are more peers than half of that. Beyond it, unknown sources are refused until a
+/// second has passed.
 const MAX_SOURCES: usize = 4096;
 
 #[derive(Debug)]
@@ -50,10 +51,12 @@ impl RateLimiter {
         self.sources = HashMap::new();
     }
 
-    pub(crate) fn allow(&mut self, from: SocketAddr, now: Instant) -> bool {
+    /// Whether a message from this address may cost more, to a device of so many peers. All of these may call in the same second.
+    pub(crate) fn allow(&mut self, from: SocketAddr, peers: usize, now: Instant) -> bool {
         self.sweep(now);
         let source = self.source(from.ip());
-        if !self.sources.contains_key(&source) && self.sources.len() >= MAX_SOURCES {
+        let most = MAX_SOURCES.max(peers.saturating_mul(2));
+        if !self.sources.contains_key(&source) && self.sources.len() >= most {
             return false;
         }
         let bucket = self.sources.entry(source).or_insert(Bucket {
@@ -97,7 +100,7 @@ mod tests {
 
     fn allowed(limiter: &mut RateLimiter, from: &str, now: Instant, times: usize) -> usize {
         let from = from.parse().unwrap();
-        (0..times).filter(|_| limiter.allow(from, now)).count()
+        (0..times).filter(|_| limiter.allow(from, 1, now)).count()
     }
 
     #[test]
@@ -156,12 +159,15 @@ mod tests {
         let now = Instant::now();
         let mut limiter = RateLimiter::new();
         let from = |n: u32| SocketAddr::new(IpAddr::V4(n.into()), 1);
-        assert_eq!(
-            (0..10_000).filter(|&n| limiter.allow(from(n), now)).count(),
-            MAX_SOURCES
-        );
-        assert!(limiter.allow(from(0), now));
-        assert!(limiter.allow(from(9_999), now + IDLE));
+        let mut allowed = |peers| {
+            let allow = |&n: &u32| limiter.allow(from(n), peers, now);
+            (0..10_000).filter(allow).count()
+        };
+        assert_eq!(allowed(1), MAX_SOURCES);
+        // Those that were allowed have another four.
+        assert_eq!(allowed(3000), 6000);
+        assert!(limiter.allow(from(0), 1, now));
+        assert!(limiter.allow(from(9_999), 1, now + IDLE));
         assert_eq!(limiter.sources.len(), 1);
     }
 }

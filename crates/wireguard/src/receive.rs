@@ -71,6 +71,7 @@ impl Device {
             checker,
             limiter,
             last_load,
+            by_key,
             ..
         } = self;
         let checker = checker.as_mut().ok_or(Dropped::NoPrivateKey)?;
@@ -91,7 +92,7 @@ impl Device {
             }
             return Err(Dropped::Cookie);
         }
-        if !limiter.allow(from, now) {
+        if !limiter.allow(from, by_key.len(), now) {
             return Err(Dropped::RateLimited);
         }
         Ok(())

@@ -7,18 +7,17 @@ use plane::{Endpoint, Line, Notice, PeerId};
 use wireguard::message::INITIATION_LEN;
 use wireguard::{Activity, Output};
 
-/// What waits for the control thread. Each message of the handshake costs up to a tenth of a millisecond to answer on a
-/// small core, so more would only be answered too late; none is longer than an initiation.
+/// What waits for the control thread, as many as with the kernel's: a second's work or less on a small core, and a client waits for
+/// five. None is longer than an initiation.
 pub(super) const INBOX: InboxLimits = InboxLimits {
-    datagrams: 1024,
+    datagrams: 4096,
     longest: INITIATION_LEN,
     // All that is read of an answer to a probe.
     message_head: INITIATION_LEN,
     active: true,
 };
 
-/// Waiting messages from which on the device counts as under load (the kernel's queue is 4,096 long and its limit an eighth
-/// of that; ours is shorter, and so is the limit).
+/// Waiting messages from which on the device counts as under load, as the kernel's does.
 const UNDER_LOAD: usize = INBOX.datagrams / 8;
 
 impl Machine {

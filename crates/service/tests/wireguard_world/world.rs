@@ -242,7 +242,7 @@ impl World {
         };
         if bytes[0] != DATA {
             let waiting = if host.load.is_some_and(|it| it > self.now) {
-                500
+                1000
             } else {
                 0
             };
