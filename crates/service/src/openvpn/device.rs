@@ -61,6 +61,20 @@ pub(super) enum DeviceError {
     },
 }
 
+impl DeviceError {
+    /// Whether it will be so the next time as well: the machine has not what the settings ask for.
+    pub(super) fn lasts(&self) -> bool {
+        match self {
+            #[cfg(feature = "kernel")]
+            Self::Kernel(error) => {
+                use kernelspace::StartError::{NoModule, NotAllowed};
+                matches!(error, NoModule(_) | NotAllowed(_))
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The self-test of the TUN, which runs beside what comes before there is one.
 pub(super) struct Rungs(Cell<Option<TunTest>>, OnceCell<TunVerdict>);
 

@@ -13,7 +13,7 @@ use self::host::Planning;
 use self::lacking::Lacking;
 use super::super::connect::DialError;
 use super::super::context::Context;
-use super::super::device::{self, Link, Peers};
+use super::super::device::{self, DeviceError, Link, Peers};
 use super::super::monitoring::{Monitored as _, ProcessRequest};
 use super::super::network::Inside;
 use super::super::plane_call::Plane;
@@ -168,6 +168,10 @@ impl<'a> Executor<'a> {
                 return Some(ended);
             }
             if let Err(error) = self.perform(effect, machine) {
+                if error.downcast_ref().is_some_and(DeviceError::lasts) {
+                    self.context.fatal(&*error);
+                    return Some(Ended::Exit(1));
+                }
                 self.order.failed();
                 self.results.push_back(Event::Failed(error.to_string()));
             }
