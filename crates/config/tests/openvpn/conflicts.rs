@@ -19,7 +19,7 @@ fn faults_in_a_block_are_found_on_their_line() {
 }
 
 /// Lines beside a sound client or server, the directive that is refused, and part of the reason.
-const CONFLICTS: [(&str, &str, &str, &str); 62] = [
+const CONFLICTS: [(&str, &str, &str, &str); 63] = [
     (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
     (CLIENT, "dev tap", "dev", "dev tun"),
     (CLIENT, "dev-type tap", "dev-type", "dev tun"),
@@ -84,6 +84,12 @@ const CONFLICTS: [(&str, &str, &str, &str); 62] = [
         CLIENT,
         "http-proxy 127.0.0.1 8080",
         "http-proxy",
+        "tcp-client",
+    ),
+    (
+        CLIENT,
+        "socks-proxy 127.0.0.1 1080",
+        "socks-proxy",
         "tcp-client",
     ),
     (

@@ -130,18 +130,13 @@ fn values_reach_the_model() {
          dns server 0 transport DoT\ndns search-domains a.example b.example\n\
          pull-filter ignore \"route-ipv6\"\nsetenv-safe COLOUR red\nscript-security 2\n\
          up \"/etc/up 'a b'\"\ninactive 600 1000\nreneg-sec 900 600\nreneg-bytes 64000000\n\
-         socks-proxy 127.0.0.1 1081 stdin\nreplay-window 256\nverb 11\nstatus s.txt\n\
+         proto tcp\nsocks-proxy 127.0.0.1 1081 stdin\nreplay-window 256\nverb 11\nstatus s.txt\n\
          verify-hash 01:02:03:04:05:06:07:08:09:0a:0b:0c:0d:0e:0f:10:11:12:13:14\n\
          remote-cert-ku a0 88\ntls-version-min 9.9 or-highest\ncd /etc/vpn\ncd keys",
     );
     let connection = &model.connections[0];
     assert_eq!(connection.remote.as_ref().unwrap().port, 1195);
     assert_eq!((connection.retry, connection.retry_max), (5, 60));
-    assert_eq!(
-        connection.protocol.family,
-        Family::V4,
-        "SOCKS carries IPv4 only"
-    );
     assert!(matches!(
         &connection.proxy,
         Some(Proxy::Socks {

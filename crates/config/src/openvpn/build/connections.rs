@@ -4,8 +4,8 @@ use super::Builder;
 use super::connection::{CONNECTIONS_MAX, Draft, LocalLine, RawTransport};
 use crate::openvpn::directive::Origin;
 use crate::openvpn::{
-    Connection, ControlWrap, Digest, Family, HttpAuth, KeyDirection, Local, Protocol, Proxy,
-    Remote, SharedWrap, Transport,
+    Connection, ControlWrap, Digest, HttpAuth, KeyDirection, Local, Protocol, Proxy, Remote,
+    SharedWrap, Transport,
 };
 
 impl Builder {
@@ -117,12 +117,7 @@ impl Builder {
             _ => {}
         }
         let proxy = self.proxy(&draft, transport, server);
-        let local = self.local(&draft, transport, server, proxy.as_ref());
-        let mut family = draft.family;
-        if transport == Transport::Udp && matches!(proxy, Some(Proxy::Socks { .. })) {
-            // The header that SOCKS puts before datagrams is written for IPv4 only, as in stock.
-            family = Family::V4;
-        }
+        let local = self.local(&draft, transport, server);
         if draft.mtu.fragment.is_some() && transport.is_tcp() {
             self.clash(
                 &draft,
@@ -153,7 +148,10 @@ impl Builder {
         });
         Connection {
             remote,
-            protocol: Protocol { transport, family },
+            protocol: Protocol {
+                transport,
+                family: draft.family,
+            },
             local,
             float: draft.float,
             retry: draft.retry,
@@ -178,14 +176,7 @@ impl Builder {
         }
     }
 
-    fn local(
-        &mut self,
-        draft: &Draft,
-        transport: Transport,
-        server: bool,
-        proxy: Option<&Proxy>,
-    ) -> Local {
-        let socks = transport == Transport::Udp && matches!(proxy, Some(Proxy::Socks { .. }));
+    fn local(&mut self, draft: &Draft, transport: Transport, server: bool) -> Local {
         let host = draft.locals.last().and_then(|it| it.host.clone());
         let wanted = host.is_some() || draft.local_port_defined || draft.bind;
         if draft.nobind {
@@ -216,7 +207,7 @@ impl Builder {
             }
         }
         let bind = !draft.nobind
-            && (server || wanted || !(transport == Transport::TcpClient || socks || self.pulls()));
+            && (server || wanted || !(transport == Transport::TcpClient || self.pulls()));
         Local {
             bind,
             host,
@@ -270,12 +261,12 @@ impl Builder {
             http.headers.clone_from(&options.headers);
             return Some(Proxy::Http(http));
         }
-        if draft.socks.is_some() && server {
-            self.clash(
-                draft,
-                "socks-proxy",
-                "a server takes no proxy; remove the line",
-            );
+        if draft.socks.is_some() && transport != Transport::TcpClient {
+            let reason = match server {
+                true => "a server takes no proxy; remove the line",
+                false => "goes with TCP only: write `proto tcp-client` if the server has it",
+            };
+            self.clash(draft, "socks-proxy", reason);
         }
         draft.socks.clone()
     }

@@ -140,6 +140,6 @@ fn replay_window(directive: &Directive) -> Outcome {
         .map(|text| number(text, 0..=600_u32))
         .transpose()?;
     Ok(Remark::Ignored(
-        "the window is always 8192 packets, however late they are".to_owned(),
+        "the window is always 8128 packets, however late they are".to_owned(),
     ))
 }

@@ -74,7 +74,7 @@ pub struct Local {
 pub enum Proxy {
     /// `http-proxy`: CONNECT, for TCP only.
     Http(HttpProxy),
-    /// `socks-proxy`: SOCKS 5, UDP or TCP.
+    /// `socks-proxy`: SOCKS 5, for TCP only.
     Socks {
         /// Name or address of the proxy.
         host: String,

@@ -100,7 +100,10 @@ pub(super) const DEVICE: &[Entry] = &[
     yes("dev-type", 1, 1),
     yes("dev-node", 1, 1),
     yes("txqueuelen", 1, 1),
-    skip("disable-dco", "the kernel's own OpenVPN is not used anyway"),
+    skip(
+        "disable-dco",
+        "the setting dataplane.kind says who moves the packets",
+    ),
     yes("topology", 1, 1),
     yes("persist-tun", 0, 0),
     skip("tun-ipv6", "IPv6 is always carried"),
