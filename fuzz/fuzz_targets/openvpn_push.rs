@@ -12,7 +12,10 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             continue;
         };
         let filter = PullFilter {
-            rules: vec![(FilterAction::Ignore, "echo".to_owned())],
+            // Two names of one thing.
+            rules: ["echo", "parameter"]
+                .map(|name| (FilterAction::Ignore, name.to_owned()))
+                .to_vec(),
             no_routes: part.len().is_multiple_of(2),
         };
         let Ok(reply) = PushReply::parse(whole.split(','), &filter) else {

@@ -171,6 +171,8 @@ impl core::fmt::Display for Restart {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let flags = match (self.keep_credentials, self.next_remote) {
             (false, false) if self.reason.is_empty() => return Ok(()),
+            // Or what it begins with would be read as flags.
+            (false, false) if self.reason.starts_with('[') => "[]",
             (false, false) => "",
             (true, false) => "[P]",
             (false, true) => "[N]",
@@ -318,6 +320,7 @@ mod tests {
             "RESTART",
             "RESTART,[N]",
             "RESTART,[P]server goes down",
+            "RESTART,[][P]of a machine",
             "HALT,go away",
             "EXIT",
             "ACC,something",

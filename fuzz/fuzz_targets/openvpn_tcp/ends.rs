@@ -228,7 +228,17 @@ impl End {
                 continue;
             }
             assert!(hdr.needs_csum && hdr.gso_size > 0 && packet.len() <= 65_535 + 40);
-            let payload = packet.len() - usize::from(hdr.hdr_len);
+            // The header says that of the kernel's copy, which may be more than the packet's.
+            let ip = match packet[0] >> 4 {
+                4 => usize::from(packet[0] & 0xf) * 4,
+                _ => 40,
+            };
+            let header = match hdr.gso {
+                GsoKind::Tcp4 | GsoKind::Tcp6 => ip + usize::from(packet[ip + 12] >> 4) * 4,
+                _ => ip + 8,
+            };
+            assert!((header..=packet.len()).contains(&usize::from(hdr.hdr_len)));
+            let payload = packet.len() - header;
             let count = payload.div_ceil(usize::from(hdr.gso_size));
             assert!((2..=64).contains(&count), "{count} packets joined");
             self.came += count;
