@@ -121,6 +121,8 @@ fn create(netlink: &mut Netlink, name: &str, mode: OvpnMode) -> Result<(), Start
             StartError::Taken(name.to_owned())
         } else if error.is_unsupported() {
             StartError::NoModule(error)
+        } else if error.is_permission() {
+            StartError::NotAllowed(error)
         } else {
             error.into()
         }

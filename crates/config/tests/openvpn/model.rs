@@ -247,6 +247,15 @@ fn the_last_of_several_holds_and_the_report_says_so() {
 }
 
 #[test]
+fn a_server_over_tcp_among_others_may_be_called_through_socks() {
+    let lines = "remote other.example 443 tcp\nsocks-proxy 127.0.0.1 1080";
+    let model = built(CLIENT, lines);
+    assert_eq!(model.connections.len(), 2);
+    let forced = built(CLIENT, &format!("{lines}\nproto-force tcp"));
+    assert_eq!(forced.connections.len(), 1);
+}
+
+#[test]
 fn what_is_sent_may_be_held_back_and_what_comes_put_into_order() {
     let model = built(CLIENT, "shaper 12500\nsetenv opt reorder");
     assert_eq!(model.sockets.shaper, Some(12_500));

@@ -85,7 +85,7 @@ impl WgClients {
         server.add_route((IpAddr::V4(NETWORK.0), NETWORK.1), via)
     }
 
-    /// All call the server, until each has a session with it and has shown so, or this time is over. Returns when each had its
+    /// All call the server, until each has a session with it and has sent the packet that shows it, or this time is over. Returns when each had its
     /// session, counted from the first call; fewer than there are clients where time was over.
     ///
     /// # Errors

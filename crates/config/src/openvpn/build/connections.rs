@@ -51,6 +51,14 @@ impl Builder {
         if connections.is_empty() && self.is_sound() {
             self.conflict("proto-force", "no remote has this protocol");
         }
+        // One of several is passed over when its turn comes.
+        let hopeless = |it: &Connection| {
+            matches!(it.proxy, Some(Proxy::Socks { .. })) && !it.protocol.transport.is_tcp()
+        };
+        if !connections.is_empty() && connections.iter().all(hopeless) {
+            let reason = "goes with TCP only: write `proto tcp-client` if the server has it";
+            self.conflict_once("socks-proxy", reason);
+        }
         connections
     }
 
@@ -261,12 +269,12 @@ impl Builder {
             http.headers.clone_from(&options.headers);
             return Some(Proxy::Http(http));
         }
-        if draft.socks.is_some() && transport != Transport::TcpClient {
-            let reason = match server {
-                true => "a server takes no proxy; remove the line",
-                false => "goes with TCP only: write `proto tcp-client` if the server has it",
-            };
-            self.clash(draft, "socks-proxy", reason);
+        if draft.socks.is_some() && server {
+            self.clash(
+                draft,
+                "socks-proxy",
+                "a server takes no proxy; remove the line",
+            );
         }
         draft.socks.clone()
     }

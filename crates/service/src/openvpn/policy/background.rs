@@ -187,12 +187,12 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         let crew = self.shared.crew;
         let mut state = self.shared.lock();
         let waiting = state.waiting();
-        if waiting >= crew.waiting {
-            return Err((BusyError::Full { waiting }, work));
-        }
         let of_key = state.waiting_of(&key);
         if of_key >= crew.waiting.div_ceil(2) {
             return Err((BusyError::Share { waiting: of_key }, work));
+        }
+        if waiting >= crew.waiting {
+            return Err((BusyError::Full { waiting }, work));
         }
         // Those that were woken for work that waits are idle until they have taken it.
         if state.idle > waiting {

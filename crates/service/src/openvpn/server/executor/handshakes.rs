@@ -140,7 +140,9 @@ mod tests {
         for _ in 2..WAITING / 2 {
             assert_eq!(handshakes.offer(client, (stranger, true), || 5), None);
         }
-        // All places are taken.
+        // All places are taken, which changes nothing for those who have half of them.
+        let more = handshakes.offer(client, (stranger, false), || 2);
+        assert_eq!(more, Some(Instead::Crowded));
         let more = handshakes.offer(client, (other, false), || 6);
         assert_eq!(more, Some(Instead::Done(6)));
         drop(release);
