@@ -228,7 +228,7 @@ impl End {
                 continue;
             }
             assert!(hdr.needs_csum && hdr.gso_size > 0 && packet.len() <= 65_535 + 40);
-            // The header says that of the kernel's copy, which may be more than the packet's.
+            // `hdr_len` is how much the kernel copies into one place, which may be more than the packet's headers.
             let ip = match packet[0] >> 4 {
                 4 => usize::from(packet[0] & 0xf) * 4,
                 _ => 40,

@@ -23,7 +23,7 @@ use crate::peer::{Keys, WgPeer};
 use crate::{Host, LabError};
 
 /// Most clients: those of a network of 16 bits.
-pub const WG_CLIENTS_MAX: u32 = 1 << 16;
+const CLIENTS_MAX: u32 = 1 << 16;
 /// The network of the clients' addresses, and its prefix.
 const NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 99, 0, 0), 16);
 /// The same inside the tunnel.
@@ -47,7 +47,7 @@ impl fmt::Debug for WgClients {
 }
 
 impl WgClients {
-    /// Makes so many clients, [`WG_CLIENTS_MAX`] at most, of the server with these keys.
+    /// Makes so many clients, 65,536 at most, of the server with these keys.
     ///
     /// # Errors
     /// [`LabError::Load`] if its public key is none.
@@ -59,7 +59,7 @@ impl WgClients {
         let key: [u8; 32] = key
             .and_then(|key| key.try_into().ok())
             .ok_or_else(|| wrong("the server's public key is none"))?;
-        let clients = (0..count.min(WG_CLIENTS_MAX))
+        let clients = (0..count.min(CLIENTS_MAX))
             .map(|number| Client::new(number, key.into()))
             .collect::<Option<_>>()
             .ok_or_else(|| wrong("a client has the server's key"))?;

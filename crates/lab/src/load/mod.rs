@@ -8,7 +8,7 @@ mod ping;
 mod udp;
 
 pub use echo::EchoServer;
-pub use handshakes::{WG_CLIENTS_MAX, WgClients};
+pub use handshakes::WgClients;
 pub use http::{HttpLoad, HttpReport, HttpServer, HttpWatch};
 pub use iperf::{Direction, Flow, Iperf, IperfReport, IperfServer, Transport};
 pub use ping::{PingOptions, PingReport, ping};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use host::machine::Machine;
 use lab::cpu::usage;
-use lab::load::{Times, WG_CLIENTS_MAX, WgClients};
+use lab::load::{Times, WgClients};
 use lab::peer::{Keys, WgInterface};
 use lab::{Carrier, Host, LabError, Link, LinkOptions};
 
@@ -56,7 +56,6 @@ pub(super) fn measure(contender: Contender, clients: u32) -> Result<Outcome, Rig
         }
         .into());
     };
-    let clients = clients.min(WG_CLIENTS_MAX);
     let [server, crowd] = ["server", "crowd"].map(Host::private);
     let (server, crowd) = (server?, crowd?);
     let link = LinkOptions::numbered(1);

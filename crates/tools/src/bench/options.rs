@@ -30,8 +30,9 @@ are compared). Their certificates are RSA of 2048 bits; MILLRACE_OPENVPN names a
 --against PATH compares this program with another build of it, one change with the commit before it for example:
 WireGuard, and OpenVPN with AES-256-GCM, AES-256-CBC with SHA1, and AES-256-GCM over TCP, each program at both
 ends. Names of the other program are `other` and those that begin with other-; the tests are tcp1, tcp1-back and
-memory unless --test names others, and --impl names some of millrace, ovpn-gcm, ovpn-cbc and ovpn-gcm-tcp. The verdicts say whether this program is as fast (0.97), takes as much processor
-time (1.03) and no more memory (1.00). Both should be built in the same way.
+memory unless --test names others, and --impl names some of millrace, ovpn-gcm, ovpn-cbc and ovpn-gcm-tcp. The
+verdicts say whether this program is as fast (0.97), takes as much processor time (1.03) and no more memory
+(1.00). Both should be built in the same way.
 
 Every repetition runs each test with all implementations one after the other, so that a change of the machine
 hits all of them; the ratio to the reference is taken in each repetition, and the median of the ratios counts.
@@ -128,7 +129,8 @@ pub(super) fn command() -> Command {
         .arg(number(
             "clients",
             60_000,
-            "Let so many clients come to one server, instead of the tests: of OpenVPN with a tunnel each, of WireGuard with a handshake each [default of --impl: ovpn-gcm]",
+            "Let so many clients come to one server, instead of the tests: of OpenVPN with a tunnel each, of WireGuard \
+             with a handshake each [default of --impl: ovpn-gcm]",
         ))
         .arg(
             Arg::new("lines")
