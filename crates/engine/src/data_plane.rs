@@ -258,6 +258,7 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         Some(PeerState {
             line,
             times: peer.times(),
+            guarded: false,
             heard: self
                 .shared()
                 .epoch

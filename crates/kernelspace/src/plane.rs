@@ -221,6 +221,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
         Some(PeerState {
             line: peer.line,
             times: times(peer, now),
+            guarded: true,
             heard: peer.heard,
             rx_bytes: peer.opened_bytes(),
             tx_bytes: peer.sealed_bytes(),

@@ -3,6 +3,7 @@
 use acceptance::openvpn::{Ends, Pair, ready};
 use acceptance::{Net, PROGRAM, pings, status_of, until};
 use lab::openvpn::Setup;
+use nix::sys::signal::Signal;
 use std::net::UdpSocket;
 
 #[test]
@@ -129,4 +130,48 @@ fn strangers_are_counted() {
         net.b.output(PROGRAM, ["status", "--json"]).unwrap().trim(),
         "[]"
     );
+}
+
+/// A cable that is pulled out, and a server that is frozen, are seen before the session is given up.
+#[test]
+fn a_client_whose_server_cannot_be_heard_says_so() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let mut setup = Setup::default();
+    setup.server.line("keepalive 1 600");
+    let ends = Ends::new(&net, &setup, Pair::Both.programs(false));
+    let status = || status_of(&net.a, ends.client.interface());
+    let stands = |wanted: &str| {
+        until(wanted, || status()["state"] == wanted);
+        status()["peers"][0].clone()
+    };
+    stands("connected");
+    until("a ping of the server", || {
+        let peer = status()["peers"][0].clone();
+        peer["last_heard_age"].as_u64() < peer["latest_handshake_age"].as_u64()
+    });
+
+    net.b.set_up(&net.link.b, false).unwrap();
+    let peer = stands("no carrier");
+    assert_eq!(peer["state"], "no carrier");
+    let reason = format!("{} has no carrier", net.link.a);
+    assert_eq!(peer["reason"], reason, "{peer}");
+    net.b.set_up(&net.link.b, true).unwrap();
+    stands("connected");
+
+    ends.server.process.signal(Signal::SIGSTOP).unwrap();
+    let peer = stands("silent");
+    assert!(peer["last_heard_age"].as_u64() >= Some(4), "{peer}");
+    let text = net.a.output(PROGRAM, ["status"]).unwrap();
+    for wanted in [
+        "openvpn client silent",
+        "state: silent: no packet",
+        "last heard: ",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    ends.server.process.signal(Signal::SIGCONT).unwrap();
+    stands("connected");
 }

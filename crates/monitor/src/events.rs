@@ -108,7 +108,9 @@ fn begun(status: &Status, say: &mut impl FnMut(Tone, String)) {
     let name = &status.interface;
     match state {
         State::Up => say(Tone::Good, format!("{name} is up")),
-        State::Silent => say(Tone::Bad, format!("{name} is started: {words}")),
+        State::Silent | State::NoCarrier => {
+            say(Tone::Bad, format!("{name} is started: {words}"));
+        }
         _ => say(Tone::Note, format!("{name} is started: {words}")),
     }
 }
@@ -120,8 +122,12 @@ fn compare(before: &Status, now: &Status, say: &mut impl FnMut(Tone, String)) {
         match (is, was) {
             (State::Up, State::Idle) => {}
             (State::Up, _) => say(Tone::Good, format!("{name} is up")),
-            (State::Silent | State::Connecting, _) => say(Tone::Bad, format!("{name}: {words}")),
-            (_, State::Silent | State::Connecting) => say(Tone::Note, format!("{name}: {words}")),
+            (State::Silent, _) => say(Tone::Bad, format!("{name} is silent: {words}")),
+            (State::NoCarrier, _) => say(Tone::Bad, format!("{name} has no carrier: {words}")),
+            (State::Connecting, _) => say(Tone::Bad, format!("{name}: {words}")),
+            (_, State::Silent | State::NoCarrier | State::Connecting) => {
+                say(Tone::Note, format!("{name}: {words}"));
+            }
             _ => {}
         }
     }
@@ -270,6 +276,25 @@ mod tests {
         assert_eq!(said(&none, &up), ["Good: office is up"]);
         assert_eq!(said(&up, &calling), ["Bad: office: calling its server"]);
         assert_eq!(said(&calling, &up), ["Good: office is up"]);
+        let (mut cut, mut silent) = (client("no carrier"), client("silent"));
+        for (sample, reason) in [
+            (&mut cut, "wan has no carrier"),
+            (&mut silent, "no packet from it for 14 s"),
+        ] {
+            sample.tunnels[0].peers = vec![PeerStatus {
+                reason: Some(reason.to_owned()),
+                ..PeerStatus::default()
+            }];
+        }
+        assert_eq!(
+            said(&up, &cut),
+            ["Bad: office has no carrier: wan has no carrier"]
+        );
+        assert_eq!(
+            said(&up, &silent),
+            ["Bad: office is silent: no packet from it for 14 s"]
+        );
+        assert_eq!(said(&silent, &up), ["Good: office is up"]);
         assert_eq!(said(&up, &none), ["Bad: office has ended"]);
         assert_eq!(said(&up, &up), [""; 0]);
         let mut anew = up.clone();

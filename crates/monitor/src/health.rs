@@ -1,6 +1,6 @@
 //! How a tunnel is, in a word and in a sentence.
 
-use service::status::{LineStatus, PeerStatus, Status};
+use service::status::{LineStatus, NO_CARRIER, PeerStatus, SILENT, Status};
 
 /// Seconds after which a peer of WireGuard that is spoken to has begun a new session (REJECT_AFTER_TIME).
 pub const LATELY: u64 = 180;
@@ -16,6 +16,8 @@ pub enum State {
     Connecting,
     /// The other end does not answer.
     Silent,
+    /// No uplink leads to the other end.
+    NoCarrier,
     /// It was up, and is no more.
     Ended,
     /// It has a file and is not up.
@@ -23,6 +25,15 @@ pub enum State {
 }
 
 impl State {
+    /// The states of a tunnel that runs.
+    pub const ALL: [Self; 5] = [
+        Self::Up,
+        Self::Idle,
+        Self::Connecting,
+        Self::Silent,
+        Self::NoCarrier,
+    ];
+
     /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -30,7 +41,8 @@ impl State {
             Self::Up => "up",
             Self::Idle => "idle",
             Self::Connecting => "connecting",
-            Self::Silent => "silent",
+            Self::Silent => SILENT,
+            Self::NoCarrier => NO_CARRIER,
             Self::Ended => "ended",
             Self::Down => "down",
         }
@@ -48,6 +60,8 @@ impl State {
 pub fn health(status: &Status) -> (State, String) {
     match status.state.as_deref() {
         Some("connecting") => return (State::Connecting, "calling its server".to_owned()),
+        Some(SILENT) => return (State::Silent, reason(&status.peers)),
+        Some(NO_CARRIER) => return (State::NoCarrier, reason(&status.peers)),
         Some("connected") => return (State::Up, lines(&status.peers).unwrap_or_default()),
         _ => {}
     }
@@ -71,13 +85,24 @@ pub fn health(status: &Status) -> (State, String) {
     }
 }
 
-/// Peers that were heard from lately: of OpenVPN and PPTP those that are in.
+/// Why the first peer cannot be heard, which stands for all of them.
+fn reason(peers: &[PeerStatus]) -> String {
+    let reason = peers.first().and_then(|it| it.reason.as_deref());
+    let reason = reason.unwrap_or("no packet comes");
+    match peers.len() {
+        0 | 1 => reason.to_owned(),
+        count => format!("none of {count} peers can be heard: {reason}"),
+    }
+}
+
+/// Peers that were heard from lately: of OpenVPN and PPTP those that are in, and not silent.
 #[must_use]
 pub fn active(status: &Status) -> usize {
     let is_wireguard = status.protocol == "wireguard";
     let peers = status.peers.iter();
     let lately = |it: &&PeerStatus| {
-        !is_wireguard || it.latest_handshake_age.is_some_and(|age| age <= LATELY)
+        let heard = !is_wireguard || it.latest_handshake_age.is_some_and(|age| age <= LATELY);
+        heard && it.state.is_none()
     };
     peers.filter(lately).count()
 }
@@ -181,6 +206,40 @@ mod tests {
         assert_eq!(of("client", Some("connected"), 1).0, State::Up);
         assert_eq!(of("server", None, 0), (State::Idle, "0 clients".to_owned()));
         assert_eq!(of("server", None, 1), (State::Up, "1 client".to_owned()));
+    }
+
+    #[test]
+    fn a_tunnel_that_cannot_be_heard_is_not_up() {
+        for (state, wanted, good) in [
+            (SILENT, State::Silent, false),
+            (NO_CARRIER, State::NoCarrier, false),
+            ("connected", State::Up, true),
+        ] {
+            let client = Status {
+                protocol: "openvpn".to_owned(),
+                role: Some("client".to_owned()),
+                state: Some(state.to_owned()),
+                peers: vec![PeerStatus {
+                    state: (!good).then(|| state.to_owned()),
+                    reason: (!good).then(|| "wan has no carrier".to_owned()),
+                    ..peer(Some(5))
+                }],
+                ..Status::default()
+            };
+            let (found, words) = health(&client);
+            assert_eq!((found, found.is_good()), (wanted, good));
+            assert_eq!(words == "wan has no carrier", !good, "{words}");
+            assert_eq!(active(&client), usize::from(good));
+        }
+        let silent = PeerStatus {
+            state: Some(SILENT.to_owned()),
+            ..peer(Some(5))
+        };
+        let (state, words) = wireguard(vec![silent, peer(Some(5))]);
+        assert_eq!(
+            (state, words.as_str()),
+            (State::Up, "1 of 2 peers heard from lately")
+        );
     }
 
     #[test]

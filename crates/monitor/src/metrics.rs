@@ -5,7 +5,7 @@ use std::fmt::{Display, Write as _};
 
 use service::status::{PeerStatus, Status};
 
-use crate::health::{active, health};
+use crate::health::{State, active, health};
 use crate::overview::Overview;
 
 /// What the answer is called.
@@ -172,13 +172,23 @@ fn tunnel(text: &mut Text, status: &Status) {
         ("protocol", status.protocol.as_str()),
         ("role", role),
     ];
-    let good = u8::from(health(status).0.is_good());
+    let (stands, _) = health(status);
+    let good = u8::from(stands.is_good());
     text.gauge(
         "millrace_tunnel_up",
         "1 where packets go through or would, 0 where the other end does not answer.",
         &labels,
         good,
     );
+    for state in State::ALL {
+        let labels = [("tunnel", name), ("state", state.name())];
+        text.gauge(
+            "millrace_tunnel_state",
+            "1 for the state that the tunnel is in.",
+            &labels,
+            u8::from(state == stands),
+        );
+    }
     let labels = [("tunnel", name)];
     text.gauge(
         "millrace_tunnel_uptime_seconds",
@@ -277,6 +287,14 @@ fn peer(text: &mut Text, tunnel: &str, peer: &PeerStatus) {
         text.gauge(
             "millrace_peer_handshake_age_seconds",
             "Seconds since the newest keys.",
+            &labels,
+            age,
+        );
+    }
+    if let Some(age) = peer.last_heard_age {
+        text.gauge(
+            "millrace_peer_last_heard_age_seconds",
+            "Seconds since the last packet of a peer.",
             &labels,
             age,
         );

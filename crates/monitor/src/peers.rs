@@ -23,7 +23,7 @@ pub struct Wanted {
     pub from: usize,
     /// What is in their names, keys or addresses; empty is all.
     pub find: String,
-    /// The order: `handshake`, `rx`, `tx`, else by name.
+    /// The order: `heard`, `rx`, `tx`, else by name.
     pub sort: String,
 }
 
@@ -58,7 +58,9 @@ struct Peer {
     name: String,
     ranges: String,
     endpoint: Option<String>,
+    /// Seconds since its last packet.
     age: Option<u64>,
+    state: Option<String>,
     rx_rate: Option<u64>,
     tx_rate: Option<u64>,
     rx_bytes: u64,
@@ -74,7 +76,7 @@ impl Page {
             .filter(|(name, it)| is_found(name, it, &wanted.find))
             .collect();
         match wanted.sort.as_str() {
-            "handshake" => found.sort_by_key(|(_, it)| it.latest_handshake_age.unwrap_or(u64::MAX)),
+            "heard" => found.sort_by_key(|(_, it)| it.last_heard_age.unwrap_or(u64::MAX)),
             "rx" => found.sort_by_key(|(_, it)| Reverse(it.rx_rate)),
             "tx" => found.sort_by_key(|(_, it)| Reverse(it.tx_rate)),
             _ => found.sort_by(|a, b| a.0.cmp(&b.0)),
@@ -120,7 +122,8 @@ fn peer((name, it): (String, &PeerStatus)) -> Peer {
         name,
         ranges,
         endpoint: it.endpoint.clone(),
-        age: it.latest_handshake_age,
+        age: it.last_heard_age,
+        state: it.state.clone(),
         rx_rate: it.rx_rate,
         tx_rate: it.tx_rate,
         rx_bytes: it.rx_bytes,
@@ -165,5 +168,30 @@ mod tests {
         let found = page(0, "10.0.1.7/", "");
         assert_eq!((found.found, found.peers[0].name.as_str()), (1, "key0263"));
         assert_eq!(page(0, "key001", "").found, 10);
+    }
+
+    #[test]
+    fn a_peer_says_when_its_last_packet_came_whatever_the_age_of_its_keys() {
+        let peer = |key: &str, heard, renewed| PeerStatus {
+            public_key: key.to_owned(),
+            last_heard_age: heard,
+            latest_handshake_age: renewed,
+            ..PeerStatus::default()
+        };
+        let status = Status {
+            peers: vec![
+                peer("a", Some(9), Some(9)),
+                peer("b", Some(1), Some(3000)),
+                peer("c", None, None),
+            ],
+            ..Status::default()
+        };
+        let wanted = Wanted {
+            sort: "heard".to_owned(),
+            ..Wanted::default()
+        };
+        let peers = Page::new(&status, &wanted).peers;
+        let told: Vec<_> = peers.iter().map(|it| (it.name.as_str(), it.age)).collect();
+        assert_eq!(told, [("b", Some(1)), ("a", Some(9)), ("c", None)]);
     }
 }

@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 
 mod dataplane;
 mod limits;
+mod reach;
 
 pub use dataplane::dataplane;
+pub(crate) use reach::expected_within;
+pub use reach::{NO_CARRIER, SILENT};
 
 /// Directory of the status sockets, one `IFNAME.sock` for each running interface.
 pub const SOCKET_DIR: &str = "/var/run/millrace";
@@ -32,7 +35,8 @@ pub struct Status {
     pub protocol: String,
     /// With OpenVPN `client` or `server`; none with WireGuard, whose peers are equal.
     pub role: Option<String>,
-    /// With an OpenVPN client `connecting` or `connected`.
+    /// With an OpenVPN or PPTP client `connecting` or `connected`. With every protocol `silent` or `no carrier`, where that
+    /// holds for all peers.
     pub state: Option<String>,
     /// Our public key in base64; none without a private key.
     pub public_key: Option<String>,
@@ -42,6 +46,9 @@ pub struct Status {
     pub listen_tcp: Vec<u16>,
     /// Mark of outgoing datagrams; 0 is none.
     pub fwmark: u32,
+    /// The device that the sockets are bound to.
+    #[serde(skip)]
+    pub bound_device: Option<String>,
     /// Of the interface, in bytes.
     pub mtu: u32,
     /// Why it has that, in words; none where the daemon does not set it.
@@ -96,6 +103,14 @@ pub struct PeerStatus {
     pub last_handshake_unix: Option<u64>,
     /// Seconds since the last handshake, by a clock that never jumps.
     pub latest_handshake_age: Option<u64>,
+    /// Seconds since the last authentic packet of any kind came from it, by a clock that never jumps.
+    pub last_heard_age: Option<u64>,
+    /// `silent` or `no carrier`; none where nothing is known to be wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The reason of that state, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Bytes received in authenticated datagrams.
     pub rx_bytes: u64,
     /// Bytes sent.

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use terminal::shown;
+
 use service::status::{
-    CapStatus, LineStatus, MeasuredStatus, OrderStatus, PeerStatus, PipelineStatus, Status,
+    CapStatus, LineStatus, MeasuredStatus, NO_CARRIER, OrderStatus, PeerStatus, PipelineStatus,
+    Status,
 };
 
 /// Colours, where there is a terminal to show them.
@@ -84,7 +87,10 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
     if has_roles(status) {
         let role = status.role.as_deref().unwrap_or_default();
         let state = status.state.as_deref().unwrap_or_default();
-        let kind = format!("{} {role} {state}", status.protocol);
+        let kind = match state {
+            NO_CARRIER => format!("{} {role}, {state}", status.protocol),
+            _ => format!("{} {role} {state}", status.protocol),
+        };
         paint.line(&mut out, "protocol", kind.trim_end());
         paint.line(&mut out, "addresses", &status.addresses.join(", "));
     } else {
@@ -101,12 +107,12 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
         paint.line(&mut out, "fwmark", &format!("{:#x}", status.fwmark));
     }
     let mtu = match &status.mtu_reason {
-        Some(reason) => format!("{} ({})", status.mtu, reason.escape_debug()),
+        Some(reason) => format!("{} ({})", status.mtu, shown(reason)),
         None => status.mtu.to_string(),
     };
     paint.line(&mut out, "mtu", &mtu);
     if let Some(found) = &status.mtu_probe {
-        paint.line(&mut out, "mtu probes", &found.escape_debug().to_string());
+        paint.line(&mut out, "mtu probes", &shown(found));
     }
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
     // As `wg`: those that were heard of last come first, those that never were last.
@@ -142,7 +148,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
                 .unwrap_or("(no name)"),
         ),
     };
-    let name = name.escape_debug().to_string();
+    let name = shown(name);
     out.push_str(&paint.head(kind, &name));
     let endpoint = peer.endpoint.clone().unwrap_or_default();
     match peer.transport.as_deref().filter(|_| openvpn) {
@@ -150,7 +156,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
         None => paint.line(out, "endpoint", &endpoint),
     }
     if let Some(user) = peer.username.as_ref().filter(|_| peer.name.is_some()) {
-        paint.line(out, "user", &user.escape_debug().to_string());
+        paint.line(out, "user", &shown(user));
     }
     let ranges = match peer.allowed_ips.join(", ") {
         ranges if ranges.is_empty() && !openvpn => "(none)".to_owned(),
@@ -163,6 +169,14 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
         peer.backend.as_deref().unwrap_or_default(),
     );
     paint.line(out, "cipher", &cipher);
+    if let Some(state) = &peer.state {
+        let reason = peer.reason.as_deref().unwrap_or_default();
+        let state = paint.with("31", &shown(state));
+        paint.line(out, "state", &format!("{state}: {}", shown(reason)));
+    }
+    if let Some(age) = peer.last_heard_age {
+        paint.line(out, "last heard", &ago(age));
+    }
     if let Some(age) = peer.latest_handshake_age {
         paint.line(out, "latest handshake", &ago(age));
     }
@@ -179,7 +193,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
         paint.line(out, "persistent keepalive", &every);
     }
     for line in &peer.lines {
-        let name = format!("line {}", line.name.escape_debug());
+        let name = format!("line {}", shown(&line.name));
         paint.line(out, &name, &line_text(line, paint));
     }
     if let Some(order) = &peer.order {
@@ -228,7 +242,7 @@ fn line_text(line: &LineStatus, paint: Paint) -> String {
     if let Some(cap) = &line.cap {
         text += &format!(", {}", cap_text(cap));
     }
-    format!("{text}: {}", line.reason.escape_debug())
+    format!("{text}: {}", shown(&line.reason))
 }
 
 /// `15.20 GB of 20.00 GB used, 4.80 GB left until 2026-12-14`.
@@ -240,7 +254,7 @@ fn cap_text(cap: &CapStatus) -> String {
         decimal(cap.left_bytes)
     );
     if let Some(day) = &cap.renews {
-        text += &format!(" until {}", day.escape_debug());
+        text += &format!(" until {}", shown(day));
     }
     text
 }

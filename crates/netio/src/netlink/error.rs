@@ -87,6 +87,11 @@ impl NetlinkError {
         )
     }
 
+    /// Whether the routing tables have no way to an address.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH))
+    }
+
     /// Whether this kernel cannot do it at all: an attribute, a link kind or an address family that
     /// it lacks.
     pub fn is_unsupported(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What a session tells of itself and of its peer.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Output;
 use super::control_traffic::ControlTraffic;
@@ -53,6 +53,12 @@ impl Session {
     #[must_use]
     pub fn peer_id(&self) -> Option<SessionId> {
         self.peer
+    }
+
+    /// When the last control packet of the peer came, if one did.
+    #[must_use]
+    pub fn control_received(&self) -> Option<Instant> {
+        self.peer.map(|_| self.liveness.control_received_at())
     }
 
     /// The peer's verified certificate, if it showed one, once the handshake is done.

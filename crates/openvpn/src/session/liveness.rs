@@ -90,6 +90,10 @@ impl Liveness {
         self.control_received = now;
     }
 
+    pub(super) const fn control_received_at(&self) -> Instant {
+        self.control_received
+    }
+
     pub(super) fn control_sent(&mut self, now: Instant) {
         self.control_sent = now;
     }

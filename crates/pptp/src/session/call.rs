@@ -1,7 +1,7 @@
 //! One call: a link, and the GRE that carries it.
 
 use core::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::gre::{self, Arrival, Tunnel};
 use crate::lines::ProbeKey;
@@ -111,6 +111,16 @@ impl Call {
     pub(super) fn probes(&self) -> Option<(ProbeKey, u16, u16)> {
         let (call_id, peer_call_id) = self.tunnel.call_ids();
         Some((self.link.probe_key()?, call_id, peer_call_id))
+    }
+
+    /// When the peer was heard last, how long it may be silent before it is asked whether it is there, and how long before
+    /// the call ends.
+    #[must_use]
+    pub fn heard(&self) -> Option<(Instant, Duration, Duration)> {
+        let settings = &self.link.settings;
+        let (interval, asked) = (settings.echo_interval, u32::from(settings.echo_failures));
+        let heard = self.link.heard?;
+        Some((heard, interval, interval * (asked + 1)))
     }
 
     /// Asks the peer whether it is there.

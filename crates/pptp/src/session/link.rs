@@ -90,7 +90,7 @@ pub struct Link {
     pub(super) framing: Framing,
     /// The longest inner packet; 0 while the link is not up.
     pub(super) mtu: u16,
-    pub(super) heard: bool,
+    pub(super) heard: Option<Instant>,
     pub(super) id: u8,
     pub(super) echo: Option<Instant>,
     pub(super) echoes: u8,
@@ -145,7 +145,7 @@ impl Link {
             decryptor: None,
             framing: Framing::default(),
             mtu: 0,
-            heard: false,
+            heard: None,
             id: 0,
             echo: None,
             echoes: 0,
@@ -191,7 +191,7 @@ impl Link {
 
     /// What the link knows of why its call was ended by the other end.
     pub(super) fn likely_reason(&self) -> Option<DownReason> {
-        if !self.heard {
+        if self.heard.is_none() {
             return Some(DownReason::NoGre);
         }
         self.lcp.failure().cloned().map(DownReason::Lcp)
@@ -268,7 +268,7 @@ impl Link {
 
     /// What came shows that the peer is there.
     pub(super) fn alive(&mut self, now: Instant) {
-        self.heard = true;
+        self.heard = Some(now);
         self.echoes = 0;
         if self.echo.is_some() {
             self.echo = Some(now + self.settings.echo_interval);
@@ -295,7 +295,7 @@ impl Link {
                         end = Some(DownReason::Lcp(failure));
                     }
                 }
-                Signal::Finished(Failure::NoAnswer) if !self.heard => {
+                Signal::Finished(Failure::NoAnswer) if self.heard.is_none() => {
                     end = Some(DownReason::NoGre);
                 }
                 Signal::Finished(failure) => end = Some(DownReason::Lcp(failure)),

@@ -95,7 +95,7 @@ impl StatusSocket {
                 log::debug!("too many readers of the status; one was hung up on");
                 continue;
             }
-            let document = Status {
+            let mut document = Status {
                 interface: self.ifname.clone(),
                 protocol: self.protocol.to_owned(),
                 uptime_ms: self.started.elapsed().as_millis() as u64,
@@ -106,6 +106,7 @@ impl StatusSocket {
                 .name("status".into())
                 .spawn(move || {
                     host::privileges::confine_this_thread();
+                    document.look_at_uplinks();
                     write(&document, &stream);
                     writing.fetch_sub(1, Ordering::AcqRel);
                 });

@@ -1,6 +1,6 @@
 //! A peer in the status document.
 
-use crate::status::PeerStatus;
+use crate::status::{PeerStatus, expected_within};
 use openvpn::session::{ControlTraffic, Session};
 use plane::PeerState;
 use std::net::SocketAddr;
@@ -36,7 +36,8 @@ pub(super) fn peer(known: &Known<'_>, session: Option<&Session>, since: SystemTi
         .map(|(cipher, _)| cipher.name());
     let line = known.state.line;
     let address = line.map_or(known.address, |line| line.endpoint.addr);
-    PeerStatus {
+    let now = Instant::now();
+    let mut status = PeerStatus {
         endpoint: Some(canonical(address)),
         last_handshake_unix: known.renewed.and_then(|(at, _)| unix(at)),
         latest_handshake_age: known.renewed.map(|(_, at)| at.elapsed().as_secs()),
@@ -48,7 +49,17 @@ pub(super) fn peer(known: &Known<'_>, session: Option<&Session>, since: SystemTi
         backend: known.backend.map(str::to_owned),
         connected_unix: unix(since),
         ..PeerStatus::default()
-    }
+    };
+    let data = match known.state.guarded {
+        true => known.state.heard,
+        false => known.state.times.last_received,
+    };
+    let control = session.and_then(Session::control_received);
+    let (ping, limit) = session.map(Session::keep_alive).unwrap_or_default();
+    // The kernel reports a silence by itself, and does not tell when a ping came.
+    let within = expected_within(ping, limit).filter(|_| !known.state.guarded);
+    status.set_heard(data.max(control), within, now);
+    status
 }
 
 fn canonical(addr: SocketAddr) -> String {

@@ -2,11 +2,11 @@
 
 use super::machine::{Effect, Event, Machine, ONLY, StreamId, Way};
 use super::order::Order;
-use crate::status::{PeerStatus, Status};
+use crate::status::{PeerStatus, Status, expected_within};
 use ::pptp::mppe;
 use ::pptp::session::{
-    Client as Session, ClientOutput, ClientSettings, DownReason, Entropy, LoginError, Protection,
-    SendError, Up,
+    Call, Client as Session, ClientOutput, ClientSettings, DownReason, Entropy, LoginError,
+    Protection, SendError, Up,
 };
 use log::Level;
 use plane::LineId;
@@ -264,6 +264,14 @@ pub(super) fn describe(protection: Option<Protection>) -> String {
     format!("MPPE-{bits} {mode}")
 }
 
+/// Says when the other end of a call was heard last.
+pub(super) fn set_heard(peer: &mut PeerStatus, call: Option<&Call>) {
+    if let Some((last, asked_after, ends_after)) = call.and_then(Call::heard) {
+        let within = expected_within(Some(asked_after), Some(ends_after));
+        peer.set_heard(Some(last), within, Instant::now());
+    }
+}
+
 impl Machine for ClientMachine {
     fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>) {
         match event {
@@ -449,6 +457,7 @@ impl Machine for ClientMachine {
             peer.cipher = Some(describe(up.protection));
             peer.allowed_ips = up.peer.iter().map(|peer| format!("{peer}/32")).collect();
         }
+        set_heard(&mut peer, self.session.as_ref().and_then(Session::call));
         self.describe_lines(&mut peer);
         status.peers = vec![peer];
         let dataplane = &mut status.dataplane;

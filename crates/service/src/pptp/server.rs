@@ -1,6 +1,6 @@
 //! The machine of a server: its clients, and which of them an inner address belongs to.
 
-use super::client::describe;
+use super::client::{describe, set_heard};
 use super::machine::{Effect, Event, Machine, StreamId, Way};
 use super::order::Order;
 use crate::status::{PeerStatus, Status};
@@ -406,6 +406,7 @@ impl Machine for ServerMachine {
                 tx_bytes: client.sent[1],
                 ..PeerStatus::default()
             };
+            set_heard(&mut peer, self.session.call(*call));
             client.describe_lines(self.session.addresses(*call), &mut peer);
             status.peers.push(peer);
         }

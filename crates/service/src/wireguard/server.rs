@@ -161,9 +161,11 @@ impl Server {
     ) -> io::Result<()> {
         self.accept(listener, move |interface, _, mut stream| {
             let document = lock(interface).as_ref().map(|i| i.status(started));
-            if let Some(document) = document
-                && let Ok(text) = serde_json::to_vec(&document)
-            {
+            let Some(mut document) = document else {
+                return;
+            };
+            document.look_at_uplinks();
+            if let Ok(text) = serde_json::to_vec(&document) {
                 let _ = stream.write_all(&text);
             }
         })

@@ -7,6 +7,9 @@ use crypto::select::{self, Algorithm};
 use plane::{PeerLines, Statistics};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+/// Longest time until a peer answers a packet, by a keepalive if it has nothing to say: KEEPALIVE_TIMEOUT, and 2 s for the way.
+const ANSWERED: Duration = Duration::from_secs(12);
+
 impl Interface {
     /// What `millrace status` shows, as of now. `started` is when the daemon began.
     #[must_use]
@@ -22,7 +25,7 @@ impl Interface {
                 true => self.plane.peer_lines(*id),
                 false => PeerLines::default(),
             };
-            PeerStatus {
+            let mut peer = PeerStatus {
                 public_key: p.public_key.to_base64().to_string(),
                 endpoint: moved.line.map(|line| line.endpoint.addr.to_string()),
                 allowed_ips: p.allowed_ips.iter().map(ToString::to_string).collect(),
@@ -42,7 +45,17 @@ impl Interface {
                 },
                 order: reorders.then(|| lines::order_status(&known)),
                 ..PeerStatus::default()
+            };
+            let times = moved.times;
+            peer.set_heard(times.last_received, None, now);
+            if let Some(since) = times.unanswered_since.filter(|at| now > *at + ANSWERED) {
+                let passed = now.saturating_duration_since(since).as_secs();
+                peer.set_silent(format!("no answer to packets for {passed} s"));
             }
+            if p.silence.is_unanswered() {
+                peer.set_silent("no answer to handshakes".to_owned());
+            }
+            peer
         });
         let statistics = self.plane.statistics();
         let mtu = self.plane.mtu() as u32;
@@ -56,6 +69,7 @@ impl Interface {
             }),
             listen_port: device.listen_port,
             fwmark: device.fwmark,
+            bound_device: self.sockets.device.clone(),
             mtu,
             mtu_reason: self.wanted_mtu.as_ref().map(|wanted| wanted.why(mtu)),
             mtu_probe: self.machine.probe_report(),

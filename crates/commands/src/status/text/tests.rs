@@ -200,3 +200,35 @@ fn what_is_left_of_a_line_is_told() {
         "up, 0 B of 0 B used, 0 B left: the peer has answered on it"
     );
 }
+
+#[test]
+fn a_server_that_cannot_be_heard_is_told() {
+    let mut status = Status {
+        interface: "tun0".to_owned(),
+        protocol: "openvpn".to_owned(),
+        role: Some("client".to_owned()),
+        state: Some("silent".to_owned()),
+        mtu_reason: Some("the peer's path".to_owned()),
+        peers: vec![PeerStatus {
+            name: Some("office's \u{1b}[2J".to_owned()),
+            state: Some("silent".to_owned()),
+            reason: Some("no packet from it for 14 s".to_owned()),
+            last_heard_age: Some(14),
+            latest_handshake_age: Some(3000),
+            ..PeerStatus::default()
+        }],
+        ..Status::default()
+    };
+    let text = render(&status, Paint::PLAIN);
+    for line in [
+        "protocol: openvpn client silent\n",
+        "mtu: 0 (the peer's path)\n",
+        "server: office's \\u{1b}[2J\n",
+        "state: silent: no packet from it for 14 s\n",
+        "last heard: 14 seconds ago\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    status.state = Some("no carrier".to_owned());
+    assert!(render(&status, Paint::PLAIN).contains("openvpn client, no carrier\n"));
+}

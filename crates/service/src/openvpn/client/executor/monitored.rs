@@ -68,6 +68,8 @@ impl Monitored for View<'_, '_> {
             addresses: addresses.iter().flatten().map(IpAddr::to_string).collect(),
             peers: server.into_iter().collect(),
             refused: machine.refusals().to_map(),
+            fwmark: executor.context.config.sockets.mark.unwrap_or(0),
+            bound_device: executor.context.config.sockets.device.clone(),
             ..Document::default()
         };
         if let Some(plane) = plane {

@@ -31,6 +31,7 @@ impl Monitored for Executor<'_> {
             listen_port: self.plane.port(LineId::FIRST).unwrap_or(0),
             listen_tcp: self.listeners.ports(),
             fwmark: config.sockets.mark.unwrap_or(0),
+            bound_device: config.sockets.device.clone(),
             mtu: self.plane.mtu() as u32,
             workers: statistics.workers,
             addresses: v4.into_iter().chain(v6).collect(),
