@@ -286,8 +286,10 @@ pub fn run_files(host: &Host) -> Vec<String> {
             let path = entry.path();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 walk(&path, into);
-            } else if !path.ends_with("tun-selftest") {
-                // What is known of this kernel until the next boot stays.
+            } else if !(path.ends_with("tun-selftest")
+                || path.extension().is_some_and(|it| it == "peers"))
+            {
+                // What is known of this kernel and of the peers, for the next start, stays.
                 into.push(path.display().to_string());
             }
         }

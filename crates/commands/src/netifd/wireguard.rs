@@ -62,6 +62,7 @@ pub(super) fn run(
         .with(|interface| {
             interface.set(set)?;
             call_peers(interface, &tunnel.peers);
+            interface.recall(netifd.device());
             Ok(())
         })
         .ok_or("the interface is gone")?

@@ -297,6 +297,23 @@ impl Machine {
         }
     }
 
+    /// Calls peers that have lost their sessions by our restart, at the address that is configured or where they were.
+    pub(super) fn recall(&mut self, peers: Vec<(Key32, SocketAddr)>, turn: &mut Turn<'_>) {
+        for (key, addr) in peers {
+            let public = PublicKey::from(*key.as_bytes());
+            let Some(id) = self.device.peer_by_public_key(&public) else {
+                continue;
+            };
+            let knows = self.names.contains_key(&id) || turn.endpoint(id).is_some();
+            if !knows {
+                self.call_at(id, addr, turn);
+            }
+            let mut out = Vec::new();
+            self.device.probe(id, true, turn.now.monotonic, &mut out);
+            self.translate(out, None, turn);
+        }
+    }
+
     /// A peer is called at this address from now on, at once if a handshake waits for one.
     pub(super) fn call_at(&mut self, id: PeerId, addr: SocketAddr, turn: &mut Turn<'_>) {
         if !self.peers.contains_key(&id) {

@@ -38,6 +38,8 @@ pub enum Event {
         /// Where it is.
         endpoint: types::Endpoint,
     },
+    /// Peers had sessions with this interface a moment ago, before it started again, and were there: each is called once.
+    Recall(Vec<(Key32, SocketAddr)>),
     /// A look-up has ended.
     LookedUp {
         /// What was looked up.

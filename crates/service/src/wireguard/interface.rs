@@ -5,6 +5,7 @@ use super::effect::{Effect, Ended, Refused};
 use super::event::Event;
 use super::machine::{Machine, Named};
 use super::probing::ProbePlan;
+use super::recall;
 use super::resolver::{Answer, Resolver};
 use super::sockets::SocketPlan;
 use crate::floor::FloorFile;
@@ -42,7 +43,7 @@ pub struct Interface {
     pub(super) plane: Box<Plane>,
     /// What the data plane's packets are.
     pub(super) protocol: WireGuard,
-    sockets: SocketPlan,
+    pub(super) sockets: SocketPlan,
     lines: Lines,
     /// Where it is written what they have carried.
     usage: Option<UsageFile>,
@@ -116,7 +117,8 @@ impl Interface {
     }
 
     /// The end, of which nothing more is told.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, ifname: &str) {
+        recall::keep(ifname, &self.recalled());
         let carried = self.plane.carried().to_vec();
         self.handle(Event::LinesCounted(carried));
         self.handle(Event::LinesEnd);
@@ -330,6 +332,31 @@ impl Interface {
             public_key: public_key.clone(),
             endpoint: endpoint.clone(),
         });
+    }
+
+    /// Calls the peers that had sessions with this interface when it ended a moment ago.
+    pub fn recall(&mut self, ifname: &str) {
+        let peers = recall::take(ifname);
+        if !peers.is_empty() {
+            self.handle(Event::Recall(peers));
+        }
+    }
+
+    /// Where the peers are that have a session, those that were heard last first.
+    fn recalled(&self) -> Vec<recall::Recalled> {
+        let now = Instant::now();
+        let mut found: Vec<_> = (self.machine.peers.iter())
+            .filter_map(|(id, entry)| {
+                let (_, renewed) = entry.last_handshake?;
+                let state = self.plane.peer(*id)?;
+                let lasts = now.saturating_duration_since(renewed) < recall::SOON;
+                let at = state.line.filter(|_| lasts)?.endpoint.addr;
+                Some((state.times.last_received, entry.public_key.clone(), at))
+            })
+            .collect();
+        found.sort_by_key(|(heard, ..)| std::cmp::Reverse(*heard));
+        found.truncate(recall::RECALLED_MAX);
+        found.into_iter().map(|(_, key, at)| (key, at)).collect()
     }
 
     /// The endpoints that are names, by their peers, with the addresses that were found.

@@ -18,6 +18,7 @@ mod peers;
 mod port;
 mod probe_plan;
 mod probing;
+mod recall;
 mod relays;
 pub(crate) mod resolver;
 mod save;
