@@ -84,7 +84,12 @@ fn sink() -> std::sync::MutexGuard<'static, Option<Sink>> {
 
 fn line(record: &Record<'_>) -> String {
     let level = record.level().as_str().to_lowercase();
-    format!("{level}: {}", record.args())
+    format!("{level}: {}", unmarked(&record.args().to_string()))
+}
+
+/// A line without the mark that OpenVPN's own log has for a warning: here each line says its level.
+fn unmarked(text: &str) -> &str {
+    text.strip_prefix("WARNING: ").unwrap_or(text)
 }
 
 impl Sink {
@@ -102,8 +107,29 @@ impl Sink {
                     Level::Info => syslog::INFO,
                     Level::Debug | Level::Trace => syslog::DEBUG,
                 };
-                syslog.send(severity, &record.args().to_string(), now)
+                syslog.send(severity, unmarked(&record.args().to_string()), now)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_marked_once() {
+        for (text, wanted) in [
+            ("WARNING: nice failed", "warn: nice failed"),
+            ("plain", "warn: plain"),
+        ] {
+            let shown = line(
+                &Record::builder()
+                    .level(Level::Warn)
+                    .args(format_args!("{text}"))
+                    .build(),
+            );
+            assert_eq!(shown, wanted);
         }
     }
 }

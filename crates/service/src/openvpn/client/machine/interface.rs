@@ -14,6 +14,9 @@ use crate::now::Now;
 use openvpn::push::{PushReply, Refusal};
 use std::time::Duration;
 
+/// Pushed options that a filter has left out, of which the one line about them names so many.
+const LEFT_OUT_MAX: usize = 8;
+
 impl Machine<'_> {
     /// The server's options: what is sealed from now on has their shape, and the interface gets
     /// their addresses.
@@ -24,12 +27,27 @@ impl Machine<'_> {
         now: Now,
         out: &mut Effects,
     ) {
+        let mut left_out = Vec::new();
         for (option, why) in &reply.refused {
             match why {
                 // Servers push what other systems need to everyone.
                 Refusal::NoEffect => out.debug(format!("pushed option '{option}': {why}")),
+                // The user has asked for it.
+                Refusal::Filtered | Refusal::NoPull => {
+                    out.info(format!("pushed option '{option}' is not taken: {why}"));
+                    left_out.push(option.as_str());
+                }
                 _ => out.warn(format!("pushed option '{option}' is not taken: {why}")),
             }
+        }
+        if !left_out.is_empty() {
+            let more = left_out.len().saturating_sub(LEFT_OUT_MAX);
+            left_out.truncate(LEFT_OUT_MAX);
+            let mut words = format!("left out, as the file wants: {}", left_out.join(", "));
+            if more > 0 {
+                words += &format!(" and {more} more");
+            }
+            out.push(Effect::Say(log::Level::Info, words));
         }
         for text in &reply.echo {
             out.info(format!("ECHO:{text}"));
