@@ -195,6 +195,11 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
                 .collect::<Result<_, _>>()?,
         ),
     };
+    // Who names tunnels means these and no others.
+    let own = match matches.contains_id("tunnel") {
+        true => Vec::new(),
+        false => own_tunnels(),
+    };
     let lan = match words("lan") {
         Some(words) => words,
         None => match guard.map(|it| {
@@ -220,11 +225,17 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     }
     Ok(Plan {
         domain,
-        devices: Devices::new(tunnels.as_deref(), &lan)?,
+        devices: Devices::new(tunnels.as_deref(), &own, &lan)?,
         from_lan: from_lan.map(|it| Duration::from_secs(*it)),
         packets: !matches.get_flag("no-packets"),
         router: !matches.get_flag("no-router"),
     })
+}
+
+/// The devices of all tunnels of this program that are up.
+fn own_tunnels() -> Vec<String> {
+    let statuses = crate::status::now().unwrap_or_default();
+    statuses.into_iter().map(|it| it.interface).collect()
 }
 
 /// The devices that are tunnels to the guard.

@@ -49,6 +49,9 @@ const CLOCK_SLACK: Duration = Duration::from_secs(3600);
 /// Bytes that WireGuard puts around a packet: IP, UDP, its header and tag.
 const WIREGUARD: [u32; 2] = [60, 80];
 
+/// Marks and tables that wg-quick takes: the first that is free.
+const WG_QUICK: std::ops::Range<u32> = 51820..51840;
+
 /// Kilobytes below which a box runs out of memory as soon as something else starts.
 const MEMORY_LOW: u64 = 12 << 10;
 
@@ -251,7 +254,7 @@ fn owner(rule: &Rule) -> Option<&'static str> {
         }
         1000..=3999 if mask == 0x3f00 => Some("mwan3"),
         5210..=5270 | 1310..=1370 if rule.table == 52 || mask == 0x00ff_0000 => Some("Tailscale"),
-        _ if mark == 51820 || rule.table == 51820 => Some("wg-quick"),
+        _ if WG_QUICK.contains(&mark) || WG_QUICK.contains(&rule.table) => Some("wg-quick"),
         // Below those of the main table, whose numbers pbr counts down from.
         29_000..=30_000 if mask == 0x00ff_0000 => Some("pbr"),
         _ => None,
@@ -259,7 +262,8 @@ fn owner(rule: &Rule) -> Option<&'static str> {
 }
 
 fn rules(facts: &Facts, found: &mut Vec<Finding>) {
-    let mut owners: Vec<&str> = facts.rules.iter().filter_map(owner).collect();
+    let others = facts.rules.iter().filter(|it| !facts.is_rule_of_tunnel(it));
+    let mut owners: Vec<&str> = others.filter_map(owner).collect();
     owners.sort_unstable();
     owners.dedup();
     let ours = facts.guarded || facts.way_out.as_ref().is_some_and(|it| facts.is_tunnel(it));

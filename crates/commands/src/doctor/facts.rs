@@ -30,6 +30,8 @@ pub(super) struct NameServer {
 pub(super) struct Tunnel {
     pub(super) device: String,
     pub(super) protocol: String,
+    /// Mark of its own packets, and number of its routing table; 0 is none.
+    pub(super) fwmark: u32,
     pub(super) mtu: u32,
     /// Why it has that, in words, if its daemon tells.
     pub(super) mtu_reason: Option<String>,
@@ -112,6 +114,12 @@ impl Facts {
     pub(super) fn device(&self, index: u32) -> &str {
         let link = self.links.iter().find(|link| link.index == index);
         link.map_or("?", |link| &link.name)
+    }
+
+    /// Whether a routing rule is that of a tunnel of this program.
+    pub(super) fn is_rule_of_tunnel(&self, rule: &Rule) -> bool {
+        let mut marks = self.tunnels.iter().map(|it| it.fwmark);
+        marks.any(|mark| mark != 0 && (rule.fwmark == Some(mark) || rule.table == mark))
     }
 
     pub(super) fn is_tunnel(&self, device: &str) -> bool {

@@ -153,6 +153,7 @@ fn tunnel(status: &Status) -> Tunnel {
     Tunnel {
         device: status.interface.clone(),
         protocol: status.protocol.clone(),
+        fwmark: status.fwmark,
         mtu: status.mtu,
         mtu_reason: status.mtu_reason.clone(),
         ways: Vec::new(),

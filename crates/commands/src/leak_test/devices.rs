@@ -14,20 +14,29 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// Looks at the host. `tunnels` are names of devices that are tunnels; without, those that are so by their kind.
-    pub(super) fn new(tunnels: Option<&[Pattern]>, lan: &[String]) -> Result<Self, NetlinkError> {
+    /// Looks at the host. `tunnels` are names of devices that are tunnels; without, those that are so by their kind. `own`
+    /// are devices of other tunnels of this program.
+    pub(super) fn new(
+        tunnels: Option<&[Pattern]>,
+        own: &[String],
+        lan: &[String],
+    ) -> Result<Self, NetlinkError> {
         let links = Netlink::open()?.links()?;
-        Ok(Self::of(
-            &links,
-            |name| match tunnels {
+        let role = |name: &str| {
+            let is_tunnel = match tunnels {
                 Some(patterns) => patterns.iter().any(|it| it.matches(name)),
                 None => is_tunnel(name),
-            },
-            lan,
-        ))
+            };
+            match (is_tunnel, own.iter().any(|it| it == name)) {
+                (true, _) => Role::Tunnel,
+                (false, true) => Role::OtherTunnel,
+                (false, false) => Role::Outside,
+            }
+        };
+        Ok(Self::of(&links, role, lan))
     }
 
-    fn of(links: &[Link], is_tunnel: impl Fn(&str) -> bool, lan: &[String]) -> Self {
+    fn of(links: &[Link], role_of: impl Fn(&str) -> Role, lan: &[String]) -> Self {
         let is_lan = |link: &Link| lan.contains(&link.name);
         let role = |link: &Link| {
             // A port of a bridge is where the bridge is.
@@ -35,8 +44,7 @@ impl Devices {
             match () {
                 () if link.name == "lo" => Role::Loopback,
                 () if is_lan(link) || master.is_some_and(is_lan) => Role::Lan,
-                () if is_tunnel(&link.name) => Role::Tunnel,
-                () => Role::Outside,
+                () => role_of(&link.name),
             }
         };
         let all = links
@@ -85,7 +93,11 @@ mod tests {
             link(5, "mr-office", None),
         ];
         let lan = ["br-lan".to_owned()];
-        let devices = Devices::of(&links, |name| name.starts_with("mr-"), &lan);
+        let role_of = |name: &str| match name.starts_with("mr-") {
+            true => Tunnel,
+            false => Outside,
+        };
+        let devices = Devices::of(&links, role_of, &lan);
         let roles = [1, 2, 3, 4, 5, 6].map(|index| devices.role(index));
         use Role::{Lan, Loopback, Outside, Tunnel};
         assert_eq!(roles, [Loopback, Lan, Lan, Outside, Tunnel, Outside]);

@@ -63,6 +63,8 @@ impl Probe {
 pub(super) enum Role {
     /// What leaves by it is in a tunnel.
     Tunnel,
+    /// A tunnel of this program that the LAN is not to use.
+    OtherTunnel,
     /// It leads to the LAN.
     Lan,
     /// This host itself.
@@ -181,7 +183,13 @@ pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
         let all = probe.left.iter().copied();
         all.filter(|index| role(*index) == wanted).collect()
     };
-    let outside = of(Role::Outside);
+    let mut outside = of(Role::Outside);
+    let mut tunnels = of(Role::Tunnel);
+    match probe.from {
+        // What this host sends itself is as safe in one tunnel as in another.
+        From::Router => tunnels.extend(of(Role::OtherTunnel)),
+        From::Lan => outside.extend(of(Role::OtherTunnel)),
+    }
     if !outside.is_empty() {
         return Verdict::Leak(outside);
     }
@@ -190,7 +198,6 @@ pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
         let words = "it went to a device of the LAN, and what becomes of it there is not seen";
         return Verdict::Unknown(words.to_owned());
     }
-    let tunnels = of(Role::Tunnel);
     if !tunnels.is_empty() {
         return Verdict::Tunnel(tunnels);
     }
@@ -221,12 +228,14 @@ mod tests {
     const LAN: u32 = 2;
     const WAN: u32 = 3;
     const TUN: u32 = 4;
+    const OTHER: u32 = 5;
 
     fn role(index: u32) -> Role {
         match index {
             LO => Role::Loopback,
             LAN => Role::Lan,
             TUN => Role::Tunnel,
+            OTHER => Role::OtherTunnel,
             _ => Role::Outside,
         }
     }
@@ -272,6 +281,7 @@ mod tests {
                 vec![own, (TUN, true, 53), (WAN, true, 53)],
                 Verdict::Leak(vec![WAN]),
             ),
+            (vec![own, (OTHER, true, 53)], Verdict::Tunnel(vec![OTHER])),
             (vec![own], Verdict::Held),
             // What comes in is no query that leaves.
             (vec![own, (WAN, false, 53)], Verdict::Held),
@@ -301,6 +311,14 @@ mod tests {
         assert_eq!(
             seen(query(From::Lan), &[came, (TUN, true, 53)]),
             Verdict::Tunnel(vec![TUN])
+        );
+    }
+
+    #[test]
+    fn a_device_of_the_lan_may_not_leave_by_a_tunnel_of_others() {
+        assert_eq!(
+            seen(query(From::Lan), &[(LAN, false, 53), (OTHER, true, 53)]),
+            Verdict::Leak(vec![OTHER])
         );
     }
 

@@ -51,6 +51,7 @@ fn sound() -> Facts {
         tunnels: vec![Tunnel {
             device: "office".to_owned(),
             protocol: "wireguard".to_owned(),
+            fwmark: 51821,
             mtu: 1420,
             mtu_reason: Some("eth0 1500 less 80".to_owned()),
             ways: vec![("2001:db8::1".parse().unwrap(), "eth0".to_owned(), 1500)],
@@ -163,6 +164,17 @@ fn offloads_rules_and_the_packet_filter() {
         rule(29998, Some(0x10000), Some(0x00ff_0000), 256),
     );
     finds("rules", "another program", rule(950, None, None, 7));
+    // The rules of Millrace's own tunnels, of which a second one has the next mark.
+    for mark in [51821, 51822] {
+        let mut facts = sound();
+        facts.tunnels.push(Tunnel {
+            device: "second".to_owned(),
+            fwmark: 51822,
+            ..Tunnel::default()
+        });
+        rule(32764, Some(mark), None, mark)(&mut facts);
+        assert_eq!(all(&facts), [], "{mark}");
+    }
     finds("kernel", "nf_tables", |it| it.nf_tables = false);
     finds("kernel", "program nft", |it| it.nft = false);
     // None of that matters where nothing is guarded and no tunnel carries everything.
