@@ -1,8 +1,11 @@
 //! A whole firmware: every file of it read, the chip found, each file judged, the worst first.
 
+use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use crate::elf;
+use crate::facts::Machine;
 use crate::finding::Finding;
 use crate::judge::{self, Subject, Words};
 use crate::role::Role;
@@ -58,6 +61,12 @@ pub enum AuditError {
         "nothing in {0} tells which chip it is for: say --soc NAME or --router MODEL (millrace audit --list-socs)"
     )]
     NoChip(String),
+    /// The programs are for x86, whose chips are not in the table.
+    #[error(
+        "{0}: its programs are for x86, and only routers with ARM, MIPS or PowerPC are judged: name the directory of a \
+         router's files, or its image"
+    )]
+    X86(String),
     /// There was nothing to judge.
     #[error("{0}: neither ELF files nor a kernel in it{1}")]
     Nothing(String, String),
@@ -89,6 +98,10 @@ pub fn audit_watched<'t>(
 ) -> Result<Audit<'t>, AuditError> {
     let mut examiner = Examiner::default();
     let name = path.display().to_string();
+    // A whole system takes minutes to read, and would say no more.
+    if chosen.is_none() && is_x86(path) {
+        return Err(AuditError::X86(name));
+    }
     let mut watched = Watched {
         examiner: &mut examiner,
         watch,
@@ -103,6 +116,35 @@ pub fn audit_watched<'t>(
         Err(error) => return Err(error.into()),
     }
     examiner.finish(&name, table, chosen)
+}
+
+/// Programs that every root file system has one of.
+const PROGRAMS: [&str; 4] = ["bin/busybox", "usr/bin/env", "bin/sh", "sbin/init"];
+
+/// Longest program that is looked at before all else, in bytes.
+const PROGRAM_MAX: u64 = 4 << 20;
+
+/// Whether a directory is the root file system of an x86 machine, by the first of its usual programs.
+fn is_x86(root: &Path) -> bool {
+    let Ok(root) = fs::canonicalize(root) else {
+        return false;
+    };
+    // Links of a router's files lead from this host's root, to programs of this host.
+    let is_own = |name: &str| {
+        let path = fs::canonicalize(root.join(name));
+        path.is_ok_and(|it| it.starts_with(&root))
+    };
+    let machine = |name: &str| {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(root.join(name)).ok()?;
+        file.take(PROGRAM_MAX).read_to_end(&mut bytes).ok()?;
+        Some(elf::read(&bytes).ok()?.machine)
+    };
+    let own = PROGRAMS.into_iter().filter(|it| is_own(it));
+    let mut machines = own.filter_map(machine);
+    machines
+        .next()
+        .is_some_and(|it| matches!(it, Machine::X86 { .. }))
 }
 
 /// What was read, waiting for the chip.
@@ -277,4 +319,36 @@ impl Examiner {
 fn is_kernel_config(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(256)];
     head.starts_with(b"#") && memchr::memmem::find(head, b"Kernel Configuration").is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// The file system of a PC is not read to its end to say that no chip is known for it.
+    #[test]
+    fn the_root_of_an_x86_machine_is_known_by_its_first_program() {
+        if !cfg!(target_arch = "x86_64") {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let programs = root.join("usr/bin");
+        fs::create_dir_all(&programs).unwrap();
+        let audited = || {
+            let mut files = 0;
+            let mut watch = |_| files += 1;
+            let table = Table::builtin();
+            let result = audit_watched(root, &Limits::default(), table, None, &mut watch);
+            (result.map(|_| ()).unwrap_err(), files)
+        };
+        // A link to a program of this host, as a router's file system has them for its own.
+        symlink("/usr/bin/env", programs.join("env")).unwrap();
+        assert!(!matches!(audited().0, AuditError::X86(_)));
+        fs::remove_file(programs.join("env")).unwrap();
+        fs::copy("/usr/bin/env", programs.join("env")).unwrap();
+        let (error, files) = audited();
+        assert!(matches!(error, AuditError::X86(_)) && files == 0, "{error}");
+    }
 }

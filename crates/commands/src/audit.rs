@@ -152,7 +152,9 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             }
             match live.audit {
                 // Nothing is wrong with a box that is no router.
-                Err(error @ (AuditError::NoChip(_) | AuditError::Nothing(..))) => {
+                Err(
+                    error @ (AuditError::NoChip(_) | AuditError::X86(_) | AuditError::Nothing(..)),
+                ) => {
                     if format == Format::Sarif {
                         write(&format!(
                             "{:#}\n",
