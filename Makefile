@@ -15,9 +15,10 @@ help: ## Show this list
 setup: ## Install what the other targets need and is missing (Debian packages)
 	@scripts/setup
 
-build: ## Build target/release/millrace
+build: ## Build target/release/millrace, with its debug information beside it (millrace.debug)
 	@scripts/setup build
 	cargo build --release --locked -p millrace
+	@scripts/split-debug target/release/millrace
 
 # Built in half the time, without the commands that it does not show; what ships is `make build`.
 demo: ## Show a tunnel at work: office, branch, real traffic, tables
