@@ -1,7 +1,7 @@
 //! `millrace restart`: a tunnel ended and brought up again, by whatever has it up.
 
 use crate::down;
-use clap::{Arg, ArgMatches, Command as Cli};
+use clap::{Arg, ArgAction, ArgMatches, Command as Cli};
 use config::types::is_ifname;
 use service::running::{self, Running};
 use std::error::Error;
@@ -24,15 +24,26 @@ pub(crate) fn command() -> Cli {
         )
         .arg(
             Arg::new("NAME")
-                .required(true)
+                .required_unless_present("daemons")
                 .help("The profile's name, or the interface's on OpenWrt"),
+        )
+        .arg(
+            Arg::new("daemons")
+                .long("daemons")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("NAME")
+                .help("Every tunnel that `millrace up --daemon` has brought up: after an upgrade"),
         )
 }
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let name = matches.get_one::<String>("NAME").cloned();
-    match restart(&name.unwrap_or_default()) {
+    let restarted = match matches.get_flag("daemons") {
+        true => restart_daemons(),
+        false => restart(&name.unwrap_or_default()),
+    };
+    match restarted {
         Ok(code) => code,
         Err(error) => {
             log::error!("{error}");
@@ -56,7 +67,7 @@ enum By {
 }
 
 fn restart(name: &str) -> Outcome<ExitCode> {
-    match by(name, Path::new("/"), running::all(), main_process)? {
+    match by(name, Path::new("/"), running::all(), &OfThisHost)? {
         By::Systemd(unit) => call("systemctl", &["restart", "--", &unit]),
         By::Netifd => call("ifup", &[name]),
         By::Hand {
@@ -65,13 +76,63 @@ fn restart(name: &str) -> Outcome<ExitCode> {
             directory,
         } => {
             down::end(name, pid)?;
-            let status = Command::new(std::env::current_exe()?)
-                .args(in_background(arguments))
-                .current_dir(directory)
-                .status()?;
-            Ok(ExitCode::from(u8::from(!status.success())))
+            up_again(arguments, &directory)
         }
     }
+}
+
+/// Brings a tunnel up by its arguments, in the background.
+fn up_again(arguments: Vec<OsString>, directory: &Path) -> Outcome<ExitCode> {
+    let status = Command::new(program()?)
+        .args(in_background(arguments))
+        .current_dir(directory)
+        .status()?;
+    let code = status.code().and_then(|it| u8::try_from(it).ok());
+    Ok(ExitCode::from(code.unwrap_or(1)))
+}
+
+/// This program's file, also where an upgrade has put another in its place.
+fn program() -> std::io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    let text = path.as_os_str().as_bytes();
+    Ok(match text.strip_suffix(b" (deleted)") {
+        Some(text) => PathBuf::from(OsStr::from_bytes(text)),
+        None => path,
+    })
+}
+
+/// Restarts every tunnel that `up --daemon` has brought up, for the scripts of packages. One that fails keeps none of the
+/// others from it.
+fn restart_daemons() -> Outcome<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for Running { name, path, .. } in running::all() {
+        let found = by(
+            &path.display().to_string(),
+            Path::new("/"),
+            running::all(),
+            &OfThisHost,
+        );
+        let restarted = match found {
+            Ok(By::Hand {
+                pid,
+                arguments,
+                directory,
+            }) if arguments.iter().any(|it| it == "--daemon") => down::end(&name, pid)
+                .map_err(Into::into)
+                .and_then(|()| up_again(arguments, &directory)),
+            // One at a terminal would lose it; others are restarted by what has started them.
+            _ => continue,
+        };
+        match restarted {
+            Ok(ExitCode::SUCCESS) => {}
+            Ok(other) => code = other,
+            Err(error) => {
+                log::error!("{name}: {error}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
 }
 
 pub(crate) fn unit(name: &str) -> String {
@@ -88,7 +149,76 @@ fn call(program: &str, arguments: &[&str]) -> Outcome<ExitCode> {
     })
 }
 
-/// The unit of systemd's own instance that a process is in, by `/proc/PID/cgroup`.
+/// What systemd knows of processes and units.
+trait Systemd {
+    /// The unit that a process is in, or none. An error where systemd cannot be asked.
+    fn unit_of(&self, pid: i32) -> Result<Option<String>, ()>;
+
+    /// The main process of a unit; 0 if it has none.
+    fn main_process(&self, unit: &str) -> Option<i32>;
+}
+
+/// The systemd of this host, asked by its own programs.
+struct OfThisHost;
+
+impl Systemd for OfThisHost {
+    fn unit_of(&self, pid: i32) -> Result<Option<String>, ()> {
+        const NAME: &str = "org.freedesktop.systemd1";
+        let (object, manager) = ("/org/freedesktop/systemd1", format!("{NAME}.Manager"));
+        let pid = pid.to_string();
+        let arguments = ["call", NAME, object, &manager, "GetUnitByPID", "u", &pid];
+        let output = Command::new("busctl").args(arguments).output();
+        let output = output.map_err(|_| ())?;
+        if output.status.success() {
+            let text = String::from_utf8(output.stdout).map_err(|_| ())?;
+            return Ok(Some(unit_of_object(&text).ok_or(())?));
+        }
+        // As opposed to a bus that does not answer.
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        match why.contains("does not belong to any loaded unit") {
+            true => Ok(None),
+            false => Err(()),
+        }
+    }
+
+    fn main_process(&self, unit: &str) -> Option<i32> {
+        let arguments = ["show", "--property=MainPID", "--value", "--", unit];
+        let output = Command::new("systemctl").args(arguments).output().ok()?;
+        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+    }
+}
+
+/// The unit whose object `busctl` prints: `o "/org/freedesktop/systemd1/unit/millrace_40office_2eservice"`. A byte that an
+/// object's name may not have is an underscore and two hexadecimal digits there.
+fn unit_of_object(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("/unit/")?;
+    let name = rest.trim_end().strip_suffix('"')?.as_bytes();
+    let mut unit = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = name.get(at) {
+        let code = name.get(at + 1..at + 3).filter(|_| byte == b'_');
+        let code = code.and_then(|it| std::str::from_utf8(it).ok());
+        match code.and_then(|it| u8::from_str_radix(it, 16).ok()) {
+            Some(other) => {
+                unit.push(other);
+                at += 3;
+            }
+            None => {
+                unit.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(unit).ok()
+}
+
+/// The unit that brings a tunnel up again, by what systemd says of the process: no scope of a session, and no other instance
+/// of systemd.
+fn is_of_service(unit: &str) -> bool {
+    unit.ends_with(".service") && !unit.starts_with("user@")
+}
+
+/// The unit of systemd's own instance that a process is in, by `/proc/PID/cgroup`: where systemd cannot be asked.
 fn unit_of(groups: &str) -> Option<&str> {
     // The one hierarchy of today, or systemd's own beside others: the others may lag behind.
     let path = groups.lines().find_map(|line| {
@@ -107,20 +237,8 @@ fn unit_of(groups: &str) -> Option<&str> {
     unit.ends_with(".service").then_some(unit)
 }
 
-/// The main process of a unit; 0 if it has none.
-fn main_process(unit: &str) -> Option<i32> {
-    let arguments = ["show", "--property=MainPID", "--value", "--", unit];
-    let output = Command::new("systemctl").args(arguments).output().ok()?;
-    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-}
-
-/// Finds out what has the tunnel up; `root` is where the host's files are, `main_process` tells that of a unit.
-fn by(
-    name: &str,
-    root: &Path,
-    running: Vec<Running>,
-    main_process: impl FnOnce(&str) -> Option<i32>,
-) -> Outcome<By> {
+/// Finds out what has the tunnel up; `root` is where the host's files are.
+fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Outcome<By> {
     let netifd = Path::new("/etc/config/network");
     let interface = |it: &Running| it.name == name && it.path.starts_with(netifd);
     if running.iter().any(interface) {
@@ -136,11 +254,17 @@ fn by(
         Err(error) => return Err(error.into()),
     };
     let process = root.join(format!("proc/{pid}"));
-    let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
-    if systemd && let Some(unit) = unit_of(&groups) {
+    let unit = || match asked.unit_of(pid) {
+        Ok(unit) => unit.filter(|it| is_of_service(it)),
+        Err(()) => {
+            let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+            unit_of(&groups).map(str::to_owned)
+        }
+    };
+    if systemd && let Some(unit) = unit() {
         // A program that was started from a shell of ssh.service is in that too, where no session has a scope of its own.
-        return match main_process(unit) {
-            Some(main) if main == pid || main == 0 => Ok(By::Systemd(unit.to_owned())),
+        return match asked.main_process(&unit) {
+            Some(main) if main == pid || main == 0 => Ok(By::Systemd(unit)),
             _ => {
                 let how = format!(
                     "restart {unit} if that has it up; otherwise `millrace down {name}`, and bring it up again as before"
@@ -181,6 +305,90 @@ fn in_background(mut arguments: Vec<OsString>) -> Vec<OsString> {
 mod tests {
     use super::*;
 
+    /// Says nothing of processes, and this of the main process of every unit.
+    struct ByGroups(Option<i32>);
+
+    impl Systemd for ByGroups {
+        fn unit_of(&self, _: i32) -> Result<Option<String>, ()> {
+            Err(())
+        }
+
+        fn main_process(&self, _: &str) -> Option<i32> {
+            self.0
+        }
+    }
+
+    /// Says that every process is in this unit, and its main process.
+    struct In(Option<&'static str>);
+
+    impl Systemd for In {
+        fn unit_of(&self, _: i32) -> Result<Option<String>, ()> {
+            Ok(self.0.map(str::to_owned))
+        }
+
+        fn main_process(&self, _: &str) -> Option<i32> {
+            Some(7)
+        }
+    }
+
+    #[test]
+    fn objects_of_the_bus_are_units() {
+        for (text, unit) in [
+            (
+                "o \"/org/freedesktop/systemd1/unit/millrace_40office_2eservice\"\n",
+                Some("millrace@office.service"),
+            ),
+            (
+                "o \"/org/freedesktop/systemd1/unit/openvpn_2dclient_40my_5fvpn_2eservice\"\n",
+                Some("openvpn-client@my_vpn.service"),
+            ),
+            ("o \"/\"\n", None),
+            ("", None),
+        ] {
+            assert_eq!(unit_of_object(text).as_deref(), unit, "{text}");
+        }
+    }
+
+    /// Whatever the file of groups says first, systemd knows.
+    #[test]
+    fn systemd_is_asked_before_groups_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let process = root.join("proc/7");
+        fs::create_dir_all(&process).unwrap();
+        fs::create_dir_all(root.join("run/systemd/system")).unwrap();
+        fs::write(process.join("cmdline"), b"millrace\0up\0office\0").unwrap();
+        std::os::unix::fs::symlink("/etc", process.join("cwd")).unwrap();
+        for (unit, groups, by_unit) in [
+            (Some("vpn.service"), "5:memory:/x\n0::/\n", true),
+            (
+                Some("vpn.service"),
+                "0::/user.slice/session-1.scope\n",
+                true,
+            ),
+            (
+                Some("session-1.scope"),
+                "0::/system.slice/vpn.service\n",
+                false,
+            ),
+            (
+                Some("user@1000.service"),
+                "0::/system.slice/vpn.service\n",
+                false,
+            ),
+            (None, "0::/system.slice/vpn.service\n", false),
+        ] {
+            fs::write(process.join("cgroup"), groups).unwrap();
+            let up = vec![Running {
+                pid: 7,
+                name: "office".to_owned(),
+                path: "/etc/millrace/office.conf".into(),
+            }];
+            let found = by("office", root, up, &In(unit)).unwrap();
+            assert_eq!(matches!(found, By::Systemd(_)), by_unit, "{unit:?}");
+        }
+    }
+
     #[test]
     fn what_has_a_tunnel_up_brings_it_up_again() {
         let directory = tempfile::tempdir().unwrap();
@@ -191,7 +399,10 @@ mod tests {
             path: path.into(),
         };
         let netifd = vec![running("/etc/config/network/office")];
-        assert_eq!(by("office", root, netifd, |_| None).unwrap(), By::Netifd);
+        assert_eq!(
+            by("office", root, netifd, &ByGroups(None)).unwrap(),
+            By::Netifd
+        );
         let process = root.join("proc/7");
         fs::create_dir_all(&process).unwrap();
         fs::write(process.join("cmdline"), b"millrace\0up\0-v\0office\0").unwrap();
@@ -201,7 +412,7 @@ mod tests {
             arguments,
             directory,
             pid,
-        } = by("office", root, up(), |_| None).unwrap()
+        } = by("office", root, up(), &ByGroups(None)).unwrap()
         else {
             panic!("by hand");
         };
@@ -210,7 +421,7 @@ mod tests {
         fs::create_dir_all(root.join("run/systemd/system")).unwrap();
         let in_group = |group: &str, main| {
             fs::write(process.join("cgroup"), group).unwrap();
-            by("office", root, up(), |_| main)
+            by("office", root, up(), &ByGroups(main))
         };
         for (unit, main, group) in [
             (
@@ -254,8 +465,8 @@ mod tests {
         );
         fs::write(process.join("cgroup"), "0::/\n").unwrap();
         fs::write(process.join("cmdline"), b"wireguard-go\0-f\0wg0\0").unwrap();
-        assert!(by("office", root, up(), |_| None).is_err());
-        let none = by("none", root, Vec::new(), |_| None)
+        assert!(by("office", root, up(), &ByGroups(None)).is_err());
+        let none = by("none", root, Vec::new(), &ByGroups(None))
             .unwrap_err()
             .to_string();
         assert!(none.contains("no tunnel of this name is up"), "{none}");

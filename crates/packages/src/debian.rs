@@ -152,8 +152,14 @@ fn postinst(package: &Package) -> String {
     let restart = match tunnels.as_slice() {
         [] => String::new(),
         names => format!(
-            "        [ -z \"$2\" ] || systemctl try-restart {} >/dev/null || true\n",
-            names.join(" ")
+            "        [ -z \"$2\" ] || systemctl try-restart {} >/dev/null || true\n{}",
+            names.join(" "),
+            // Those that were brought up by hand, too; in a scope of their own, not in that of what upgrades packages.
+            match names.iter().any(|it| it.starts_with("'millrace@")) {
+                true =>
+                    "        [ -z \"$2\" ] || systemd-run --quiet --scope millrace restart --daemons || true\n",
+                false => "",
+            }
         ),
     };
     script += &format!(
@@ -272,6 +278,7 @@ mod tests {
                 vec![
                     "was-enabled 'millrace-guard.service'",
                     "try-restart 'millrace@*.service'",
+                    "[ -z \"$2\" ] || systemd-run --quiet --scope millrace restart --daemons",
                 ],
             ),
             (
