@@ -11,6 +11,7 @@ use service::running::Claim;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[cfg(feature = "pptp")]
 mod pptp;
@@ -36,6 +37,14 @@ pub(crate) fn command() -> Command {
             "daemon",
             "Go into the background once the tunnel is up",
         ))
+        .arg(
+            Arg::new("wait")
+                .long("wait")
+                .value_name("SECONDS")
+                .default_value("30")
+                .value_parser(value_parser!(u32))
+                .help("With --daemon, wait at most so long for the peer's answer; then go on trying in the background, with exit status 3"),
+        )
         .arg(flag(
             "allow-scripts",
             "Run PreUp, PostUp, PreDown and PostDown, or an OpenVPN file's scripts, as root",
@@ -90,6 +99,7 @@ fn openvpn_up(
     let options = service::openvpn::RunOptions {
         no_dns: matches.get_flag("no-dns"),
         wait: true,
+        wait_at_most: wait_at_most(matches),
         manager: None,
     };
     let (path, matches) = (path.to_owned(), matches.clone());
@@ -149,11 +159,20 @@ fn read_openvpn(
     Ok(model)
 }
 
-/// Shows what is not honoured.
+/// The longest time that `--daemon` waits for a peer.
+fn wait_at_most(matches: &ArgMatches) -> Option<Duration> {
+    let seconds = matches.get_one::<u32>("wait");
+    seconds.map(|it| Duration::from_secs((*it).into()))
+}
+
+/// Shows the lines that are refused, about which the user must do something, and with `-v` those that are passed over.
 fn tell(report: &config::report::Report) {
     for entry in &report.entries {
-        if entry.verdict != Verdict::Honoured {
-            terminal::note(report.describe(entry));
+        match entry.verdict {
+            Verdict::Refused => terminal::note(report.describe(entry)),
+            // By a name of its own: what is logged as this command's is shown without `-v`, too.
+            Verdict::Ignored => log::info!(target: "profile", "{}", report.describe(entry)),
+            Verdict::Honoured => {}
         }
     }
 }

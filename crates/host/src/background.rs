@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt as _, parent_id};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Holds the parent's process number in the child. Programs that the child runs must not see it:
 /// they may be this one.
@@ -19,6 +20,12 @@ pub const CHILD: &str = "MILLRACE_IN_BACKGROUND";
 
 /// What the child says when it is ready.
 const READY: &str = "ready";
+
+/// What the child says when it goes on in the background without being ready.
+const NOT_YET: &str = "not yet";
+
+/// Exit status of the parent where the child goes on without being ready.
+pub const NOT_YET_STATUS: u8 = 3;
 
 /// The way to the parent, in the child, until it was told.
 static PARENT: OnceLock<Mutex<Option<File>>> = OnceLock::new();
@@ -67,8 +74,10 @@ pub fn spawn() -> ExitCode {
         drop(command);
         let mut word = String::new();
         BufReader::new(read).read_line(&mut word)?;
-        if word.trim() == READY {
-            return Ok(ExitCode::SUCCESS);
+        match word.trim() {
+            READY => return Ok(ExitCode::SUCCESS),
+            NOT_YET => return Ok(ExitCode::from(NOT_YET_STATUS)),
+            _ => {}
         }
         // It has said on standard error what was wrong.
         let code = child.wait()?.code().unwrap_or(1);
@@ -83,6 +92,24 @@ pub fn spawn() -> ExitCode {
 /// In the child: lets go of the terminal and tells the parent that all is well. What is logged
 /// from now on goes nowhere, unless `MILLRACE_LOG` is set.
 pub fn ready() -> io::Result<()> {
+    let_go(READY)
+}
+
+/// The last words to a terminal of a start that goes on in the background after it has waited for so long.
+pub fn still_trying(name: &str, waited: Duration) -> String {
+    format!(
+        "{name} is not up after {} s; it goes on trying in the background (`millrace status` shows how it stands, \
+         `millrace down` ends it)",
+        waited.as_secs()
+    )
+}
+
+/// In the child: lets go of the terminal as [`ready`] does, and tells the parent that the tunnel is not up yet.
+pub fn not_yet() -> io::Result<()> {
+    let_go(NOT_YET)
+}
+
+fn let_go(word: &str) -> io::Result<()> {
     // Fails only for a group leader, which has let go already.
     let _ = setsid();
     let null = File::options().read(true).write(true).open("/dev/null")?;
@@ -96,7 +123,7 @@ pub fn ready() -> io::Result<()> {
         let parent = parent.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut pipe) = parent {
             // It may have been killed; the tunnel is up all the same.
-            let _ = pipe.write_all(READY.as_bytes());
+            let _ = pipe.write_all(word.as_bytes());
         }
     }
     Ok(())

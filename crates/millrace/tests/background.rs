@@ -6,9 +6,11 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use acceptance::openvpn::{credentials, millrace};
 use acceptance::{
-    A4, Directory, Net, PATIENCE, PORT_B, PROGRAM, inhabitants, ready, run_files, until,
+    A4, B4, Directory, Net, PATIENCE, PORT_B, PROGRAM, inhabitants, ready, run_files, until,
 };
+use lab::openvpn::{KeyKind, OpenVpn as _, Setup};
 use lab::peer::Keys;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -182,5 +184,111 @@ fn nothing_panics_where_the_reader_has_gone() {
             status.code().is_some_and(|code| code < 100),
             "{arguments:?}: {status}"
         );
+    }
+}
+
+/// A server that does not answer is waited for so long and no longer; the tunnel goes on trying, and comes up when the
+/// server does.
+#[test]
+fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
+    if !acceptance::openvpn::ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let (setup, keys, at) = (Setup::default(), credentials(KeyKind::Ecdsa), net.link.b4());
+    let program = millrace();
+    let server_file = setup.server_file(&program, keys, at).unwrap();
+    let mut client_file = setup.client_file(&program, keys, at).unwrap();
+    client_file
+        .line("connect-retry 1 1")
+        .line("server-poll-timeout 3");
+    let file = directory.file("office.ovpn", &client_file.to_string());
+    let file = file.to_str().unwrap();
+    let run = |words: &[&str]| {
+        let process = net.a.command(PROGRAM).args(words).spawn().unwrap();
+        process.wait_at_most(PATIENCE).unwrap()
+    };
+    let exit = run(&["up", "--daemon", "--wait", "1", file]);
+    assert_eq!(exit.status.code(), Some(3), "{exit:?}");
+    for words in [
+        "calling ",
+        "not up after 1 s; it goes on trying in the background",
+    ] {
+        assert!(exit.stderr.contains(words), "{words}: {exit:?}");
+    }
+    let server = program.start(&net.b, &server_file).unwrap();
+    acceptance::reaches(&net.a, "10.8.0.1");
+    let exit = run(&["restart", "office"]);
+    assert!(matches!(exit.status.code(), Some(0 | 3)), "{exit:?}");
+    acceptance::reaches(&net.a, "10.8.0.1");
+    drop(server);
+    let exit = run(&["restart", "office"]);
+    assert_eq!(exit.status.code(), Some(3), "{exit:?}");
+    ends(&net);
+
+    // In the foreground it is said what the silence may mean.
+    let mut process = net.a.command(PROGRAM).args(["up", file]).spawn().unwrap();
+    for words in ["calling ", "a firewall may drop the packets"] {
+        process
+            .wait_for_line(words, PATIENCE, |line| line.contains(words))
+            .unwrap();
+    }
+    drop(process);
+    ends(&net);
+
+    let text = format!(
+        "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"{at}\"\nusername = \"alice\"\npassword = \"correct horse\"\n"
+    );
+    let file = directory.file("old.toml", &text);
+    let exit = run(&["up", "--daemon", "--wait", "1", file.to_str().unwrap()]);
+    assert_eq!(exit.status.code(), Some(3), "{exit:?}");
+    assert!(exit.stderr.contains("not up after 1 s"), "{exit:?}");
+    ends(&net);
+}
+
+/// An office that starts again calls its branches where they were: none has to find out by silence that its session is
+/// gone. Here no branch has anything to send, and no keepalive.
+#[test]
+fn an_office_that_starts_again_calls_its_branches() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let (office, branch) = (
+        Keys::generate(&net.b).unwrap(),
+        Keys::generate(&net.a).unwrap(),
+    );
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = {B4}/24\nListenPort = {PORT_B}\n[Peer]\nPublicKey = {}\n\
+         AllowedIPs = {A4}/32\n",
+        office.private, branch.public
+    );
+    let office_file = directory.file("office.conf", &text);
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n[Peer]\nPublicKey = {}\nEndpoint = {}:{PORT_B}\n\
+         AllowedIPs = {B4}/32\n",
+        branch.private,
+        office.public,
+        net.link.b4()
+    );
+    let branch_file = directory.file("branch.conf", &text);
+    for (host, file) in [(&net.b, &office_file), (&net.a, &branch_file)] {
+        let command = host.command(PROGRAM).args(["up", "--daemon"]).arg(file);
+        let exit = command.spawn().unwrap().wait_at_most(PATIENCE).unwrap();
+        assert!(exit.status.success(), "{exit:?}");
+    }
+    acceptance::reaches(&net.a, B4);
+    let process = net.b.command(PROGRAM).args(["restart", "office"]).spawn();
+    let exit = process.unwrap().wait_at_most(PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+    until("a session of the branch", || {
+        let status = acceptance::status_of(&net.b, "office");
+        status["peers"][0]["latest_handshake_age"].is_u64()
+    });
+    for host in [&net.a, &net.b] {
+        for process in inhabitants(host) {
+            let _ = kill(Pid::from_raw(process.cast_signed()), Signal::SIGTERM);
+        }
+        until("the end of all processes", || inhabitants(host).is_empty());
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn run_openvpn(
     let options = RunOptions {
         no_dns: false,
         wait: false,
+        wait_at_most: None,
         manager: Some(netifd.shared()),
     };
     let again = {

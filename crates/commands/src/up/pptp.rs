@@ -26,6 +26,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn 
         no_dns: matches.get_flag("no-dns"),
         bind_device: matches.get_one::<String>("bind-device").cloned(),
         daemon: matches.get_flag("daemon"),
+        wait_at_most: super::wait_at_most(matches),
         manager: None,
     };
     run(&model, &options)?;

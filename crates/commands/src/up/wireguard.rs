@@ -100,6 +100,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         .with(|interface| {
             interface.set(set)?;
             call_peers(interface, &up.tunnel.peers);
+            interface.recall(&up.ifname);
             Ok(())
         })
         .ok_or("the interface is gone")?
@@ -301,14 +302,14 @@ impl Up<'_> {
         self.waiting_for = Some(what.to_owned());
         log::warn!("{}: not up yet: waiting for {what}", self.ifname);
         notify::ready(&format!("not up yet: waiting for {what}"));
-        self.let_go()
+        self.let_go(background::not_yet)
     }
 
     /// With `--daemon`, goes into the background.
-    fn let_go(&mut self) -> Outcome<()> {
+    fn let_go(&mut self, tell: fn() -> std::io::Result<()>) -> Outcome<()> {
         if self.switches.daemon && !std::mem::replace(&mut self.let_go, true) {
             logging::leave_terminal(&self.ifname);
-            background::ready()?;
+            tell()?;
         }
         Ok(())
     }
@@ -363,11 +364,11 @@ impl Up<'_> {
             log::info!("{} is up", self.ifname);
         }
         if !self.switches.daemon {
-            terminal::note(format_args!("{} is up; Ctrl-C takes it down", self.ifname));
+            terminal::is_up(&self.ifname);
         }
         startup::is_over();
         notify::ready("up");
-        self.let_go()
+        self.let_go(background::ready)
     }
 
     /// Brings what was done to the host up to date with the file and with what is known of the endpoints.

@@ -64,6 +64,9 @@ pub(super) struct Context {
     leave_by: Cell<Option<Instant>>,
     /// The process that started this one waits for the tunnel, and was not told yet that it is up.
     pub(super) tell: Cell<bool>,
+    /// The longest time that this process waits, and when that is over.
+    wait_at_most: Option<Duration>,
+    wait_until: Cell<Option<Instant>>,
     /// It is `millrace up` that runs it, and says when the connection is gone and when it is back.
     pub(super) says: bool,
     /// The connection is gone, and that was said.
@@ -110,6 +113,8 @@ impl Context {
             manager: options.manager,
             leave_by: Cell::new(None),
             tell: Cell::new(options.wait),
+            wait_at_most: options.wait_at_most.filter(|_| background::is_child()),
+            wait_until: Cell::new(None),
             says: options.wait,
             lost: Cell::new(false),
             watchdog: Cell::new(Watchdog::new(Instant::now())),
@@ -180,8 +185,37 @@ impl Context {
         poller.add(self.monitoring.borrow().events(), clients)
     }
 
+    /// The time begins that the process that started this one waits for the tunnel.
+    pub(super) fn begin_waiting(&self) {
+        let now = Instant::now();
+        self.wait_until.set(self.wait_at_most.map(|it| now + it));
+    }
+
+    /// Goes into the background once the process that started this one has waited for long enough.
+    fn stop_waiting(&self) {
+        let due = self.wait_until.get().filter(|at| *at <= Instant::now());
+        if let (Some(_), Some(limit)) = (due, self.wait_at_most) {
+            self.wait_until.set(None);
+            if self.tell.get() {
+                terminal::note(background::still_trying("the tunnel", limit));
+                process::stop_waiting();
+            }
+        }
+    }
+
+    /// Tells whoever has brought the tunnel up, at the terminal and by the service manager.
+    pub(super) fn say(&self, level: log::Level, text: &str) {
+        if level == log::Level::Warn {
+            self.waits(text);
+        }
+        if self.says {
+            log::log!(target: UP, level, "{text}");
+        }
+    }
+
     /// The control loop comes by; `workers` are those of the data plane.
     pub(super) fn pulse(&self, workers: impl FnOnce() -> bool) {
+        self.stop_waiting();
         let mut watchdog = self.watchdog.get();
         watchdog.turn(Instant::now(), workers);
         self.watchdog.set(watchdog);
@@ -195,9 +229,10 @@ impl Context {
     /// The tunnel is up: the process that waits for that is told, once.
     pub(super) fn is_up(&self) {
         notify::ready("up");
+        self.wait_until.set(None);
         if self.tell.take() {
             if !background::is_child() {
-                terminal::note("the tunnel is up; Ctrl-C takes it down");
+                terminal::is_up("the tunnel");
             }
             process::into_background();
             startup::is_over();
@@ -273,7 +308,11 @@ impl Context {
 
     pub(super) fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
         let deadline = self.monitoring.borrow().deadline(other);
-        let others = [self.leave_by.get(), self.watchdog.get().due()];
+        let others = [
+            self.leave_by.get(),
+            self.watchdog.get().due(),
+            self.wait_until.get(),
+        ];
         deadline
             .into_iter()
             .chain(others.into_iter().flatten())

@@ -63,6 +63,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What waits for the control thread: a thousand clients that connect at once send a few control packets each.
 #[doc(hidden)]
@@ -107,6 +108,8 @@ pub struct RunOptions {
     pub no_dns: bool,
     /// The process that started it hears when the tunnel is up, and goes on only then.
     pub wait: bool,
+    /// The longest time that it waits for; none without an end.
+    pub wait_at_most: Option<Duration>,
     /// Another program gives the interface what it has.
     pub manager: Option<SharedManager>,
 }
@@ -353,6 +356,7 @@ fn with_config(
         }
         Err(error) => log::warn!("{error}"),
     }
+    context.begin_waiting();
     context.hold();
     let ended = match context.config.server() {
         #[cfg(feature = "server")]

@@ -4,13 +4,23 @@ use config::openvpn::Service;
 use host::background;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+use std::io;
 
 /// Goes into the background, if that is where this process is to be.
 pub(super) fn into_background() {
+    leave_terminal(background::ready);
+}
+
+/// Goes into the background though the tunnel is not up yet, if the background is where this process is to be.
+pub(super) fn stop_waiting() {
+    leave_terminal(background::not_yet);
+}
+
+fn leave_terminal(tell: fn() -> io::Result<()>) {
     if background::is_child() {
         // Of `millrace up`; otherwise the log is OpenVPN's.
         host::logging::leave_terminal("openvpn");
-        if let Err(error) = background::ready() {
+        if let Err(error) = tell() {
             log::warn!("{error}");
         }
     }

@@ -23,10 +23,10 @@ pub(super) enum Awaited {
     Ended,
 }
 
-/// Goes into the background.
-pub(super) fn leave(interface: &str) {
+/// Goes into the background, by [`background::ready`] or [`background::not_yet`].
+pub(super) fn leave(interface: &str, tell: fn() -> io::Result<()>) {
     logging::leave_terminal(interface);
-    if let Err(error) = background::ready() {
+    if let Err(error) = tell() {
         log::warn!("{error}");
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn wait(
     // What waits for the tunnel should not wait for as long as its device is away.
     notify::ready(&words);
     if daemon {
-        leave(interface);
+        leave(interface, background::not_yet);
     }
     let poller = Poller::new()?;
     poller.add(&signals.pipe, SIGNAL)?;

@@ -22,7 +22,7 @@ use ::config::pptp::{Pptp, Role};
 use ::pptp::session::{StartError, Up};
 use control::Control;
 use engine::interface::{Reader, Writer};
-use host::{ApplyError, SharedManager, logging, notify, privileges, startup};
+use host::{ApplyError, SharedManager, background, logging, notify, privileges, startup};
 use lines::Sockets;
 use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
@@ -32,7 +32,7 @@ use netio::tun::{Tun, TunError, TunOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SIGNAL: u64 = 0;
 const TUN: u64 = 1;
@@ -48,6 +48,9 @@ const KNOCKS: u64 = 32;
 const STREAMS: u64 = 64;
 const _: () = assert!(LINES + plane::LINES_MAX as u64 <= KNOCKS);
 
+/// Time without a tunnel after which the possible reasons are told.
+const UNANSWERED: Duration = Duration::from_secs(5);
+
 /// Bytes that the kernel may queue of GRE: some ten milliseconds at a gigabit.
 const BUFFER: usize = 2 << 20;
 
@@ -60,6 +63,8 @@ pub struct RunOptions {
     pub bind_device: Option<String>,
     /// Go into the background once the tunnel is up.
     pub daemon: bool,
+    /// The longest time that the process which started it waits for the tunnel; none without an end.
+    pub wait_at_most: Option<Duration>,
     /// Another program gives the interface what it has.
     pub manager: Option<SharedManager>,
 }
@@ -183,6 +188,10 @@ struct Executor<'m, M> {
     watchdog: Watchdog,
     /// It was said that the tunnel is up, or those that waited for it do so no more.
     told: bool,
+    /// When the process that started this one has waited for long enough.
+    wait_until: Option<Instant>,
+    /// When it is told what the server's silence may mean.
+    explain_at: Option<Instant>,
 }
 
 impl<'m, M: Machine> Executor<'m, M> {
@@ -266,6 +275,15 @@ impl<'m, M: Machine> Executor<'m, M> {
             ended: None,
             watchdog: Watchdog::new(Instant::now()),
             told: daemon && awaited == Some(Awaited::Late),
+            wait_until: options.wait_at_most.map(|it| Instant::now() + it),
+            explain_at: match &model.role {
+                Role::Client(client) => {
+                    let (name, host, port) = (&model.interface, &client.host, client.port);
+                    log::info!("{name}: calling {host}, port {port} of TCP");
+                    Some(Instant::now() + UNANSWERED)
+                }
+                Role::Server(_) => None,
+            },
         }))
     }
 
@@ -296,7 +314,12 @@ impl<'m, M: Machine> Executor<'m, M> {
             followed.map_err(&waiting)?;
         }
         let status = self.status.as_ref().and_then(StatusSocket::next_deadline);
-        let own = [self.gate.next_deadline(), self.watchdog.due()];
+        let own = [
+            self.gate.next_deadline(),
+            self.watchdog.due(),
+            self.wait_until,
+            self.explain_at,
+        ];
         let own = own.into_iter().flatten().min();
         let deadlines = [self.machine.deadline(), status, own];
         let deadline = deadlines.into_iter().flatten().min();
@@ -329,6 +352,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         }
         // Packets are this thread's work too.
         self.watchdog.turn(now, || true);
+        self.await_server(now);
         if self.machine.deadline().is_some_and(|at| at <= now) {
             self.release(now);
             self.tell(Event::Deadline);
@@ -368,10 +392,9 @@ impl<'m, M: Machine> Executor<'m, M> {
             Effect::Up { up, server } => self.came_up(&up, server)?,
             Effect::Log(level, words) => {
                 log::log!(level, "{}: {words}", self.model.interface);
-                // What waits for the tunnel should not wait for as long as its server is away.
+                // A service manager should not wait for as long as the server is away.
                 if level <= log::Level::Warn {
                     notify::ready(&words);
-                    self.let_go();
                 }
             }
             Effect::Refused(why) => {
@@ -399,23 +422,45 @@ impl<'m, M: Machine> Executor<'m, M> {
     /// Says once that the tunnel is up.
     fn is_up(&mut self) {
         notify::ready("up");
+        (self.wait_until, self.explain_at) = (None, None);
         if !self.told {
             startup::is_over();
         }
         if self.options.manager.is_some() {
             self.told = true;
         } else if self.options.daemon {
-            self.let_go();
+            self.let_go(background::ready);
         } else if !std::mem::replace(&mut self.told, true) {
-            let name = &self.model.interface;
-            terminal::note(format_args!("{name} is up; Ctrl-C takes it down"));
+            terminal::is_up(&self.model.interface);
         }
     }
 
     /// With `--daemon`, goes into the background.
-    fn let_go(&mut self) {
+    fn let_go(&mut self, tell: fn() -> io::Result<()>) {
         if self.options.daemon && !std::mem::replace(&mut self.told, true) {
-            awaited::leave(&self.model.interface);
+            awaited::leave(&self.model.interface, tell);
+        }
+    }
+
+    /// Tells what it may mean that the tunnel is not up yet, and waits no longer than was asked for.
+    fn await_server(&mut self, now: Instant) {
+        let name = &self.model.interface;
+        if self.explain_at.take_if(|at| *at <= now).is_some() {
+            let words = format!(
+                "no connection for {} s: the server may be down, or a firewall may drop TCP port 1723 or GRE (IP \
+                 protocol 47), which routers pass on only where PPTP is allowed; still trying",
+                UNANSWERED.as_secs()
+            );
+            log::warn!("{name}: {words}");
+            notify::ready(&words);
+        }
+        if self.wait_until.take_if(|at| *at <= now).is_some()
+            && let Some(waited) = self.options.wait_at_most
+            && self.options.daemon
+            && !self.told
+        {
+            terminal::note(background::still_trying(name, waited));
+            self.let_go(background::not_yet);
         }
     }
 
@@ -475,6 +520,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         let mut status = Status {
             mtu: self.network.mtu,
             workers: 1,
+            bound_device: self.options.bind_device.clone(),
             ..Status::default()
         };
         if let Role::Server(server) = &self.model.role {

@@ -17,8 +17,8 @@ pub(super) struct PeerEntry {
     pub(super) silence: Silence,
 }
 
-/// Initiations that a peer leaves unanswered before it is said to be gone: 10 seconds go by until the third.
-const GONE_AFTER: u32 = 3;
+/// Initiations of which a peer has answered none when it is said to be gone: 5 seconds go by until the second.
+const GONE_AFTER: u32 = 2;
 
 /// What people are told of a peer: that it answers, and that it does not.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,10 +45,18 @@ impl Silence {
         }
         let words = match self.said {
             Said::Here => "does not answer any more; trying on",
-            _ => "does not answer; trying on (is it up, its port open, each side's key right?)",
+            _ => {
+                "does not answer; trying on (it may be down, a firewall may drop its UDP port, or one side may have a \
+                 wrong key of the other)"
+            }
         };
         self.said = Said::Gone;
         (unanswered, Some(words))
+    }
+
+    /// Whether the peer has left an initiation unanswered for 5 seconds, after which the next one is sent.
+    pub(super) const fn is_unanswered(&self) -> bool {
+        self.initiations >= GONE_AFTER
     }
 
     /// A handshake is complete. Returns what to say.
@@ -105,7 +113,7 @@ mod tests {
         let counts = told.iter().map(|(unanswered, _)| *unanswered);
         assert!(counts.eq(0..5));
         let said: Vec<bool> = told.iter().map(|(_, words)| words.is_some()).collect();
-        assert_eq!(said, [false, false, true, false, false]);
+        assert_eq!(said, [false, true, false, false, false]);
         assert_eq!(silence.answered(), Some("answers again"));
     }
 }

@@ -20,6 +20,8 @@ use zeroize::Zeroizing;
 pub(super) enum Effect {
     /// A line of the log.
     Log(Level, String),
+    /// A line for whoever has brought the tunnel up, beside a log that is OpenVPN's.
+    Say(Level, String),
     /// Why the process cannot go on.
     Fatal(String),
     /// Management clients are told.

@@ -33,7 +33,11 @@ const WRONG_ADDRESS: &str = "wrong_address";
 /// Runs a client until it is told to stop.
 pub(super) fn run(context: &Context) -> Ended {
     match start(context) {
-        Ok((mut machine, mut executor)) => executor.run(&mut machine),
+        Ok((mut machine, mut executor)) => {
+            // A passphrase may have been asked for.
+            context.begin_waiting();
+            executor.run(&mut machine)
+        }
         Err(error) => {
             context.fatal(&*error);
             Ended::Exit(1)

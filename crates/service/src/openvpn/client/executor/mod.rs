@@ -189,6 +189,7 @@ impl<'a> Executor<'a> {
                     context.waits(&text);
                 }
             }
+            Effect::Say(level, text) => context.say(level, &text),
             Effect::Fatal(text) => context.fatal(&*Failure::from(text)),
             Effect::Tell(told) => self.tell(told),
             Effect::LogStatus => {
@@ -219,7 +220,11 @@ impl<'a> Executor<'a> {
             }
             Effect::Try(line, target) => self.background.try_line(line, *target),
             Effect::Cancel => self.background.cancel(),
-            Effect::AskLogin => self.ask_login(),
+            Effect::AskLogin => {
+                self.ask_login();
+                // The time that the user took to type is not the server's.
+                context.begin_waiting();
+            }
             Effect::AskProxyLogin(prompted) => self.ask_proxy_login(&prompted),
             Effect::OpenInterface(connection) => self.open_interface(&connection)?,
             Effect::CloseInterface => self.device = None,

@@ -251,6 +251,7 @@ impl Machine<'_> {
         match received {
             Ok(()) if !it.heard => {
                 it.heard = true;
+                self.calling.answered();
                 out.state(State::Auth, "");
                 out.info(format!("TLS: Initial packet from {}", outer(it.remote)));
             }
@@ -398,6 +399,7 @@ impl Machine<'_> {
             return;
         }
         self.is_connected = true;
+        self.calling.is_up();
         let (tunnel, tunnel_v6) = self.addresses();
         let addresses = Addresses {
             tunnel,

@@ -181,6 +181,7 @@ impl Machine<'_> {
         if self.network.is_some() {
             out.host(HostStep::KeepOutside(target.remote.ip()));
         }
+        self.calling.begin(&target, now, out);
         out.state(if tcp { State::TcpConnect } else { State::Wait }, "");
         let number = self.request();
         self.phase = Phase::Dial(number, now.monotonic, candidate);

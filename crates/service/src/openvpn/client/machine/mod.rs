@@ -3,6 +3,7 @@
 //! [`Machine::handle`] takes an event and the time and gives effects. It does no I/O, reads no clock and waits for
 //! nothing: whatever takes time is an effect whose end is an event, and whatever is to happen later is a deadline.
 
+mod calling;
 mod connection;
 mod dialling;
 mod ending;
@@ -29,6 +30,7 @@ use crate::floor::Floor;
 use crate::now::Now;
 use crate::status::Refusals;
 use crate::wireguard::names::Name;
+use calling::Calling;
 use config::openvpn::{AuthRetry, ControlWrap, OpenVpn};
 use dialling::Candidate;
 use ending::Outcome;
@@ -99,6 +101,7 @@ pub(super) struct Machine<'a> {
     auth_retry: AuthRetry,
     attempts: Attempts,
     logins: Logins,
+    calling: Calling,
     phase: Phase,
     /// The last number of a request.
     number: u64,
@@ -150,6 +153,7 @@ impl<'a> Machine<'a> {
             auth_retry,
             attempts: Attempts::new(config),
             logins: Logins::new(config),
+            calling: Calling::default(),
             phase: Phase::Idle,
             number: 0,
             ifname: None,
@@ -258,6 +262,7 @@ impl<'a> Machine<'a> {
                 self.script_finished(hook, result, now, &mut out);
             }
             Event::Deadline => {
+                self.calling.deadline(now, &mut out);
                 self.look_up_relays(now, &mut out);
                 self.lines_deadline(now, &mut out);
                 if self
@@ -308,6 +313,7 @@ impl<'a> Machine<'a> {
         };
         let lines = self.lines_due().or_else(|| self.stream_lines_due());
         let due = lines.into_iter().chain(self.relays_due());
+        let due = due.chain(self.calling.due());
         phase.into_iter().chain(due).min()
     }
 

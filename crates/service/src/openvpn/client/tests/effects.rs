@@ -42,6 +42,7 @@ impl World {
 
     pub(super) fn perform(&mut self, effect: Effect) -> Result<Option<Event>, String> {
         match effect {
+            Effect::Say(_, text) => self.said.push(text),
             Effect::Log(_, text) | Effect::Fatal(text) => {
                 self.was_up |= text.contains("Peer Connection Initiated");
                 self.log.push(text);

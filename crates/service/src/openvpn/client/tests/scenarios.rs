@@ -103,6 +103,39 @@ fn a_server_that_does_not_answer_is_left_for_the_next() {
     assert_eq!(servers, [address(1), address(2)]);
 }
 
+/// Whoever brings a tunnel up hears whom it calls, and after five seconds of silence what that may mean: once in an outage.
+#[test]
+fn a_call_that_nobody_answers_is_explained_once() {
+    for (more, explains) in [
+        ("", "the server may want TCP); still trying"),
+        ("--proto tcp", "the server may want UDP); still trying"),
+    ] {
+        let mut world = begin(&format!("--connect-timeout 7 --connect-retry 2 {more}"), 1);
+        world.servers[0].answers = false;
+        let explained = |world: &World| {
+            let said = world.said.iter();
+            said.filter(|it| it.starts_with("no answer from 192.0.2.1:1194"))
+                .count()
+        };
+        world.run_for(secs(4));
+        assert!(world.said[0].starts_with("calling 192.0.2.1:1194, "));
+        assert_eq!(explained(&world), 0);
+        world.run_for(secs(2));
+        assert_eq!(explained(&world), 1, "{more}: {:?}", world.said);
+        assert!(world.said.last().is_some_and(|it| it.ends_with(explains)));
+        world.run_for(secs(600));
+        assert_eq!(explained(&world), 1, "{more}: {:?}", world.said);
+        assert!(world.said.len() < 10, "{:?}", world.said);
+        world.servers[0].answers = true;
+        world.run_for(secs(600));
+        assert!(world.is_connected());
+        // The next outage is another one.
+        world.servers[0].answers = false;
+        world.run_for(secs(600));
+        assert_eq!(explained(&world), 2, "{more}: {:?}", world.said);
+    }
+}
+
 /// A captive portal answers every question with its own address, at which there is no server.
 #[test]
 fn the_address_of_a_name_is_kept_when_the_server_has_proved_itself_there() {

@@ -97,6 +97,8 @@ pub(super) struct World {
     pub(super) ended: Option<Ended>,
     pub(super) states: Vec<State>,
     pub(super) log: Vec<String>,
+    /// Lines for whoever has brought the tunnel up.
+    pub(super) said: Vec<String>,
     /// Addresses of names that were kept.
     pub(super) kept: Vec<(String, IpAddr)>,
     /// When a socket was asked for, and for which server.
@@ -163,6 +165,7 @@ impl World {
             ended: None,
             states: Vec::new(),
             log: Vec::new(),
+            said: Vec::new(),
             kept: Vec::new(),
             dials: Vec::new(),
             wakes: 0,
