@@ -352,7 +352,11 @@ struct Line<'a> {
 }
 
 fn json(judged: &Judged) -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(&judged.document())? + "\n")
+    let mut document = serde_json::to_value(judged.document())?;
+    // `up` takes a file with refused lines only where it is told to go on without them: as is, the file is not usable.
+    document["usable"] = (judged.usable && judged.report.is_clean()).into();
+    document["usable_without_refused"] = judged.usable.into();
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
 impl Judged {
@@ -411,6 +415,13 @@ look at what it does first
         let document = json(&judged()).unwrap();
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         assert_eq!(document["refused"], 1);
+        // As the exit code says, which is that of `up`.
+        assert_eq!(document["usable"], false);
+        assert_eq!(document["usable_without_refused"], true);
+        let mut clean = judged();
+        clean.report.entries.pop();
+        let document: serde_json::Value = serde_json::from_str(&json(&clean).unwrap()).unwrap();
+        assert_eq!(document["usable"], true);
         assert_eq!(document["lines"][1]["line"], 3);
         assert_eq!(document["lines"][1]["verdict"], "ignored");
     }

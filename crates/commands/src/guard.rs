@@ -137,6 +137,13 @@ impl CommandError {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let shows = matches!(matches.subcommand(), Some(("on", m)) if m.get_flag("show"));
+    if !shows && !host::privileges::administers() {
+        terminal::note(
+            "millrace: guard: this user may not look at it or change it; run this as root",
+        );
+        return ExitCode::FAILURE;
+    }
     let result = match matches.subcommand() {
         Some(("on", m)) => on(m),
         Some(("watch", m)) => watch(m),
@@ -324,6 +331,9 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 
 /// The guard in a word, for the status of tunnels; nothing where it is off and nothing asks for it.
 pub(crate) fn brief() -> Option<Report> {
+    if !host::privileges::administers() {
+        return None;
+    }
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
     let mut report = control::status(known.as_ref()).ok()?;
     let is_held = lists::judge(Path::new(wanted::UCI), &mut report);

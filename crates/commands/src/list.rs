@@ -35,6 +35,17 @@ pub(crate) fn command() -> Command {
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let listed = all();
+    let hidden = profile::hidden();
+    for directory in &hidden {
+        let directory = directory.display();
+        terminal::note(format_args!(
+            "millrace: {directory}: this user may not look into it; run this as root"
+        ));
+    }
+    // A list without everything in it is no answer to a program, and "no tunnels" to nobody.
+    if listed.is_empty() && !hidden.is_empty() {
+        return ExitCode::FAILURE;
+    }
     let shown = match matches.get_flag("json") {
         true => serde_json::to_string_pretty(&listed).map(|text| text + "\n"),
         false => Ok(text(&listed)),

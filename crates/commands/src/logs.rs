@@ -37,20 +37,41 @@ pub(crate) fn command() -> Cli {
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let name = matches.get_one::<String>("NAME").map(String::as_str);
     let follow = matches.get_flag("follow");
+    let known = name.is_none_or(|name| is_known(name, &running::all()));
     let shown = source(name, follow, Path::new("/"), &running::all())
         .ok_or_else(|| {
             "this host keeps no log that is known here: neither a journal, nor logread, nor a file of a syslog daemon; \
              have tunnels write one (millrace up --log FILE)"
                 .into()
         })
-        .and_then(|source| source.show());
+        .and_then(|source| source.show(follow && known));
     match shown {
-        Ok(code) => code,
+        // The log of a tunnel that was removed can still be read.
+        Ok((code, 0)) if !known => {
+            let name = name.unwrap_or_default();
+            log::error!(
+                "{name}: no tunnel of this name is known, and the log has no line of one; `millrace list` shows the tunnels"
+            );
+            match code {
+                ExitCode::SUCCESS => ExitCode::FAILURE,
+                code => code,
+            }
+        }
+        Ok((code, _)) => code,
         Err(error) => {
             log::error!("{error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether a tunnel has this name: it has a file, runs, or is an interface of a daemon.
+fn is_known(name: &str, running: &[Running]) -> bool {
+    let runs = running.iter().any(|it| it.name == name);
+    runs || !crate::profile::files_of(name).is_empty()
+        || service::status::socket_path(name).exists()
+        // Of OpenWrt: netifd's interfaces have no files of their own.
+        || Path::new("/etc/config/network").exists()
 }
 
 /// A program that prints a log, and which of its lines are ours.
@@ -167,28 +188,40 @@ fn own_file(name: &str, root: &Path, running: &[Running]) -> Option<PathBuf> {
 }
 
 impl Source {
-    fn show(&self) -> Result<ExitCode, Box<dyn Error>> {
+    /// Shows the log, and counts its lines. With `through` the program prints for itself where it shows no other lines, and
+    /// nothing is counted.
+    fn show(&self, through: bool) -> Result<(ExitCode, usize), Box<dyn Error>> {
         let mut command = Command::new(self.program);
         command.args(&self.arguments);
         let failed = |error: io::Error| format!("{}: {error}", self.program);
-        if self.marks.is_empty() {
+        if self.marks.is_empty() && through {
             let status = command.status().map_err(failed)?;
-            return Ok(ExitCode::from(u8::from(!status.success())));
+            return Ok((ExitCode::from(u8::from(!status.success())), 0));
         }
+        let mut count = 0;
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
         let out = child.stdout.take().ok_or("no output")?;
         for line in BufReader::new(out).split(b'\n') {
             let line = line?;
             let text = String::from_utf8_lossy(&line);
-            let ours = self.marks.iter().any(|mark| text.contains(mark.as_str()));
-            if ours && writeln!(io::stdout().lock(), "{text}").is_err() {
-                // A reader that stops has seen enough.
+            let marked = || self.marks.iter().any(|mark| text.contains(mark.as_str()));
+            // What the journal says where it has nothing.
+            if text == "-- No entries --" || !(self.marks.is_empty() || marked()) {
+                continue;
+            }
+            count += 1;
+            if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
                 let _ = child.kill();
-                break;
+                child.wait()?;
+                // A reader that stops has seen enough.
+                return match error.kind() {
+                    io::ErrorKind::BrokenPipe => Ok((ExitCode::SUCCESS, count)),
+                    _ => Err(format!("standard output: {error}").into()),
+                };
             }
         }
-        child.wait()?;
-        Ok(ExitCode::SUCCESS)
+        let status = child.wait()?;
+        Ok((ExitCode::from(u8::from(!status.success())), count))
     }
 }
 
@@ -250,6 +283,24 @@ mod tests {
             arguments: vec!["a dhcp line\\n".to_owned()],
             marks: vec!["millrace-office[".to_owned()],
         };
-        assert!(source.show().is_ok());
+        let (code, count) = source.show(false).unwrap();
+        assert_eq!((code, count), (ExitCode::SUCCESS, 0));
+        let unreadable = Source {
+            program: "false",
+            ..source
+        };
+        assert_eq!(unreadable.show(false).unwrap().0, ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn lines_are_counted_and_those_of_the_journal_itself_are_not() {
+        for (printed, count) in [("-- No entries --\\n", 0), ("one\\ntwo\\n", 2)] {
+            let source = Source {
+                program: "printf",
+                arguments: vec!["--".to_owned(), printed.to_owned()],
+                marks: Vec::new(),
+            };
+            assert_eq!(source.show(false).unwrap().1, count, "{printed}");
+        }
     }
 }

@@ -186,7 +186,7 @@ impl Wanted<'_> {
     /// Hands the client's file over, in front of what lets it in: of what fails here nothing is to be taken back.
     pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
         let code = match self.qr {
-            true => Some(qr::code(text, std::io::stdout().is_terminal())?),
+            true => Some(qr::code(text, terminal::escapes(&std::io::stdout()))?),
             false => None,
         };
         if let Some(file) = self.file {

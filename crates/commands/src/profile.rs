@@ -27,6 +27,17 @@ pub(crate) enum ProfileError {
         /// What would be it.
         looked_for: Vec<PathBuf>,
     },
+    /// Nothing of that name where this user may look.
+    #[error(
+        "{name}: this user may not look into {}; run this as root",
+        paths(.directories, ", ")
+    )]
+    Hidden {
+        /// The name.
+        name: String,
+        /// The directories.
+        directories: Vec<PathBuf>,
+    },
     /// More than one file.
     #[error("{name}: these are all of this name, name one by its path: {}", paths(.found, ", "))]
     Several {
@@ -74,6 +85,20 @@ pub(crate) fn files_of(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Directories of files that this user may not look into.
+pub(crate) fn hidden() -> Vec<PathBuf> {
+    hidden_below(Path::new("/"))
+}
+
+fn hidden_below(root: &Path) -> Vec<PathBuf> {
+    let is_hidden = |directory: &&str| {
+        let entries = std::fs::read_dir(root.join(directory.trim_start_matches('/')));
+        entries.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    let directories = PLACES.iter().map(|(directory, _)| *directory);
+    directories.filter(is_hidden).map(PathBuf::from).collect()
+}
+
 /// All files of tunnels, of every name.
 pub(crate) fn all() -> Vec<PathBuf> {
     let of_place = |(directory, endings): Place| {
@@ -107,7 +132,13 @@ fn find_below(path: &Path, root: &Path) -> Result<PathBuf, ProfileError> {
             found.push(last);
             Err(ProfileError::Several { name, found })
         }
-        (None, _) => Err(ProfileError::None { name, looked_for }),
+        (None, _) => {
+            let directories = hidden_below(root);
+            Err(match directories.is_empty() {
+                true => ProfileError::None { name, looked_for },
+                false => ProfileError::Hidden { name, directories },
+            })
+        }
     }
 }
 

@@ -103,9 +103,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
-        // A reader that stops has seen enough.
-        if show(arguments, &statuses).is_err() {
-            return ExitCode::SUCCESS;
+        match show(arguments, &statuses) {
+            Ok(()) => {}
+            // A reader that stops has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Err(error) => {
+                terminal::note(format_args!("millrace: standard output: {error}"));
+                return ExitCode::FAILURE;
+            }
         }
         if !arguments.watch {
             return ExitCode::SUCCESS;
@@ -231,9 +236,10 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
         return out.flush();
     }
     let terminal = out.is_terminal();
+    let escapes = terminal::escapes(&out);
     // https://no-color.org
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
-    if arguments.watch && terminal {
+    if arguments.watch && escapes {
         // Home, and clear to the end: no flicker, and nothing left of a longer list.
         write!(out, "\x1b[H\x1b[J")?;
     }
@@ -245,7 +251,7 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
             writeln!(out)?;
         }
         let paint = Paint {
-            on: terminal && !no_colour,
+            on: escapes && !no_colour,
             wraps: terminal,
         };
         out.write_all(render(status, paint).as_bytes())?;
@@ -254,6 +260,15 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
         && let Some(report) = crate::guard::brief()
     {
         write!(out, "\n{}", crate::guard::render(&report))?;
+    }
+    if arguments.ifname.is_none()
+        && !host::privileges::administers()
+        && Path::new(config::guard::DEFAULT_PATH).exists()
+    {
+        writeln!(
+            out,
+            "\nguard: this user may not look at it; run this as root"
+        )?;
     }
     #[cfg(feature = "policy")]
     if arguments.ifname.is_none()

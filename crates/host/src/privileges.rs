@@ -7,6 +7,12 @@ use std::fs::File;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+/// Whether this process may look at and change the host's packet filter, routes and rules.
+#[must_use]
+pub fn administers() -> bool {
+    caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN).unwrap_or(false)
+}
+
 /// Keeps the capabilities that a running tunnel needs and gives up all others, for this thread
 /// and those it will start; no program it executes can get more. Threads that run already are
 /// [`confine_other_threads`]'s.

@@ -6,6 +6,7 @@ use acceptance::{
     B4, Directory, Net, PORT_A, PROGRAM, Setup, Tunnel, WG, pings, ready, status_of, until,
 };
 use lab::{Exit, Host};
+use nix::sys::signal::Signal;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -295,4 +296,89 @@ fn who_may_not_look_is_told_so() {
         assert!(!exit.stdout.contains("No Millrace tunnel"), "{exit:?}");
     }
     tunnel.settled();
+}
+
+/// A cable that is pulled out is seen at once; a peer that is frozen, once it should have answered a packet.
+#[test]
+fn a_peer_that_cannot_be_heard_is_told() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let tunnel = Tunnel::new(&net, &Setup::default());
+    let stands = |wanted: Option<&str>| {
+        until("the state", || {
+            let status = status_of(&net.a, WG);
+            status["state"].as_str() == wanted && status["peers"][0]["state"].as_str() == wanted
+        });
+        status_of(&net.a, WG)["peers"][0].clone()
+    };
+    pings(&net.a, B4, 1);
+    let peer = stands(None);
+    assert!(peer["last_heard_age"].as_u64().is_some(), "{peer}");
+    net.b.set_up(&net.link.b, false).unwrap();
+    let peer = stands(Some("no carrier"));
+    let reason = format!("{} has no carrier", net.link.a);
+    assert_eq!(peer["reason"], reason, "{peer}");
+    net.b.set_up(&net.link.b, true).unwrap();
+    stands(None);
+    tunnel.b.process.signal(Signal::SIGSTOP).unwrap();
+    acceptance::no_ping(&net.a, B4);
+    let peer = stands(Some("silent"));
+    let reason = peer["reason"].as_str().unwrap();
+    assert!(reason.starts_with("no answer to "), "{peer}");
+    tunnel.b.process.signal(Signal::SIGCONT).unwrap();
+    acceptance::reaches(&net.a, B4);
+    stands(None);
+}
+
+/// Programs that ask must be able to tell an answer from none.
+#[test]
+fn what_cannot_be_told_ends_with_an_error() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let tunnel = Tunnel::new(&net, &Setup::default());
+    pings(&net.a, B4, 1);
+    for command in ["status --watch", "status --json", "logs wg0"] {
+        let script = format!("{PROGRAM} {command} > /dev/full");
+        // A host without any log says so, and that is an error too.
+        let exit = net.a.command("sh").args(["-c", &script]).exit().unwrap();
+        assert_eq!(exit.status.code(), Some(1), "{command}: {exit:?}");
+    }
+    drop(tunnel);
+    assert_eq!(run(&net.a, &["logs", "nosuch"]).status.code(), Some(1));
+    let faulty = directory.file("wg0.conf", "[Interface]\nPostUp = true\n");
+    let exit = run(&net.a, &["check", "--json", faulty.to_str().unwrap()]);
+    assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+    let report: serde_json::Value = serde_json::from_str(&exit.stdout).unwrap();
+    assert_eq!(report["usable"], false, "{report}");
+}
+
+/// A user who may not look is told so, and not that there is nothing.
+#[test]
+fn a_user_who_may_not_look_is_told_so() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    // Without the right to pass by permissions, nor to change the network.
+    let alone = |words: &str| {
+        let script = format!(
+            "mount -t tmpfs none /etc/wireguard 2>/dev/null || {{ mkdir -p /tmp; mount -t tmpfs none /etc; mkdir /etc/wireguard; }}; \
+             chmod 000 /etc/wireguard; \
+             exec setpriv --bounding-set=-all --inh-caps=-all {PROGRAM} {words}"
+        );
+        net.a.command("sh").args(["-c", &script]).exit().unwrap()
+    };
+    for words in ["list", "up office", "guard status", "guard on --lan eth0"] {
+        let exit = alone(words);
+        assert_eq!(exit.status.code(), Some(1), "{words}: {exit:?}");
+        assert!(
+            exit.stderr.contains("run this as root"),
+            "{words}: {exit:?}"
+        );
+        assert!(!exit.stdout.contains("no tunnels"), "{words}: {exit:?}");
+    }
 }

@@ -1,8 +1,34 @@
 //! What the program prints for people. The reader may have seen enough (`| head -1`), and that
 //! is no fault: `print!` would panic.
 
+use std::ffi::OsStr;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+
+/// Whether a stream that is a terminal obeys escape sequences: a `dumb` one prints them.
+#[must_use]
+pub fn escapes(stream: &impl IsTerminal) -> bool {
+    let kind = std::env::var_os("TERM");
+    stream.is_terminal() && obeys(kind.as_deref())
+}
+
+fn obeys(kind: Option<&OsStr>) -> bool {
+    kind.is_some_and(|it| !it.is_empty() && it != "dumb")
+}
+
+/// Text of another program or host, of which a terminal obeys nothing. Quotation marks and backslashes are harmless and
+/// stay as they are.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for it in text.chars() {
+        match it {
+            '\'' | '"' | '\\' => shown.push(it),
+            _ => shown.extend(it.escape_debug()),
+        }
+    }
+    shown
+}
 
 /// Prints a line on standard output, for a command that does nothing else: where the reader has gone
 /// the process ends, quietly and with success.
@@ -22,6 +48,14 @@ pub fn say(text: impl Display) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
+/// Says on standard error that a tunnel is up which this process serves, and what ends it where that is a key.
+pub fn is_up(name: impl Display) {
+    match io::stderr().is_terminal() {
+        true => note(format_args!("{name} is up; Ctrl-C takes it down")),
+        false => note(format_args!("{name} is up")),
+    }
+}
+
 /// Says something on standard error. Work goes on where the reader has gone.
 pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
@@ -39,6 +73,39 @@ fn end_unless_read(written: io::Result<()>) {
         Err(error) => {
             note(format_args!("millrace: standard output: {error}"));
             std::process::exit(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_terminal_that_obeys_gets_escapes() {
+        for (kind, wanted) in [
+            (Some("xterm"), true),
+            (Some("vt220"), true),
+            (Some("dumb"), false),
+            (Some(""), false),
+            (None, false),
+        ] {
+            assert_eq!(obeys(kind.map(OsStr::new)), wanted, "{kind:?}");
+        }
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(!escapes(&null));
+    }
+
+    #[test]
+    fn text_of_others_moves_no_cursor_and_keeps_its_quotation_marks() {
+        for (text, wanted) in [
+            ("the peer's \"net\"", "the peer's \"net\""),
+            (r"DOMAIN\user", r"DOMAIN\user"),
+            ("Zürich", "Zürich"),
+            ("\u{1b}[2Jx\n", r"\u{1b}[2Jx\n"),
+            ("a\u{202e}b", r"a\u{202e}b"),
+        ] {
+            assert_eq!(shown(text), wanted);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a long command is doing, how far it is and how long the rest takes, on a terminal.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 /// Columns of the narrowest terminal that is written for.
@@ -22,7 +22,7 @@ impl Progress {
     /// For so many steps, or 0 where their number is not known. `quiet` is for `--json` and the like.
     pub fn new(all: usize, quiet: bool) -> Self {
         Self {
-            on: !quiet && io::stderr().is_terminal(),
+            on: !quiet && crate::escapes(&io::stderr()),
             done: 0,
             all,
             start: Instant::now(),
