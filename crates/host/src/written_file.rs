@@ -6,11 +6,12 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
-use nix::unistd::Uid;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
+use nix::unistd::{Uid, linkat};
 
 /// Opens a file as `options` say. A link is followed if this user or root has made it.
 ///
@@ -44,11 +45,22 @@ fn place(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a file that only this user can read, where none is. It is on the disk when this returns.
+/// Writes a file that only this user can read, where none is. It is on the disk when this returns, and has its name only when
+/// it is whole: a process that is killed leaves nothing behind.
 ///
 /// # Errors
 /// `AlreadyExists`, and what the kernel says; nothing is left behind.
 pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    if let Some(mut file) = unnamed_beside(path) {
+        file.write_all(content)?;
+        file.sync_all()?;
+        match give_name(&file, path) {
+            Ok(()) => return sync_directory_of(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            // Without /proc, which names the file.
+            Err(_) => {}
+        }
+    }
     let write = || {
         let mut options = OpenOptions::new();
         let mut file = options
@@ -68,6 +80,30 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(path);
     }
     written
+}
+
+/// Makes a file without a name, of which nothing is left when this process ends. `None` where the file system has no such files.
+fn unnamed_beside(path: &Path) -> Option<File> {
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options.custom_flags(OFlag::O_TMPFILE.bits());
+    options
+        .open(directory.unwrap_or_else(|| Path::new(".")))
+        .ok()
+}
+
+/// Gives such a file its name, which no file may have yet.
+fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(
+        AT_FDCWD,
+        from.as_str(),
+        AT_FDCWD,
+        path,
+        AtFlags::AT_SYMLINK_FOLLOW,
+    )?;
+    Ok(())
 }
 
 /// Puts a content in the place of a file: a reader finds the old one or the new one, and so does the next boot whatever
@@ -385,6 +421,26 @@ mod tests {
         symlink("link", at("twice")).unwrap();
         assert!(replace(&at("twice"), b"x", 0o644).is_err());
         assert_eq!(fs::read(at("real")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_new_file_has_no_name_before_it_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let names = || fs::read_dir(directory.path()).unwrap().count();
+        let mut file = unnamed_beside(&path).unwrap();
+        file.write_all(b"key").unwrap();
+        assert_eq!(names(), 0);
+        give_name(&file, &path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"key");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let twice = give_name(&file, &path).unwrap_err();
+        assert_eq!(twice.kind(), io::ErrorKind::AlreadyExists);
+        drop(unnamed_beside(&path));
+        assert_eq!(names(), 1);
+        let taken = write_new(&path, b"other").unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"key");
     }
 
     #[test]
