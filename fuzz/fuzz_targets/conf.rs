@@ -8,7 +8,7 @@ use config::wgquick::{Options, parse_bytes};
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let path = Path::new("fuzz.conf");
     let options = Options {
-        allow_scripts: data.len().is_multiple_of(2),
+        permissions: config::permissions::Permissions::new(false, data.len().is_multiple_of(2)),
     };
     let Ok(import) = parse_bytes(data, path, options) else {
         return;

@@ -10,8 +10,10 @@ use config::report::Verdict;
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let options = Options {
         allow_insecure_ciphers: data.len().is_multiple_of(2),
-        allow_scripts: data.len().is_multiple_of(3),
-        allow_files: data.len().is_multiple_of(5),
+        permissions: config::permissions::Permissions::new(
+            data.len().is_multiple_of(5),
+            data.len().is_multiple_of(3),
+        ),
     };
     let mut no_files = |_: &Path| Err(io::ErrorKind::NotFound.into());
     let Ok(import) = parse_bytes(data, Path::new("fuzz.ovpn"), &mut no_files, options) else {

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::error::ImportError;
+use config::kind::Kind;
 use config::lines::SharedLines;
 use config::openvpn;
+use config::permissions::Permissions;
 use config::pptp;
 use config::relay;
 use config::report::{Entry, Import, Report, Verdict};
@@ -24,10 +26,10 @@ pub(crate) struct Arguments {
     pub file: PathBuf,
     /// JSON instead of text.
     pub json: bool,
-    /// Judge as `millrace up --allow-scripts` would.
-    pub allow_scripts: bool,
-    /// Judge as `millrace up --allow-files` would.
-    pub allow_files: bool,
+    /// Judge as `millrace up` with `--allow-scripts` or `--allow-files` would.
+    pub permissions: Permissions,
+    /// The file has no others beside it: keys and certificates have to be in it.
+    pub alone: bool,
     /// Judge as `millrace openvpn --allow-insecure-ciphers` would.
     pub allow_insecure_ciphers: bool,
     /// The settings file, if another than the usual one.
@@ -80,13 +82,20 @@ pub(crate) fn permissions(command: Command) -> Command {
         ))
         .arg(flag(
             "allow-files",
-            "Judge as if OpenVPN's files to be written, and to read a password from, were permitted",
+            "Judge as if files to be written, to be sent and to be read as configuration were permitted (implied by \
+             --allow-scripts)",
         ))
         .arg(flag(
             "allow-insecure-ciphers",
             "Judge as if OpenVPN's insecure ciphers were permitted",
         ))
         .arg(super::settings::file_argument())
+}
+
+/// What the command line permits a file to touch.
+pub(crate) fn permitted(matches: &ArgMatches) -> Permissions {
+    let [files, scripts] = ["allow-files", "allow-scripts"].map(|name| matches.get_flag(name));
+    Permissions::new(files, scripts)
 }
 
 impl From<&ArgMatches> for Arguments {
@@ -105,8 +114,8 @@ impl Arguments {
         Self {
             file: file.to_owned(),
             json: false,
-            allow_scripts: matches.get_flag("allow-scripts"),
-            allow_files: matches.get_flag("allow-files"),
+            permissions: permitted(matches),
+            alone: false,
             allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
             settings: matches.get_one::<PathBuf>("config").cloned(),
         }
@@ -151,16 +160,22 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// The report on a file, by what the file is.
 pub(crate) fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
-    if pptp::is_pptp(&arguments.file) {
-        return judge_pptp(&arguments.file);
+    let (kind, bytes) = Kind::read(&arguments.file)?;
+    judge_bytes(kind, &bytes, arguments)
+}
+
+/// As [`judge`], of a file with this content, which need not be at its place yet.
+pub(crate) fn judge_bytes(
+    kind: Kind,
+    bytes: &[u8],
+    arguments: &Arguments,
+) -> Result<Judged, ImportError> {
+    match kind {
+        Kind::Pptp => judge_pptp(bytes, arguments),
+        Kind::OpenVpn => judge_openvpn(bytes, arguments),
+        Kind::Relay => judge_relay(bytes, &arguments.file),
+        Kind::WireGuard => judge_wg_quick(bytes, arguments),
     }
-    if openvpn::is_openvpn(&arguments.file) {
-        return judge_openvpn(arguments);
-    }
-    if relay::is_relay(&arguments.file) {
-        return judge_relay(&arguments.file);
-    }
-    judge_wg_quick(arguments)
 }
 
 /// The lines of the settings file, for a tunnel that may have none of its own; or why it cannot be read, which
@@ -187,16 +202,26 @@ fn tell_lines(origin: Option<String>, report: &mut Report) {
 }
 
 #[cfg(feature = "pptp")]
-fn judge_pptp(file: &Path) -> Result<Judged, ImportError> {
-    Ok(judge_all(pptp::read(file)?, None, &pptp::secrets_of(file)))
+fn judge_pptp(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportError> {
+    let (file, permissions) = (&arguments.file, arguments.permissions);
+    let mut import = pptp::read_bytes(bytes, file, permissions)?;
+    if arguments.alone {
+        let reason = "put the password into this file: password = \"...\"";
+        import.refuse_where("password-file", reason, pptp::Pptp::has_password_file);
+    }
+    Ok(judge_all(
+        import,
+        None,
+        &pptp::secrets_of(file, permissions),
+    ))
 }
 
 /// Its lines are not looked at: what reads them is a hundredth of such a program.
 #[cfg(not(feature = "pptp"))]
-fn judge_pptp(file: &Path) -> Result<Judged, ImportError> {
+fn judge_pptp(_: &[u8], arguments: &Arguments) -> Result<Judged, ImportError> {
     Ok(Judged {
         report: Report {
-            file: file.display().to_string(),
+            file: arguments.file.display().to_string(),
             entries: vec![Entry {
                 line: 0,
                 key: String::new(),
@@ -209,9 +234,9 @@ fn judge_pptp(file: &Path) -> Result<Judged, ImportError> {
     })
 }
 
-fn judge_relay(file: &Path) -> Result<Judged, ImportError> {
+fn judge_relay(bytes: &[u8], file: &Path) -> Result<Judged, ImportError> {
     let missing = (!cfg!(feature = "relay")).then_some(relay::NOT_BUILT);
-    Ok(judge_all(relay::read(file)?, missing, &[file]))
+    Ok(judge_all(relay::read_bytes(bytes, file)?, missing, &[file]))
 }
 
 /// Of a file of which nothing is honoured as long as anything is refused. `missing` is why this program can do nothing with
@@ -233,14 +258,16 @@ fn judge_all<T>(import: Import<T>, missing: Option<&str>, secrets: &[impl AsRef<
     }
 }
 
-fn judge_openvpn(arguments: &Arguments) -> Result<Judged, ImportError> {
+fn judge_openvpn(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportError> {
     let options = openvpn::Options {
         allow_insecure_ciphers: arguments.allow_insecure_ciphers,
-        allow_scripts: arguments.allow_scripts,
-        allow_files: arguments.allow_files,
+        permissions: arguments.permissions,
     };
-    let mut import = openvpn::read(&arguments.file, options)?;
-    import.check_files();
+    let mut import = openvpn::read_bytes(bytes, &arguments.file, options)?;
+    match arguments.alone {
+        true => import.refuse_files(),
+        false => import.check_files(),
+    }
     import.check_secrecy();
     let mut report = import.report.clone();
     let mut warnings = std::mem::take(&mut import.warnings);
@@ -269,9 +296,9 @@ fn judge_openvpn(arguments: &Arguments) -> Result<Judged, ImportError> {
     })
 }
 
-fn judge_wg_quick(arguments: &Arguments) -> Result<Judged, ImportError> {
-    let (file, allow_scripts) = (&arguments.file, arguments.allow_scripts);
-    let import = wgquick::read(file, Options { allow_scripts })?;
+fn judge_wg_quick(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportError> {
+    let (file, permissions) = (&arguments.file, arguments.permissions);
+    let import = wgquick::parse_bytes(bytes, file, Options { permissions })?;
     let mut usable = import.is_usable();
     let mut report = import.report.clone();
     let mut warnings: Vec<String> = config::secrecy::warning(file).into_iter().collect();

@@ -4,11 +4,14 @@ use crate::check::{self, Judged};
 use crate::profile::{self, DIRECTORY};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::error::ImportError;
-use config::openvpn;
+use config::file;
+use config::kind::Kind;
+use config::report::{Report, Verdict};
 use config::types::is_ifname;
-use host::written_file::{self, sync_directory_of};
+use host::written_file;
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -99,10 +102,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
             let called = if by_name { Path::new(stem) } else { &kept };
             let (kept, called) = (kept.display(), called.display());
-            terminal::note(format_args!(
-                "{}",
-                end(&kept.to_string(), &called.to_string(), refused)
-            ));
+            let permitted = ["allow-files", "allow-scripts", "allow-insecure-ciphers"];
+            let permitted = permitted.into_iter().filter(|it| matches.get_flag(it));
+            let permitted: String = permitted.map(|it| format!("--{it} ")).collect();
+            let called = format!("{permitted}{called}");
+            terminal::note(format_args!("{}", end(&kept.to_string(), &called, refused)));
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -112,18 +116,20 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// What is said at the end of a file with so many lines that are refused.
+/// What is said at the end of a file that was kept without so many lines, which are refused.
 fn end(kept: &str, called: &str, refused: usize) -> String {
     match refused {
         0 => format!("kept as {kept}; `millrace up {called}` brings it up"),
+        1 => format!(
+            "kept as {kept} without the line that is refused (above); `millrace up {called}` brings it up as it is"
+        ),
         _ => format!(
-            "kept as {kept}; `millrace up {called}` brings it up once what is refused (above: {refused}) has been mended there, \
-             or taken out"
+            "kept as {kept} without the {refused} lines that are refused (above); `millrace up {called}` brings it up as it is"
         ),
     }
 }
 
-/// The file that was kept, and how many of its lines are refused.
+/// The file that was kept, and how many of its lines were left out.
 fn import(
     source: &Path,
     name: Option<&str>,
@@ -149,110 +155,136 @@ fn import(
         return Err(ImportingError::Taken { name, at });
     }
     let text = read(source, piped)?;
-    let directory = |error| ImportingError::Directory {
-        path: to.to_owned(),
-        error,
-    };
-    let mut builder = fs::DirBuilder::new();
-    builder.mode(0o700);
-    builder.recursive(true).create(to).map_err(directory)?;
-    // On the same file system, and where no other user sees it before it is judged.
-    let trial = to.join(format!(".import-{}", std::process::id()));
-    builder.recursive(false).create(&trial).map_err(directory)?;
-    let kept = judge_and_keep(source, &text, &trial.join(&name), matches);
-    let _ = fs::remove_dir_all(&trial);
-    kept
-}
-
-fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
-    let failed = |error| ImportingError::Read {
-        path: source.to_owned(),
-        error,
-    };
-    let mut text = Zeroizing::new(String::new());
-    let input: Box<dyn io::Read> = match piped {
-        true => Box::new(io::stdin()),
-        false => Box::new(fs::File::open(source).map_err(failed)?),
-    };
-    let bounded = &mut input.take(SIZE_MAX + 1);
-    bounded.read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > SIZE_MAX {
-        return Err(ImportingError::Large(source.to_owned()));
-    }
-    Ok(text)
-}
-
-/// Writes the file under the path of `trial`, which has no ending yet: with the ending of `source`, or that of what it is.
-pub(crate) fn write_for_trial(
-    source: &Path,
-    text: &str,
-    trial: &Path,
-) -> Result<PathBuf, ImportingError> {
-    let known = source.extension().and_then(|it| it.to_str());
-    let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
-    let path = trial.with_extension(known.unwrap_or("conf"));
-    let written = written_file::write_new(&path, text.as_bytes());
-    written.map_err(|error| ImportingError::Write {
-        path: path.clone(),
-        error,
-    })?;
-    if known.is_some() {
-        return Ok(path);
-    }
-    // By what is in it. Files of pppd have no ending, and are known by their options.
-    let is_toml = text.lines().any(|line| {
-        let (key, value) = line.split_once('=').unwrap_or_default();
-        key.trim() == "protocol" && value.contains("pptp")
-    });
-    let ending = match is_toml {
-        true => "toml",
-        false if openvpn::is_openvpn(&path) => "ovpn",
-        false => "conf",
-    };
-    let renamed = trial.with_extension(ending);
-    if renamed != path {
-        fs::rename(&path, &renamed).map_err(|error| failed_at(&renamed, error))?;
-    }
-    Ok(renamed)
-}
-
-/// Judges the file as it will be read, and moves it from `trial`, which has no ending yet, into the directory above.
-fn judge_and_keep(
-    source: &Path,
-    text: &str,
-    trial: &Path,
-    matches: &ArgMatches,
-) -> Result<(PathBuf, usize), ImportingError> {
-    let path = write_for_trial(source, text, trial)?;
-    let above = trial.parent().and_then(Path::parent).unwrap_or(trial);
-    let kept = above.join(path.file_name().unwrap_or_default());
+    let kept = place(to, &name, source, &text);
     if !profile::is_profile(&kept) {
         return Err(ImportingError::Settings(kept));
     }
-    let judge = |file: &Path| check::judge(&check::Arguments::of(file, matches));
-    let judged: Judged = judge(&path)?;
+    // Judged before anything is on a disk: the file has keys in it.
+    let judge = |file: &Path, text: &str| {
+        let kind = Kind::of(file, text.as_bytes());
+        check::judge_bytes(kind, text.as_bytes(), &check::Arguments::of(file, matches))
+    };
+    let judged: Judged = judge(&kept, &text)?;
     // The file is kept whether or not the report is read.
-    let [tried, called] = [&path, &kept].map(|it| it.display().to_string());
-    let report = judged.text().replace(&tried, &called);
-    let _ = io::stdout().lock().write_all(report.as_bytes());
+    let _ = io::stdout().lock().write_all(judged.text().as_bytes());
     if !judged.usable {
-        let usable_there = judge(source).is_ok_and(|judged| judged.usable);
+        let usable_there = judge(source, &text).is_ok_and(|judged| judged.usable);
         return Err(match usable_there {
             true => ImportingError::Beside,
             false => ImportingError::Unusable,
         });
     }
-    // Unlike a rename, a link replaces nothing.
-    let linked = fs::hard_link(&path, &kept).and_then(|()| sync_directory_of(&kept));
-    linked.map_err(|error| failed_at(&kept, error))?;
-    let [_, _, refused] = check::counts(&judged.report);
-    if is_asking(&kept, text) {
+    let text = without_refused(&text, &judged.report);
+    let [_, _, left_out] = check::counts(&judged.report);
+    if left_out > 0 {
+        let again = judge(&kept, &text)?;
+        if !again.usable || !again.report.is_clean() {
+            return Err(ImportingError::Unusable);
+        }
+    }
+    let directory = |error| ImportingError::Directory {
+        path: to.to_owned(),
+        error,
+    };
+    let mut builder = fs::DirBuilder::new();
+    builder
+        .mode(0o700)
+        .recursive(true)
+        .create(to)
+        .map_err(directory)?;
+    written_file::write_new(&kept, text.as_bytes()).map_err(|error| ImportingError::Write {
+        path: kept.clone(),
+        error,
+    })?;
+    if is_asking(&kept, &text) {
         terminal::note(format_args!(
-            "it asks for a name and a password: for a start without a terminal put both, a line each, into {called} between \
-             <auth-user-pass> and </auth-user-pass>"
+            "it asks for a name and a password: for a start without a terminal put both, a line each, into {} between \
+             <auth-user-pass> and </auth-user-pass>",
+            kept.display()
         ));
     }
-    Ok((kept, refused))
+    Ok((kept, left_out))
+}
+
+fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::FileTooLarge => ImportingError::Large(source.to_owned()),
+        _ => ImportingError::Read {
+            path: source.to_owned(),
+            error,
+        },
+    };
+    if piped {
+        let mut text = Zeroizing::new(String::new());
+        let mut bounded = io::stdin().lock().take(SIZE_MAX + 1);
+        bounded.read_to_string(&mut text).map_err(failed)?;
+        return match text.len() as u64 > SIZE_MAX {
+            true => Err(ImportingError::Large(source.to_owned())),
+            false => Ok(text),
+        };
+    }
+    let bytes = file::read_handed_over(source, SIZE_MAX).map_err(failed)?;
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| failed(ErrorKind::InvalidData.into()))?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// Where a tunnel's file is kept: with the ending of `source`, or that of what it is.
+pub(crate) fn place(directory: &Path, name: &str, source: &Path, text: &str) -> PathBuf {
+    let known = source.extension().and_then(|it| it.to_str());
+    let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
+    // By what is in it. Files of pppd have no ending, and are known by their options.
+    let is_toml = || {
+        text.lines().any(|line| {
+            let (key, value) = line.split_once('=').unwrap_or_default();
+            key.trim() == "protocol" && value.contains("pptp")
+        })
+    };
+    let ending = known.unwrap_or_else(|| match Kind::of(Path::new(name), text.as_bytes()) {
+        _ if is_toml() => "toml",
+        Kind::OpenVpn => "ovpn",
+        _ => "conf",
+    });
+    directory.join(format!("{name}.{ending}"))
+}
+
+/// A tunnel's file without the lines that a report on it refuses. A comment stands in the place of each, so that the others
+/// keep their numbers; what a directive needs to stay what it is, such as a proxy, stays without the file that it named.
+pub(crate) fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
+    // Reserved beforehand: a string that grows leaves copies of keys behind.
+    let refused: BTreeMap<usize, &str> = report
+        .with(Verdict::Refused)
+        .map(|it| (it.line, it.key.as_str()))
+        .collect();
+    let mut kept = Zeroizing::new(String::with_capacity(text.len() + 64 * refused.len()));
+    let mut end: Option<String> = None;
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        let word = line.trim();
+        if let Some(tag) = &end {
+            // Of a block all lines go.
+            if word.starts_with(tag.as_str()) {
+                end = None;
+            }
+            kept.push_str("#\n");
+            continue;
+        }
+        let Some(key) = refused.get(&number) else {
+            kept.push_str(line);
+            continue;
+        };
+        let tag = word.strip_prefix('<').and_then(|it| it.strip_suffix('>'));
+        end = tag.map(|it| format!("</{it}>"));
+        let words: Vec<&str> = word.split_whitespace().collect();
+        match (*key, &words[..]) {
+            ("auth-user-pass", _) => kept.push_str("auth-user-pass"),
+            ("http-proxy" | "socks-proxy", [name, host, port, _, rest @ ..]) => {
+                kept.push_str(&format!("{name} {host} {port} stdin {}", rest.join(" ")));
+            }
+            _ => kept.push_str(&format!("# left out, as it was refused: {key}")),
+        }
+        kept.push('\n');
+    }
+    kept
 }
 
 /// Whether an OpenVPN profile has name and password asked for at a terminal.
@@ -261,13 +293,6 @@ fn is_asking(path: &Path, text: &str) -> bool {
     path.extension().is_some_and(|it| it == "ovpn")
         && has("auth-user-pass")
         && !has("<auth-user-pass>")
-}
-
-fn failed_at(path: &Path, error: io::Error) -> ImportingError {
-    ImportingError::Read {
-        path: path.to_owned(),
-        error,
-    }
 }
 
 #[cfg(test)]
@@ -321,17 +346,60 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_refused_lines_is_kept_and_not_said_to_come_up_as_it_is() {
+    fn a_file_is_kept_without_the_lines_that_are_refused() {
         let bench = Bench::new();
-        let text = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass\nscript-security 2\nup /a\ndown /a\n";
+        let text = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass /etc/shadow\nscript-security 2\nup /a\n\
+            socks-proxy a 1 /etc/shadow\nconfig /etc/shadow\nmanagement 0.0.0.0 7506\nproto tcp-client\ndown /a\n";
         let source = bench.file("away.ovpn", text);
         let matches = command().get_matches_from(["import", "x"]);
         let to = bench.0.path().join("kept");
         let (kept, refused) = import(&source, None, &to, &matches).unwrap();
-        assert!(kept.exists());
-        assert_eq!(refused, 2);
-        assert!(end("F", "away", refused).contains("once what is refused (above: 2)"));
+        let written = fs::read_to_string(&kept).unwrap();
+        assert_eq!(refused, 6, "{written}");
+        for word in ["/etc/shadow", "/a\n", "7506"] {
+            assert!(!written.contains(word), "{written}");
+        }
+        let expected = text
+            .replace("auth-user-pass /etc/shadow", "auth-user-pass")
+            .replace("socks-proxy a 1 /etc/shadow", "socks-proxy a 1 stdin ");
+        for (number, (there, line)) in (1..).zip(written.lines().zip(expected.lines())) {
+            let left_out = there.starts_with("# left out, as it was refused: ");
+            assert_eq!(left_out, [8, 10, 11, 13].contains(&number), "{written}");
+            assert!(left_out || there == line, "{written}");
+        }
+        let said = end("F", "away", refused);
+        assert!(said.contains("without the 6 lines") && said.ends_with("brings it up as it is"));
+        assert!(end("F", "away", 1).contains("without the line that is refused"));
         assert!(end("F", "away", 0).ends_with("`millrace up away` brings it up"));
+
+        // What the user permits is kept.
+        let matches = command().get_matches_from(["import", "x", "--allow-scripts"]);
+        let (kept, refused) = import(&source, Some("own"), &to, &matches).unwrap();
+        assert_eq!(refused, 0);
+        assert_eq!(fs::read_to_string(&kept).unwrap(), text);
+        let scripts = format!("{WIREGUARD}PostUp = touch /x\nMTU = 1300\n");
+        let kept = bench
+            .import(&bench.file("wg7.conf", &scripts), None)
+            .unwrap();
+        let written = fs::read_to_string(kept).unwrap();
+        assert!(!written.contains("touch") && written.contains("MTU = 1300"));
+    }
+
+    #[test]
+    fn a_block_goes_as_a_whole() {
+        let text = "a\n<b>\nx\n</b>\nc\n<d>\ne\n</d>\n";
+        let mut report = Report::default();
+        for (line, key) in [(2, "b"), (7, "e")] {
+            report.entries.push(config::report::Entry {
+                line,
+                key: key.to_owned(),
+                verdict: Verdict::Refused,
+                reason: String::new(),
+            });
+        }
+        let refused = "# left out, as it was refused:";
+        let expected = format!("a\n{refused} b\n#\n#\nc\n<d>\n{refused} e\n</d>\n");
+        assert_eq!(without_refused(text, &report).as_str(), expected);
     }
 
     #[test]
@@ -374,10 +442,7 @@ mod tests {
         bench.file("ca.crt", "");
         let error = bench.import(&beside, None).unwrap_err();
         assert!(error.contains("files that lie beside it"), "{error}");
-        assert_eq!(
-            fs::read_dir(bench.0.path().join("kept")).unwrap().count(),
-            0
-        );
+        assert!(!bench.0.path().join("kept").exists());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::profile;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use config::{openvpn, pptp, relay};
+use config::kind::Kind;
 use serde::Serialize;
 use service::running::{self, Running};
 use std::fs;
@@ -95,14 +95,11 @@ fn listed(path: PathBuf, up: Option<&Running>) -> Listed {
 }
 
 fn protocol_of(path: &Path) -> &'static str {
-    if pptp::is_pptp(path) {
-        "PPTP"
-    } else if openvpn::is_openvpn(path) {
-        "OpenVPN"
-    } else if relay::is_relay(path) {
-        "relay"
-    } else {
-        "WireGuard"
+    match Kind::read(path).map(|it| it.0) {
+        Ok(Kind::Pptp) => "PPTP",
+        Ok(Kind::OpenVpn) => "OpenVPN",
+        Ok(Kind::Relay) => "relay",
+        Ok(Kind::WireGuard) | Err(_) => "WireGuard",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::settings;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::kind::Kind;
 use config::lines::SharedLines;
 use config::report::Verdict;
 use config::settings::Settings;
@@ -51,7 +52,8 @@ pub(crate) fn command() -> Command {
         ))
         .arg(flag(
             "allow-files",
-            "Let an OpenVPN file name files to write, and files to read a password from (implied by --allow-scripts)",
+            "Let the file name files to write, to send (passwords) and to read as configuration, and sockets for commands \
+             (implied by --allow-scripts)",
         ))
         .arg(flag(
             "allow-insecure-ciphers",
@@ -121,8 +123,7 @@ fn read_openvpn(
 ) -> Result<config::openvpn::OpenVpn, Box<dyn Error>> {
     let options = config::openvpn::Options {
         allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
-        allow_scripts: matches.get_flag("allow-scripts"),
-        allow_files: matches.get_flag("allow-files"),
+        permissions: crate::check::permitted(matches),
     };
     let mut import = config::openvpn::read(path, options)?;
     import.check_secrecy();
@@ -198,24 +199,29 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
     settings::log_to_file(matches)?;
     let _claim = Claim::new(&path)?;
-    if config::pptp::is_pptp(&path) {
+    match Kind::read(&path)?.0 {
         #[cfg(feature = "pptp")]
-        return pptp::up(&path, matches);
+        Kind::Pptp => pptp::up(&path, matches),
         #[cfg(not(feature = "pptp"))]
-        return Err(config::pptp::NOT_BUILT.into());
+        Kind::Pptp => Err(config::pptp::NOT_BUILT.into()),
+        Kind::OpenVpn => openvpn_until_end(&path, matches, &settings),
+        Kind::Relay => Err("this file is a relay's: run it by `millrace relay`".into()),
+        Kind::WireGuard => wireguard::up(&path, matches, settings),
     }
-    if config::openvpn::is_openvpn(&path) {
-        let mut signals = service::openvpn::Caught::default();
-        loop {
-            let ended = openvpn_up(&path, matches, &settings, &mut signals)?;
-            if let Some(code) = ended {
-                return Ok(code);
-            }
-            logging::reopen();
+}
+
+/// Runs the tunnel of an OpenVPN file, which is read again at each SIGHUP.
+fn openvpn_until_end(
+    path: &Path,
+    matches: &ArgMatches,
+    settings: &Settings,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let mut signals = service::openvpn::Caught::default();
+    loop {
+        let ended = openvpn_up(path, matches, settings, &mut signals)?;
+        if let Some(code) = ended {
+            return Ok(code);
         }
+        logging::reopen();
     }
-    if config::relay::is_relay(&path) {
-        return Err("this file is a relay's: run it by `millrace relay`".into());
-    }
-    wireguard::up(&path, matches, settings)
 }

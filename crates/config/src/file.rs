@@ -1,25 +1,184 @@
-//! Files that may have secrets in them.
+//! Opens and reads the files that a configuration names, which may hold secrets.
+//!
+//! A path in a configuration may lead anywhere. Only regular files are opened: a FIFO would hold its reader for ever, and the
+//! mere opening of some devices has an effect (a watchdog's reboots the machine).
 
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions, metadata};
 use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::makedev;
 use zeroize::Zeroizing;
 
-/// Reads at most `max` bytes into memory that is overwritten when dropped: a larger file is
-/// [`io::ErrorKind::FileTooLarge`].
-pub(crate) fn read(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len().min(max);
+/// Directories whose entries are descriptors that the caller handed over, as shells do for `<(command)`.
+const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
+
+/// How long such a command may take.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Opens a regular file for reading, and never waits. `/dev/null` counts as an empty file.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for anything but a regular file, and what the kernel says.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Before the file is opened, as opening alone may wait or have an effect.
+    regular(&metadata(path)?)?;
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(data: &Metadata) -> io::Result<()> {
+    let null = data.file_type().is_char_device() && data.rdev() == makedev(1, 3);
+    match data.is_file() || null {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "is not a regular file",
+        )),
+    }
+}
+
+/// Reads a regular file of at most `max` bytes into memory that is overwritten when dropped: a larger file is
+/// [`io::ErrorKind::FileTooLarge`]. Files without a size, which the kernel makes up as they are read (`/proc/kmsg`), count as
+/// empty.
+///
+/// # Errors
+/// As [`open`].
+pub fn read(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = open(path)?;
+    match file.metadata()?.len() {
+        0 => Ok(Zeroizing::default()),
+        size => bounded(file, size, max),
+    }
+}
+
+/// As [`read`], or what comes within [`PATIENCE`] by a pipe that the caller handed over.
+///
+/// # Errors
+/// As [`open`]; [`io::ErrorKind::TimedOut`] where the pipe's other end goes on.
+pub fn read_handed_over(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    if !is_handed_over(path) {
+        return read(path, max);
+    }
+    let flags = OFlag::O_NONBLOCK.bits();
+    let mut pipe = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    let end = Instant::now() + PATIENCE;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(1 << 16));
+    let mut part = Zeroizing::new([0; 4096]);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        let mut waited = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut waited, left) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => {}
+            Err(Errno::EINTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        match pipe.read(&mut part[..]) {
+            Ok(0) => return Ok(bytes),
+            Ok(count) => bytes.extend_from_slice(&part[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if bytes.len() as u64 > max {
+            return Err(too_large(max));
+        }
+    }
+}
+
+/// Whether a path names a pipe that the caller handed over.
+#[must_use]
+pub fn is_handed_over(path: &Path) -> bool {
+    let above = path.parent().unwrap_or_else(|| Path::new(""));
+    let named =
+        path == Path::new("/dev/stdin") || DESCRIPTORS.iter().any(|it| above == Path::new(it));
+    named && metadata(path).is_ok_and(|it| it.file_type().is_fifo())
+}
+
+fn bounded(file: File, size: u64, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     // Reserved beforehand: a vector that grows leaves copies of the keys behind.
-    let capacity = usize::try_from(size).unwrap_or(0) + 1;
+    let capacity = usize::try_from(size.min(max)).unwrap_or(0) + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
     file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("larger than {max} bytes"),
-        ));
+        return Err(too_large(max));
     }
     Ok(bytes)
+}
+
+fn too_large(max: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::FileTooLarge,
+        format!("larger than {max} bytes"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+    use std::path::PathBuf;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_a_bounded_size_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("file"), "abc").unwrap();
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        mkfifo(&at("fifo"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+        std::os::unix::fs::symlink(at("fifo"), at("link-to-fifo")).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        for name in ["file", "link"] {
+            assert_eq!(read(&at(name), 3).unwrap().as_slice(), b"abc", "{name}");
+            let error = read(&at(name), 2).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge, "{name}");
+        }
+        let devices = ["/dev/zero", "/dev/tty", "/dev"].map(PathBuf::from);
+        let others = ["fifo", "link-to-fifo", "socket", ""].map(at);
+        for path in others.iter().chain(&devices) {
+            let error = read(path, 3).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        }
+        assert!(read(Path::new("/dev/null"), 3).unwrap().is_empty());
+        // Files that the kernel writes while they are read have no size, and some of them never end.
+        assert!(
+            read(Path::new("/proc/self/environ"), 1 << 20)
+                .unwrap()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_pipe_of_the_shell_is_read_and_a_named_one_is_not() {
+        use std::io::Write as _;
+        use std::os::fd::AsRawFd as _;
+        let (read_end, mut write_end) = io::pipe().unwrap();
+        write_end.write_all(b"abc").unwrap();
+        drop(write_end);
+        let path = PathBuf::from(format!("/dev/fd/{}", read_end.as_raw_fd()));
+        assert!(read(&path, 3).is_err());
+        assert_eq!(read_handed_over(&path, 3).unwrap().as_slice(), b"abc");
+        // Its other end is gone, and nothing is left in it.
+        assert!(read_handed_over(&path, 3).unwrap().is_empty());
+    }
 }

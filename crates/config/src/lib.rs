@@ -10,6 +10,8 @@
 //! * [`relay`]: relays, and who may use them.
 //! * [`guard`]: devices of the LAN that leave only by a tunnel.
 //! * [`policy`]: which devices, networks and names go through which tunnel.
+//! * [`kind`]: which of these a file is.
+//! * [`permissions`]: what a tunnel's file may touch beside its tunnel; [`file`]: how the files that it names are opened.
 //! * [`error`]: why there is no model.
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
@@ -21,12 +23,14 @@
 
 pub mod clients;
 pub mod error;
-mod file;
+pub mod file;
 pub mod free;
 pub mod guard;
 pub mod home;
+pub mod kind;
 pub mod lines;
 pub mod openvpn;
+pub mod permissions;
 pub mod policy;
 pub mod pptp;
 pub mod relay;

@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 use crate::error::ImportError;
 use crate::file;
 use crate::lines::Lines;
+use crate::permissions::{ALLOW_FILES, Permissions, own_passwords};
 use crate::report::Report;
 use crate::text::Text;
 use crate::types::{AllowedIp, is_ifname};
@@ -73,6 +74,20 @@ pub struct Pptp {
     pub reorder: Option<bool>,
     /// A client's lines, or how a server answers clients that call by several of theirs; it does not where nothing is said.
     pub lines: Lines,
+}
+
+impl Pptp {
+    /// Whether the password is in another file.
+    #[must_use]
+    pub const fn has_password_file(&self) -> bool {
+        matches!(
+            &self.role,
+            Role::Client(Client {
+                password: Password::File(_),
+                ..
+            })
+        )
+    }
 }
 
 /// Which end of a tunnel.
@@ -173,7 +188,14 @@ pub type Import = crate::report::Import<Pptp>;
 /// Whether a file is one of these, by its name, or as one of another program by what is in it.
 #[must_use]
 pub fn is_pptp(path: &Path) -> bool {
-    is_toml(path) || ppp::is_options(path)
+    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
+    let text = Text::new(&bytes).ok();
+    is_pptp_text(path, text.as_deref().unwrap_or_default())
+}
+
+/// As [`is_pptp`], of a file with this content.
+pub(crate) fn is_pptp_text(path: &Path, text: &str) -> bool {
+    is_toml(path) || ppp::is_options(text)
 }
 
 /// Whether a file is one of Millrace's own, by its name.
@@ -181,46 +203,70 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "toml")
 }
 
-/// Which files have the passwords of one of these: itself, or those that pppd has them in.
+/// Which files have the passwords of one of these: itself, or those that pppd has them in, as far as it may name them.
 #[must_use]
-pub fn secrets_of(path: &Path) -> Vec<PathBuf> {
+pub fn secrets_of(path: &Path, permissions: Permissions) -> Vec<PathBuf> {
     match is_toml(path) {
         true => vec![path.to_owned()],
-        false => ppp::secrets_of(path, &ppp::of_host),
+        false => {
+            let bytes = file::read(path, FILE_MAX).unwrap_or_default();
+            ppp::secrets_of(path, &bytes, ppp::reader(path, permissions))
+        }
     }
 }
 
-/// Reads a file.
+/// Reads a file, which may touch other files only as `permissions` say.
 ///
 /// # Errors
 /// It cannot be read, or is no text. What is wrong in its lines is in the report.
-pub fn read(path: &Path) -> Result<Import, ImportError> {
-    Ok(parse_either(&text(path)?, path, true))
+pub fn read(path: &Path, permissions: Permissions) -> Result<Import, ImportError> {
+    read_bytes(&bytes(path)?, path, permissions)
 }
 
-/// Reads a file of which nothing is to be started: it need not allow what is insecure.
+/// As [`read`], of a file with this content, which need not be at its place yet.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_bytes(
+    bytes: &[u8],
+    path: &Path,
+    permissions: Permissions,
+) -> Result<Import, ImportError> {
+    Ok(parse_either(&text(bytes, path)?, path, true, permissions))
+}
+
+/// Reads a file of which nothing is to be started: it need not allow what is insecure, and nothing of it is sent.
 ///
 /// # Errors
 /// As [`read`].
 pub fn read_to_leave(path: &Path) -> Result<Import, ImportError> {
-    Ok(parse_either(&text(path)?, path, false))
+    let text = text(&bytes(path)?, path)?;
+    Ok(parse_either(&text, path, false, Permissions::FILES))
 }
 
 /// Parses a file of Millrace's own or of another program.
-fn parse_either(text: &str, path: &Path, starts: bool) -> Import {
+fn parse_either(text: &str, path: &Path, starts: bool, permissions: Permissions) -> Import {
     match is_toml(path) {
-        true => parse_with(text, path, starts),
-        false => ppp::parse(text, path, starts, &ppp::of_host),
+        true => {
+            let own = own_passwords(path);
+            parse_with(text, path, starts, &|named: &Path| {
+                permissions.files() || own.iter().any(|it| it == named)
+            })
+        }
+        false => ppp::parse(text, path, starts, ppp::reader(path, permissions)),
     }
 }
 
-/// The text of a file, which may have a password in it.
-fn text(path: &Path) -> Result<Zeroizing<String>, ImportError> {
-    let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
+fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, ImportError> {
+    file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
         path: path.to_owned(),
         error,
-    })?;
-    let text = Text::new(&bytes).map_err(|line| ImportError::NotText {
+    })
+}
+
+/// The text of a file, which may have a password in it.
+fn text(bytes: &[u8], path: &Path) -> Result<Zeroizing<String>, ImportError> {
+    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
         path: path.to_owned(),
         line,
     })?;
@@ -230,24 +276,32 @@ fn text(path: &Path) -> Result<Zeroizing<String>, ImportError> {
 /// Parses the text of a file; `path` gives the interface its name where the text does not, and other files their
 /// directory.
 #[must_use]
-pub fn parse(text: &str, path: &Path) -> Import {
-    parse_with(text, path, true)
+pub fn parse(text: &str, path: &Path, permissions: Permissions) -> Import {
+    parse_with(text, path, true, &|_| permissions.files())
 }
 
-fn parse_with(text: &str, path: &Path, starts: bool) -> Import {
+/// Whether a file may be the one that the password is in.
+type MayBeSent<'a> = dyn Fn(&Path) -> bool + 'a;
+
+fn parse_with(text: &str, path: &Path, starts: bool, may_be_sent: &MayBeSent<'_>) -> Import {
     let mut report = Report {
         file: path.display().to_string(),
         ..Report::default()
     };
     let model = match Keys::parse(text, &mut report) {
-        Some(keys) => model(keys, path, starts),
+        Some(keys) => model(keys, path, starts, may_be_sent),
         None => None,
     };
     Import::new(report, model)
 }
 
 /// Takes everything out of the keys. `None` where something that nothing goes without is missing.
-fn model(mut keys: Keys<'_, '_>, path: &Path, starts: bool) -> Option<Pptp> {
+fn model(
+    mut keys: Keys<'_, '_>,
+    path: &Path,
+    starts: bool,
+    may_be_sent: &MayBeSent<'_>,
+) -> Option<Pptp> {
     let protocol = keys.string("protocol", |it| match it {
         "pptp" => Ok(()),
         _ => Err("the only protocol of these files is \"pptp\"; WireGuard has .conf files, OpenVPN .ovpn files".to_owned()),
@@ -277,7 +331,7 @@ fn model(mut keys: Keys<'_, '_>, path: &Path, starts: bool) -> Option<Pptp> {
     let mtu = keys.number("mtu", 576..=1456, "a number of bytes from 576 to 1456");
     let reorder = keys.boolean("reorder");
     let role = match (keys.has("server"), keys.has("listen")) {
-        (true, false) => client(&mut keys, path).map(Role::Client),
+        (true, false) => client(&mut keys, path, may_be_sent).map(Role::Client),
         (false, true) => server(&mut keys).map(Role::Server),
         (true, true) => {
             keys.missing(
@@ -358,7 +412,7 @@ fn lines(keys: &mut Keys<'_, '_>, role: Option<&Role>) -> Lines {
     lines
 }
 
-fn client(keys: &mut Keys<'_, '_>, path: &Path) -> Option<Client> {
+fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> Option<Client> {
     let server = keys.string("server", values::server);
     let username = keys.string("username", |it| values::filled(it).map(str::to_owned));
     if username.is_none() && !keys.has("username") {
@@ -367,7 +421,11 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path) -> Option<Client> {
     let given = keys.string("password", |it| Ok(Zeroizing::new(it.to_owned())));
     let file = keys.string("password-file", |it| {
         let directory = path.parent().unwrap_or_else(|| Path::new(""));
-        values::filled(it).map(|it| directory.join(it))
+        let named = directory.join(values::filled(it)?);
+        match may_be_sent(&named) {
+            true => Ok(named),
+            false => Err(sent(path)),
+        }
     });
     let password = match (given, file) {
         (Some(given), None) => Some(Password::Given(given)),
@@ -376,6 +434,8 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path) -> Option<Client> {
             keys.missing("password", "is written twice: here and as password-file");
             None
         }
+        // What is wrong with either was said.
+        (None, None) if keys.has("password") || keys.has("password-file") => None,
         (None, None) => {
             keys.missing(
                 "password",
@@ -399,6 +459,16 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path) -> Option<Client> {
         dns,
         block_ipv6,
     })
+}
+
+/// What is said of a `password-file` that the tunnel's file may not name.
+fn sent(path: &Path) -> String {
+    let own = path.with_extension("password");
+    let own = own.file_name().unwrap_or_default().to_string_lossy();
+    format!(
+        "the file's first line would be sent to the server, and this file chooses which file: name it {own}, beside this \
+         file, or {ALLOW_FILES}"
+    )
 }
 
 fn server(keys: &mut Keys<'_, '_>) -> Option<Server> {

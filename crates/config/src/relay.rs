@@ -93,7 +93,11 @@ pub type Import = report::Import<Relay>;
 pub fn is_relay(path: &Path) -> bool {
     let bytes = file::read(path, FILE_MAX).unwrap_or_default();
     let text = Text::new(&bytes).ok();
-    let text = text.as_deref().unwrap_or_default();
+    is_relay_text(text.as_deref().unwrap_or_default())
+}
+
+/// As [`is_relay`], of a file with this content.
+pub(crate) fn is_relay_text(text: &str) -> bool {
     let mut lines = text.trim_start_matches('\u{feff}').lines().map(words);
     let head = lines.find(|line| line.starts_with('['));
     head.is_some_and(|head| {
@@ -110,7 +114,15 @@ pub fn read(path: &Path) -> Result<Import, ImportError> {
         path: path.to_owned(),
         error,
     })?;
-    let text = Text::new(&bytes).map_err(|line| ImportError::NotText {
+    read_bytes(&bytes, path)
+}
+
+/// As [`read`], of a file with this content.
+///
+/// # Errors
+/// It is no text.
+pub fn read_bytes(bytes: &[u8], path: &Path) -> Result<Import, ImportError> {
+    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
         path: path.to_owned(),
         line,
     })?;

@@ -37,6 +37,19 @@ impl<T> Import<T> {
         self.model.is_some()
     }
 
+    /// Refuses a line for what the whole file is.
+    pub fn refuse_where(&mut self, key: &str, reason: &str, wrong: impl FnOnce(&T) -> bool) {
+        if !self.model.as_ref().is_some_and(wrong) {
+            return;
+        }
+        self.model = None;
+        let entries = self.report.entries.iter_mut();
+        for entry in entries.filter(|it| it.key == key) {
+            entry.verdict = Verdict::Refused;
+            reason.clone_into(&mut entry.reason);
+        }
+    }
+
     /// The model.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use crate::file;
 use crate::lines::{Found, Sections};
+use crate::permissions::Permissions;
 use crate::report::{Entry, Report, Verdict};
 use crate::suggest::suggest;
 use crate::text::{NOT_UTF8, Text};
@@ -36,9 +37,8 @@ pub const FAULTS_MAX: usize = 1000;
 /// What the caller permits a file to do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run. Their author owns the
-    /// box, so a file from elsewhere does not decide this itself.
-    pub allow_scripts: bool,
+    /// Whether `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run: a file from elsewhere does not decide this itself.
+    pub permissions: Permissions,
 }
 
 /// A file that has been read, whatever was wrong in it.
@@ -214,11 +214,9 @@ impl Parser {
         let (key, value) = (key.trim(), value.trim());
         match self.section {
             Section::None => {
-                self.wrong(
-                    number,
-                    &shown(key),
-                    "stands before any [Interface] or [Peer]",
-                );
+                // The file may be a key and nothing else.
+                let key = value::canonical(key).unwrap_or_default();
+                self.wrong(number, key, "stands before any [Interface] or [Peer]");
             }
             Section::Refused => {}
             Section::Interface | Section::Peer => self.setting(number, key, value),
@@ -356,7 +354,7 @@ impl Parser {
 
     fn script(&mut self, number: usize, name: &'static str, value: &str) {
         value::script(&mut self.tunnel.interface.scripts, name, value);
-        if self.options.allow_scripts {
+        if self.options.permissions.scripts() {
             return self.report.push(number, name, Verdict::Honoured, "");
         }
         let reason = "shell commands are not run unless --allow-scripts is given; \
@@ -380,7 +378,10 @@ impl Parser {
             _ => &value::PEER_KEYS[..],
         };
         let reason = format!("no such key; {}", suggest(key, known));
-        self.leave_out(number, &shown(key), reason);
+        // A word that may be no key's name, but a part of a secret, is not quoted.
+        let is_like_one = key.len() <= 24 && key.bytes().all(|it| it.is_ascii_alphabetic());
+        let key = if is_like_one { key } else { "" };
+        self.leave_out(number, key, reason);
     }
 
     fn honoured(&mut self, number: usize, name: &'static str, remark: String) {
@@ -434,7 +435,7 @@ impl Parser {
     fn finish(mut self) -> Import {
         self.end_section();
         let interface = &self.tunnel.interface;
-        let script_may_set = self.options.allow_scripts && !interface.scripts.is_empty();
+        let script_may_set = self.options.permissions.scripts() && !interface.scripts.is_empty();
         let told = self
             .report
             .entries

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use acceptance::netifd::Netifd;
@@ -134,9 +135,42 @@ fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
         setup.client.line("auth-user-pass login");
     });
     office.directory.file("login", "somebody\nwrong\n");
+    // Nobody permits the file to have that one sent.
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_fault("START_FAILED");
+    netifd.if_down();
+    let permission = "\toption allow_files '1'\n";
+    office
+        .directory
+        .interface(OFFICE, "office.ovpn", permission);
     let mut netifd = office.netifd();
     netifd.if_up();
     ends_refused(&mut netifd);
+}
+
+/// A provider's file, by which root's files would be overwritten, deleted and sent, and the LAN would command the tunnel.
+#[test]
+fn a_file_touches_nothing_beside_its_tunnel() {
+    if !acceptance::openvpn::ready() {
+        return;
+    }
+    let net = Net::new();
+    let office = Office::new(&net, |_| ());
+    let victim = office.directory.file("victim", "kept");
+    let named = victim.display();
+    office.write(&format!(
+        "status {named} 1\nwritepid {named}\nlog {named}\nmanagement 0.0.0.0 7506\nconfig {named}\n"
+    ));
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_up();
+    reaches(&net.a, &office.setup.inner4(1).to_string());
+    let at = SocketAddr::new(net.link.a4(), 7506);
+    let called = net.b.run(|| TcpStream::connect_timeout(&at, PATIENCE));
+    assert!(called.unwrap().is_err(), "the management port is open");
+    netifd.if_down();
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
 }
 
 fn pptp_client(directory: &Directory, server: &str, password: &str) {

@@ -17,6 +17,7 @@ use crate::only_through::{self, Lan};
 use crate::uci::{Package, Section};
 use crate::update::RouteRules;
 use config::lines::{LINES_MAX, LineMode, SharedLines};
+use config::permissions::{Permissions, UCI_OPTION};
 use config::settings::Settings;
 use config::tunnel::Tunnel;
 use config::types::{Key32, is_ifname};
@@ -49,10 +50,11 @@ const NETIFDS: [&str; 16] = [
 ];
 
 /// Options of ours, beside those for keys and addresses.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
     "authfail",
     "proto",
     "config_file",
+    UCI_OPTION,
     "line",
     "mode",
     only_through::OPTION,
@@ -116,6 +118,8 @@ pub struct Network {
     pub interface: String,
     /// Where keys, peers and servers are written down.
     pub source: Source,
+    /// The owner permits the file to name files that are written, sent or read as configuration.
+    pub allow_files: bool,
     /// Interfaces of netifd that are lines, in the order of preference.
     pub lines: Vec<String>,
     /// How lines are used.
@@ -175,6 +179,7 @@ impl Network {
         };
         let network = Self {
             interface: interface.to_owned(),
+            allow_files: options.flag(UCI_OPTION, false),
             lines: names(&mut options, "line", LINES_MAX),
             mode: mode(&mut options),
             only_through: only_through::lan(package, &mut options),
@@ -202,6 +207,12 @@ impl Network {
     #[must_use]
     pub fn device(&self) -> String {
         device_name(&self.interface)
+    }
+
+    /// What the file of this interface may touch beside its tunnel. Scripts run for no interface: hotplug has others.
+    #[must_use]
+    pub const fn permissions(&self) -> Permissions {
+        Permissions::new(self.allow_files, false)
     }
 
     /// The lines that it names, by the devices that they have now; `None` where it says nothing of lines. Returns beside

@@ -6,6 +6,7 @@
 
 use crate::network::{Fault, Network, PROTO};
 use crate::uci::{Package, Section, Value};
+use config::permissions::UCI_OPTION;
 use std::fmt::Write as _;
 use zeroize::Zeroizing;
 
@@ -51,6 +52,18 @@ pub enum TakeOverError {
     Refused(Fault),
 }
 
+/// What is to be said of an instance's file.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// What of it is not honoured.
+    pub notes: Vec<String>,
+    /// It names files that only a permission lets it touch. The service that ran it asked for none.
+    pub needs_files: bool,
+}
+
+/// Reads the file of an instance, or says why it would not work.
+pub type Judge<'a> = dyn Fn(&str) -> Result<Judged, String> + 'a;
+
 /// Takes over the interface or instance `only`, or all of them. The texts are those of `/etc/config/network` and
 /// `/etc/config/openvpn`; the latter is empty where there is none. `judge` reads the file of an instance: what is not honoured
 /// of it, or why it would not work, by which the instance stays as it is.
@@ -61,7 +74,7 @@ pub fn take_over(
     network: &str,
     openvpn: &str,
     only: Option<&str>,
-    judge: &dyn Fn(&str) -> Result<Vec<String>, String>,
+    judge: &Judge<'_>,
 ) -> Result<TakenOver, TakeOverError> {
     let mut taken = TakenOver::default();
     let package = read("network", network)?;
@@ -101,13 +114,16 @@ pub fn take_over(
             continue;
         }
         found = true;
-        if let Some(file) = instance(&package, section, name, judge, &mut taken) {
+        if let Some((file, needs_files)) = instance(&package, section, name, judge, &mut taken) {
             off(section, name, &mut others, &mut expected_others, &mut taken)?;
             // A path has neither quotes nor ends of lines: `instance` has looked.
             let _ = write!(
                 added,
                 "\nconfig interface '{name}'\n\toption proto '{PROTO}'\n\toption config_file '{file}'\n"
             );
+            if needs_files {
+                let _ = writeln!(added, "\toption {UCI_OPTION} '1'");
+            }
             names.push(name.to_owned());
         }
     }
@@ -212,9 +228,9 @@ fn instance(
     package: &Package,
     section: &Section,
     name: &str,
-    judge: &dyn Fn(&str) -> Result<Vec<String>, String>,
+    judge: &Judge<'_>,
     taken: &mut TakenOver,
-) -> Option<String> {
+) -> Option<(String, bool)> {
     let mut leave = |words: &str| {
         let line = section.line;
         taken
@@ -242,22 +258,29 @@ fn instance(
         );
         return None;
     }
-    match judge(file) {
-        Ok(notes) => taken.hints.extend(notes),
+    let judged = match judge(file) {
+        Ok(judged) => judged,
         Err(why) => {
             leave(&why);
             return None;
         }
-    }
+    };
+    taken.hints.extend(judged.notes);
+    let permitted = match judged.needs_files {
+        true => {
+            format!(", {UCI_OPTION} 1, as its file names others that are written, sent or read")
+        }
+        false => String::new(),
+    };
     taken.changes.push(format!(
-        "network: new interface {name}: proto {PROTO}, config_file {file}"
+        "network: new interface {name}: proto {PROTO}, config_file {file}{permitted}"
     ));
     taken.hints.push(format!(
         "the network device of {name} is called {} afterwards, whatever its file says: change what names another (zones and rules \
          of the firewall by device, other programs)",
         crate::device_name(name)
     ));
-    Some(file.to_owned())
+    Some((file.to_owned(), judged.needs_files))
 }
 
 /// An instance that its service starts no more.

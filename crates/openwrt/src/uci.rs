@@ -7,8 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 
 use zeroize::Zeroizing;
@@ -85,19 +84,7 @@ pub struct Fault {
 /// # Errors
 /// It cannot be read, is larger than [`FILE_MAX`], or no file: a pipe or a device could keep the reader for ever.
 pub fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Before it is opened, as that waits for the other end of a pipe.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
-    }
-    let file = File::open(path)?;
-    let size = file.metadata()?.len().min(FILE_MAX);
-    // Reserved beforehand: a vector that grows leaves copies of keys behind.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1));
-    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > FILE_MAX {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(bytes),
-    }
+    config::file::read(path, FILE_MAX)
 }
 
 impl Package {

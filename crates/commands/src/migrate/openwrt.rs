@@ -1,8 +1,11 @@
 //! `millrace migrate --openwrt`: interfaces and instances in the files of UCI, shown first and changed then.
 
 use crate::check::{self, Arguments};
-use ::openwrt::take_over::{TakeOverError, TakenOver, take_over};
+use crate::netifd::notes_of;
+use ::openwrt::take_over::{Judged, TakeOverError, TakenOver, take_over};
 use ::openwrt::uci::FILE_MAX;
+use config::kind::Kind;
+use config::permissions::Permissions;
 use config::report::Verdict;
 use host::written_file;
 use std::fs::File;
@@ -92,12 +95,12 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
 }
 
 /// What of an instance's file an interface of netifd would not honour, or why it would not come up.
-fn judge(file: &str) -> Result<Vec<String>, String> {
+fn judge(file: &str) -> Result<Judged, String> {
     let file = Path::new(file);
+    let permissions = Permissions::FILES;
     let arguments = Arguments {
         file: file.to_owned(),
-        // As netifd's interfaces may.
-        allow_files: true,
+        permissions,
         ..Arguments::default()
     };
     let judged = check::judge(&arguments).map_err(|error| error.to_string())?;
@@ -106,7 +109,13 @@ fn judge(file: &str) -> Result<Vec<String>, String> {
         let refused: Vec<String> = refused.map(|it| judged.report.describe(it)).collect();
         return Err(refused.join("; "));
     }
-    crate::netifd::notes_of(file)
+    let (_, content) = Kind::read(file).map_err(|error| error.to_string())?;
+    let notes = notes_of(&content, file, permissions)?;
+    let without = notes_of(&content, file, Permissions::NONE);
+    Ok(Judged {
+        needs_files: without.as_ref() != Ok(&notes),
+        notes,
+    })
 }
 
 fn words(taken: &TakenOver, end: &str) -> String {

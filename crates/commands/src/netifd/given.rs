@@ -3,18 +3,18 @@
 use super::telling::{Orders, Telling};
 use super::{code, held, others};
 use config::error::ImportError;
+use config::file;
 use config::lines::{Lines, SharedLines};
+use config::permissions::Permissions;
 use config::report::Verdict;
 use config::tunnel::Tunnel;
 use config::types::Key32;
-use config::{openvpn, pptp, relay, secrecy, wgquick};
+use config::{kind, pptp, secrecy, wgquick};
 use openwrt::blob::Value;
 use openwrt::network::{Network, PROTO, Source, device_of};
 use openwrt::socket;
 use openwrt::teller::Fault;
 use openwrt::uci::{self, Package, Section};
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -111,15 +111,12 @@ impl Given {
             }
             Source::File(file) => {
                 notes.extend(secrecy::warning(&file));
-                let content = bounded(&file, wgquick::FILE_MAX).map_err(|error| {
-                    let words = format!("{}: {error}", file.display());
-                    fault(code::NO_CONFIG, words)
-                })?;
+                let (kind, content) = kind::Kind::read(&file).map_err(|it| import_fault(&it))?;
                 let OfFile {
                     kind,
                     lines,
                     server,
-                } = of_file(&file, &mut notes)?;
+                } = of_file((kind, &content), &file, network.permissions(), &mut notes)?;
                 if server && !network.lines.is_empty() {
                     let words = format!(
                         "network: {}.line: a server has no lines: it answers clients by those that they call by (`mode` says \
@@ -138,9 +135,14 @@ impl Given {
             network.routes,
             &network.prefixes,
             network.host_route,
+            network.allow_files,
         );
         let about = format!("{about:?}");
-        let digest = crypto::blake2s::hash(&[&content, &passwords(&kind), about.as_bytes()]);
+        let digest = crypto::blake2s::hash(&[
+            &content,
+            &passwords(&kind, network.permissions()),
+            about.as_bytes(),
+        ]);
         let own = &lines.lines;
         let bound = !own.is_empty() && own.iter().all(|line| line.interface.is_some());
         let devices = network
@@ -279,7 +281,7 @@ pub(crate) fn file_of(claimed: &Path) -> Option<PathBuf> {
 }
 
 fn file_in(path: &Path, interface: &str) -> Option<PathBuf> {
-    let bytes = bounded(path, uci::FILE_MAX).ok()?;
+    let bytes = file::read(path, uci::FILE_MAX).ok()?;
     let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
     let ours = |it: &Section| it.name.as_deref() == Some(interface);
     let (package, _) = Package::parse_for(&text, ours).ok()?;
@@ -296,14 +298,19 @@ struct OfFile {
     server: bool,
 }
 
-fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<OfFile, Vec<Fault>> {
+fn of_file(
+    (kind, content): (kind::Kind, &[u8]),
+    file: &Path,
+    permissions: Permissions,
+    notes: &mut Vec<String>,
+) -> Result<OfFile, Vec<Fault>> {
     let refuse = |what: &str| {
         let words = format!("{}: {what}", file.display());
         Err(fault(code::CONFIG_FAULT, words))
     };
-    if pptp::is_pptp(file) {
+    if kind == kind::Kind::Pptp {
         #[cfg(feature = "pptp")]
-        return match others::read_pptp(file) {
+        return match others::read_pptp(file, permissions) {
             Ok(model) => Ok(OfFile {
                 kind: Kind::Pptp(file.to_owned()),
                 server: matches!(model.role, pptp::Role::Server(_)),
@@ -314,8 +321,8 @@ fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<OfFile, Vec<Fault>> {
         #[cfg(not(feature = "pptp"))]
         return refuse(pptp::NOT_BUILT);
     }
-    if openvpn::is_openvpn(file) {
-        return match others::read_openvpn(file, notes) {
+    if kind == kind::Kind::OpenVpn {
+        return match others::judge_openvpn(content, file, permissions, notes) {
             Ok(model) => Ok(OfFile {
                 kind: Kind::OpenVpn(file.to_owned()),
                 server: model.server().is_some(),
@@ -324,14 +331,13 @@ fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<OfFile, Vec<Fault>> {
             Err(words) => refuse(&words),
         };
     }
-    if relay::is_relay(file) {
+    if kind == kind::Kind::Relay {
         return refuse("this file is a relay's: run it by `millrace relay`");
     }
     // Scripts are of no use where netifd does what they are for, and hotplug runs others.
-    let options = wgquick::Options {
-        allow_scripts: false,
-    };
-    let import = wgquick::read(file, options).and_then(wgquick::Import::into_tunnel);
+    let options = wgquick::Options { permissions };
+    let import = wgquick::parse_bytes(content, file, options);
+    let import = import.and_then(wgquick::Import::into_tunnel);
     let (tunnel, report) = import.map_err(|error| import_fault(&error))?;
     let refused = report.entries.iter();
     let refused = refused.filter(|it| it.verdict != Verdict::Honoured);
@@ -350,18 +356,20 @@ fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<OfFile, Vec<Fault>> {
 
 /// Digests of the files with passwords that a file of pppd names.
 #[cfg(feature = "pptp")]
-fn passwords(kind: &Kind) -> Vec<u8> {
+fn passwords(kind: &Kind, permissions: Permissions) -> Vec<u8> {
     let Kind::Pptp(file) = kind else {
         return Vec::new();
     };
-    let others = pptp::secrets_of(file).into_iter().filter(|it| it != file);
-    let others = others.filter_map(|it| bounded(&it, wgquick::FILE_MAX).ok());
+    let others = pptp::secrets_of(file, permissions)
+        .into_iter()
+        .filter(|it| it != file);
+    let others = others.filter_map(|it| file::read(&it, wgquick::FILE_MAX).ok());
     let digests = others.map(|it| crypto::blake2s::hash(&[&it]));
     digests.flatten().collect()
 }
 
 #[cfg(not(feature = "pptp"))]
-fn passwords(_: &Kind) -> Vec<u8> {
+fn passwords(_: &Kind, _: Permissions) -> Vec<u8> {
     Vec::new()
 }
 
@@ -379,19 +387,6 @@ fn fault(code: &'static str, words: String) -> Vec<Fault> {
 
 fn all(code: &'static str, words: impl Iterator<Item = String>) -> Vec<Fault> {
     words.map(|words| Fault { code, words }).collect()
-}
-
-/// Reads a file that may hold secrets.
-fn bounded(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len().min(max);
-    // Reserved beforehand: a vector that grows leaves copies of keys behind.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1));
-    file.take(max + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max {
-        true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(bytes),
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use super::given::{At, Given, NOT_FORWARDED};
 use super::manager::Netifd;
 use super::telling::Telling;
 use super::{Ended, Outcome};
+use config::kind::Kind;
 use config::lines::SharedLines;
 use config::openvpn::{self, OpenVpn};
+use config::permissions::{Permissions, for_uci};
 use config::report::Verdict;
 use config::settings::Settings;
 use service::openvpn::{Caught, RunOptions};
@@ -41,7 +43,8 @@ pub(super) fn run_openvpn(
             at.interface
         );
     }
-    let model = make(file, netifd.device(), lines.as_ref())?;
+    let permissions = given.network.permissions();
+    let model = make(file, permissions, netifd.device(), lines.as_ref())?;
     given.must_use(!model.lines.lines.is_empty())?;
     let options = RunOptions {
         no_dns: false,
@@ -51,7 +54,7 @@ pub(super) fn run_openvpn(
     };
     let again = {
         let (file, device) = (file.to_owned(), netifd.device().to_owned());
-        move || make(&file, &device, lines.as_ref())
+        move || make(&file, permissions, &device, lines.as_ref())
     };
     let name = Some(file.display().to_string());
     let dataplane = settings.dataplane;
@@ -67,8 +70,13 @@ pub(super) fn run_openvpn(
 }
 
 /// The model of a file, for an interface of netifd.
-fn make(file: &Path, device: &str, lines: Option<&SharedLines>) -> Result<OpenVpn, String> {
-    let mut model = read_openvpn(file, &mut Vec::new())?;
+fn make(
+    file: &Path,
+    permissions: Permissions,
+    device: &str,
+    lines: Option<&SharedLines>,
+) -> Result<OpenVpn, String> {
+    let mut model = read_openvpn(file, permissions)?;
     device.clone_into(&mut model.device.name);
     // The process, its log and its interface are netifd's.
     let service = &mut model.service;
@@ -87,20 +95,35 @@ fn make(file: &Path, device: &str, lines: Option<&SharedLines>) -> Result<OpenVp
 }
 
 /// What is left out of a file of OpenVPN, or why it is not run.
-pub(crate) fn notes_of(file: &Path) -> Result<Vec<String>, String> {
+pub(crate) fn notes_of(
+    content: &[u8],
+    file: &Path,
+    permissions: Permissions,
+) -> Result<Vec<String>, String> {
     let mut notes = Vec::new();
-    read_openvpn(file, &mut notes)?;
+    judge_openvpn(content, file, permissions, &mut notes)?;
     Ok(notes)
 }
 
-/// Reads a file of OpenVPN. What is left out of it is noted.
-pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenVpn, String> {
-    // The file is root's, and so are those that it names; scripts are hotplug's.
+/// Reads a file of OpenVPN.
+fn read_openvpn(file: &Path, permissions: Permissions) -> Result<OpenVpn, String> {
+    let (_, content) = Kind::read(file).map_err(|error| error.to_string())?;
+    judge_openvpn(&content, file, permissions, &mut Vec::new())
+}
+
+/// Judges a file of OpenVPN with this content. What is left out of it is noted.
+pub(super) fn judge_openvpn(
+    content: &[u8],
+    file: &Path,
+    permissions: Permissions,
+    notes: &mut Vec<String>,
+) -> Result<OpenVpn, String> {
     let options = openvpn::Options {
-        allow_files: true,
+        permissions,
         ..openvpn::Options::default()
     };
-    let mut import = openvpn::read(file, options).map_err(|error| error.to_string())?;
+    let mut import =
+        openvpn::read_bytes(content, file, options).map_err(|error| error.to_string())?;
     import.check_secrecy();
     notes.append(&mut import.warnings.clone());
     let (mut model, report) = import.into_model().map_err(|error| error.to_string())?;
@@ -129,7 +152,7 @@ pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenV
     if model.server().is_some() && model.network.home.is_some() {
         notes.push(NOT_FORWARDED.to_owned());
     }
-    notes.extend(others.map(|it| report.describe(it)));
+    notes.extend(others.map(|it| for_uci(&report.describe(it))));
     match (service::openvpn::lacking(&model), model.device.null) {
         (Some(why), _) => Err(why.to_owned()),
         (_, true) => Err("`dev null` is no interface".to_owned()),
@@ -139,9 +162,13 @@ pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenV
 
 /// Reads a file of PPTP.
 #[cfg(feature = "pptp")]
-pub(super) fn read_pptp(file: &Path) -> Result<config::pptp::Pptp, String> {
-    let import = config::pptp::read(file).map_err(|error| error.to_string())?;
-    import.into_model().map_err(|error| error.to_string())
+pub(super) fn read_pptp(
+    file: &Path,
+    permissions: Permissions,
+) -> Result<config::pptp::Pptp, String> {
+    let import = config::pptp::read(file, permissions);
+    let model = import.and_then(config::pptp::Import::into_model);
+    model.map_err(|error| for_uci(&error.to_string()))
 }
 
 /// Runs a client or a server of PPTP until it ends.
@@ -153,7 +180,7 @@ pub(super) fn run_pptp(
     netifd: &Arc<Netifd>,
     telling: &Telling,
 ) -> Outcome<Ended> {
-    let mut model = read_pptp(file)?;
+    let mut model = read_pptp(file, given.network.permissions())?;
     netifd.device().clone_into(&mut model.interface);
     let mtu = given.network.mtu.and_then(|mtu| u16::try_from(mtu).ok());
     model.mtu = mtu.or(model.mtu);

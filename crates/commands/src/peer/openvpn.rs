@@ -7,6 +7,7 @@ use super::{PeerError, Row, Wanted, place, secret};
 use crate::server::netmask;
 use config::home::HomeServer;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
+use config::permissions::Permissions;
 use config::types::{Endpoint, Host};
 use service::openvpn::authority::{Authority, ClientKey, Metadata, Purpose, ServerKey};
 use std::fmt::Write as _;
@@ -74,8 +75,7 @@ impl Server {
         // Neither are run here.
         let options = Options {
             allow_insecure_ciphers: true,
-            allow_scripts: true,
-            allow_files: true,
+            permissions: Permissions::ALL,
         };
         let (config, _) = config::openvpn::read(path, options)?.into_model()?;
         if config.server().is_none() {

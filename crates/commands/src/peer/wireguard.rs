@@ -22,7 +22,7 @@ impl File {
         let text = place::read(path)?;
         // Scripts are not run here.
         let options = wgquick::Options {
-            allow_scripts: true,
+            permissions: config::permissions::Permissions::ALL,
         };
         let import = wgquick::parse(&text, &path.display().to_string(), options);
         let (tunnel, _) = import.into_tunnel()?;

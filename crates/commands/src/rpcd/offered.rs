@@ -2,17 +2,19 @@
 
 use super::{Given, options};
 use crate::check::{self, Judged};
-use crate::import::write_for_trial;
+use crate::import::{self, without_refused};
 use crate::netifd;
-use crate::profile;
+use crate::profile::{self, DIRECTORY};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use config::kind::Kind;
+use config::permissions::for_uci;
 use config::report::{Entry, Verdict};
 use config::types::is_ifname;
-use config::{openvpn, pptp, relay};
+use host::written_file;
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -36,35 +38,6 @@ struct Damage {
     words: Vec<&'static str>,
     /// What it was before, where that can be told.
     mended: Option<Zeroizing<String>>,
-}
-
-/// Most names that are tried for a directory.
-const TRIALS_MAX: u32 = 64;
-
-/// A directory that is deleted in the end.
-struct Trial(PathBuf);
-
-impl Trial {
-    /// Where no other user sees what is in it. One of the same name may be there: another trial's of this process, or what a
-    /// killed process of the same number has left.
-    fn new(above: &Path) -> io::Result<Self> {
-        let mut number = 0;
-        loop {
-            let path = above.join(format!(".millrace-{}-{number}", std::process::id()));
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < TRIALS_MAX => {
-                    number += 1;
-                }
-                created => return created.map(|()| Self(path)),
-            }
-        }
-    }
-}
-
-impl Drop for Trial {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 impl Offered {
@@ -100,53 +73,56 @@ impl Offered {
                 return Ok(json!({"damage": damage.words, "mended": mended}));
             }
         };
-        let trial = Trial::new(&std::env::temp_dir()).map_err(|error| error.to_string())?;
-        let (path, judged) = self.judge(text, &trial.0)?;
+        // Named as if it was kept there, but nothing is written yet.
+        let path = self.place(Path::new(DIRECTORY), text);
+        let (kind, judged) = judge(&path, text)?;
         let ending = path
             .extension()
             .and_then(|it| it.to_str())
             .unwrap_or_default();
-        let kind = match () {
-            () if pptp::is_pptp(&path) => "pptp",
-            () if openvpn::is_openvpn(&path) => "openvpn",
-            () if relay::is_relay(&path) => "relay",
-            () => "wireguard",
-        };
         let mut report = serde_json::to_value(judged.document()).unwrap_or_default();
         report["file"] = json!(self.name);
-        let wireguard = (kind == "wireguard" && judged.usable).then(|| options::of(text));
+        let wireguard = (kind == Kind::WireGuard && judged.usable).then(|| options::of(text));
         // A relay is no interface.
-        report["usable"] = json!(judged.usable && kind != "relay");
+        report["usable"] = json!(judged.usable && kind != Kind::Relay);
         Ok(json!({
-            "kind": kind,
+            "kind": kind.as_str(),
             "ending": ending,
             "report": report,
             "options": wireguard.flatten(),
         }))
     }
 
-    /// Puts the file where interfaces have theirs, if it gives a tunnel.
+    /// Puts the file where interfaces have theirs, without the lines that are refused, if it gives a tunnel.
     pub(super) fn keep(&self, directory: &Path, replace: bool) -> Result<Value, String> {
         let text = self.text().map_err(|damage| damage.words.join("; "))?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
-        let mut builder = DirBuilder::new();
-        builder
-            .mode(0o700)
-            .recursive(true)
-            .create(directory)
-            .map_err(failed)?;
-        let trial = Trial::new(directory).map_err(failed)?;
-        let (path, judged) = self.judge(text, &trial.0)?;
-        if !judged.usable || relay::is_relay(&path) {
-            return Err("nothing was kept: it gives no tunnel".to_owned());
+        let unusable = || "nothing was kept: it gives no tunnel".to_owned();
+        let kept = self.place(directory, text);
+        let (kind, judged) = judge(&kept, text)?;
+        if !judged.usable || kind == Kind::Relay {
+            return Err(unusable());
         }
-        let kept = directory.join(path.file_name().unwrap_or_default());
         if !profile::is_profile(&kept) {
             return Err(format!(
                 "{}: there Millrace has its own settings",
                 kept.display()
             ));
         }
+        let text = without_refused(text, &judged.report);
+        let [_, _, left_out] = check::counts(&judged.report);
+        if left_out > 0 {
+            let (_, again) = judge(&kept, &text)?;
+            if !again.usable || !again.report.is_clean() {
+                return Err(unusable());
+            }
+        }
+        let mut builder = DirBuilder::new();
+        builder
+            .mode(0o700)
+            .recursive(true)
+            .create(directory)
+            .map_err(failed)?;
         if fs::symlink_metadata(&kept).is_ok() {
             if !replace {
                 return Ok(json!({"taken": kept}));
@@ -159,40 +135,13 @@ impl Offered {
             }
             fs::rename(&kept, old).map_err(failed)?;
         }
-        // Unlike a rename, a link replaces nothing.
-        let linked =
-            fs::hard_link(&path, &kept).and_then(|()| host::written_file::sync_directory_of(&kept));
-        linked.map_err(failed)?;
-        Ok(json!({"path": kept}))
+        written_file::write_new(&kept, text.as_bytes()).map_err(failed)?;
+        Ok(json!({"path": kept, "left_out": left_out}))
     }
 
-    fn judge(&self, text: &str, trial: &Path) -> Result<(PathBuf, Judged), String> {
-        let written = write_for_trial(&self.name, text, &trial.join(&self.interface));
-        let path = written.map_err(|error| error.to_string())?;
-        let arguments = check::Arguments {
-            file: path.clone(),
-            ..check::Arguments::default()
-        };
-        let mut judged = check::judge(&arguments).map_err(|error| error.to_string())?;
-        // An interface runs no scripts, which some servers cannot be without.
-        if judged.usable
-            && openvpn::is_openvpn(&path)
-            && let Err(reason) = netifd::notes_of(&path)
-        {
-            judged.usable = false;
-            judged.report.entries.push(Entry {
-                line: 0,
-                key: String::new(),
-                verdict: Verdict::Refused,
-                reason,
-            });
-        }
-        // Where it lies for the moment says nothing to people.
-        let place = format!("{}/", trial.display());
-        for entry in &mut judged.report.entries {
-            entry.reason = entry.reason.replace(&place, "");
-        }
-        Ok((path, judged))
+    /// Where the file is kept, by its name or what is in it.
+    fn place(&self, directory: &Path, text: &str) -> PathBuf {
+        import::place(directory, &self.interface, &self.name, text)
     }
 
     /// The text of a file that came whole.
@@ -205,6 +154,35 @@ impl Offered {
             (None, Err(_)) => Err(hopeless("it is no text")),
         }
     }
+}
+
+/// Judges a file that has no others beside it: whoever offers it may not look at the router's files.
+fn judge(path: &Path, text: &str) -> Result<(Kind, Judged), String> {
+    let kind = Kind::of(path, text.as_bytes());
+    let arguments = check::Arguments {
+        file: path.to_owned(),
+        alone: true,
+        ..check::Arguments::default()
+    };
+    let judged = check::judge_bytes(kind, text.as_bytes(), &arguments);
+    let mut judged = judged.map_err(|error| error.to_string())?;
+    // An interface runs no scripts, which some servers cannot be without.
+    if judged.usable
+        && kind == Kind::OpenVpn
+        && let Err(reason) = netifd::notes_of(text.as_bytes(), path, arguments.permissions)
+    {
+        judged.usable = false;
+        judged.report.entries.push(Entry {
+            line: 0,
+            key: String::new(),
+            verdict: Verdict::Refused,
+            reason,
+        });
+    }
+    for entry in &mut judged.report.entries {
+        entry.reason = for_uci(&entry.reason);
+    }
+    Ok((kind, judged))
 }
 
 fn hopeless(words: &'static str) -> Damage {
@@ -370,21 +348,98 @@ mod tests {
         assert_eq!(report["report"]["usable"], true);
         assert_eq!(report["options"], Value::Null);
         let kept = to.join("office.ovpn");
-        assert_eq!(file.keep(&to, false).unwrap(), json!({"path": kept}));
+        assert_eq!(
+            file.keep(&to, false).unwrap(),
+            json!({"path": kept, "left_out": 0})
+        );
         assert_eq!(fs::read_to_string(&kept).unwrap(), profile);
         assert_eq!(file.keep(&to, false).unwrap(), json!({"taken": kept}));
-        assert_eq!(file.keep(&to, true).unwrap(), json!({"path": kept}));
+        assert_eq!(
+            file.keep(&to, true).unwrap(),
+            json!({"path": kept, "left_out": 0})
+        );
         assert!(to.join("office.ovpn.old").is_file());
         assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
     }
 
+    /// Lines that would touch the router's files are told, and not kept.
     #[test]
-    fn trials_are_in_no_others_way() {
+    fn lines_that_are_refused_are_not_kept() {
         let directory = tempfile::tempdir().unwrap();
-        let one = Trial::new(directory.path()).unwrap();
-        let other = Trial::new(directory.path()).unwrap();
-        assert!(one.0.is_dir() && other.0.is_dir() && one.0 != other.0);
-        drop((one, other));
+        let profile = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass /etc/shadow\nup /bin/x\n\
+            management 0.0.0.0 7506\nconfig /etc/shadow\n";
+        let file = offered("provider.ovpn", profile.as_bytes());
+        let report = file.check().unwrap();
+        assert_eq!(report["report"]["refused"], 4, "{report}");
+        assert!(report.to_string().contains("allow_files"), "{report}");
+        let kept = file.keep(directory.path(), false).unwrap();
+        assert_eq!(kept["left_out"], 4);
+        let written = fs::read_to_string(directory.path().join("office.ovpn")).unwrap();
+        for word in ["/etc/shadow", "/bin/x", "7506"] {
+            assert!(!written.contains(word), "{written}");
+        }
+    }
+
+    /// A page says nothing of the router's files, not even whether they are there.
+    #[test]
+    fn files_of_the_router_are_not_looked_at() {
+        let directory = tempfile::tempdir().unwrap();
+        let there = directory.path().join("there");
+        fs::write(&there, "").unwrap();
+        let reasons = [there, directory.path().join("none")].map(|path| {
+            let text = format!(
+                "client\ndev tun\nremote a.example\nca {}\nauth-user-pass\n",
+                path.display()
+            );
+            let report = offered("x.ovpn", text.as_bytes()).check().unwrap();
+            assert_eq!(report["report"]["usable"], false, "{report}");
+            report["report"]["lines"].to_string()
+        });
+        assert_eq!(reasons[0], reasons[1]);
+    }
+
+    #[test]
+    #[cfg(feature = "pptp")]
+    fn files_of_pptp_are_judged_as_such_and_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let toml = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"192.0.2.1\"\nusername = \"a\"\n\
+            password = \"b\"\nauth = \"mschapv2\"\n";
+        let options = "#! allow-insecure = pptp\npty \"pptp 192.0.2.1 --nolaunchpppd\"\nname a\npassword b\n\
+            require-mppe-128\n";
+        for (name, text, ending) in [
+            ("office.toml", toml, "toml"),
+            ("provider.txt", toml, "toml"),
+            ("office", options, "conf"),
+        ] {
+            let file = offered(name, text.as_bytes());
+            let report = file.check().unwrap();
+            let said = (
+                &report["kind"],
+                &report["ending"],
+                &report["report"]["usable"],
+            );
+            assert_eq!(
+                said,
+                (&json!("pptp"), &json!(ending), &json!(true)),
+                "{report}"
+            );
+            let kept = directory.path().join(format!("office.{ending}"));
+            let expected = json!({"path": kept, "left_out": 0});
+            assert_eq!(file.keep(directory.path(), false).unwrap(), expected);
+            assert_eq!(fs::read_to_string(&kept).unwrap(), text);
+            fs::remove_file(kept).unwrap();
+        }
+        for text in [
+            toml.replace("password = \"b\"", "password-file = \"/etc/shadow\""),
+            toml.replace("password = \"b\"", "password-file = \"office.password\""),
+            options.replace("password b", "remotename office"),
+            options.replace("password b", "password b\nfile /etc/shadow"),
+        ] {
+            let file = offered("office", text.as_bytes());
+            let report = file.check().unwrap();
+            assert_eq!(report["report"]["usable"], false, "{report}");
+            assert!(file.keep(directory.path(), false).is_err());
+        }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 

@@ -9,12 +9,13 @@ use std::process::ExitCode;
 
 /// Brings the tunnel of a file up and serves it until it ends.
 pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
-    for file in pptp::secrets_of(path) {
+    let permissions = crate::check::permitted(matches);
+    for file in pptp::secrets_of(path, permissions) {
         if let Some(warning) = config::secrecy::warning(&file) {
             log::warn!("{warning}");
         }
     }
-    let import = pptp::read(path)?;
+    let import = pptp::read(path, permissions)?;
     let refused = import.report.with(config::report::Verdict::Refused).count();
     // One fault is told by the error itself.
     if refused > 1 {

@@ -7,6 +7,7 @@
 use super::{BOUND, REFUSED, tell, tell_lines};
 use clap::ArgMatches;
 use config::lines::{Lines, SharedLines};
+use config::permissions::Permissions;
 use config::settings::Settings;
 use config::tunnel::{Peer, Tunnel};
 use config::types::Key32;
@@ -121,7 +122,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
 /// Reads a file and shows what of it is not honoured.
 fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
     let options = wgquick::Options {
-        allow_scripts: switches.allow_scripts,
+        permissions: Permissions::new(false, switches.allow_scripts),
     };
     let (tunnel, report) = wgquick::read(path, options)?.into_tunnel()?;
     tell(&report);

@@ -49,7 +49,7 @@ pub(crate) fn collect(
 
 fn directive(line: usize, name: String, values: Vec<String>) -> Directive {
     Directive {
-        origin: Origin { file: None, line },
+        origin: Origin::of_argument(line),
         name,
         values,
         inline: None,
@@ -60,7 +60,7 @@ fn directive(line: usize, name: String, values: Vec<String>) -> Directive {
 
 fn misread(collector: &mut Collector<'_, '_>, line: usize, name: String, reason: String) {
     collector.misread.push(Misread {
-        origin: Origin { file: None, line },
+        origin: Origin::of_argument(line),
         name,
         reason,
     });
@@ -73,11 +73,12 @@ mod tests {
     use zeroize::Zeroizing;
 
     use super::*;
+    use crate::permissions::Permissions;
 
     fn names(arguments: &[&str]) -> (Vec<String>, usize) {
         let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
         let mut read = |_: &Path| Ok(Zeroizing::new(b"verb 4\n".to_vec()));
-        let mut collector = Collector::new(&mut read);
+        let mut collector = Collector::new(&mut read, Permissions::ALL);
         collect(&arguments, &mut collector).unwrap();
         let shown = |d: &Directive| format!("{} {}", d.name, d.values.join(" "));
         let names = collector.directives.iter().map(shown).collect();

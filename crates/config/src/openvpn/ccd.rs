@@ -7,8 +7,7 @@ use super::build::value::{
     Remark, at, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host, number, seconds,
 };
 use super::build::{Judged, UNRECOGNIZED, timers};
-use super::directive::{Budget, COMMENT, Directive, parse_text};
-use super::lexer::shown;
+use super::directive::{Budget, COMMENT, Directive, Source, parse_text};
 use super::report::report;
 use super::table::{self, Support};
 use super::{ClientSettings, Ifconfig, IfconfigV6Push, PushChange};
@@ -25,7 +24,11 @@ pub fn parse_client_settings(text: &str, file: &str) -> (ClientSettings, Report)
     let mut settings = ClientSettings::default();
     let mut misread = Vec::new();
     let mut judged = Vec::new();
-    for directive in parse_text(text, file, &mut misread, &mut Budget::default()) {
+    let source = Source {
+        file: file.into(),
+        included: false,
+    };
+    for directive in parse_text(text, &source, &mut misread, &mut Budget::default()) {
         if directive.name == COMMENT {
             continue;
         }
@@ -37,7 +40,7 @@ pub fn parse_client_settings(text: &str, file: &str) -> (ClientSettings, Report)
         };
         judged.push(Judged {
             origin: directive.origin,
-            name: shown(&directive.name),
+            name: table::nameable(&directive.name),
             verdict,
             reason,
             fatal: verdict == Verdict::Refused,

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::lexer::{self, split};
+use super::table;
 use super::{ReadFile, Secret, resolve};
 use crate::error::ImportError;
+use crate::permissions::Permissions;
 use crate::text::{NOT_UTF8, Text};
 
 /// Deepest nesting of `config`, as in stock.
@@ -33,9 +35,25 @@ pub(crate) struct Origin {
     pub file: Option<Rc<str>>,
     /// Line or argument, counted from 1.
     pub line: usize,
+    /// Another file names this one: it may be any file of the machine, so that no word of it is quoted.
+    pub included: bool,
 }
 
 impl Origin {
+    /// An argument of the command line, counted from 1; 0 for no place at all.
+    pub(crate) const fn of_argument(line: usize) -> Self {
+        Self {
+            file: None,
+            line,
+            included: false,
+        }
+    }
+
+    /// What no two directives have in common.
+    pub(crate) fn place(&self) -> (Option<&str>, usize) {
+        (self.file.as_deref(), self.line)
+    }
+
     /// `FILE:LINE`, or `argument N`.
     pub(crate) fn describe(&self) -> String {
         match &self.file {
@@ -99,6 +117,9 @@ pub(crate) struct Misread {
 /// Collects directives from arguments and files.
 pub(crate) struct Collector<'a, 'b> {
     read: &'a mut ReadFile<'b>,
+    permissions: Permissions,
+    /// Files with passwords that belong to the configuration by their names.
+    pub own_passwords: Vec<PathBuf>,
     pub directives: Vec<Directive>,
     pub misread: Vec<Misread>,
     /// `cd`, so far.
@@ -139,9 +160,11 @@ impl Budget {
 }
 
 impl<'a, 'b> Collector<'a, 'b> {
-    pub(crate) fn new(read: &'a mut ReadFile<'b>) -> Self {
+    pub(crate) fn new(read: &'a mut ReadFile<'b>, permissions: Permissions) -> Self {
         Self {
             read,
+            permissions,
+            own_passwords: Vec::new(),
             directives: Vec::new(),
             misread: Vec::new(),
             directory: None,
@@ -169,18 +192,19 @@ impl<'a, 'b> Collector<'a, 'b> {
             path: path.to_owned(),
             line,
         })?;
-        self.text(&text, &path.display().to_string(), depth)
+        let source = Source {
+            file: Rc::from(path.display().to_string()),
+            included: depth > 1,
+        };
+        self.text(&text, &source, depth)
     }
 
     /// Reads the text of a file, and the files that it names.
-    fn text(&mut self, text: &Text<'_>, file: &str, depth: usize) -> Result<(), ImportError> {
+    fn text(&mut self, text: &Text<'_>, source: &Source, depth: usize) -> Result<(), ImportError> {
         let Some(bytes) = self.budget.bytes.checked_sub(text.len()) else {
             self.budget.bytes = 0;
             self.misread.push(Misread {
-                origin: Origin {
-                    file: Some(Rc::from(file)),
-                    line: 1,
-                },
+                origin: source.at(1),
                 name: String::new(),
                 reason: format!(
                     "more than {BYTES_MAX} bytes in all files; does a file name itself?"
@@ -190,7 +214,7 @@ impl<'a, 'b> Collector<'a, 'b> {
         };
         self.budget.bytes = bytes;
         let mut misread = Vec::new();
-        for directive in parse_text(text, file, &mut misread, &mut self.budget) {
+        for directive in parse_text(text, source, &mut misread, &mut self.budget) {
             match directive.mended(text) {
                 Some(at) => self.misread(at.clone(), NOT_UTF8),
                 None => self.directive(directive, depth)?,
@@ -227,6 +251,10 @@ impl<'a, 'b> Collector<'a, 'b> {
             ("cd", 1) => {
                 let path = Path::new(directive.get(0).unwrap_or_default());
                 self.directory = Some(resolve(self.directory.as_deref(), path));
+                self.directives.push(directive);
+            }
+            // The report refuses it.
+            ("config", 1) if is_foreign(&directive.origin) && !self.permissions.files() => {
                 self.directives.push(directive);
             }
             ("config", 1) if directive.inline.is_none() => {
@@ -269,6 +297,30 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 }
 
+/// Whether a file says it, and not the caller's command line.
+pub(crate) const fn is_foreign(origin: &Origin) -> bool {
+    origin.file.is_some()
+}
+
+/// Where a text comes from.
+#[derive(Clone)]
+pub(crate) struct Source {
+    /// The file's name.
+    pub file: Rc<str>,
+    /// Another file names it.
+    pub included: bool,
+}
+
+impl Source {
+    fn at(&self, line: usize) -> Origin {
+        Origin {
+            file: Some(Rc::clone(&self.file)),
+            line,
+            included: self.included,
+        }
+    }
+}
+
 /// What begins a comment that may speak of lines ([`Lines`](crate::lines::Lines)). It is kept as a directive of this name,
 /// with the text behind it as its value.
 pub(crate) const COMMENT: &str = "#!";
@@ -276,20 +328,16 @@ pub(crate) const COMMENT: &str = "#!";
 /// The directives of a text, as far as the budget goes; faults go to `misread`.
 pub(crate) fn parse_text(
     text: &str,
-    file: &str,
+    source: &Source,
     misread: &mut Vec<Misread>,
     budget: &mut Budget,
 ) -> Vec<Directive> {
-    let file: Rc<str> = Rc::from(file);
     // Editors of another system put a byte order mark first.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate();
     let mut directives = Vec::new();
     while let Some((index, line)) = lines.next() {
-        let origin = Origin {
-            file: Some(Rc::clone(&file)),
-            line: index + 1,
-        };
+        let origin = source.at(index + 1);
         let words = match split(line) {
             Ok(words) => words,
             Err(error) => {
@@ -310,7 +358,7 @@ pub(crate) fn parse_text(
         let Some(left) = budget.directives.checked_sub(1) else {
             budget.fault(misread, || Misread {
                 origin,
-                name: lexer::shown(&first),
+                name: table::nameable(&first),
                 reason: format!("more than {DIRECTIVES_MAX} directives"),
             });
             break;
@@ -395,8 +443,8 @@ fn behind_end(
     }
     budget.fault(misread, || Misread {
         origin: Origin {
-            file: block.origin.file.clone(),
             line: index + 1,
+            ..block.origin.clone()
         },
         name: first_word(rest),
         reason: format!(
@@ -414,8 +462,11 @@ fn connection_block(
     budget: &mut Budget,
 ) -> Vec<Directive> {
     let mut inner = Vec::new();
-    let file = head.file.as_deref().unwrap_or_default();
-    let mut directives = parse_text(text, file, &mut inner, budget);
+    let source = Source {
+        file: head.file.clone().unwrap_or_else(|| Rc::from("")),
+        included: head.included,
+    };
+    let mut directives = parse_text(text, &source, &mut inner, budget);
     for directive in &mut directives {
         directive.origin.line += head.line;
     }
@@ -427,7 +478,8 @@ fn connection_block(
 }
 
 fn first_word(line: &str) -> String {
-    lexer::shown(line.split_whitespace().next().unwrap_or_default())
+    let word = line.split_whitespace().next().unwrap_or_default();
+    table::nameable(word.strip_prefix("--").unwrap_or(word))
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Whether the files that a configuration names can be used.
 
-use std::fs::{self, File};
+use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Command, Crl, Import, OpenVpn, Prompted, Proxy, Scripts, SharedWrap, Source};
+use crate::file;
 use crate::report::Verdict;
 use crate::secrecy;
 
@@ -32,7 +34,7 @@ impl Import {
         let mut failed: Vec<(&'static str, String)> = Vec::new();
         for (name, path) in files(model) {
             let path = model.path(&path);
-            if let Err(error) = File::open(&path) {
+            if let Err(error) = readable(&path) {
                 let reason = format!("{}: cannot be read: {error}", path.display());
                 failed.push((name, reason));
             }
@@ -55,6 +57,16 @@ impl Import {
             }
         }
         for (name, reason) in failed {
+            self.fail(name, &reason);
+        }
+    }
+
+    /// Refuses every line that names a file to be read, for a configuration that has no files beside it.
+    pub fn refuse_files(&mut self) {
+        let Some(model) = &self.model else { return };
+        let named: Vec<&'static str> = files(model).into_iter().map(|it| it.0).collect();
+        for name in named {
+            let reason = format!("put the file's content into this one, as <{name}> … </{name}>");
             self.fail(name, &reason);
         }
     }
@@ -89,6 +101,16 @@ impl Import {
         }
         self.faults.0.push(fault);
         self.faults.1 += 1;
+    }
+}
+
+/// Whether a file or directory can be read.
+fn readable(path: &Path) -> io::Result<()> {
+    match fs::metadata(path)?.is_dir() {
+        true => fs::read_dir(path).map(drop),
+        // Not opened: its content is read once.
+        false if file::is_handed_over(path) => Ok(()),
+        false => file::open(path).map(drop),
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use crate::file;
+use crate::permissions::{Permissions, own_passwords};
 use crate::report::Report;
 use crate::text::Text;
 
@@ -44,13 +45,9 @@ pub struct Options {
     /// Ciphers with 64-bit blocks, DES and `cipher none` are permitted, as
     /// `--allow-insecure-ciphers` says.
     pub allow_insecure_ciphers: bool,
-    /// Scripts of the configuration will be run as `script-security` says. Their author
-    /// owns the box, so a file from elsewhere does not decide this itself.
-    pub allow_scripts: bool,
-    /// The configuration may name files to be written (`log`, `status`, `writepid`, …) and files
-    /// whose lines are sent to the other end (`auth-user-pass FILE`). Implied by `allow_scripts`: a
-    /// script can do both.
-    pub allow_files: bool,
+    /// What the configuration may touch beside its tunnel: scripts that run as `script-security` says, files to be written
+    /// (`log`, `status`, `writepid`, …), sent (`auth-user-pass FILE`) or read as more configuration (`config FILE`).
+    pub permissions: Permissions,
 }
 
 /// A configuration that has been read, whatever was wrong in it.
@@ -108,13 +105,22 @@ pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
         path: path.to_owned(),
         error,
     })?;
+    read_bytes(&bytes, path, options)
+}
+
+/// As [`read`], of a file with this content, which need not be at its place yet.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ImportError> {
     let mut read = read_config;
-    let mut collector = Collector::new(&mut read);
+    let mut collector = Collector::new(&mut read, options.permissions);
+    collector.own_passwords = own_passwords(path);
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     collector.directory = parent.map(Path::to_owned);
-    collector.bytes(&bytes, path, 1)?;
+    collector.bytes(bytes, path, 1)?;
     let file = path.display().to_string();
     Ok(import(collector, &file, options))
 }
@@ -130,7 +136,7 @@ pub fn parse_bytes(
     read: &mut ReadFile<'_>,
     options: Options,
 ) -> Result<Import, ImportError> {
-    let mut collector = Collector::new(read);
+    let mut collector = Collector::new(read, options.permissions);
     collector.bytes(bytes, path, 1)?;
     let file = path.display().to_string();
     Ok(import(collector, &file, options))
@@ -145,7 +151,7 @@ pub fn parse_arguments(
     read: &mut ReadFile<'_>,
     options: Options,
 ) -> Result<Import, ImportError> {
-    let mut collector = Collector::new(read);
+    let mut collector = Collector::new(read, options.permissions);
     argv::collect(arguments, &mut collector)?;
     // If there is only a file, everything is about it; otherwise the command line is.
     let file = match arguments {
@@ -155,7 +161,7 @@ pub fn parse_arguments(
     Ok(import(collector, file, options))
 }
 
-/// Reads a file of at most 4 MiB, or standard input by the name `stdin`, for
+/// Reads a regular file of at most 4 MiB, standard input by the name `stdin`, or a pipe that the shell made, for
 /// [`parse_arguments`].
 ///
 /// # Errors
@@ -166,7 +172,7 @@ pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         io::stdin().lock().take(FILE_MAX).read_to_end(&mut bytes)?;
         return Ok(bytes);
     }
-    file::read(path, FILE_MAX)
+    file::read_handed_over(path, FILE_MAX)
 }
 
 /// True for a file that is OpenVPN's and not `wg-quick`'s: by what is in it, for both may have any
@@ -176,12 +182,17 @@ pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
 pub fn is_openvpn(path: &Path) -> bool {
     let bytes = file::read(path, FILE_MAX).unwrap_or_default();
     let text = Text::new(&bytes).ok();
-    let by_content = text.as_deref().and_then(is_openvpn_text);
-    by_content.unwrap_or_else(|| path.extension().is_some_and(|it| it == "ovpn"))
+    is_openvpn_text(path, text.as_deref().unwrap_or_default())
+}
+
+/// As [`is_openvpn`], of a file with this content.
+pub(crate) fn is_openvpn_text(path: &Path, text: &str) -> bool {
+    let by_name = || path.extension().is_some_and(|it| it == "ovpn");
+    by_content(text).unwrap_or_else(by_name)
 }
 
 /// `None` for a text that has neither a section of a `wg-quick` file nor a directive.
-fn is_openvpn_text(text: &str) -> Option<bool> {
+fn by_content(text: &str) -> Option<bool> {
     let mut directive = false;
     for word in text
         .lines()
@@ -200,6 +211,8 @@ fn is_openvpn_text(text: &str) -> Option<bool> {
 
 fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import {
     let mut builder = Builder::new(options);
+    builder.own_passwords = collector.own_passwords;
+    builder.directory.clone_from(&collector.directory);
     let secret = |directive: &directive::Directive| {
         let here = directive.origin.file.as_deref() == Some(file);
         let secret = files::SECRETS.contains(&directive.name.as_str());
@@ -213,6 +226,7 @@ fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import 
         builder.hear(directive);
     }
     let model = builder.finish(collector.directory);
+    builder.conceal(&collector.directives);
     let faults = (report::faults(&builder.judged, file), builder.faults());
     Import {
         model,

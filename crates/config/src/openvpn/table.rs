@@ -6,6 +6,7 @@ mod program;
 mod session;
 mod tunnel;
 
+use super::lexer;
 use program::{OTHERS, SCRIPTS, SERVER, SERVICE};
 use session::{DATA, TIMERS, TLS};
 use tunnel::{CONNECTION, DEVICE, NETWORK, ROLE};
@@ -110,6 +111,25 @@ pub(crate) fn find(name: &str) -> Option<&'static Entry> {
         .iter()
         .flat_map(|group| group.iter())
         .find(|entry| entry.name == name)
+}
+
+/// A directive's name as a report may print it; nothing for a word that may be no name at all, but a part of a key or a
+/// password in a file that is no configuration.
+pub(crate) fn nameable(word: &str) -> String {
+    let name = word.trim_start_matches('<').trim_end_matches('>');
+    let letters = |it: &u8| it.is_ascii_lowercase() || b"-_".contains(it);
+    let is_like_one =
+        (1..=40).contains(&name.len()) && name.as_bytes().iter().all(|it| letters(it));
+    match is_like_one || find(name).is_some() || near(name).is_some() {
+        true => lexer::shown(word),
+        false => String::new(),
+    }
+}
+
+/// The known name that is most like this one, where one is like it.
+pub(crate) fn near(name: &str) -> Option<&'static str> {
+    let known: Vec<&str> = all().map(|entry| entry.name).collect();
+    crate::suggest::nearest(name, &known)
 }
 
 /// All of them.

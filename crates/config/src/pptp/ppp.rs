@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 
 use super::{Auth, FILE_MAX, Import, Mppe, MppeMode, PROTECTS_NOTHING};
 use crate::file;
+use crate::permissions::{ALLOW_FILES, Permissions};
 use crate::report::{Report, Verdict};
 use crate::text::Text;
 use crate::types::{decimal, is_ifname};
@@ -62,32 +63,46 @@ fn kind(text: &str) -> Option<Kind> {
 }
 
 /// Whether a file is one of these, by what is in it.
-pub(super) fn is_options(path: &Path) -> bool {
-    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
-    let text = Text::new(&bytes).ok();
-    text.as_deref().is_some_and(|text| kind(text).is_some())
+pub(super) fn is_options(text: &str) -> bool {
+    text.len() as u64 <= FILE_MAX && kind(text).is_some()
 }
 
-/// Reads files of this host.
-pub(super) fn of_host(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+/// What reads the files that this one names, `chap-secrets` among them: nothing does where they are not permitted.
+pub(super) fn reader(path: &Path, permissions: Permissions) -> &'static Read<'static> {
+    match permissions.with_place(path).files() {
+        true => &of_host,
+        false => &refused,
+    }
+}
+
+fn of_host(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     file::read(path, FILE_MAX).map_err(|error| error.to_string())
 }
 
+fn refused(_: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    Err(format!(
+        "a file from elsewhere names no other file of this machine, whose passwords would be used: write what is in it into \
+         this one, or {ALLOW_FILES}"
+    ))
+}
+
 /// Which files are read for this one and may have a password in them, that one included.
-pub(super) fn secrets_of(path: &Path, read: &Read<'_>) -> Vec<PathBuf> {
+pub(super) fn secrets_of(path: &Path, bytes: &[u8], read: &Read<'_>) -> Vec<PathBuf> {
     let found = RefCell::new(Vec::new());
-    let reads = |path: &Path| {
-        let bytes = read(path)?;
+    let note = |path: &Path, bytes: &[u8]| {
         let mut found = found.borrow_mut();
-        let holds = path == Path::new(SECRETS) || has_password(&bytes);
+        let holds = path == Path::new(SECRETS) || has_password(bytes);
         if holds && !found.iter().any(|it| it == path) {
             found.push(path.to_owned());
         }
+    };
+    let reads = |path: &Path| {
+        let bytes = read(path)?;
+        note(path, &bytes);
         Ok(bytes)
     };
-    if let Ok(bytes) = reads(path)
-        && let Ok(text) = Text::new(&bytes)
-    {
+    note(path, bytes);
+    if let Ok(text) = Text::new(bytes) {
         parse(&text, path, false, &reads);
     }
     found.into_inner()

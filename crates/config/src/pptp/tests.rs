@@ -7,7 +7,7 @@ const SERVER: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nlisten = \
 const USERS: &str = "[users]\nalice = \"secret\"\nbob = \"word\"\n";
 
 fn imported(text: &str) -> Import {
-    parse(text, Path::new("/etc/office.toml"))
+    parse(text, Path::new("/etc/office.toml"), Permissions::FILES)
 }
 
 fn refused(text: &str) -> String {
@@ -60,6 +60,80 @@ fn a_password_file_lies_beside_the_file() {
     assert!(matches!(client.password, Password::File(path) if path == Path::new("/etc/secret")));
     let both = format!("{CLIENT}password-file = \"x\"\n");
     assert!(refused(&both).contains("twice"));
+}
+
+#[test]
+fn a_file_from_elsewhere_has_no_other_tunnels_password_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("office.toml");
+    let judged = |named: &str, permissions| {
+        let text = CLIENT.replace(
+            "password = \"secret\"",
+            &format!("password-file = \"{named}\""),
+        );
+        std::fs::write(&path, text).unwrap();
+        read(&path, permissions).unwrap()
+    };
+    for named in [
+        "/etc/shadow",
+        "../etc/shadow",
+        "other.password",
+        "office.toml",
+        "x/../office.pw",
+    ] {
+        let error = judged(named, Permissions::NONE)
+            .into_model()
+            .unwrap_err()
+            .to_string();
+        let told = ["password-file", "office.password", "--allow-files"];
+        assert!(told.iter().all(|it| error.contains(it)), "{named}: {error}");
+        assert!(!error.contains("other fault"), "{error}");
+        assert!(judged(named, Permissions::FILES).is_usable(), "{named}");
+    }
+    for named in ["office.password", "office.pw"] {
+        assert!(judged(named, Permissions::NONE).is_usable(), "{named}");
+    }
+    std::os::unix::fs::symlink("/etc/shadow", directory.path().join("office.pw")).unwrap();
+    assert!(!judged("office.pw", Permissions::NONE).is_usable());
+}
+
+/// pppd's and pptpd's files are obeyed as these programs would only where these programs look for them.
+#[test]
+fn options_from_elsewhere_name_no_file_and_use_no_password_of_the_machine() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("office");
+    let named = directory.path().join("more");
+    std::fs::write(&named, "root:$6$salt$hash:1:2\nnomppe\n").unwrap();
+    let peer =
+        "#! allow-insecure = pptp\npty \"pptp vpn.example --nolaunchpppd\"\nname root\nnomppe\n";
+    let daemon = "#! allow-insecure = pptp\nlocalip 10.0.0.1\nremoteip 10.0.0.2\n";
+    let more = named.display();
+    for (text, key) in [
+        (format!("{peer}password x\nfile {more}\n"), "file"),
+        (format!("{peer}password x\ncall office\n"), "call"),
+        (format!("{peer}remotename office\n"), "password"),
+        (format!("{daemon}option {more}\n"), "option"),
+        (daemon.to_owned(), "users"),
+    ] {
+        std::fs::write(&path, &text).unwrap();
+        let import = read(&path, Permissions::NONE).unwrap();
+        let entry = import.report.entries.iter().find(|it| it.key == key);
+        let entry = entry.unwrap_or_else(|| panic!("{text}: {:?}", import.report));
+        assert_eq!(entry.verdict, crate::report::Verdict::Refused, "{text}");
+        assert!(entry.reason.contains("--allow-files"), "{}", entry.reason);
+        assert_eq!(
+            secrets_of(&path, Permissions::NONE).len(),
+            usize::from(text.contains("password x"))
+        );
+    }
+    // Where the file is permitted, its content is not quoted all the same.
+    std::fs::write(&path, format!("{peer}password x\nfile {more}\n")).unwrap();
+    let import = read(&path, Permissions::FILES).unwrap();
+    let said = format!("{:?}", import.report);
+    assert!(
+        said.contains("line 1") && !said.contains("hash") && !said.contains("--allow-files"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -150,7 +224,11 @@ fn what_is_missing_unknown_or_of_another_kind_is_named_with_its_line() {
         let error = refused(text);
         assert!(error.contains(words), "{text}: {error}");
     }
-    let nameless = parse(CLIENT, Path::new("a name that is too long.toml"));
+    let nameless = parse(
+        CLIENT,
+        Path::new("a name that is too long.toml"),
+        Permissions::NONE,
+    );
     assert!(!nameless.is_usable());
 }
 
@@ -176,7 +254,7 @@ fn lines_are_read_and_what_pptp_does_not_have_is_refused() {
     let client = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"s\"\nusername = \"u\"\npassword = \"p\"\n";
     let server = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nlisten = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\n";
     let users = "[users]\nu = \"p\"\n";
-    let read = |text: &str| parse(text, Path::new("x.toml"));
+    let read = |text: &str| parse(text, Path::new("x.toml"), Permissions::NONE);
     let two = "[lines]\nmode = \"duplicate\"\n[[line]]\nname = \"a\"\ninterface = \"eth1\"\n[[line]]\nname = \"b\"\n";
     let text = format!("{client}{two}source = \"192.0.2.1\"\n");
     let model = read(&text).into_model().unwrap();

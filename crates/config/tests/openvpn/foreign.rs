@@ -6,6 +6,7 @@ use config::openvpn::{Import, Options, Prompted, Proxy, parse_bytes};
 use config::report::Verdict;
 
 use super::{CLIENT, SCRIPTS, SERVER, no_files};
+use config::permissions::Permissions;
 
 fn read(base: &str, lines: &str, options: Options) -> Import {
     let text = format!("{base}{lines}\n");
@@ -37,7 +38,7 @@ fn files_to_be_written_are_passed_over_unless_they_are_permitted() {
             "{line}"
         );
         let permitted = Options {
-            allow_files: true,
+            permissions: Permissions::FILES,
             ..Options::default()
         };
         for options in [permitted, SCRIPTS] {
@@ -102,4 +103,214 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
     }
     let inline = "<auth-user-pass>\na\nb\n</auth-user-pass>";
     assert!(read(base, inline, Options::default()).report.is_clean());
+}
+
+/// Each directive that names a file, with each permission: a new directive has to be sorted in here.
+#[test]
+fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
+    // What is only read and stays on the machine needs none.
+    let read_only = [
+        "ca",
+        "cert",
+        "key",
+        "pkcs12",
+        "extra-certs",
+        "crl-verify",
+        "askpass",
+        "tls-auth",
+        "tls-crypt",
+        "tls-crypt-v2",
+    ];
+    for name in read_only {
+        let import = read(CLIENT, &format!("{name} /etc/shadow"), Options::default());
+        let denied = import.report.with(Verdict::Refused);
+        let mut denied = denied.filter(|it| it.reason.contains("--allow-files"));
+        assert_eq!(denied.next(), None, "{name}");
+    }
+    let touching = [
+        "log /x",
+        "log-append /x",
+        "status /x",
+        "writepid /x",
+        "auth-user-pass /x",
+        "config /x",
+        "management /x unix",
+        "management 0.0.0.0 7506",
+        "http-proxy a 1 /x",
+        "socks-proxy a 1 /x",
+        "up /x",
+        "down /x",
+        "route-up /x",
+        "ipchange /x",
+        "tls-verify /x",
+        "route-pre-down /x",
+        "plugin /x",
+        "iproute /x",
+        "tls-export-cert /x",
+        "replay-persist /x",
+    ];
+    for line in touching {
+        let import = read(CLIENT, line, Options::default());
+        let (said, reason) = verdict(&import);
+        assert_ne!(said, Verdict::Honoured, "{line}: {reason}");
+    }
+}
+
+/// Reads a profile with this line, which names a file with this content.
+fn including(line: &str, content: &str, permissions: Permissions) -> Import {
+    let text = format!("{CLIENT}{line}\n");
+    let mut read = |_: &Path| Ok(zeroize::Zeroizing::new(content.as_bytes().to_vec()));
+    let options = Options {
+        permissions,
+        ..Options::default()
+    };
+    parse_bytes(text.as_bytes(), Path::new("a.ovpn"), &mut read, options).unwrap()
+}
+
+#[test]
+fn no_file_is_read_as_configuration_that_a_profile_chose() {
+    let mut never = |path: &Path| -> std::io::Result<_> { panic!("{path:?} was read") };
+    let text = format!("{CLIENT}config /etc/shadow\nsetenv opt config /etc/shadow\n");
+    let import = parse_bytes(
+        text.as_bytes(),
+        Path::new("a.ovpn"),
+        &mut never,
+        Options::default(),
+    )
+    .unwrap();
+    let refused: Vec<_> = import.report.with(Verdict::Refused).collect();
+    assert_eq!(refused.len(), 2);
+    assert!(
+        refused
+            .iter()
+            .all(|it| it.key == "config" && it.reason.contains("--allow-files"))
+    );
+    assert!(import.is_usable(), "--ignore-refused goes on without it");
+    let import = including("config common", "mssfix 1300\n", Permissions::FILES);
+    assert_eq!(import.report.with(Verdict::Refused).count(), 0);
+    assert!(import.report.entries.iter().any(|it| it.key == "mssfix"));
+}
+
+/// Whatever file is named, and whatever is wrong with it.
+#[test]
+fn an_included_files_words_are_in_no_report_and_in_no_error() {
+    let long = "x".repeat(300);
+    let secrets = [
+        "root:$6$saltsalt$hash9:19000:0:99999:7:::",
+        "hunter9",
+        "correcthorse battery9 staple",
+        "verb topsecret9",
+        "cipher topsecret9",
+        "remote topsecret9:99",
+        "remote a topsecret9",
+        "proto topsecret9",
+        "dev \"topsecret9",
+        "<topsecret9>\nx\n",
+        "<topsecret9>\nx\n</topsecret9>",
+        "<connection>\nremote a topsecret9\ntopsecret9\n</connection>",
+        "<ca>\nx\n</ca>topsecret9",
+        "route topsecret9",
+        "keepalive topsecret9 1",
+        "ping topsecret9",
+        "script-security topsecret9",
+        "management topsecret9 topsecret9",
+        "--topsecret9 9",
+        "verify-x509-name a topsecret9",
+        "#! [Line]\n#! topsecret9 = 9",
+        "dhcp-option DNS topsecret9",
+        "compress topsecret9",
+        "topsecret9=9",
+        long.as_str(),
+    ];
+    for secret in secrets {
+        let content = format!("{secret}\n");
+        for permissions in [Permissions::FILES, Permissions::ALL] {
+            let import = including("config /etc/shadow", &content, permissions);
+            let mut said = format!("{:?} {:?}", import.report, import.faults());
+            if let Err(error) = import.into_model() {
+                said += &error.to_string();
+            }
+            for word in [
+                "secret9", "hash9", "$6$", "hunter9", "horse", "battery9", "xxxxxxxx",
+            ] {
+                assert!(!said.contains(word), "{secret}: {said}");
+            }
+        }
+    }
+}
+
+/// What is no configuration at all is not quoted either, where a file of keys or passwords is named on the command line.
+#[test]
+fn a_file_that_is_no_configuration_is_not_quoted() {
+    for text in [
+        "root:$6$salt$hash9:1:2\n",
+        "hunter9\n",
+        "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n",
+    ] {
+        let import = read("", text, Options::default());
+        let wg = config::wgquick::parse(text, "wg0.conf", Default::default());
+        let said = format!("{:?} {:?} {:?}", import.report, import.faults(), wg.report);
+        for word in ["hash9", "hunter9", "yAnz"] {
+            assert!(!said.contains(word), "{text}: {said}");
+        }
+    }
+}
+
+/// The file that is called as the profile is, and no other one, may be sent.
+#[test]
+fn a_profile_has_a_password_file_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("office.ovpn");
+    let refused = |named: &str| {
+        std::fs::write(&path, format!("{CLIENT}auth-user-pass {named}\n")).unwrap();
+        let import = config::openvpn::read(&path, Options::default()).unwrap();
+        import.report.with(Verdict::Refused).count()
+    };
+    let whole = directory
+        .path()
+        .join("office.password")
+        .display()
+        .to_string();
+    for named in ["office.password", "office.pw", &whole] {
+        assert_eq!(refused(named), 0, "{named}");
+    }
+    for named in [
+        "other.password",
+        "office.ovpn",
+        "office.conf",
+        "/etc/shadow",
+        "../office.password",
+    ] {
+        assert_eq!(refused(named), 1, "{named}");
+    }
+    std::os::unix::fs::symlink("/etc/shadow", directory.path().join("office.password")).unwrap();
+    assert_eq!(refused("office.password"), 1);
+}
+
+/// A FIFO would be waited for, and the kernel's log never ends.
+#[test]
+fn files_that_are_no_files_are_refused_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    let mode = nix::sys::stat::Mode::S_IRUSR;
+    nix::unistd::mkfifo(&fifo, mode).unwrap();
+    let fifo = fifo.display();
+    for line in [
+        format!("ca {fifo}"),
+        format!("askpass {fifo}"),
+        format!("crl-verify {fifo}"),
+        format!("tls-auth {fifo} 1"),
+        "pkcs12 /dev/zero".to_owned(),
+        format!("auth-user-pass {fifo}"),
+        format!("config {fifo}"),
+        format!("tmp-dir {fifo}"),
+    ] {
+        let path = directory.path().join("a.ovpn");
+        std::fs::write(&path, format!("{CLIENT}{line}\n")).unwrap();
+        let mut import = config::openvpn::read(&path, SCRIPTS).unwrap();
+        import.check_files();
+        let refused = import.report.with(Verdict::Refused);
+        let mut said = refused.filter(|it| it.reason.contains("not a regular file"));
+        assert!(said.next().is_some(), "{line}: {:?}", import.report);
+    }
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use config::openvpn::{Import, OpenVpn, Options, parse_bytes, read};
+use config::permissions::Permissions;
 use zeroize::Zeroizing;
 
 mod arguments;
@@ -34,8 +35,7 @@ const PROFILES: [&str; 14] = [
 
 const SCRIPTS: Options = Options {
     allow_insecure_ciphers: false,
-    allow_scripts: true,
-    allow_files: true,
+    permissions: Permissions::ALL,
 };
 
 fn path(name: &str) -> PathBuf {

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use config::error::ImportError;
 use config::lines::Lines;
+use config::permissions::Permissions;
 use config::report::{Report, Verdict};
 use config::tunnel::*;
 use config::types::Key32;
@@ -289,7 +290,7 @@ fn scripts_wait_for_permission_but_are_kept() {
     assert_eq!(scripts.post_up, ["echo %i = up; true"]);
     assert_eq!(scripts.pre_down, ["false"]);
     let allowed = Options {
-        allow_scripts: true,
+        permissions: Permissions::ALL,
     };
     assert!(parse(&text, "wg0.conf", allowed).report.is_clean());
     let keyless = "[Interface]\nPostUp = wg set %i private-key /key\n";

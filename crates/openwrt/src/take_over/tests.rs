@@ -4,8 +4,11 @@ use proptest::prelude::*;
 
 const KEY: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
 
-fn good(file: &str) -> Result<Vec<String>, String> {
-    Ok(vec![format!("{file}: a note")])
+fn good(file: &str) -> Result<Judged, String> {
+    Ok(Judged {
+        notes: vec![format!("{file}: a note")],
+        needs_files: false,
+    })
 }
 
 fn file() -> String {
@@ -67,7 +70,7 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     // What would not work stays as it is, and what is left out of a file is told.
     let bad = |file: &str| match file {
         "/etc/openvpn/office.ovpn" => Err(format!("{file}: no remote")),
-        _ => Ok(Vec::new()),
+        _ => Ok(Judged::default()),
     };
     let left = take_over(&file(), openvpn, Some("office"), &bad).unwrap();
     assert!(left.changes.is_empty() && left.openvpn == openvpn);
@@ -81,6 +84,27 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
         "lan stays",
     ] {
         assert!(hints.contains(words), "{hints}");
+    }
+}
+
+/// The stock service obeyed all that the file says. The interface gets the permission where the file needs one, and only there.
+#[test]
+fn a_file_that_names_others_keeps_the_permission_that_it_had() {
+    let openvpn = "config openvpn 'office'\n\toption enabled '1'\n\toption config '/etc/openvpn/office.ovpn'\n";
+    for needs_files in [false, true] {
+        let judge = |_: &str| {
+            Ok(Judged {
+                needs_files,
+                ..Judged::default()
+            })
+        };
+        let taken = take_over("", openvpn, None, &judge).unwrap();
+        let after = Package::parse(&taken.network).unwrap();
+        let network = Network::read(&after, "office").unwrap();
+        assert_eq!(network.permissions().files(), needs_files);
+        assert!(!network.permissions().scripts());
+        assert_eq!(taken.changes[0].contains("allow_files"), needs_files);
+        assert!(network.warnings.is_empty());
     }
 }
 

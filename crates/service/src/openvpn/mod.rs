@@ -48,6 +48,7 @@ mod terms;
 use crate::inbox::InboxLimits;
 use config::lines::SharedLines;
 use config::openvpn::{self, OpenVpn};
+use config::permissions::Permissions;
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
 use console::Console;
 use context::Context;
@@ -77,8 +78,7 @@ pub const INBOX: InboxLimits = InboxLimits {
 /// A caller that uses OpenVPN's own name means what the file says.
 const OWN_NAME: openvpn::Options = openvpn::Options {
     allow_insecure_ciphers: false,
-    allow_scripts: true,
-    allow_files: true,
+    permissions: Permissions::ALL,
 };
 
 /// Asks for a secret on the terminal, which does not show what is typed.

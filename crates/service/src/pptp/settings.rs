@@ -5,7 +5,6 @@ use ::pptp::mppe::KeyLength;
 use ::pptp::mschap;
 use ::pptp::ppp;
 use ::pptp::session::{ClientSettings, Encryption, Entropy, LinkSettings, Mode, ServerSettings};
-use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
@@ -100,7 +99,8 @@ fn password(of: &Password) -> Result<Zeroizing<String>, PasswordError> {
     };
     let read = || {
         let mut line = Zeroizing::new(String::with_capacity(PASSWORD_MAX as usize));
-        BufReader::new(File::open(path)?.take(PASSWORD_MAX)).read_line(&mut line)?;
+        let file = ::config::file::open(path)?;
+        BufReader::new(file.take(PASSWORD_MAX)).read_line(&mut line)?;
         let len = line.trim_end_matches(['\r', '\n']).len();
         line.truncate(len);
         match len {

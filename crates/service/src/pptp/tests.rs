@@ -5,6 +5,7 @@ use super::machine::{Effect, Event, Machine, ONLY, StreamId, Way};
 use super::server::ServerMachine;
 use super::{network, settings};
 use crate::status::Status;
+use ::config::permissions::Permissions;
 use ::config::pptp::{self, Pptp, Role};
 use ::pptp::session::{Entropy, Up};
 use std::collections::VecDeque;
@@ -24,7 +25,11 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const ALLOWED: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\ninterface = \"pptp0\"\n";
 
 fn model(text: &str) -> Pptp {
-    let import = pptp::parse(&format!("{ALLOWED}{text}"), Path::new("x.toml"));
+    let import = pptp::parse(
+        &format!("{ALLOWED}{text}"),
+        Path::new("x.toml"),
+        Permissions::NONE,
+    );
     import.into_model().unwrap()
 }
 

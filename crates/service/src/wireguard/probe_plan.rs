@@ -138,7 +138,7 @@ mod tests {
              Endpoint = 192.0.2.1:51820\nAllowedIPs = {ranges}\n"
         );
         let options = wgquick::Options {
-            allow_scripts: false,
+            permissions: config::permissions::Permissions::NONE,
         };
         let parsed = wgquick::parse(&text, "wg0.conf", options);
         parsed.into_tunnel().unwrap().0
@@ -201,7 +201,7 @@ mod tests {
             );
         }
         let options = wgquick::Options {
-            allow_scripts: false,
+            permissions: config::permissions::Permissions::NONE,
         };
         let parsed = wgquick::parse(&text, "wg0.conf", options);
         let tunnel = parsed.into_tunnel().unwrap().0;

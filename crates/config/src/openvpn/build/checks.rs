@@ -102,10 +102,7 @@ const HOOKS: [&str; 12] = [
     "tls-crypt-v2-verify",
 ];
 
-const NOWHERE: Origin = Origin {
-    file: None,
-    line: 0,
-};
+const NOWHERE: Origin = Origin::of_argument(0);
 
 impl Builder {
     pub(super) fn check_tls(&mut self, server: bool) {
@@ -198,7 +195,7 @@ impl Builder {
     }
 
     pub(super) fn check_scripts(&mut self) {
-        if !self.options.allow_scripts {
+        if !self.options.permissions.scripts() {
             return;
         }
         if self.scripts.security < ScriptSecurity::Scripts {

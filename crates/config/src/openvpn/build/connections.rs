@@ -22,10 +22,7 @@ impl Builder {
                 return Vec::new();
             }
         } else if drafts.iter().all(|draft| draft.host.is_none()) {
-            let origin = Origin {
-                file: None,
-                line: 0,
-            };
+            let origin = Origin::of_argument(0);
             // Of a line that is wrong itself enough was said.
             if !self.was_refused("remote") {
                 let reason = "a client needs a server: `remote HOST PORT`";

@@ -77,10 +77,7 @@ impl Builder {
     }
 
     fn end(&mut self) -> Option<End> {
-        let nowhere = Origin {
-            file: None,
-            line: 0,
-        };
+        let nowhere = Origin::of_argument(0);
         let helper = self.server_helper.is_some() || self.server_v6_helper.is_some();
         let server = helper || self.mode_server;
         let tls_server = helper || self.tls_server;
@@ -133,10 +130,7 @@ impl Builder {
 
     fn settle_device(&mut self) {
         let Some(name) = self.dev.take() else {
-            let nowhere = Origin {
-                file: None,
-                line: 0,
-            };
+            let nowhere = Origin::of_argument(0);
             if !self.was_refused("dev") {
                 self.refuse(&nowhere, "dev", "is missing; write `dev tun`");
             }

@@ -1,10 +1,11 @@
 //! Files of this machine that a profile from elsewhere must not reach: `millrace up` runs as root,
 //! so a path in a profile may name any file there is.
 //!
-//! Files that are only read and never leave the machine (certificates, keys) are not among them.
+//! Files that are only read and never leave the machine (certificates, keys) are not among them, see
+//! [`crate::permissions`].
 
 use super::value::at;
-use crate::openvpn::directive::Directive;
+use crate::openvpn::directive::{Directive, is_foreign};
 use std::net::IpAddr;
 
 /// What becomes of a directive that names such a file.
@@ -34,13 +35,20 @@ const CALLS: &str = "the profile would have this machine call its management cli
 
 const SENT: &str = "two lines of a file of this machine would be sent to the other end, and the \
     profile says of which file; permit it with --allow-files, put them into the profile as \
-    `<auth-user-pass>`, or name no file and be asked";
+    `<auth-user-pass>`, call the file as the profile with the ending .password, or name no file and be asked";
+
+const READ: &str = "a profile has no other file of this machine read as a part of it: put its lines into the profile, or \
+    permit it with --allow-files";
 
 const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent to the proxy, and \
     the profile says of which file; permit it with --allow-files, or name no file and be asked";
 
-/// The restriction on a directive; `None` where it reaches no such file.
-pub(super) fn restriction(directive: &Directive) -> Option<Restriction> {
+/// The restriction on a directive; `None` where it reaches no such file. `is_own` says that a password file is the profile's
+/// own.
+pub(super) fn restriction(
+    directive: &Directive,
+    is_own: &dyn Fn(&str) -> bool,
+) -> Option<Restriction> {
     let instead = |keep: usize, rest: &[&str], reason| {
         let mut changed = directive.clone();
         changed.values.truncate(keep);
@@ -51,6 +59,8 @@ pub(super) fn restriction(directive: &Directive) -> Option<Restriction> {
     match directive.name.as_str() {
         "log" | "log-append" => Some(Restriction::PassedOver(LOG)),
         "status" | "writepid" | "ifconfig-pool-persist" => Some(Restriction::PassedOver(WRITTEN)),
+        "config" if is_foreign(&directive.origin) => Some(Restriction::Denied(READ)),
+        "auth-user-pass" if is_own(at(directive, 0)) => None,
         "management" if at(directive, 1) == "unix" => Some(Restriction::Denied(SOCKET)),
         "management" if !is_loopback(at(directive, 0)) => Some(Restriction::Denied(OPEN)),
         "management-client" => Some(Restriction::Denied(CALLS)),

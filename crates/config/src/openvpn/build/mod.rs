@@ -7,13 +7,14 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 
 use super::directive::{COMMENT, Directive, Misread, Origin};
 use super::lexer::shown;
 use super::table::{self, Entry, Support};
 use super::{
     Action, Client, DataChannel, Device, Network, Options, Scripts, Server, Service, Sockets,
-    Timers, Tls,
+    Timers, Tls, resolve,
 };
 use crate::report::Verdict;
 use connection::{Draft, RemoteLine};
@@ -92,6 +93,10 @@ pub(crate) struct Builder {
     pub action: Option<Action>,
     /// Where the last directive of each name is, and its place in `judged`.
     seen: HashMap<&'static str, (Origin, usize)>,
+    /// Files with passwords that belong to the configuration by their names.
+    pub own_passwords: Vec<PathBuf>,
+    /// Where relative paths begin.
+    pub directory: Option<PathBuf>,
     ignore_unknown: Vec<String>,
     forward_compatible: bool,
     faults: usize,
@@ -156,7 +161,29 @@ impl Builder {
 
     /// Takes what the reader could not make words of.
     pub(crate) fn misread(&mut self, misread: Misread) {
-        self.refuse(&misread.origin, &misread.name, misread.reason);
+        let Misread {
+            origin,
+            mut name,
+            mut reason,
+        } = misread;
+        if origin.included {
+            conceal(&mut name, &mut reason, &|_| true);
+        }
+        self.refuse(&origin, &name, reason);
+    }
+
+    /// Takes the words of included files out of what is said, once all is said.
+    pub(crate) fn conceal(&mut self, directives: &[Directive]) {
+        let whole = directives.iter().filter(|it| it.origin.included);
+        let all = whole.flat_map(|it| [it].into_iter().chain(&it.block));
+        let all: HashMap<_, _> = all.map(|it| (it.origin.place(), it)).collect();
+        for judged in self.judged.iter_mut().filter(|it| it.origin.included) {
+            let Some(directive) = all.get(&judged.origin.place()) else {
+                continue;
+            };
+            let quotes = |reason: &str| quotes(reason, directive);
+            conceal(&mut judged.name, &mut judged.reason, &quotes);
+        }
     }
 
     /// Hears one directive of the top level.
@@ -197,13 +224,12 @@ impl Builder {
         &mut self,
         directive: &'d Directive,
     ) -> Option<(Cow<'d, Directive>, Option<Remark>)> {
-        let Options {
-            allow_files,
-            allow_scripts,
-            ..
-        } = self.options;
-        let restriction =
-            foreign::restriction(directive).filter(|_| !allow_files && !allow_scripts);
+        let is_own = |named: &str| {
+            let named = resolve(self.directory.as_deref(), Path::new(named));
+            self.own_passwords.contains(&named)
+        };
+        let permitted = self.options.permissions.files();
+        let restriction = foreign::restriction(directive, &is_own).filter(|_| !permitted);
         match restriction {
             None => return Some((Cow::Borrowed(directive), None)),
             Some(Restriction::Instead(instead, reason)) => {
@@ -280,17 +306,14 @@ impl Builder {
         } else {
             // Hundreds of names are no help: only a near one is worth a word, and only where
             // there are few mistakes to mend.
-            let known: Vec<&str> = match self.faults {
-                0..SUGGESTIONS_MAX => table::all().map(|entry| entry.name).collect(),
-                _ => Vec::new(),
-            };
-            let near = crate::suggest::nearest(name, &known)
-                .map(|near| format!("; did you mean `{near}`?"))
-                .unwrap_or_default();
+            let near = (self.faults < SUGGESTIONS_MAX).then(|| table::near(name));
+            let near = near
+                .flatten()
+                .map(|near| format!("; did you mean `{near}`?"));
             return self.refuse(
                 &directive.origin,
-                &shown(name),
-                format!("{UNRECOGNIZED}{near}"),
+                &table::nameable(name),
+                format!("{UNRECOGNIZED}{}", near.unwrap_or_default()),
             );
         };
         self.push(directive, Verdict::Ignored, reason);
@@ -354,10 +377,7 @@ impl Builder {
 
     /// Refuses the directive of this name for what other lines say; its own line if it has one.
     pub(crate) fn conflict(&mut self, name: &'static str, reason: impl Into<String>) {
-        let origin = Origin {
-            file: None,
-            line: 0,
-        };
+        let origin = Origin::of_argument(0);
         match self.seen.get(name).cloned() {
             Some((origin, place)) => {
                 if let Some(judged) = self.judged.get_mut(place)
@@ -426,6 +446,29 @@ impl Builder {
     }
 }
 
+/// Takes the words of an included file out of what is said of it: any file of the machine may have been named.
+fn conceal(name: &mut String, reason: &mut String, quotes: &dyn Fn(&str) -> bool) {
+    if table::find(name).is_none() {
+        name.clear();
+    }
+    if quotes(reason) {
+        "is not right there; `millrace check` of that file says why".clone_into(reason);
+    }
+}
+
+/// Whether a sentence quotes what a directive says.
+fn quotes(reason: &str, directive: &Directive) -> bool {
+    let quoted = |text: &str| {
+        let mut words = text.split(|it: char| it.is_whitespace() || "=,:".contains(it));
+        let short = |word: &str| word.len() < 3;
+        words.any(|word| !short(word) && (reason.contains(word) || reason.contains(&shown(word))))
+    };
+    let unknown = table::find(&directive.name).is_none() && quoted(&directive.name);
+    unknown
+        || directive.values.iter().any(|it| quoted(it))
+        || directive.block.iter().any(|it| quotes(reason, it))
+}
+
 fn wanted(entry: &Entry) -> String {
     let (min, max) = (entry.min, entry.max);
     match (min, max) {
@@ -444,10 +487,7 @@ mod tests {
     fn directive(entry: &Entry) -> Directive {
         let count = entry.min.max(usize::from(entry.max > 0)).min(entry.max);
         Directive {
-            origin: Origin {
-                file: None,
-                line: 1,
-            },
+            origin: Origin::of_argument(1),
             name: entry.name.to_owned(),
             values: vec!["1".to_owned(); count],
             inline: None,

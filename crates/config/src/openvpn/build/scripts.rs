@@ -60,7 +60,7 @@ fn hook(builder: &mut Builder, directive: &Directive) -> Outcome {
         None | Some("via-file") => PasswordMethod::File,
         Some(other) => return Err(one_of(other, &["via-env", "via-file"])),
     };
-    if !builder.options.allow_scripts {
+    if !builder.options.permissions.scripts() {
         return Ok(Remark::Denied(
             "scripts are not run unless --allow-scripts is given; look at what it does first"
                 .to_owned(),

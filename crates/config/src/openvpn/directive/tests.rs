@@ -2,8 +2,19 @@ use super::*;
 
 fn parse(text: &str) -> (Vec<Directive>, Vec<Misread>) {
     let mut misread = Vec::new();
-    let directives = parse_text(text, "a.ovpn", &mut misread, &mut Budget::default());
+    let source = Source {
+        file: "a.ovpn".into(),
+        included: false,
+    };
+    let directives = parse_text(text, &source, &mut misread, &mut Budget::default());
     (directives, misread)
+}
+
+fn top() -> Source {
+    Source {
+        file: "top".into(),
+        included: false,
+    }
 }
 
 fn whole(text: &str) -> Text<'_> {
@@ -62,9 +73,9 @@ fn config_and_cd_act_in_order_and_loops_end() {
         asked.push(path.display().to_string());
         Ok(zeroize::Zeroizing::new(b"config self\nverb 1\n".to_vec()))
     };
-    let mut collector = Collector::new(&mut read);
+    let mut collector = Collector::new(&mut read, Permissions::ALL);
     collector
-        .text(&whole("config a\ncd /etc\ncd vpn\nconfig b\n"), "top", 1)
+        .text(&whole("config a\ncd /etc\ncd vpn\nconfig b\n"), &top(), 1)
         .unwrap();
     assert_eq!(collector.misread.len(), 2);
     assert_eq!(collector.directory, Some(PathBuf::from("/etc/vpn")));
@@ -76,11 +87,11 @@ fn config_and_cd_act_in_order_and_loops_end() {
 #[test]
 fn setenv_opt_is_the_option_itself() {
     let mut read = |_: &Path| unreachable!();
-    let mut collector = Collector::new(&mut read);
+    let mut collector = Collector::new(&mut read, Permissions::ALL);
     collector
         .text(
             &whole("setenv opt block-outside-dns\nsetenv a b\n"),
-            "top",
+            &top(),
             1,
         )
         .unwrap();

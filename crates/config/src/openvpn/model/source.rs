@@ -54,7 +54,7 @@ impl Source {
     pub fn load(&self, directory: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
         match self {
             Self::Inline(text) => Ok(Zeroizing::new(text.expose().as_bytes().to_vec())),
-            Self::File(path) => file::read(&resolve(directory, path), SOURCE_MAX),
+            Self::File(path) => file::read_handed_over(&resolve(directory, path), SOURCE_MAX),
         }
     }
 

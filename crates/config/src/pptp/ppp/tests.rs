@@ -52,7 +52,7 @@ fn secrets_among(files: &[(&str, &str)]) -> Vec<PathBuf> {
         let (_, text) = found.ok_or("no such file")?;
         Ok(Zeroizing::new(text.as_bytes().to_vec()))
     };
-    secrets_of(Path::new(files[0].0), &read)
+    secrets_of(Path::new(files[0].0), files[0].1.as_bytes(), &read)
 }
 
 /// The verdict on an option, and why.

@@ -317,7 +317,7 @@ mod tests {
         );
         let mut none = |_: &Path| Err(ErrorKind::NotFound.into());
         let options = config::openvpn::Options {
-            allow_files: true,
+            permissions: config::permissions::Permissions::FILES,
             ..Default::default()
         };
         let name = Path::new("a.ovpn");

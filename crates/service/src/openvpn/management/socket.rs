@@ -328,7 +328,7 @@ mod tests {
         let name = Path::new("a.ovpn");
         let mut none = |_: &Path| Err(io::ErrorKind::NotFound.into());
         let options = config::openvpn::Options {
-            allow_files: true,
+            permissions: config::permissions::Permissions::FILES,
             ..Default::default()
         };
         let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);

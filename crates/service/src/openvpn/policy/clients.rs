@@ -38,8 +38,11 @@ pub(crate) fn file(directory: &Path, common_name: &str) -> io::Result<Option<(Pa
     for path in files {
         match fs::metadata(&path) {
             Ok(data) if !data.is_file() => {}
-            Ok(data) if data.len() > FILE_MAX => return Err(io::ErrorKind::FileTooLarge.into()),
-            Ok(_) => return Ok(Some((path.clone(), fs::read_to_string(&path)?))),
+            Ok(_) => {
+                let bytes = config::file::read(&path, FILE_MAX)?;
+                let text = std::str::from_utf8(&bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+                return Ok(Some((path, text.to_owned())));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }

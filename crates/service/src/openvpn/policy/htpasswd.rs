@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::fmt;
-use std::fs::File;
 use std::hash::BuildHasher as _;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -94,7 +93,7 @@ impl PasswordFile {
             error,
         };
         let mut text = String::new();
-        let file = File::open(path).map_err(failed)?;
+        let file = config::file::open(path).map_err(failed)?;
         file.take(FILE_MAX + 1)
             .read_to_string(&mut text)
             .map_err(failed)?;

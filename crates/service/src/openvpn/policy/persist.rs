@@ -2,8 +2,8 @@
 //! so that clients keep their addresses when the server starts again.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use super::pool::Pool;
 
@@ -61,13 +61,16 @@ pub(crate) fn text(pool: &Pool) -> String {
     out
 }
 
+/// Largest file that is read, in bytes: a line for each address of the largest pool.
+const FILE_MAX: u64 = 16 << 20;
+
 /// Reads the file into the pool; nothing is there before the first run.
 ///
 /// # Errors
 /// The file exists and cannot be read.
 pub(crate) fn load(path: &Path, pool: &mut Pool, fixed: bool) -> io::Result<Restored> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(restore(&text, pool, fixed)),
+    match config::file::read(path, FILE_MAX) {
+        Ok(bytes) => Ok(restore(&String::from_utf8_lossy(&bytes), pool, fixed)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Restored::default()),
         Err(error) => Err(error),
     }

@@ -15,6 +15,7 @@ proto_millrace_init_config() {
 	renew_handler=1
 	# Only what a new device is needed for: netifd takes the interface down for any change of what is declared here.
 	proto_config_add_string config_file
+	proto_config_add_boolean allow_files
 	proto_config_add_string mode
 	proto_config_add_array 'line:list(string)'
 }

@@ -213,6 +213,9 @@ const Import = form.DummyValue.extend({
 		else
 			parts.push(E('p', {}, [ _('It is kept as a file on the router, which only root can read, and this interface names it.') ]));
 
+		if (report.refused && !answer.options)
+			parts.push(this.alert(_('Lines that are refused are left out of it.')));
+
 		if (there || uci.get('network', section_id, 'private_key') || uci.get('network', section_id, 'config_file'))
 			parts.push(this.alert(N_(there,
 				'It takes the place of what this interface has now, with %d peer.',
@@ -375,6 +378,10 @@ return network.registerProtocol('millrace', {
 			_('The tunnel\'s file on the router. Left empty, keys and peers are options here.'));
 		o.placeholder = '/etc/millrace/%s.ovpn'.format(s.section);
 		o.validate = validatePath;
+
+		o = s.taboption('general', form.Flag, 'allow_files', _('The file may name others'),
+			_('Files that it has written, sent to the other end (passwords) or read as a part of it, and sockets for commands. For your own files, not for a provider\'s.'));
+		o.depends({ config_file: '', '!reverse': true });
 
 		o = s.taboption('general', form.Value, 'private_key', _('Private key'), _('Of WireGuard, base64.'));
 		o.password = true;

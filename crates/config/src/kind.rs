@@ -1,0 +1,84 @@
+//! Tells which program a tunnel's file is for: one answer for every command and page.
+
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use crate::error::ImportError;
+use crate::text::Text;
+use crate::{file, openvpn, pptp, relay};
+
+/// Largest file of a tunnel, in bytes.
+pub const FILE_MAX: u64 = 4 << 20;
+
+/// The kind of a tunnel's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A PPTP file of ours, or of pppd or pptpd.
+    Pptp,
+    /// An OpenVPN configuration.
+    OpenVpn,
+    /// A relay's file.
+    Relay,
+    /// A `wg-quick` file, or a text that is none of the others.
+    WireGuard,
+}
+
+impl Kind {
+    /// The kind of a file with this name and content. The order counts: the keys of a PPTP file are words of OpenVPN's, too.
+    #[must_use]
+    pub fn of(path: &Path, bytes: &[u8]) -> Self {
+        let text = Text::new(bytes).ok();
+        let text = text.as_deref().unwrap_or_default();
+        match () {
+            () if pptp::is_pptp_text(path, text) => Self::Pptp,
+            () if openvpn::is_openvpn_text(path, text) => Self::OpenVpn,
+            () if relay::is_relay_text(text) => Self::Relay,
+            () => Self::WireGuard,
+        }
+    }
+
+    /// Reads a file, and tells its kind.
+    ///
+    /// # Errors
+    /// [`ImportError::Read`].
+    pub fn read(path: &Path) -> Result<(Self, Zeroizing<Vec<u8>>), ImportError> {
+        let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        Ok((Self::of(path, &bytes), bytes))
+    }
+
+    /// The word that programs and pages use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pptp => "pptp",
+            Self::OpenVpn => "openvpn",
+            Self::Relay => "relay",
+            Self::WireGuard => "wireguard",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_its_content_or_its_ending() {
+        let pptp = "protocol = \"pptp\"\nserver = \"192.0.2.1\"\nauth = \"pap\"\n";
+        for (name, text, kind) in [
+            ("a.toml", pptp, Kind::Pptp),
+            ("a", "pty \"pptp a\"\nauth\n", Kind::Pptp),
+            ("a.conf", "client\nremote a\n", Kind::OpenVpn),
+            ("a.ovpn", "", Kind::OpenVpn),
+            ("a.conf", "[Relay]\n", Kind::Relay),
+            ("a.ovpn", "[Interface]\n", Kind::WireGuard),
+            ("a.conf", "\u{0}", Kind::WireGuard),
+        ] {
+            assert_eq!(Kind::of(Path::new(name), text.as_bytes()), kind, "{text}");
+        }
+    }
+}

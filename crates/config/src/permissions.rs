@@ -1,0 +1,129 @@
+//! Decides what a tunnel's file may touch on this machine beside its tunnel.
+//!
+//! Files of tunnels come from providers and offices, and are obeyed by root. Without a permission such a file
+//! names no program that runs, no file that is written, no file whose content is sent, no file that is read as more
+//! configuration, and no port or socket by which others than this machine command the tunnel. Certificates and keys are read
+//! without a permission, as regular files of a bounded size: their content stays on the machine, and no error quotes it.
+//!
+//! The owner of the machine gives a permission beside the file, never the file itself:
+//!
+//! | entry | permission |
+//! |---|---|
+//! | `millrace up`, `check`, `import`, and units that run them | `--allow-files`, `--allow-scripts` |
+//! | an interface of OpenWrt | [`UCI_OPTION`]; no scripts |
+//! | a file that LuCI's page offers | none, and no certificates or keys by path either |
+//! | `millrace openvpn`, or the program called `openvpn` | all: the caller uses OpenVPN's own command line |
+//! | files of pppd and pptpd where those programs look for them | files: only root puts them there |
+
+use std::fs::{canonicalize, symlink_metadata};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Says how a user permits what a file names, for the end of a sentence.
+pub(crate) const ALLOW_FILES: &str = "permit it with --allow-files";
+
+/// The option of an interface of OpenWrt that permits files.
+pub const UCI_OPTION: &str = "allow_files";
+
+/// A sentence of a report as an interface of OpenWrt says it: with its own option in place of the switch.
+#[must_use]
+pub fn for_uci(words: &str) -> String {
+    words.replace("--allow-files", &format!("`option {UCI_OPTION} '1'`"))
+}
+
+/// Endings of the one file that a tunnel's file may have sent without a permission.
+const PASSWORDS: [&str; 2] = ["password", "pw"];
+
+/// Where pppd and pptpd have their own files.
+const OF_PPPD: [&str; 2] = ["/etc/ppp", "/etc/pptpd.conf"];
+
+/// What the owner of the machine permits a tunnel's file. The default permits nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permissions {
+    files: bool,
+    scripts: bool,
+}
+
+impl Permissions {
+    /// Nothing.
+    pub const NONE: Self = Self::new(false, false);
+    /// Files to be written, to be sent and to be read as configuration, and sockets.
+    pub const FILES: Self = Self::new(true, false);
+    /// Scripts and files.
+    pub const ALL: Self = Self::new(true, true);
+
+    /// Scripts imply files: a script may do anything with them.
+    #[must_use]
+    pub const fn new(files: bool, scripts: bool) -> Self {
+        Self {
+            files: files || scripts,
+            scripts,
+        }
+    }
+
+    /// The file may name programs, which run as root.
+    #[must_use]
+    pub const fn scripts(self) -> bool {
+        self.scripts
+    }
+
+    /// The file may name files that are written, sent or read as configuration, and sockets for commands.
+    #[must_use]
+    pub const fn files(self) -> bool {
+        self.files
+    }
+
+    /// These permissions, and files for a file of pppd's or pptpd's that lies where these programs look for it.
+    #[must_use]
+    pub(crate) fn with_place(self, path: &Path) -> Self {
+        let path = canonicalize(path).unwrap_or_default();
+        let of_pppd = OF_PPPD.iter().any(|it| path.starts_with(it));
+        Self::new(self.files || of_pppd, self.scripts)
+    }
+}
+
+/// The files beside a tunnel's file that are called as it is, `NAME.password` and `NAME.pw`: each belongs to this tunnel by
+/// its name, and holds a password by its ending. A link is left out, as an archive may bring one that leads anywhere.
+pub(crate) fn own_passwords(path: &Path) -> Vec<PathBuf> {
+    let own = PASSWORDS.map(|ending| path.with_extension(ending));
+    let fits = |it: &PathBuf| match symlink_metadata(it) {
+        Ok(data) => data.is_file(),
+        // The start says that the file is missing.
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    own.into_iter()
+        .filter(|it| it != path && fits(it))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_permitted_by_default_and_scripts_imply_files() {
+        assert_eq!(Permissions::default(), Permissions::NONE);
+        assert!(!Permissions::NONE.files() && !Permissions::NONE.scripts());
+        assert!(Permissions::FILES.files() && !Permissions::FILES.scripts());
+        assert_eq!(Permissions::new(false, true), Permissions::ALL);
+    }
+
+    #[test]
+    fn a_password_belongs_to_the_tunnel_of_its_name_unless_it_is_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let own = || own_passwords(&at("office.toml"));
+        assert_eq!(own(), [at("office.password"), at("office.pw")]);
+        std::os::unix::fs::symlink("/etc/shadow", at("office.pw")).unwrap();
+        assert_eq!(own(), [at("office.password")]);
+        assert_eq!(own_passwords(&at("office.pw")), [at("office.password")]);
+    }
+
+    #[test]
+    fn only_pppds_own_directory_permits_files_by_its_place() {
+        for path in ["/etc/passwd", "/etc/pppd", "office", "/etc/ppp/none"] {
+            let permissions = Permissions::NONE.with_place(Path::new(path));
+            assert_eq!(permissions, Permissions::NONE, "{path}");
+        }
+    }
+}
