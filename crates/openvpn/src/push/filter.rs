@@ -21,7 +21,8 @@ pub struct PullFilter {
 }
 
 impl PullFilter {
-    /// What becomes of this option, as it is between the commas.
+    /// Decides about an option, given as its words with one blank between them: quotes, backslashes and further blanks
+    /// that the server wrote are gone.
     #[must_use]
     pub fn decide(&self, option: &str) -> FilterAction {
         self.rules

@@ -127,26 +127,35 @@ impl PushReply {
                 return Err(PushError::TooLarge);
             }
             let option = option.trim();
-            let outcome = match filter.decide(option) {
-                FilterAction::Accept => reply.take(option, filter.no_routes)?,
+            let Some(words) = words(option) else {
+                let why = Refusal::Malformed("quotes that are closed");
+                reply.refused.push((loggable(option), why));
+                continue;
+            };
+            // Filters judge the words that are taken below, so that no way of writing them passes a filter.
+            let plain = Zeroizing::new(words.join(" "));
+            let outcome = match filter.decide(&plain) {
+                FilterAction::Accept => reply.take(&words, filter.no_routes)?,
                 FilterAction::Ignore => Err(Refusal::Filtered),
-                FilterAction::Reject => return Err(PushError::Rejected(loggable(option))),
+                FilterAction::Reject => return Err(PushError::Rejected(loggable(&plain))),
             };
             if let Err(why) = outcome {
-                reply.refused.push((loggable(option), why));
+                reply.refused.push((loggable(&plain), why));
             }
         }
         Ok(reply)
     }
 
     /// Takes one option. The outer error ends the connection, the inner one only this option.
-    fn take(&mut self, option: &str, no_routes: bool) -> Result<Result<(), Refusal>, PushError> {
-        let Some(words) = words(option) else {
-            return Ok(Err(Refusal::Malformed("quotes that are closed")));
-        };
+    fn take(
+        &mut self,
+        words: &[String],
+        no_routes: bool,
+    ) -> Result<Result<(), Refusal>, PushError> {
         let Some((name, values)) = words.split_first() else {
             return Ok(Ok(()));
         };
+        let protocol = || Err(PushError::Protocol(loggable(&words.join(" "))));
         match (&**name, values) {
             ("protocol-flags", flags) => {
                 for flag in flags {
@@ -155,7 +164,7 @@ impl PushReply {
                         "tls-ekm" => self.tls_ekm = true,
                         "dyn-tls-crypt" => self.dyn_tls_crypt = true,
                         "aead-epoch" => self.aead_epoch = true,
-                        _ => return Err(PushError::Protocol(loggable(option))),
+                        _ => return protocol(),
                     }
                 }
                 Ok(Ok(()))
@@ -164,7 +173,7 @@ impl PushReply {
                 self.tls_ekm = true;
                 Ok(Ok(()))
             }
-            ("key-derivation", _) => Err(PushError::Protocol(loggable(option))),
+            ("key-derivation", _) => protocol(),
             (name, _) if no_routes && is_route(name) => Ok(Err(Refusal::NoPull)),
             (name, values) => Ok(self.set(name, values)),
         }
@@ -298,7 +307,14 @@ fn user_of(word: &str) -> Result<String, Refusal> {
 
 /// The option as it may stand in a log: tokens are secret, and a server can push anything of any length.
 pub(crate) fn loggable(option: &str) -> String {
-    if option.starts_with("auth-token") && !option.starts_with("auth-token-user") {
+    // Quotes and backslashes hide no name: a parser would take them away.
+    let name: String = option
+        .trim_start()
+        .chars()
+        .filter(|it| !matches!(it, '"' | '\'' | '\\'))
+        .take_while(|it| !it.is_ascii_whitespace())
+        .collect();
+    if name.starts_with("auth-token") && name != "auth-token-user" {
         return "auth-token [...]".to_owned();
     }
     let mut text: String = option.chars().take(256).collect();

@@ -187,6 +187,32 @@ fn tokens_are_not_logged() {
     assert_eq!(reply.refused[0].0, "auth-token [...]");
     let reply = parse("auth-token secret");
     assert!(!format!("{reply:?}").contains("secret"));
+    for written in [
+        "\"auth-token\" secret x",
+        "'auth-token' secret x",
+        "auth\\-token secret x",
+        "\"auth-token\" \"secret",
+        "\"auth-token-userx\" secret",
+    ] {
+        let reply = parse(written);
+        assert_eq!(reply.refused.len(), 1, "{written}");
+        let told = format!("{reply:?}");
+        assert!(!told.contains("secret"), "{written}: {told}");
+    }
+}
+
+/// One word in many ways that all mean the same; `way` chooses one of them for each character.
+fn written(word: &str, way: &[u8]) -> String {
+    let mut out = String::new();
+    for (at, letter) in word.chars().enumerate() {
+        match way.get(at % way.len().max(1)).map_or(0, |it| it % 4) {
+            0 => out.push(letter),
+            1 => out.extend(['"', letter, '"']),
+            2 => out.extend(['\'', letter, '\'']),
+            _ => out.extend(['\\', letter]),
+        }
+    }
+    out
 }
 
 #[test]
@@ -209,5 +235,43 @@ proptest! {
         let _ = PushReply::parse(text.split(','), &PullFilter::default());
         let mut assembler = Assembler::default();
         let _ = assembler.add(&text);
+    }
+
+    /// Whatever way a server writes an option, filters and `route-nopull` judge what it means.
+    #[test]
+    fn no_way_of_writing_passes_a_filter(
+        option in prop::sample::select(vec![
+            "echo x",
+            "parameter x",
+            "route 10.0.0.0 255.0.0.0",
+            "route 10.77.0.0 255.255.0.0",
+            "route-ipv6 fd00::/8",
+            "redirect-gateway def1",
+            "redirect-private",
+            "dhcp-option DNS 192.0.2.1",
+            "dns search-domains a.example",
+            "block-ipv6",
+            "ping 10",
+            "auth-token x",
+        ]),
+        way in prop::collection::vec(any::<u8>(), 1..20),
+        blanks in "[ \t]{1,3}",
+        no_routes: bool,
+    ) {
+        let filter = PullFilter {
+            rules: vec![
+                (FilterAction::Accept, "route 10.77.".to_owned()),
+                (FilterAction::Ignore, "route ".to_owned()),
+                (FilterAction::Ignore, "echo".to_owned()),
+                (FilterAction::Ignore, "dhcp-option DNS".to_owned()),
+                (FilterAction::Reject, "redirect-gateway".to_owned()),
+                (FilterAction::Ignore, "auth-token".to_owned()),
+            ],
+            no_routes,
+        };
+        let words: Vec<String> = option.split(' ').map(|it| written(it, &way)).collect();
+        let strange = words.join(&blanks);
+        let plain = PushReply::parse([option], &filter);
+        prop_assert_eq!(PushReply::parse([&*strange], &filter), plain, "{}", strange);
     }
 }
