@@ -133,7 +133,7 @@ impl Shared {
         let question = query.get(12..at + 5)?;
         let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
         let names = self.names.lock().unwrap();
-        let name = labels.join(".");
+        let name = labels.join(".").to_ascii_lowercase();
         // A name with an asterisk stands for all names below it.
         let below = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
         let found = names.get(&name).or_else(|| names.get(&below?));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use crate::message::{Answer, Kind, Verdict, answer, question};
+use crate::message::{Answer, Kind, Verdict, answer, has_letters_of, mixed, plain, question};
 
 /// How long one server may take.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -40,10 +40,22 @@ pub enum Step {
     Done(Result<Vec<IpAddr>, LookupError>),
 }
 
+/// Random bits of one query, which only its server reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Secret {
+    /// The number of the query.
+    pub number: u16,
+    /// A bit for each letter of the name: capital or small.
+    pub letters: u64,
+}
+
 /// A look-up.
 #[derive(Clone, Debug)]
 pub struct Lookup {
+    /// The queries, with capital and small letters mixed.
     queries: [Vec<u8>; 2],
+    /// The queries to which the server in turn answers in other letters: they are asked again in small ones.
+    plain: [bool; 2],
     servers: usize,
     /// The server that is asked.
     at: usize,
@@ -57,22 +69,26 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Of a name at so many servers. The numbers are ones that others cannot guess.
+    /// Looks a name up at so many servers. An answer counts if it repeats the secret of its query.
     ///
     /// # Errors
     /// [`LookupError::NotAName`].
     pub fn new(
         host: &str,
         servers: usize,
-        numbers: [u16; 2],
+        secrets: [Secret; 2],
         now: Instant,
     ) -> Result<Self, LookupError> {
-        let query = |place: usize| question(numbers[place], host, KINDS[place]);
+        let query = |place: usize| {
+            let Secret { number, letters } = secrets[place];
+            question(number, host, KINDS[place]).map(|it| mixed(it, letters))
+        };
         let (Some(first), Some(second)) = (query(0), query(1)) else {
             return Err(LookupError::NotAName);
         };
         let mut lookup = Self {
             queries: [first, second],
+            plain: [false; 2],
             servers,
             at: 0,
             found: [None, None],
@@ -88,6 +104,7 @@ impl Lookup {
     fn begin(&mut self, at: usize, now: Instant) {
         self.at = at;
         self.found = [None, None];
+        self.plain = [false; 2];
         self.due = [true; 2];
         self.again = Some(now + AGAIN);
         self.until = now + PATIENCE;
@@ -123,7 +140,14 @@ impl Lookup {
             }
             if let Some(place) = self.due.iter().position(|due| *due) {
                 self.due[place] = false;
-                return Step::Send(self.at, self.queries[place].clone());
+                let query = &self.queries[place];
+                return Step::Send(
+                    self.at,
+                    match self.plain[place] {
+                        true => plain(query),
+                        false => query.clone(),
+                    },
+                );
             }
             return Step::Wait(self.again.unwrap_or(self.until));
         }
@@ -134,7 +158,14 @@ impl Lookup {
         for (place, kind) in KINDS.into_iter().enumerate() {
             let is_awaited = server == self.at && self.found[place].is_none();
             if is_awaited && let Some(found) = answer(message, &self.queries[place], kind) {
-                self.found[place] = Some(found);
+                // A few servers answer in letters of their own. Forgers would have to guess the number and the port
+                // first, and guess both once more for the query that follows.
+                if !self.plain[place] && !has_letters_of(message, &self.queries[place]) {
+                    self.plain[place] = true;
+                    self.due[place] = true;
+                } else {
+                    self.found[place] = Some(found);
+                }
                 return;
             }
         }
@@ -158,7 +189,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NUMBERS: [u16; 2] = [11, 22];
+    const SECRETS: [Secret; 2] = [
+        Secret {
+            number: 11,
+            letters: 0x5555_5555_5555_5555,
+        },
+        Secret {
+            number: 22,
+            letters: 0x0f0f_0f0f_0f0f_0f0f,
+        },
+    ];
 
     /// What a server answers to a query.
     fn reply(query: &[u8], code: u8, address: Option<&[u8]>) -> Vec<u8> {
@@ -184,7 +224,7 @@ mod tests {
     #[test]
     fn both_kinds_are_asked_for_at_once() {
         let now = Instant::now();
-        let mut lookup = Lookup::new("vpn.example", 2, NUMBERS, now).unwrap();
+        let mut lookup = Lookup::new("vpn.example", 2, SECRETS, now).unwrap();
         let queries = sent(&mut lookup, now);
         assert_eq!(queries.len(), 2);
         assert_eq!(lookup.next(now), Step::Wait(now + AGAIN));
@@ -198,9 +238,30 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_in_other_letters_does_not_count_until_the_query_is_plain() {
+        let now = Instant::now();
+        let mut lookup = Lookup::new("vpn.example", 1, SECRETS, now).unwrap();
+        let queries = sent(&mut lookup, now);
+        for (_, query) in &queries {
+            let name = &query[12..query.len() - 4];
+            assert!(name.iter().any(u8::is_ascii_uppercase), "{name:?}");
+            assert!(name.iter().any(u8::is_ascii_lowercase), "{name:?}");
+        }
+        // A forger who knows the number and not the letters.
+        let forged = plain(&queries[0].1);
+        lookup.heard(0, &reply(&forged, 0, Some(&[203, 0, 113, 66])));
+        // The server may be one that answers in small letters: it is asked in those, once.
+        assert_eq!(sent(&mut lookup, now), [(0, forged.clone())]);
+        lookup.heard(0, &reply(&queries[1].1, 3, None));
+        lookup.heard(0, &reply(&forged, 0, Some(&[192, 0, 2, 7])));
+        let answer = IpAddr::from([192, 0, 2, 7]);
+        assert_eq!(lookup.next(now), Step::Done(Ok(vec![answer])));
+    }
+
+    #[test]
     fn a_silent_server_is_asked_twice_and_then_the_next() {
         let begin = Instant::now();
-        let mut lookup = Lookup::new("vpn.example", 2, NUMBERS, begin).unwrap();
+        let mut lookup = Lookup::new("vpn.example", 2, SECRETS, begin).unwrap();
         assert_eq!(sent(&mut lookup, begin).len(), 2);
         assert_eq!(sent(&mut lookup, begin + AGAIN).len(), 2);
         let later = begin + PATIENCE;
@@ -218,7 +279,7 @@ mod tests {
     #[test]
     fn half_an_answer_is_better_than_none() {
         let now = Instant::now();
-        let mut lookup = Lookup::new("vpn.example", 1, NUMBERS, now).unwrap();
+        let mut lookup = Lookup::new("vpn.example", 1, SECRETS, now).unwrap();
         let queries = sent(&mut lookup, now);
         lookup.heard(0, &reply(&queries[0].1, 0, Some(&[192, 0, 2, 7])));
         assert!(matches!(lookup.next(now), Step::Wait(_)));
@@ -228,7 +289,7 @@ mod tests {
     #[test]
     fn servers_that_refuse_or_cannot_be_reached_are_passed_over_at_once() {
         let now = Instant::now();
-        let mut lookup = Lookup::new("vpn.example", 3, NUMBERS, now).unwrap();
+        let mut lookup = Lookup::new("vpn.example", 3, SECRETS, now).unwrap();
         for query in sent(&mut lookup, now) {
             lookup.heard(0, &reply(&query.1, 5, None));
         }
@@ -240,21 +301,22 @@ mod tests {
             lookup.heard(2, &reply(&query.1, 3, None));
         }
         assert_eq!(lookup.next(now), Step::Done(Err(LookupError::NoAddress)));
-        let none = Lookup::new("a..b", 1, NUMBERS, now);
+        let none = Lookup::new("a..b", 1, SECRETS, now);
         assert_eq!(none.unwrap_err(), LookupError::NotAName);
     }
 
     proptest! {
-        /// Whatever servers say and however late, a look-up ends, and sends at most four messages to each.
+        /// Whatever servers say and however late, a look-up ends, and sends at most six messages to each.
         #[test]
-        fn it_ends(events in prop::collection::vec((0usize..4, 0u8..8, 0u64..1500), 0..60), servers in 0usize..4) {
+        fn it_ends(events in prop::collection::vec((0usize..4, 0u8..8, 0u64..1500, any::<bool>()), 0..60), servers in 0usize..4) {
             let mut now = Instant::now();
-            let mut lookup = Lookup::new("vpn.example", servers, NUMBERS, now).unwrap();
+            let mut lookup = Lookup::new("vpn.example", servers, SECRETS, now).unwrap();
             let mut all = Vec::new();
-            for (server, code, pause) in events {
+            for (server, code, pause, other_letters) in events {
                 all.extend(sent(&mut lookup, now));
                 if let Some((_, query)) = all.last() {
-                    lookup.heard(server, &reply(query, code, None));
+                    let query = if other_letters { plain(query) } else { query.clone() };
+                    lookup.heard(server, &reply(&query, code, None));
                 }
                 now += Duration::from_millis(pause);
             }
@@ -263,7 +325,7 @@ mod tests {
                 now += PATIENCE;
             }
             prop_assert!(matches!(lookup.next(now), Step::Done(_)));
-            prop_assert!(all.len() <= 4 * servers);
+            prop_assert!(all.len() <= 6 * servers);
         }
     }
 }

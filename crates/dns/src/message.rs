@@ -85,6 +85,42 @@ pub fn question(number: u16, host: &str, kind: Kind) -> Option<Vec<u8>> {
     Some(query)
 }
 
+/// The query with the letters of its name made capital where `bits` has a one. Servers repeat them, which forgers from
+/// elsewhere would have to guess as well (draft-vixie-dnsext-dns0x20).
+#[must_use]
+pub fn mixed(mut query: Vec<u8>, bits: u64) -> Vec<u8> {
+    let mut count = 0;
+    for byte in name_of(&mut query) {
+        if byte.is_ascii_alphabetic() {
+            let is_capital = bits.rotate_right(count) & 1 == 1;
+            count += 1;
+            match is_capital {
+                true => byte.make_ascii_uppercase(),
+                false => byte.make_ascii_lowercase(),
+            }
+        }
+    }
+    query
+}
+
+/// The query with all letters of its name small.
+#[must_use]
+pub fn plain(query: &[u8]) -> Vec<u8> {
+    mixed(query.to_vec(), 0)
+}
+
+/// Whether an answer to the query repeats its name letter by letter.
+#[must_use]
+pub fn has_letters_of(message: &[u8], query: &[u8]) -> bool {
+    message.get(HEADER..query.len()) == query.get(HEADER..)
+}
+
+/// The labels of a query's name. The lengths in between are below 64, where no letter is.
+fn name_of(query: &mut [u8]) -> &mut [u8] {
+    let end = query.len().saturating_sub(4);
+    query.get_mut(HEADER..end).unwrap_or_default()
+}
+
 /// What is in an answer to `question`; `None` if it is none.
 #[must_use]
 pub fn answer(message: &[u8], question: &[u8], kind: Kind) -> Option<Answer> {
@@ -94,7 +130,7 @@ pub fn answer(message: &[u8], question: &[u8], kind: Kind) -> Option<Answer> {
     if !is_query || message.get(..2)? != &question[..2] || flags & 0xf8 != 0x80 {
         return None;
     }
-    // Servers may write the name in other letters, but what they answer is told again.
+    // Servers may write the name in other letters; `has_letters_of` tells whether they do.
     let asked = message.get(HEADER..question.len())?;
     if number(message, 4)? != 1 || !asked.eq_ignore_ascii_case(&question[HEADER..]) {
         return None;

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSo
 use std::time::Instant;
 
 use config::lines::Lines;
-use dns::lookup::{Lookup, LookupError, Step};
+use dns::lookup::{Lookup, LookupError, Secret, Step};
 use dns::message::MESSAGE_MAX;
 use netio::poll::Poller;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -123,10 +123,16 @@ impl Sockets {
         for (token, socket) in (0..).zip(&self.0) {
             let _ = poller.add(socket, token);
         }
-        let mut numbers = [[0; 2]; 2];
-        numbers.iter_mut().for_each(|it| crypto::random(it));
-        let numbers = numbers.map(u16::from_ne_bytes);
-        let mut lookup = Lookup::new(host, self.0.len(), numbers, Instant::now())?;
+        let secrets = [(); 2].map(|()| {
+            let (mut number, mut letters) = ([0; 2], [0; 8]);
+            crypto::random(&mut number);
+            crypto::random(&mut letters);
+            Secret {
+                number: u16::from_ne_bytes(number),
+                letters: u64::from_ne_bytes(letters),
+            }
+        });
+        let mut lookup = Lookup::new(host, self.0.len(), secrets, Instant::now())?;
         loop {
             let now = Instant::now();
             match lookup.next(now) {
