@@ -53,10 +53,24 @@ impl<'a> Candidates<'a> {
             .collect()
     }
 
+    /// The certificate among these that may have signed this one; of an authority that was renewed, the one that is
+    /// valid now.
+    fn issuer<'c>(
+        &self,
+        certificate: &Certificate<'_>,
+        among: &'c [Certificate<'a>],
+    ) -> Option<&'c Certificate<'a>> {
+        let named = among.iter();
+        let named = named.filter(|candidate| candidate.subject == certificate.issuer);
+        named.min_by_key(|candidate| check_dates(candidate, self.now).is_err())
+    }
+
     /// Says which certificate is at fault, and why. webpki tells only that there is no chain.
     pub(super) fn blame(&self, error: &webpki::Error) -> VerifyError {
         use webpki::Error as E;
         let mut certificate = &self.own;
+        // An authority of `ca`, at which a chain may end, has the name that is looked for.
+        let mut has_name = false;
         if certificate.version < 3 {
             let reason = format!(
                 "it is of version {}, from before usages could be stated; have it made anew with \
@@ -81,23 +95,22 @@ impl<'a> Candidates<'a> {
             if let Some(weakness) = signature_weakness(certificate, self.profile) {
                 return refusal(certificate, VerifyFault::Weak, weakness);
             }
-            // Of an authority that was renewed the one whose time it is.
-            let issuer = self
-                .authorities
-                .iter()
-                .chain(&self.links)
-                .filter(|candidate| candidate.subject == certificate.issuer)
-                .min_by_key(|candidate| check_dates(candidate, self.now).is_err());
-            let Some(issuer) = issuer else {
+            let trusted = self.issuer(certificate, &self.authorities);
+            // The peer's own root may be among what it sent: that it signed itself makes it no authority of ours.
+            let Some(issuer) = trusted.or_else(|| {
+                let sent = self.issuer(certificate, &self.links);
+                sent.filter(|it| !it.is_self_issued())
+            }) else {
                 return refusal(certificate, VerifyFault::Unknown, no_issuer(certificate));
             };
             if let Some(weakness) = key_weakness(issuer, self.profile) {
                 return refusal(issuer, VerifyFault::Weak, weakness);
             }
-            if issuer.is_self_issued() {
+            if trusted.is_some() && self.above(issuer).is_empty() {
                 if let Err(dates) = check_dates(issuer, self.now) {
                     return dates;
                 }
+                has_name = true;
                 break;
             }
             certificate = issuer;
@@ -107,12 +120,6 @@ impl<'a> Candidates<'a> {
             E::RequiredEkuNotFound | E::RequiredEkuNotFoundContext(_) | E::EmptyEkuExtension => {
                 return wrong_purpose(&self.own);
             }
-            E::CaUsedAsEndEntity => (
-                VerifyFault::Purpose,
-                "it is an authority's certificate (CA:TRUE) in the place of a peer's; have one made \
-                 without CA:TRUE"
-                    .to_owned(),
-            ),
             E::EndEntityUsedAsCa | E::PathLenConstraintViolated => (
                 VerifyFault::Purpose,
                 "one of the certificates above it is not allowed to sign certificates".to_owned(),
@@ -121,6 +128,9 @@ impl<'a> Candidates<'a> {
                 VerifyFault::Purpose,
                 "an authority above it is not allowed to sign for its name".to_owned(),
             ),
+            E::InvalidSignatureForPublicKey | E::UnknownIssuer if !has_name => {
+                return refusal(certificate, VerifyFault::Unknown, no_issuer(certificate));
+            }
             E::InvalidSignatureForPublicKey | E::UnknownIssuer => (
                 VerifyFault::Unknown,
                 "its authority has the name, but not the key, of one in ca; ca may be older or newer \

@@ -11,6 +11,7 @@ const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+const NAME_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x1e];
 const NETSCAPE_CERT_TYPE: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x86, 0xf8, 0x42, 0x01, 0x01];
 
 /// keyCertSign, as [`Certificate::key_usage`] counts.
@@ -107,6 +108,24 @@ impl<'a> Certificate<'a> {
             Some(name) if !name.is_empty() => name,
             _ => format!("serial {}", crate::verify::serial::hex(self.serial)),
         }
+    }
+
+    /// The bytes that are signed, the algorithm, and the signature.
+    pub(crate) fn signed(&self) -> Result<(&'a [u8], &'a [u8], &'a [u8]), BadDer> {
+        let mut certificate = der::only(self.der, der::SEQUENCE)?;
+        let body = certificate.element(der::SEQUENCE)?;
+        let algorithm = certificate.content(der::SEQUENCE)?;
+        Ok((body.whole, algorithm, certificate.bit_string()?))
+    }
+
+    /// Whether it is an authority's by its basic constraints (CA:TRUE).
+    pub(crate) fn is_authority(&self) -> bool {
+        matches!(self.basic_constraints(), Ok(Some(it)) if it.authority)
+    }
+
+    /// Whether it restricts the names that it signs for, or that cannot be told.
+    pub(crate) fn has_name_constraints(&self) -> bool {
+        !matches!(self.extension(NAME_CONSTRAINTS), Ok(None))
     }
 
     /// Whether it names itself as its issuer.

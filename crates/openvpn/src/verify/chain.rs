@@ -7,6 +7,7 @@ use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 
 use crate::der::BadDer;
 use crate::tls::CertificateProfile;
+use crate::verify::authority_peer;
 use crate::verify::candidates::Candidates;
 use crate::verify::certificate::Certificate;
 use crate::verify::refusal::{check_dates, check_purpose, refusal};
@@ -174,6 +175,13 @@ impl Trust {
             profile: self.profile,
             now: Time(now.as_secs() as i64),
         };
+        if own.is_authority() {
+            let Some(chain) = authority_peer::chain(&candidates, usage, &self.algorithms)? else {
+                return Err(candidates.blame(&webpki::Error::UnknownIssuer));
+            };
+            self.examine(&chain, &candidates, usage, revocations)?;
+            return Ok(chain);
+        }
         let purpose = match usage {
             Usage::Client => KeyUsage::client_auth(),
             Usage::Server => KeyUsage::server_auth(),

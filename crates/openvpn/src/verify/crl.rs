@@ -191,7 +191,7 @@ impl RevocationList {
         if let Some(known) = self.signed_by.get() {
             return **known == *key;
         }
-        let signed = verify(
+        let signed = verifies(
             key,
             &self.algorithm,
             &self.signed,
@@ -207,7 +207,7 @@ impl RevocationList {
 }
 
 /// Whether one of the algorithms verifies a signature by the key with this SubjectPublicKeyInfo.
-fn verify(
+pub(super) fn verifies(
     public_key: &[u8],
     algorithm: &[u8],
     message: &[u8],

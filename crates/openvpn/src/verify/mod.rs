@@ -4,6 +4,7 @@
 //! common name will do. What stands in `PeerRules` is checked on top of that, as is
 //! revocation. Each refusal names the certificate, the reason and the remedy.
 
+mod authority_peer;
 mod candidates;
 mod certificate;
 mod chain;

@@ -281,8 +281,65 @@ fn who_must_not_sign_has_not_signed() {
         VerifyFault::Purpose,
         &["sign certificates"],
     );
-    let seen = client_sees("odd/ca-flag.crt", self::client());
-    assert_refused(seen, "CN=ca-flag", VerifyFault::Purpose, &["CA:TRUE"]);
+}
+
+/// As OpenSSL does; webpki takes no authority for a peer.
+#[test]
+fn a_peers_certificate_may_say_ca_true() {
+    let with_sub = || {
+        let mut client = client();
+        client.ca.extend(file("odd/sub.crt"));
+        client
+    };
+    let seen = client_sees("odd/ca-flag.crt", client()).expect("accepted");
+    assert_eq!(
+        (seen.common_name.as_str(), seen.chain.len()),
+        ("ca-flag", 2)
+    );
+    let seen = client_sees("odd/ca-flag-by-sub.crt", with_sub()).expect("accepted");
+    assert_eq!(seen.chain.len(), 3);
+    let seen = client_sees("odd/ca-flag-by-sub.crt", client());
+    let says = ["'CN=Sub CA' is not among those of ca"];
+    assert_refused(seen, "CN=ca-flag-by-sub", VerifyFault::Unknown, &says);
+    // All other rules hold.
+    let mut other = client();
+    other.ca = file("odd/ca-other.crt");
+    let seen = client_sees("odd/ca-flag.crt", other);
+    assert_refused(seen, "CN=ca-flag", VerifyFault::Unknown, &["not the key"]);
+    let wants_server = client_with(|rules| rules.remote_cert_tls(Usage::Server));
+    let seen = client_sees("odd/ca-flag.crt", wants_server);
+    assert_refused(seen, "CN=ca-flag", VerifyFault::Rule, &[]);
+    // An authority that only signs is no peer.
+    let mut server = options("p256", Role::Server);
+    server.identity = Some(identity("odd/sub.crt", "odd/sub.key"));
+    let Err(TlsError::Certificate(refused)) = Pair::new(client(), server).run().0 else {
+        panic!("an authority poses as a server");
+    };
+    assert_eq!(refused.fault, VerifyFault::Purpose, "{refused}");
+}
+
+/// OpenSSL sends the whole chain with its root, where it finds it.
+#[test]
+fn a_root_that_the_peer_sends_is_not_taken_for_one_of_ca() {
+    for (ca, says) in [
+        (
+            "p384/ca.crt",
+            "'O=Millrace Test, CN=p256 CA' is not among those of ca",
+        ),
+        ("odd/ca-other.crt", "has the name, but not the key"),
+    ] {
+        let mut client = client();
+        client.ca = file(ca);
+        let mut server = options("p256", Role::Server);
+        let (cert, key) = (file("p256/server.crt"), file("p256/server.key"));
+        let own = Identity::from_pem(&cert, &key, &file("p256/ca.crt"), None);
+        server.identity = Some(own.expect("an identity"));
+        let Err(TlsError::Certificate(refused)) = Pair::new(client, server).run().0 else {
+            panic!("{ca}: accepted");
+        };
+        assert_eq!(refused.fault, VerifyFault::Unknown);
+        assert!(refused.reason.contains(says), "{ca}: {refused}");
+    }
 }
 
 #[test]
