@@ -137,12 +137,6 @@ const CONFLICTS: [(&str, &str, &str, &str); 63] = [
     (SERVER, "shaper 1000", "shaper", "tc qdisc"),
     (CLIENT, "dns server 1 dnssec yes", "dns", "no address"),
     (CLIENT, "setenv GENERIC_CONFIG", "setenv", "template"),
-    (
-        CLIENT,
-        "tls-cipher DHE-RSA-AES256-SHA:TLS-RSA-WITH-AES-128-CBC-SHA\ntls-version-max 1.2",
-        "tls-cipher",
-        "ECDHE",
-    ),
     (CLIENT, "key-method 1", "key-method", "method 2"),
     (CLIENT, "config other.ovpn", "config", "cannot be read"),
     (CLIENT, "remote a 70000", "remote", "70000"),

@@ -67,6 +67,12 @@ impl Session {
         self.certificate.as_ref()
     }
 
+    /// Client: whether the server has answered, but nothing inside TLS.
+    #[must_use]
+    pub fn is_tls_unanswered(&self) -> bool {
+        self.peer.is_some() && !self.primary.heard_tls
+    }
+
     /// The peer's option string, once it has come.
     #[must_use]
     pub fn peer_options(&self) -> Option<&str> {

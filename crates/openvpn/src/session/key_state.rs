@@ -78,6 +78,8 @@ pub(super) struct KeyState {
     tls_out: Vec<u8>,
     /// What TLS delivered of the peer's record so far.
     record: Zeroizing<Vec<u8>>,
+    /// The peer has sent something inside TLS.
+    pub(super) heard_tls: bool,
     /// Our random bytes, until keys were made of them.
     pub(super) source: Option<KeySource>,
     /// The peer's record, until keys were made of it.
@@ -136,6 +138,7 @@ impl KeyState {
             handshaked: false,
             tls_out: Vec::new(),
             record: Zeroizing::default(),
+            heard_tls: false,
             source: Some(source),
             peer: None,
             append_client_key: false,
@@ -251,6 +254,7 @@ impl KeyState {
                         apart.push(message.payload);
                         continue;
                     }
+                    self.heard_tls = true;
                     if let Err(error) = tls.read_tls(&message.payload) {
                         // The alert says why, if the peer still listens.
                         self.tls_out.extend(tls.take_tls());

@@ -51,18 +51,22 @@ pub enum TlsError {
     #[error(transparent)]
     Certificate(#[from] VerifyError),
     /// The peer refuses us with an alert.
-    #[error("the peer refuses with the TLS alert '{alert}'{hint}")]
+    #[error("the peer refuses with the TLS alert '{alert}'{hint}{offered}")]
     Alert {
         /// The name of the alert.
         alert: String,
         /// What it means, most likely; begins with a separator or is empty.
         hint: &'static str,
+        /// What we offered, where that may be the reason; begins with a separator or is empty.
+        offered: String,
     },
     /// The two ends have no version, suite or group in common.
-    #[error("no common ground with the peer: {reason}; {remedy}")]
+    #[error("no common ground with the peer: {reason}; {offered}; {remedy}")]
     Incompatible {
         /// What is not common.
         reason: String,
+        /// What each end offered, as far as that is known.
+        offered: String,
         /// What to do at which end.
         remedy: &'static str,
     },
@@ -92,8 +96,12 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// What rustls says, by whose fault it is; `refused` is what our own rules say.
-    pub(super) fn of_rustls(error: rustls::Error, refused: Option<VerifyError>) -> Self {
+    /// What rustls says, by whose fault it is; `refused` is what our own rules say, `offered` what each end offered.
+    pub(super) fn of_rustls(
+        error: rustls::Error,
+        refused: Option<VerifyError>,
+        offered: impl FnOnce() -> String,
+    ) -> Self {
         use rustls::Error as E;
         if let (E::InvalidCertificate(_), Some(refused)) = (&error, refused) {
             return Self::Certificate(refused);
@@ -102,9 +110,16 @@ impl TlsError {
             E::AlertReceived(alert) => Self::Alert {
                 alert: format!("{alert:?}"),
                 hint: alert_hint(alert),
+                offered: match alert {
+                    AlertDescription::ProtocolVersion
+                    | AlertDescription::HandshakeFailure
+                    | AlertDescription::InsufficientSecurity => format!("; {}", offered()),
+                    _ => String::new(),
+                },
             },
             E::PeerIncompatible(reason) => Self::Incompatible {
                 reason: format!("{reason:?}"),
+                offered: offered(),
                 remedy: incompatible_remedy(&reason),
             },
             E::NoCertificatesPresented => Self::NoCertificate,

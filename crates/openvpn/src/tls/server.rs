@@ -2,12 +2,28 @@
 
 use std::sync::Arc;
 
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::sign::SingleCertAndKey;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
+};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::tls::verifier::PeerVerifier;
 use crate::tls::{ClientCertificate, Connection, TlsError, TlsSettings};
+
+/// Shows the one certificate that there is, and takes note of what the client offers.
+#[derive(Debug)]
+struct Watching {
+    identity: SingleCertAndKey,
+    verifier: Arc<PeerVerifier>,
+}
+
+impl ResolvesServerCert for Watching {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.verifier.client_offers(hello.cipher_suites());
+        self.identity.resolve(hello)
+    }
+}
 
 pub(super) fn accept(
     settings: &TlsSettings,
@@ -22,6 +38,10 @@ pub(super) fn accept(
     let builder = ServerConfig::builder_with_provider(Arc::clone(&settings.provider))
         .with_protocol_versions(&settings.versions)
         .map_err(library)?;
+    let identity = Watching {
+        identity: SingleCertAndKey::from(Arc::clone(&identity.key)),
+        verifier: Arc::clone(&verifier),
+    };
     let builder = match settings.client_certificate {
         ClientCertificate::None => {
             builder.with_client_cert_verifier(WebPkiClientVerifier::no_client_auth())
@@ -30,8 +50,7 @@ pub(super) fn accept(
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let mut config =
-        builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&identity.key))));
+    let mut config = builder.with_cert_resolver(Arc::new(identity));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(ServerConnection::new(Arc::new(config))

@@ -47,6 +47,8 @@ pub struct TlsSession {
     failed: Option<TlsError>,
     peer_closed: bool,
     verdict: Verdict,
+    /// What we offer, for the log.
+    offer: Arc<str>,
 }
 
 impl TlsSession {
@@ -71,6 +73,7 @@ impl TlsSession {
             plain,
             failed: None,
             peer_closed: false,
+            offer: Arc::clone(&settings.offer),
             verdict: match settings.verdicts {
                 true => Verdict::Wanted,
                 false => Verdict::Accepted,
@@ -97,10 +100,10 @@ impl TlsSession {
             self.connection
                 .read_tls(&mut bytes)
                 .map_err(|error| TlsError::Protocol(error.to_string()))?;
-            let state = self
-                .connection
-                .process_new_packets()
-                .map_err(|error| TlsError::of_rustls(error, self.verifier.refused()))?;
+            let state = self.connection.process_new_packets().map_err(|error| {
+                let offered = || self.verifier.offered(&self.offer);
+                TlsError::of_rustls(error, self.verifier.refused(), offered)
+            })?;
             self.peer_closed |= state.peer_has_closed();
             self.keep_plain(state.plaintext_bytes_to_read())?;
         }

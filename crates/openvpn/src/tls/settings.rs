@@ -116,6 +116,8 @@ pub struct TlsSettings {
     /// It is no earlier than this.
     earliest: UnixTime,
     warnings: Vec<String>,
+    /// Versions, suites and groups, for the log.
+    pub(super) offer: Arc<str>,
 }
 
 impl TlsSettings {
@@ -132,6 +134,8 @@ impl TlsSettings {
         let mut provider = rustls::crypto::aws_lc_rs::default_provider();
         provider.cipher_suites = suites;
         provider.kx_groups = groups(&options, &mut warnings)?;
+
+        let offer = offer(&versions, &provider).into();
 
         let mut identity = options.identity;
         let authorities = authorities(&options.ca, &mut identity)?;
@@ -175,6 +179,7 @@ impl TlsSettings {
             apart: false,
             earliest: UnixTime::since_unix_epoch(Duration::ZERO),
             warnings,
+            offer,
         })
     }
 
@@ -186,6 +191,11 @@ impl TlsSettings {
     /// What the configuration names and is not known, one sentence each, for the log.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The versions, cipher suites and groups that are offered to every peer, for the log.
+    pub fn offer(&self) -> &str {
+        &self.offer
     }
 
     /// Does what the first handshake would take longer for than those after it. Takes as long as a signature, of which it
@@ -310,12 +320,19 @@ fn suites(
         Some(list) => suites::parse_1_3(list, &mut unknown),
         None => suites::default_1_3(),
     };
-    suites.extend(match &options.cipher {
+    let (of_1_2, replaced) = match &options.cipher {
         Some(list) => suites::parse_1_2(list, &mut unknown),
-        None => suites::default_1_2(),
-    });
+        None => (suites::default_1_2(), false),
+    };
+    suites.extend(of_1_2);
     suites.retain(|suite| versions.contains(&suite.version()));
-    if !unknown.is_empty() {
+    if replaced {
+        warnings.push(format!(
+            "tls-cipher: none of these suites is spoken: {}; ECDHE with AES-GCM or ChaCha20-Poly1305, which is \
+             stronger, is offered in their place",
+            unknown.join(" ")
+        ));
+    } else if !unknown.is_empty() {
         warnings.push(format!(
             "tls-cipher: not supported and left out: {}; only forward secret suites with \
              authenticated encryption are",
@@ -347,6 +364,28 @@ fn suites(
         });
     }
     Ok(suites)
+}
+
+/// Names all that is offered.
+fn offer(versions: &[&'static SupportedProtocolVersion], provider: &CryptoProvider) -> String {
+    let mut parts = Vec::new();
+    for (version, name) in [
+        (&rustls::version::TLS13, "TLS 1.3"),
+        (&rustls::version::TLS12, "TLS 1.2"),
+    ] {
+        let of_version = provider.cipher_suites.iter();
+        let of_version = of_version.filter(|suite| suite.version() == version);
+        let names: Vec<_> = of_version
+            .map(|suite| suites::name(suite.suite()))
+            .collect();
+        if versions.contains(&version) {
+            parts.push(format!("{name} with {}", names.join(", ")));
+        }
+    }
+    let groups = provider.kx_groups.iter();
+    let groups: Vec<_> = groups.map(|group| format!("{:?}", group.name())).collect();
+    parts.push(format!("the groups {}", groups.join(", ")));
+    parts.join("; ")
 }
 
 fn groups(

@@ -1,8 +1,8 @@
 //! The names of cipher suites and groups, as OpenVPN files have them.
 
-use rustls::SupportedCipherSuite;
 use rustls::crypto::SupportedKxGroup;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suite, kx_group};
+use rustls::{CipherSuite, SupportedCipherSuite};
 
 /// The suites of TLS 1.2: IANA's name, OpenSSL's name.
 const SUITES_1_2: [(SupportedCipherSuite, &str, &str); 6] = [
@@ -62,6 +62,14 @@ const ALL: [&str; 10] = [
     "TLSV1.2",
 ];
 
+/// IANA's name of a suite, or its number.
+pub(super) fn name(suite: CipherSuite) -> String {
+    let name = suite
+        .as_str()
+        .map(|name| name.replacen("TLS13_", "TLS_", 1));
+    name.unwrap_or_else(|| format!("{:#06x}", u16::from(suite)))
+}
+
 /// All suites of TLS 1.2, ours best first.
 pub(super) fn default_1_2() -> Vec<SupportedCipherSuite> {
     SUITES_1_2.iter().map(|(suite, ..)| *suite).collect()
@@ -72,8 +80,13 @@ pub(super) fn default_1_3() -> Vec<SupportedCipherSuite> {
     SUITES_1_3.iter().map(|(suite, _)| *suite).collect()
 }
 
-/// The suites that `tls-cipher` names, in its order. What is not known goes to `unknown`.
-pub(super) fn parse_1_2(list: &str, unknown: &mut Vec<String>) -> Vec<SupportedCipherSuite> {
+/// The suites that `tls-cipher` names, in its order. Names of other suites go to `unknown`; a list of nothing else means
+/// all suites that it does not exclude, which the second value tells.
+pub(super) fn parse_1_2(
+    list: &str,
+    unknown: &mut Vec<String>,
+) -> (Vec<SupportedCipherSuite>, bool) {
+    let before = unknown.len();
     let mut found: Vec<SupportedCipherSuite> = Vec::new();
     let mut banned: Vec<SupportedCipherSuite> = Vec::new();
     for word in words(list) {
@@ -106,8 +119,14 @@ pub(super) fn parse_1_2(list: &str, unknown: &mut Vec<String>) -> Vec<SupportedC
             }
         }
     }
+    let replaced = found.is_empty() && unknown.len() > before;
+    if replaced {
+        // DHE or CBC: every suite of ours is stronger than what the list allows.
+        found = default_1_2();
+    }
     found.retain(|suite| !banned.contains(suite));
-    found
+    let replaced = replaced && !found.is_empty();
+    (found, replaced)
 }
 
 /// The suites of TLS 1.2 that an OpenSSL word, or several joined by `+`, stands for.
@@ -187,7 +206,7 @@ mod tests {
 
     fn parse(list: &str) -> (usize, Vec<String>) {
         let mut unknown = Vec::new();
-        (parse_1_2(list, &mut unknown).len(), unknown)
+        (parse_1_2(list, &mut unknown).0.len(), unknown)
     }
 
     #[test]
@@ -197,7 +216,7 @@ mod tests {
             "TLS-ECDHE-RSA-WITH-AES-256-GCM-SHA384",
             "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
         ] {
-            let suites = parse_1_2(name, &mut Vec::new());
+            let (suites, _) = parse_1_2(name, &mut Vec::new());
             assert_eq!(
                 suites,
                 [suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384],
@@ -223,6 +242,15 @@ mod tests {
         assert_eq!(parse("ECDHE+AESGCM:!AES128"), (2, vec![]));
         assert_eq!(parse("ECDHE+AESGCM+aRSA"), (2, vec![]));
         assert_eq!(parse("!AES256:HIGH"), (4, vec![]));
+    }
+
+    #[test]
+    fn a_list_of_weaker_suites_only_stands_for_all_of_ours() {
+        let list = "TLS-DHE-RSA-WITH-AES-256-CBC-SHA:ECDHE-RSA-AES256-SHA384";
+        assert_eq!(parse(list).0, 6);
+        assert_eq!(parse(&format!("{list}:!CHACHA20")).0, 4);
+        assert_eq!(parse(&format!("{list}:!ECDHE")).0, 0);
+        assert_eq!(parse("!AES:!CHACHA20").0, 0);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+#[cfg(feature = "server")]
+use rustls::CipherSuite;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -9,7 +11,13 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::tls::ClientCertificate;
+#[cfg(feature = "server")]
+use crate::tls::suites;
 use crate::verify::{PeerCertificate, Revocations, Time, Trust, Usage, VerifyError, VerifyFault};
+
+/// Most suites of a client that are kept for the log.
+#[cfg(feature = "server")]
+const SUITES_MAX: usize = 16;
 
 /// Checks the certificate of one peer in one negotiation, and keeps what came of it.
 pub(super) struct PeerVerifier {
@@ -24,6 +32,9 @@ pub(super) struct PeerVerifier {
     earliest: UnixTime,
     verified: OnceLock<Arc<PeerCertificate>>,
     refused: Mutex<Option<VerifyError>>,
+    /// The cipher suites that the client offers to us.
+    #[cfg(feature = "server")]
+    suites: OnceLock<Box<[CipherSuite]>>,
 }
 
 impl PeerVerifier {
@@ -45,7 +56,27 @@ impl PeerVerifier {
             earliest,
             verified,
             refused,
+            #[cfg(feature = "server")]
+            suites: OnceLock::new(),
         }
+    }
+
+    /// Keeps the suites that a client offers, for the case that none of them will do.
+    #[cfg(feature = "server")]
+    pub(super) fn client_offers(&self, suites: &[CipherSuite]) {
+        let kept = suites.iter().copied().take(SUITES_MAX);
+        // A second hello, after a request to try again, offers the same.
+        let _ = self.suites.set(kept.collect());
+    }
+
+    /// What the client offers, where we are a server and know it, and what we offer.
+    pub(super) fn offered(&self, ours: &str) -> String {
+        #[cfg(feature = "server")]
+        if let Some(theirs) = self.suites.get() {
+            let names: Vec<_> = theirs.iter().map(|suite| suites::name(*suite)).collect();
+            return format!("it offers {}, and we {ours}", names.join(", "));
+        }
+        format!("we offer {ours}")
     }
 
     /// The peer, once its certificate was found good. That it has the key to it is known only at

@@ -220,18 +220,19 @@ fn suites_that_do_not_meet_are_explained() {
         limited(Role::Server, "TLS-ECDHE-ECDSA-WITH-AES-256-GCM-SHA384"),
     )
     .run();
-    assert!(
-        server
-            .expect_err("no suite")
-            .to_string()
-            .contains("look at tls-cipher")
+    let server = server.expect_err("no suite").to_string();
+    let client = client.expect_err("an alert").to_string();
+    let (mine, its) = (
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     );
-    assert!(
-        client
-            .expect_err("an alert")
-            .to_string()
-            .contains("cipher suite in common")
-    );
+    // The server knows what both offer; the client is told nothing of the server's.
+    for says in ["look at tls-cipher", "it offers", its, "and we", mine] {
+        assert!(server.contains(says), "{says}: {server}");
+    }
+    for says in ["cipher suite in common", "we offer TLS 1.2 with", its] {
+        assert!(client.contains(says), "{says}: {client}");
+    }
 }
 
 #[test]
@@ -257,9 +258,27 @@ fn old_suites_are_left_out_or_refused() {
         options.version_max = max;
         TlsSettings::new(options)
     };
-    let settings = with("DHE-RSA-AES256-SHA", TlsVersion::V1_3).expect("TLS 1.3 is left");
+    for max in [TlsVersion::V1_2, TlsVersion::V1_3] {
+        let settings =
+            with("DHE-RSA-AES256-SHA:ECDHE-RSA-AES256-SHA384", max).expect("ours are left");
+        assert_eq!(settings.warnings().len(), 1, "{:?}", settings.warnings());
+        assert!(settings.warnings()[0].contains("in their place"));
+        assert!(
+            settings.offer().contains("TLS 1.2 with TLS_ECDHE_ECDSA"),
+            "{}",
+            settings.offer()
+        );
+    }
+    // A server of TLS 1.2 that has ECDHE with AES-GCM is reached by a file that names only others.
+    let mut client = options("p256", Role::Client);
+    client.cipher = Some("TLS-DHE-RSA-WITH-AES-256-CBC-SHA".to_owned());
+    let mut server = options("p256", Role::Server);
+    server.version_max = TlsVersion::V1_2;
+    Pair::new(client, server).connect();
+    let none = "DHE-RSA-AES256-SHA:!ECDHE";
+    let settings = with(none, TlsVersion::V1_3).expect("TLS 1.3 is left");
     assert_eq!(settings.warnings().len(), 2, "{:?}", settings.warnings());
-    let refused = with("DHE-RSA-AES256-SHA", TlsVersion::V1_2).expect_err("nothing is left");
+    let refused = with(none, TlsVersion::V1_2).expect_err("nothing is left");
     assert!(matches!(
         refused,
         SettingsError::NothingLeft {

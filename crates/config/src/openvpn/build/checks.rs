@@ -1,11 +1,10 @@
 //! What does not go together.
 
 use super::Builder;
-use super::tls::{NO_SUITE, names_suite};
 use crate::openvpn::directive::Origin;
 use crate::openvpn::{
     ClientCertificate, Connection, Management, ManagementAddress, PasswordMethod, ScriptSecurity,
-    TlsVersion, Topology, Transport,
+    Topology, Transport,
 };
 use std::net::IpAddr;
 
@@ -131,16 +130,6 @@ impl Builder {
             && max < self.tls.version_min
         {
             self.conflict("tls-version-min", "is above `tls-version-max`");
-        }
-        if let Some(ciphers) = &self.tls.ciphers
-            && self.tls.version_max == Some(TlsVersion::V1_2)
-            && !names_suite(ciphers.iter().map(String::as_str))
-        {
-            let reason = format!(
-                "{NO_SUITE}, and `tls-version-max` leaves no other version; the server must have \
-                 ECDHE with AES-GCM or ChaCha20-Poly1305, and if it has, remove the line"
-            );
-            self.conflict("tls-cipher", reason);
         }
         self.check_identity(server);
         if !server {

@@ -47,10 +47,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         "tls-cipher" => {
             tls.ciphers = list();
             if !names_suite(value.split(':')) {
-                return Some(Ok(Remark::Note(format!(
-                    "{NO_SUITE}, so only TLS 1.3 is offered, which the line does not limit; remove \
-                     the line if the other end has TLS 1.2 only"
-                ))));
+                return Some(Ok(Remark::Note(NO_SUITE.to_owned())));
             }
         }
         "tls-ciphersuites" => tls.ciphersuites = list(),
@@ -127,11 +124,12 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
 }
 
 /// What is said of a `tls-cipher` that [`names_suite`] does not find one in.
-pub(super) const NO_SUITE: &str = "none of these suites of TLS 1.2 is spoken: they exchange keys by RSA \
-    or old Diffie-Hellman groups, or encrypt in CBC mode";
+const NO_SUITE: &str = "none of these suites of TLS 1.2 is spoken: they exchange keys by RSA or old Diffie-Hellman groups, \
+    or encrypt in CBC mode. This file connects to servers with TLS 1.3, or with ECDHE and AES-GCM or \
+    ChaCha20-Poly1305, which are offered in their place";
 
 /// Whether one of these is a suite of TLS 1.2 that is spoken.
-pub(super) fn names_suite<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
+fn names_suite<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
     names.any(is_suite)
 }
 
