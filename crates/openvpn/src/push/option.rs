@@ -161,7 +161,14 @@ pub struct PushedDns {
     pub search: Vec<String>,
     /// `dns server`, by priority.
     pub by_priority: Vec<DnsServer>,
+    /// Of `search`, what `dns search-domains` names.
+    pub search_domains: Vec<String>,
+    /// Every `dhcp-option` that was taken, without that word, in the server's order: for scripts.
+    pub lines: Vec<String>,
 }
+
+/// Most `dhcp-option`s that scripts are told of.
+const LINES_MAX: usize = 64;
 
 /// One `dns server`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -206,6 +213,12 @@ pub(super) fn domain(word: &str) -> Result<String, Refusal> {
         return Err(Refusal::Malformed("a domain name"));
     }
     Ok(word.to_owned())
+}
+
+/// Whether a word has nothing that a shell would act on.
+fn is_plain(word: &str) -> bool {
+    let fits = |it: u8| it.is_ascii_alphanumeric() || b".:-_/".contains(&it);
+    !word.is_empty() && !word.starts_with('-') && word.bytes().all(fits)
 }
 
 pub(super) fn address<A: core::str::FromStr>(word: &str) -> Result<A, Refusal> {
@@ -274,20 +287,25 @@ fn target<A: core::str::FromStr>(word: &str) -> Result<RouteTarget<A>, Refusal> 
 }
 
 impl PushedDns {
-    /// Takes `dhcp-option`. What is no name server or domain has no effect here.
+    /// Takes `dhcp-option`. Options for other things than names are only told to scripts.
     pub(super) fn dhcp(&mut self, words: &[String]) -> Result<(), Refusal> {
         let [kind, value, ..] = words else {
             return Err(Refusal::Malformed("a type and a value"));
         };
         match &**kind {
-            "DNS" | "DNS6" => bounded(&mut self.servers, address(value)?, 8),
-            "DOMAIN" | "ADAPTER_DOMAIN_SUFFIX" => {
-                self.domain = Some(domain(value)?);
-                Ok(())
-            }
-            "DOMAIN-SEARCH" => bounded(&mut self.search, domain(value)?, 16),
-            _ => Err(Refusal::NoEffect),
+            "DNS" | "DNS6" => bounded(&mut self.servers, address(value)?, 8)?,
+            "DOMAIN" | "ADAPTER_DOMAIN_SUFFIX" => self.domain = Some(domain(value)?),
+            "DOMAIN-SEARCH" => bounded(&mut self.search, domain(value)?, 16)?,
+            // Scripts may put them into commands.
+            _ if !words.iter().all(|it| is_plain(it)) => return Err(Refusal::NoEffect),
+            _ => {}
         }
+        let told = match &**kind {
+            // Only the value was judged.
+            "DNS" | "DNS6" | "DOMAIN" | "ADAPTER_DOMAIN_SUFFIX" | "DOMAIN-SEARCH" => &words[..2],
+            _ => words,
+        };
+        bounded(&mut self.lines, told.join(" "), LINES_MAX)
     }
 
     /// Takes `dns`.
@@ -295,7 +313,9 @@ impl PushedDns {
         match words {
             [kind, names @ ..] if kind == "search-domains" && !names.is_empty() => {
                 for name in names {
-                    bounded(&mut self.search, domain(name)?, 16)?;
+                    let name = domain(name)?;
+                    bounded(&mut self.search, name.clone(), 16)?;
+                    bounded(&mut self.search_domains, name, 16)?;
                 }
                 Ok(())
             }

@@ -11,6 +11,9 @@ pub(super) struct Hooks<'a> {
     config: &'a OpenVpn,
     /// What every script is told.
     pub base: Environment,
+    /// What scripts for a server's clients are told of its interface, once there is one.
+    #[cfg(feature = "server")]
+    pub interface: Environment,
 }
 
 impl<'a> Hooks<'a> {
@@ -18,7 +21,12 @@ impl<'a> Hooks<'a> {
     pub(super) fn new(config: &'a OpenVpn, file: Option<&str>, start: SystemTime) -> Self {
         let mut base = Environment::default();
         base.set_configuration(config, file, std::process::id(), start);
-        Self { config, base }
+        Self {
+            config,
+            base,
+            #[cfg(feature = "server")]
+            interface: Environment::default(),
+        }
     }
 
     /// Goes on with another configuration, whose scripts are the same.
@@ -36,6 +44,8 @@ impl<'a> Hooks<'a> {
         environment: &Environment,
     ) -> Result<Invocation, ScriptError> {
         let security = self.config.scripts.security;
+        #[cfg(feature = "server")]
+        let environment = &environment.over(&self.interface);
         Ok(
             Invocation::new(hook, command, arguments, environment, security)?
                 .in_directory(self.config.directory.clone()),

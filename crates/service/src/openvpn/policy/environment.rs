@@ -88,6 +88,18 @@ impl Environment {
         self.set(&format!("OPENVPN_{name}"), value);
     }
 
+    /// All of these variables, and those of `below` that have no value here.
+    #[cfg(feature = "server")]
+    pub(crate) fn over(&self, below: &Self) -> Self {
+        let mut both = self.clone();
+        for (name, value) in below.all() {
+            if both.value(name).is_none() {
+                both.put(name, Some(value));
+            }
+        }
+        both
+    }
+
     /// Removes a variable if it is there.
     pub(crate) fn remove(&mut self, name: &str) {
         if self.all().any(|(other, _)| other == name) {

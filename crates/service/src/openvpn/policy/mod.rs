@@ -27,6 +27,7 @@ pub(super) mod periodic_file;
 pub(super) mod persist;
 #[cfg(feature = "server")]
 pub(super) mod pool;
+pub(super) mod route_variables;
 pub(super) mod scripts;
 #[cfg(feature = "server")]
 pub(super) mod server_status;

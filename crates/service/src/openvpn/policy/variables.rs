@@ -59,6 +59,8 @@ impl Environment {
         for (n, connection) in (1u32..).zip(&model.connections) {
             self.set_connection(n, connection);
         }
+        let dhcp = &model.network.dhcp;
+        self.set_foreign_options(&dhcp.lines, &DnsOptions::default());
         // Last, because the administrator may mean to replace what is above.
         for (name, value) in &model.scripts.environment {
             self.set(name, value);
@@ -177,14 +179,28 @@ impl Environment {
         self.set_or_remove("route_redirect_gateway_ipv6", ipv6.then_some(how));
     }
 
-    /// Options that are not acted on here but by scripts: the texts of `dhcp-option` lines.
-    pub(crate) fn set_foreign_options(&mut self, lines: &[String]) {
+    /// Name servers and their kin as scripts of before `dns` expect them: the texts of `dhcp-option` lines. Where there
+    /// are servers or domains of `dns`, those take the place of the ones in `lines`.
+    pub(crate) fn set_foreign_options(&mut self, lines: &[String], dns: &DnsOptions) {
         self.remove_all("foreign_option_");
-        for (n, line) in (1u32..).zip(lines) {
-            self.set(
-                &format!("foreign_option_{n}"),
-                format!("dhcp-option {line}"),
-            );
+        let mut told = lines.to_vec();
+        if !dns.servers.is_empty() {
+            told.retain(|line| !line.starts_with("DNS"));
+        }
+        if !dns.search_domains.is_empty() {
+            told.retain(|line| !line.starts_with("DOMAIN-SEARCH"));
+        }
+        let servers = dns.servers.values();
+        let addresses = servers.flat_map(|server| &server.addresses);
+        told.extend(addresses.map(|address| match address.ip() {
+            IpAddr::V4(address) => format!("DNS {address}"),
+            IpAddr::V6(address) => format!("DNS6 {address}"),
+        }));
+        let domains = dns.search_domains.iter();
+        told.extend(domains.map(|domain| format!("DOMAIN-SEARCH {domain}")));
+        for (n, line) in (1u32..).zip(told) {
+            let name = format!("foreign_option_{n}");
+            self.set(&name, format!("dhcp-option {line}"));
         }
     }
 

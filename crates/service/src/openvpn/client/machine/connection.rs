@@ -3,6 +3,7 @@
 use super::super::super::connect::Target;
 use super::super::super::management::{Addresses, State};
 use super::super::super::plane_call::Look;
+use super::super::super::policy::environment::Environment;
 use super::super::super::policy::log_lines::outer;
 use super::super::super::policy::scripts::{Hook, ipchange_arguments};
 use super::super::super::signals::Signal;
@@ -360,9 +361,25 @@ impl Machine<'_> {
         }
     }
 
-    fn connected(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+    /// The configuration and the server that has proved itself, for scripts.
+    pub(super) fn environment_of(&self, it: &Connection) -> Environment {
         let mut environment = self.hooks.base.clone();
-        environment.set_peer("trusted", it.remote);
+        for (name, value) in it
+            .session
+            .certificate()
+            .iter()
+            .flat_map(|it| it.environment())
+        {
+            environment.set(&name, value);
+        }
+        for prefix in ["untrusted", "trusted"] {
+            environment.set_peer(prefix, it.remote);
+        }
+        environment
+    }
+
+    fn connected(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+        let environment = self.environment_of(it);
         let script = self.config.scripts.ipchange.as_ref();
         let arguments = ipchange_arguments(it.remote);
         self.run_script(Hook::IpChange, script, arguments, &environment, out);

@@ -159,17 +159,14 @@ impl Machine<'_> {
         let context = if self.restarted { "restart" } else { "init" };
         let mtu = incoming.mtu;
         let ifconfig = ifconfig(&incoming.reply, config.network.ifconfig);
-        let mut environment = self.hooks.base.clone();
-        environment.set_peer("untrusted", incoming.remote);
-        environment.set_peer("trusted", incoming.remote);
+        let mut environment = self.environment_of(it);
         environment.set_device(&ifname, mtu, context);
-        let topology = config.network.topology;
         describe(
             &mut environment,
             &incoming.reply,
             set.as_ref(),
             ifconfig,
-            topology,
+            &config.network,
         );
         self.network = Some(TunnelState {
             network: set.map(|(network, _)| network),

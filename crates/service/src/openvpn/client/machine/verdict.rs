@@ -32,6 +32,7 @@ impl Machine<'_> {
             return;
         };
         let mut environment = self.hooks.base.clone();
+        environment.set_peer("untrusted", it.remote);
         for (name, value) in peer.environment() {
             environment.set(&name, &value);
         }

@@ -113,7 +113,23 @@ fn routes_are_counted_by_family() {
 #[test]
 fn options_for_others_are_handed_on() {
     let mut environment = Environment::default();
-    environment.set_foreign_options(&["DNS 10.8.0.1".to_owned(), "DOMAIN lan".to_owned()]);
+    let lines = [
+        "DNS 10.8.0.1",
+        "DOMAIN lan",
+        "NTP 10.8.0.9",
+        "DOMAIN-SEARCH old.lan",
+    ];
+    let lines = lines.map(str::to_owned);
+    environment.set_foreign_options(&lines, &DnsOptions::default());
+    assert_eq!(
+        all(&environment),
+        [
+            "foreign_option_1=dhcp-option DNS 10.8.0.1",
+            "foreign_option_2=dhcp-option DOMAIN lan",
+            "foreign_option_3=dhcp-option NTP 10.8.0.9",
+            "foreign_option_4=dhcp-option DOMAIN-SEARCH old.lan",
+        ]
+    );
     let mut dns = DnsOptions::default();
     dns.search_domains.push("lan".to_owned());
     dns.servers.insert(
@@ -129,6 +145,7 @@ fn options_for_others_are_handed_on() {
         },
     );
     environment.set_dns(&dns);
+    environment.set_foreign_options(&lines, &dns);
     assert_eq!(
         all(&environment),
         [
@@ -138,8 +155,12 @@ fn options_for_others_are_handed_on() {
             "dns_server_1_dnssec=optional",
             "dns_server_1_port_2=853",
             "dns_server_1_transport=DoT",
-            "foreign_option_1=dhcp-option DNS 10.8.0.1",
-            "foreign_option_2=dhcp-option DOMAIN lan",
+            // The servers and domains of `dns` take the place of the others.
+            "foreign_option_1=dhcp-option DOMAIN lan",
+            "foreign_option_2=dhcp-option NTP 10.8.0.9",
+            "foreign_option_3=dhcp-option DNS 10.8.0.1",
+            "foreign_option_4=dhcp-option DNS6 fd00::1",
+            "foreign_option_5=dhcp-option DOMAIN-SEARCH lan",
         ]
     );
 }

@@ -3,6 +3,7 @@
 use super::super::super::connect::Stop;
 use super::super::super::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
 use super::super::super::policy::environment::Environment;
+use super::super::super::policy::route_variables::describe_routes;
 use super::super::super::policy::scripts::{Hook, device_arguments};
 use super::Executor;
 use config::openvpn::Network;
@@ -51,6 +52,8 @@ impl Executor<'_> {
         environment.set_device(&self.link.name, self.mtu, "init");
         let network = &config.network;
         environment.set_addresses(self.topology, network.ifconfig, network.ifconfig_v6);
+        describe_routes(&mut environment, &inside.network, &inside.facts);
+        self.machine.tell_interface(environment.clone());
         let script = config.scripts.up.as_ref();
         self.hooks
             .run(Hook::Up, script, self.arguments("init"), &environment)?;

@@ -34,6 +34,7 @@ use super::super::hooks::Hooks;
 use super::super::management::State;
 use super::super::plane_call::Look;
 use super::super::policy::clients::ServerSide;
+use super::super::policy::environment::Environment;
 use super::super::policy::htpasswd::PasswordFile;
 use super::super::policy::persist;
 use super::super::policy::pool::Pool;
@@ -222,6 +223,11 @@ impl<'a> Machine<'a> {
             self.held_until(),
         ];
         at.into_iter().flatten().min()
+    }
+
+    /// What scripts for clients are told of the interface, beside what they are told of the client.
+    pub(super) fn tell_interface(&mut self, environment: Environment) {
+        self.hooks.interface = environment;
     }
 
     /// The configuration as it was last read.

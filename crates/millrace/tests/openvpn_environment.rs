@@ -1,0 +1,151 @@
+//! What scripts are told: everything that the stock program tells them, with the same values.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use acceptance::openvpn::{Ends, millrace, ready};
+use acceptance::{Net, until};
+use lab::openvpn::{OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
+
+/// Writes down its environment, whole or not at all.
+const SCRIPT: &str = "#!/bin/sh\nenv > part.$$ && mv part.$$ told.$script_type\n";
+
+/// Variables that are there with any value: they are of one process, one moment or one directory.
+const ANY_VALUE: [&str; 12] = [
+    "PWD",
+    "bytes_received",
+    "bytes_sent",
+    "client_connect_config_file",
+    "client_connect_deferred_file",
+    "config",
+    "daemon_pid",
+    "daemon_start_time",
+    "time_ascii",
+    "time_unix",
+    "trusted_port",
+    "untrusted_port",
+];
+
+const OF_SERVER: [&str; 5] = [
+    "up",
+    "route-up",
+    "tls-verify",
+    "client-connect",
+    "learn-address",
+];
+const OF_CLIENT: [&str; 4] = ["tls-verify", "ipchange", "up", "route-up"];
+
+fn environment(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    lines
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// What each script of an end was told.
+fn told(
+    end: &RunningOpenVpn<'_>,
+    scripts: &[&'static str],
+) -> BTreeMap<&'static str, BTreeMap<String, String>> {
+    let path = |script: &str| end.directory().join(format!("told.{script}"));
+    let is_there = |script: &str| Path::new(&path(script)).exists();
+    until("every script", || {
+        scripts.iter().all(|script| is_there(script))
+    });
+    let read = |script: &&'static str| (*script, environment(&end.file(&format!("told.{script}"))));
+    scripts.iter().map(read).collect()
+}
+
+fn compare(
+    who: &str,
+    stock: &BTreeMap<&'static str, BTreeMap<String, String>>,
+    ours: &BTreeMap<&'static str, BTreeMap<String, String>>,
+) {
+    let mut differences = Vec::new();
+    for (script, wanted) in stock {
+        for (name, value) in wanted {
+            let any = ANY_VALUE.contains(&&**name);
+            match ours[script].get(name) {
+                None => differences.push(format!("{who}: {script}: {name}={value} is missing")),
+                Some(own) if any || own == value => {}
+                Some(own) => {
+                    differences.push(format!("{who}: {script}: {name}={value}, ours {own}"))
+                }
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+fn setup(with_dns: bool) -> Setup {
+    let mut setup = Setup::default();
+    for (file, scripts) in [
+        (&mut setup.server, &OF_SERVER[..]),
+        (&mut setup.client, &OF_CLIENT[..]),
+    ] {
+        file.line("script-security 2").file("told.sh", SCRIPT);
+        for script in scripts {
+            file.words(script, ["/bin/sh told.sh"]);
+        }
+    }
+    setup.server.line("route 10.99.0.0 255.255.0.0");
+    for pushed in [
+        "route 10.77.0.0 255.255.0.0",
+        "dhcp-option DNS 192.0.2.53",
+        "dhcp-option DOMAIN pushed.example",
+        "dhcp-option NTP 192.0.2.3",
+    ] {
+        setup.server.words("push", [pushed]);
+    }
+    setup
+        .client
+        .line("dhcp-option DNS 192.0.2.60")
+        .line("dhcp-option DOMAIN own.example")
+        .line("route 10.66.0.0 255.255.0.0");
+    if with_dns {
+        setup
+            .server
+            .words("push", ["dns server 1 address 192.0.2.54"]);
+        setup
+            .server
+            .words("push", ["dns search-domains corp.example"]);
+        setup.client.line("dns server 2 address 192.0.2.99");
+    }
+    setup
+}
+
+#[test]
+fn scripts_are_told_what_the_stock_program_tells_them() {
+    if !ready() {
+        return;
+    }
+    let knows_dns = StockOpenVpn.release() >= (2, 6);
+    for with_dns in [false, true] {
+        if with_dns && !knows_dns {
+            continue;
+        }
+        let setup = setup(with_dns);
+        let run = |programs: [Box<dyn OpenVpn>; 2]| {
+            let net = Net::new();
+            let ends = Ends::new(&net, &setup, programs);
+            (
+                told(&ends.server, &OF_SERVER),
+                told(&ends.client, &OF_CLIENT),
+            )
+        };
+        let stock = run([Box::new(StockOpenVpn), Box::new(StockOpenVpn)]);
+        let server = run([Box::new(millrace()), Box::new(StockOpenVpn)]).0;
+        let client = run([Box::new(StockOpenVpn), Box::new(millrace())]).1;
+        compare("server", &stock.0, &server);
+        compare("client", &stock.1, &client);
+        let up = &client["up"];
+        let server = if with_dns { "192.0.2.54" } else { "192.0.2.60" };
+        assert!(
+            up.values()
+                .any(|it| *it == format!("dhcp-option DNS {server}")),
+            "{up:?}"
+        );
+    }
+}
