@@ -192,7 +192,7 @@ fn owner(socket: &Path) -> io::Result<i32> {
 }
 
 /// Other programs than ours have sockets in these places too.
-fn is_millrace(pid: i32) -> bool {
+pub(crate) fn is_millrace(pid: i32) -> bool {
     let program = |pid: &str| {
         let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let name = path.file_name()?.to_str()?;

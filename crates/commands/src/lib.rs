@@ -34,6 +34,7 @@ mod policy;
 mod profile;
 #[cfg(feature = "relay")]
 mod relay;
+mod reload;
 mod restart;
 #[cfg(feature = "openwrt")]
 mod rpcd;
@@ -68,6 +69,7 @@ fn cli() -> Command {
         .subcommand(up::command())
         .subcommand(down::command())
         .subcommand(restart::command())
+        .subcommand(reload::command())
         .subcommand(logs::command())
         .subcommand(doctor::command())
         .subcommand(wireguard::command())
@@ -129,13 +131,16 @@ fn arguments() -> Vec<OsString> {
 
 /// The arguments of OpenVPN's own command line, if that is what the program was called with: by the
 /// name `openvpn`, or as a command. They are not ours to parse.
-fn openvpn_arguments() -> Option<Vec<OsString>> {
-    let mut arguments = std::env::args_os();
-    let name = arguments.next().map(PathBuf::from)?;
-    if name.file_name().is_some_and(|name| name == "openvpn") {
-        return Some(arguments.collect());
+fn openvpn_arguments(all: &[OsString]) -> Option<Vec<OsString>> {
+    let (name, arguments) = all.split_first()?;
+    if Path::new(name)
+        .file_name()
+        .is_some_and(|name| name == "openvpn")
+    {
+        return Some(arguments.to_vec());
     }
-    (arguments.next()? == "openvpn").then(|| arguments.collect())
+    let (command, arguments) = arguments.split_first()?;
+    (command == "openvpn").then(|| arguments.to_vec())
 }
 
 /// Does what the program's arguments say. Returns the program's exit code: 2 for a wrong command line.
@@ -144,7 +149,8 @@ pub fn run() -> ExitCode {
     // Before anything is opened or started.
     host::background::is_child();
     host::notify::begin();
-    if let Some(arguments) = openvpn_arguments() {
+    let all: Vec<OsString> = std::env::args_os().collect();
+    if let Some(arguments) = openvpn_arguments(&all) {
         return openvpn::run(arguments);
     }
     // 2 for a wrong command line, as usual; clap does that by itself.
@@ -173,6 +179,7 @@ pub fn run() -> ExitCode {
         "up" => up::run,
         "down" => down::run,
         "restart" => restart::run,
+        "reload" => reload::run,
         "logs" => logs::run,
         "doctor" => doctor::run,
         "genkey" => |_| keys::genkey(),

@@ -96,7 +96,7 @@ fn openvpn_up(
     signals: &mut service::openvpn::Caught,
 ) -> Result<Option<ExitCode>, Box<dyn Error>> {
     let shared = settings.lines.clone();
-    let model = read_openvpn(path, matches, shared.as_ref())?;
+    let model = read_openvpn(path, matches, shared.as_ref(), true)?;
     let file = Some(path.display().to_string());
     let options = service::openvpn::RunOptions {
         no_dns: matches.get_flag("no-dns"),
@@ -106,7 +106,7 @@ fn openvpn_up(
     };
     let (path, matches) = (path.to_owned(), matches.clone());
     let again = Box::new(move || {
-        let model = read_openvpn(&path, &matches, shared.as_ref());
+        let model = read_openvpn(&path, &matches, shared.as_ref(), false);
         model.map_err(|it| it.to_string())
     });
     let dataplane = settings.dataplane.clone();
@@ -115,11 +115,30 @@ fn openvpn_up(
     ))
 }
 
-/// What an OpenVPN file says, with what the command line says instead.
+/// Says why a running tunnel could not begin anew with its file, if so. `matches` are those that it was brought up with.
+pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
+    let settings = settings::load(matches)?;
+    let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
+    if config::pptp::is_pptp(&path) {
+        #[cfg(feature = "pptp")]
+        return pptp::judge(&path, matches);
+        #[cfg(not(feature = "pptp"))]
+        return Err(config::pptp::NOT_BUILT.into());
+    }
+    if config::openvpn::is_openvpn(&path) {
+        let model = read_openvpn(&path, matches, settings.lines.as_ref(), false)?;
+        return Ok(service::openvpn::judge(&model)?);
+    }
+    wireguard::judge(&path, matches)
+}
+
+/// What an OpenVPN file says, with what the command line says instead. Without `tells`, nothing is said of a file that
+/// can be used.
 fn read_openvpn(
     path: &Path,
     matches: &ArgMatches,
     shared: Option<&SharedLines>,
+    tells: bool,
 ) -> Result<config::openvpn::OpenVpn, Box<dyn Error>> {
     let options = config::openvpn::Options {
         allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
@@ -127,7 +146,7 @@ fn read_openvpn(
     };
     let mut import = config::openvpn::read(path, options)?;
     import.check_secrecy();
-    for warning in &import.warnings {
+    for warning in import.warnings.iter().filter(|_| tells) {
         terminal::note(warning);
     }
     let (mut model, report) = match (import.is_usable(), import.report.clone()) {
@@ -137,8 +156,11 @@ fn read_openvpn(
             import.into_model()?
         }
     };
-    tell(&report);
-    if !report.is_clean() && !matches.get_flag("ignore-refused") {
+    let refused = !report.is_clean() && !matches.get_flag("ignore-refused");
+    if tells || refused {
+        tell(&report);
+    }
+    if refused {
         return Err(REFUSED.into());
     }
     // Those of the command line count, for a file that people were given.
@@ -155,7 +177,9 @@ fn read_openvpn(
     }
     if let Some(shared) = shared {
         let (origin, warnings) = model.take_lines(shared);
-        tell_lines(origin.as_deref(), &warnings);
+        if tells {
+            tell_lines(origin.as_deref(), &warnings);
+        }
     }
     Ok(model)
 }

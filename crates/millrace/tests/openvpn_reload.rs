@@ -6,10 +6,10 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use acceptance::openvpn::{Pair, credentials, ready};
-use acceptance::{Net, ip, pings, reaches, until};
+use acceptance::openvpn::{Pair, credentials, millrace, ready};
+use acceptance::{Net, PATIENCE, PROGRAM, ip, pings, reaches, until};
 use lab::Host;
-use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, READY_LINE, RunningOpenVpn, Setup};
+use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, READY_LINE, RunningOpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 
 /// Our server, at B, whose file can be changed while it runs.
@@ -166,4 +166,58 @@ fn clients_are_not_let_in_by_a_server_that_goes() {
         assert_eq!(client.said("Inactivity timeout"), 0, "{pair:?}");
         drop(again);
     }
+}
+
+/// A typo in its file does not end a client: it goes on, and who asked is told.
+#[test]
+fn a_client_whose_file_cannot_be_used_goes_on_as_it_was() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let keys = credentials(KeyKind::Ecdsa);
+    let setup = Setup::default();
+    let file = setup
+        .server_file(&StockOpenVpn, keys, net.link.b4())
+        .unwrap();
+    let _server = StockOpenVpn.start(&net.b, &file).unwrap();
+    let file = setup.client_file(&millrace(), keys, net.link.b4()).unwrap();
+    let mut client = millrace().start(&net.a, &file).unwrap();
+    let inner = setup.inner4(1).to_string();
+    pings(&net.a, &inner, 3);
+    let path = client.directory().join("openvpn.conf");
+    let pid = client.process.id().to_string();
+    let reload = || {
+        let command = net
+            .a
+            .command(PROGRAM)
+            .args(["reload", "--pid", &pid])
+            .spawn();
+        command.unwrap().wait_at_most(PATIENCE).unwrap()
+    };
+    let mut bad = Vec::new();
+    for (line, what) in [
+        ("no-such-directive-here", "no-such-directive-here"),
+        ("tls-auth nowhere.key", "nowhere.key"),
+    ] {
+        bad.push(what);
+        let mut other = file.clone();
+        fs::write(&path, other.line(line).to_string()).unwrap();
+        // The command judges, and tells the process nothing; by a bare signal the process judges for itself.
+        let exit = reload();
+        assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+        assert!(exit.stderr.contains(what), "{exit:?}");
+        assert_eq!(client.said("the tunnel goes on as it was"), bad.len() - 1);
+        client.process.signal(Signal::SIGHUP).unwrap();
+        client
+            .wait_for_lines("the tunnel goes on as it was", bad.len())
+            .unwrap();
+        pings(&net.a, &inner, 3);
+    }
+    assert_eq!(client.said(READY_LINE), 1);
+    fs::write(&path, file.to_string()).unwrap();
+    let exit = reload();
+    assert!(exit.status.success(), "{exit:?}");
+    client.wait_until_ready(2).unwrap();
+    pings(&net.a, &inner, 3);
 }

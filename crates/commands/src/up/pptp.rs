@@ -15,14 +15,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn 
             log::warn!("{warning}");
         }
     }
-    let import = pptp::read(path, permissions)?;
-    let refused = import.report.with(config::report::Verdict::Refused).count();
-    // One fault is told by the error itself.
-    if refused > 1 {
-        super::tell(&import.report);
-        return Err("lines are refused (see above): mend them".into());
-    }
-    let model = import.into_model()?;
+    let model = read(path, matches)?;
     let options = RunOptions {
         no_dns: matches.get_flag("no-dns"),
         bind_device: matches.get_one::<String>("bind-device").cloned(),
@@ -32,4 +25,20 @@ pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn 
     };
     run(&model, &options)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says why a tunnel could not be run from a file, if so.
+pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
+    read(path, matches).map(|_| ())
+}
+
+fn read(path: &Path, matches: &ArgMatches) -> Result<pptp::Pptp, Box<dyn Error>> {
+    let import = pptp::read(path, crate::check::permitted(matches))?;
+    let refused = import.report.with(config::report::Verdict::Refused).count();
+    // One fault is told by the error itself.
+    if refused > 1 {
+        super::tell(&import.report);
+        return Err("lines are refused (see above): mend them".into());
+    }
+    Ok(import.into_model()?)
 }

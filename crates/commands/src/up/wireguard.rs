@@ -36,14 +36,25 @@ struct Switches {
     daemon: bool,
 }
 
+impl From<&ArgMatches> for Switches {
+    fn from(matches: &ArgMatches) -> Self {
+        Self {
+            allow_scripts: matches.get_flag("allow-scripts"),
+            ignore_refused: matches.get_flag("ignore-refused"),
+            no_dns: matches.get_flag("no-dns"),
+            daemon: matches.get_flag("daemon"),
+        }
+    }
+}
+
+/// Says why a running tunnel could not take its file over, if so.
+pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Outcome<()> {
+    read(path, Switches::from(matches)).map(|_| ())
+}
+
 /// Brings the tunnel of a file up and serves it until it ends.
 pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outcome<ExitCode> {
-    let switches = Switches {
-        allow_scripts: matches.get_flag("allow-scripts"),
-        ignore_refused: matches.get_flag("ignore-refused"),
-        no_dns: matches.get_flag("no-dns"),
-        daemon: matches.get_flag("daemon"),
-    };
+    let switches = Switches::from(matches);
     let ifname = wgquick::interface_name(path)?;
     if let Some(warning) = config::secrecy::warning(path) {
         log::warn!("{warning}");

@@ -32,6 +32,8 @@ pub(super) struct ClientSide {
     credentials: Option<Credentials>,
     /// What the server gave us to show instead of the password.
     token: Option<Credentials>,
+    /// The credentials have left for the server.
+    shown: bool,
     assembler: Assembler,
     /// When to ask for the options next, and when to give up.
     pull: Option<(Instant, Instant)>,
@@ -75,6 +77,7 @@ impl Session {
             settings,
             credentials,
             token: None,
+            shown: false,
             assembler: Assembler::default(),
             pull: None,
             leaving: None,
@@ -110,7 +113,14 @@ impl Session {
             login: login.cloned().map_or(Login::Absent, Login::Given),
             peer_info: client.settings.peer_info().emit(),
         };
+        client.shown = true;
         self.primary.write_record(&record)
+    }
+
+    /// Whether a server was told the name and the password, or the token.
+    #[must_use]
+    pub fn has_shown_login(&self) -> bool {
+        matches!(&self.side, Side::Client(client) if client.shown)
     }
 
     pub(super) fn active_client(&mut self, now: Instant) -> Result<(), CloseReason> {

@@ -1,6 +1,5 @@
 //! What every client and server is run with: configuration, signals, monitoring, and the state that outlives a session.
 
-#[cfg(feature = "server")]
 use super::ReadAgain;
 use super::connect::{Attend, Stop};
 use super::console::{self, Console};
@@ -15,7 +14,7 @@ use super::secrets::SecretError;
 use super::signals::{Signal, Signals};
 use super::{RunOptions, process};
 use crate::watchdog::Watchdog;
-use config::openvpn::{AuthRetry, OpenVpn, ScriptSecurity};
+use config::openvpn::{AuthRetry, OpenVpn, RemapUsr1, ScriptSecurity};
 use config::settings::DataplaneSettings;
 use host::{SharedManager, background, notify, privileges, startup};
 use netio::netlink::{Event, Monitor, Watch};
@@ -35,7 +34,6 @@ const UP: &str = "commands::up";
 pub(super) struct Context {
     pub(super) config: OpenVpn,
     /// Reads the configuration again, as it was read at the start.
-    #[cfg(feature = "server")]
     pub(super) again: ReadAgain,
     /// What was read since.
     #[cfg(feature = "server")]
@@ -69,6 +67,8 @@ pub(super) struct Context {
     wait_until: Cell<Option<Instant>>,
     /// It is `millrace up` that runs it, and says when the connection is gone and when it is back.
     pub(super) says: bool,
+    /// OpenVPN's own command line runs it: exit statuses are the stock program's.
+    pub(super) is_stock: bool,
     /// The connection is gone, and that was said.
     pub(super) lost: Cell<bool>,
     watchdog: Cell<Watchdog>,
@@ -78,7 +78,7 @@ impl Context {
     #[allow(clippy::too_many_arguments, reason = "called once")]
     pub(super) fn new(
         config: OpenVpn,
-        #[cfg(feature = "server")] again: ReadAgain,
+        again: ReadAgain,
         file: Option<String>,
         dataplane: DataplaneSettings,
         rungs: Rungs,
@@ -96,7 +96,6 @@ impl Context {
         Ok(Self {
             kernel: kernel_plane::is_wanted(&dataplane),
             config,
-            #[cfg(feature = "server")]
             again,
             #[cfg(feature = "server")]
             later: Later::default(),
@@ -110,6 +109,7 @@ impl Context {
             forget: Cell::new(false),
             auth_retry: Cell::new(auth_retry),
             no_dns: options.no_dns,
+            is_stock: !options.wait && options.manager.is_none(),
             manager: options.manager,
             leave_by: Cell::new(None),
             tell: Cell::new(options.wait),
@@ -153,8 +153,24 @@ impl Context {
         })
     }
 
+    /// Whether a client does what a signal asks for. It ends only for a configuration that it can begin with again.
+    pub(super) fn obeys(&self, signal: Signal) -> bool {
+        let begins_anew = match signal {
+            Signal::Reload => true,
+            Signal::Restart => self.config.service.remap_usr1 == Some(RemapUsr1::Hup),
+            Signal::Exit(_) | Signal::Status => false,
+        };
+        let judged = match begins_anew {
+            true => self.read_again().and_then(|read| super::judge(&read)),
+            false => Ok(()),
+        };
+        if let Err(error) = &judged {
+            log::error!("SIGHUP received, and the tunnel goes on as it was: {error}");
+        }
+        judged.is_ok()
+    }
+
     /// The configuration as it is now.
-    #[cfg(feature = "server")]
     pub(super) fn read_again(&self) -> Result<OpenVpn, String> {
         let read = (self.again)()?;
         match self.kernel {

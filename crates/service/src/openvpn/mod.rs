@@ -215,6 +215,30 @@ pub fn lacking(config: &OpenVpn) -> Option<&'static str> {
     )
 }
 
+/// Says why nothing can be started with a configuration, if so: up to the sockets this is what a start does.
+///
+/// # Errors
+/// The reason, with its place in the file where that is known.
+pub fn judge(config: &OpenVpn) -> Result<(), String> {
+    if let Some(why) = lacking(config) {
+        return Err(config.located(why));
+    }
+    let (user, group) = (
+        config.service.user.as_deref(),
+        config.service.group.as_deref(),
+    );
+    privileges::look_up(user, group).map_err(|error| config.located(&error.to_string()))?;
+    setup::judge(config).map_err(|error| config.located(&error.to_string()))
+}
+
+/// The same for OpenVPN's own command line.
+///
+/// # Errors
+/// As [`judge`].
+pub fn judge_arguments(arguments: &[String]) -> Result<(), String> {
+    judge(&read_again(arguments, None)?)
+}
+
 fn refuse(why: &str) -> Ended {
     refuse_all(&[why.to_owned()])
 }
@@ -308,20 +332,9 @@ fn with_config(
         Some(signals) => Ok(Rc::clone(signals)),
         None => Signals::catch().inspect(|caught| *signals = Some(Rc::clone(caught))),
     };
-    // A client begins anew with what it then reads.
-    #[cfg(not(feature = "server"))]
-    drop(again);
     let context = caught.map_err(Into::into).and_then(|signals| {
         Context::new(
-            config,
-            #[cfg(feature = "server")]
-            again,
-            file,
-            dataplane,
-            rungs,
-            console,
-            options,
-            signals,
+            config, again, file, dataplane, rungs, console, options, signals,
         )
     });
     let context = match context {

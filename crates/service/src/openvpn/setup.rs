@@ -107,6 +107,19 @@ pub(super) fn wants_passphrase(error: &SetupError) -> bool {
     )
 }
 
+/// Whether all files can be read and used that a start needs.
+pub(super) fn judge(config: &OpenVpn) -> Result<(), SetupError> {
+    match tls_settings(config, None) {
+        // Only who starts it knows the passphrase.
+        Err(error) if !wants_passphrase(&error) => return Err(error),
+        _ => {}
+    }
+    for connection in &config.connections {
+        wrap_settings(config, connection)?;
+    }
+    Ok(())
+}
+
 /// Certificates, keys and rules, read and checked.
 ///
 /// # Errors

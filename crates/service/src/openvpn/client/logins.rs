@@ -16,6 +16,9 @@ pub(super) enum Shown {
 #[derive(Default)]
 pub(super) struct Logins {
     kept: Option<Login>,
+    /// The last answer, until a server has got it: one that is good once may be shown to the next server if the first
+    /// one is dead.
+    unsent: Option<Login>,
     /// The token of the configuration (`auth-token`), until it was tried.
     first_token: Option<Zeroizing<String>>,
     /// A token of the server's, in the place of the password.
@@ -47,7 +50,12 @@ impl Logins {
 
     /// The password is asked for again.
     pub(super) fn forget_password(&mut self) {
-        self.kept = None;
+        (self.kept, self.unsent) = (None, None);
+    }
+
+    /// A server has got what was shown last.
+    pub(super) fn sent(&mut self) {
+        self.unsent = None;
     }
 
     /// Gives up the token. Whether there was one.
@@ -74,17 +82,21 @@ impl Logins {
     /// What to show. A token of the configuration goes first. `answer` is what was just answered.
     pub(super) fn next(&mut self, config: &OpenVpn, answer: Option<Login>) -> Shown {
         if std::mem::take(&mut self.forget) {
-            (self.kept, self.token) = (None, None);
+            (self.kept, self.unsent, self.token) = (None, None, None);
         }
         let Some(client) = config.client() else {
             return Shown::Known(None);
         };
-        // An answer to a challenge is good once.
-        if !config.service.auth_nocache && client.static_challenge.is_none() && answer.is_some() {
-            self.kept.clone_from(&answer);
+        if answer.is_some() {
+            // An answer to a challenge is good once.
+            if !config.service.auth_nocache && client.static_challenge.is_none() {
+                self.kept.clone_from(&answer);
+            }
+            self.unsent = answer;
         }
         let wanted = client.auth_user_pass.is_some();
-        let own = self.token.clone().or(answer).or_else(|| self.kept.clone());
+        let own = [&self.token, &self.unsent, &self.kept];
+        let own = own.into_iter().flatten().next().cloned();
         let own = own.filter(|_| wanted || self.token.is_some());
         let first_name = client
             .auth_token

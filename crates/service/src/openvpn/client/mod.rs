@@ -78,6 +78,7 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
         no_dns: context.no_dns,
         auth_retry: context.auth_retry.get(),
         kernel: context.kernel,
+        given_up: u8::from(!context.is_stock),
     });
     Ok((machine, executor))
 }

@@ -343,7 +343,8 @@ impl<'a> Executor<'a> {
                 ARRIVALS => self.inbox.waker.clear(),
                 SIGNAL => {
                     let signal = context.signals.take();
-                    let signal = signal.filter(|signal| context.minds(*signal));
+                    let signal =
+                        signal.filter(|signal| context.minds(*signal) && context.obeys(*signal));
                     self.events.extend(signal.map(Event::Signal));
                 }
                 NEWS if context.network_changed() => {

@@ -33,6 +33,20 @@ impl Machine<'_> {
         out: &mut Effects,
     ) {
         self.is_connected = false;
+        if connection.session.has_shown_login() {
+            self.logins.sent();
+        }
+        if matches!(end, End::Closed(CloseReason::HandshakeWindow(_)))
+            && connection.session.is_tls_unanswered()
+        {
+            // Stock servers before 2.6 refuse without a word.
+            out.error(format!(
+                "TLS: the server answers, but not to our TLS hello. Either large packets are lost on the way \
+                 (max-packet-size 1000 makes them smaller), or the server has no TLS version, cipher suite or group \
+                 in common with us, which its log says. We offer {}",
+                self.tls.offer()
+            ));
+        }
         match &end {
             End::Closed(CloseReason::PingRestart(time) | CloseReason::HandshakeWindow(time)) => {
                 self.blame_line(connection, *time, now, out);
@@ -140,7 +154,7 @@ impl Machine<'_> {
             CloseReason::Halt(_) => {
                 let text = format!("Connection reset command was pushed by server: {reason}");
                 out.info(text);
-                Outcome::Exit(1)
+                Outcome::Exit(self.given_up)
             }
             CloseReason::PingExit(_) => {
                 out.info(reason.to_string());
@@ -160,7 +174,8 @@ impl Machine<'_> {
                 out.error(format!("TLS Error: {reason}"));
                 out.error("TLS Error: TLS handshake failed");
                 if self.config.timers.tls_exit {
-                    return Outcome::Exit(1);
+                    out.info("SIGTERM[soft,tls-error] received, process exiting");
+                    return Outcome::Exit(self.given_up);
                 }
                 out.info("SIGUSR1[soft,tls-error] received, process restarting");
                 Outcome::Again
@@ -208,7 +223,7 @@ impl Machine<'_> {
             }
             AuthRetry::None => {
                 out.info("SIGTERM[soft,auth-failure] received, process exiting");
-                Outcome::Exit(1)
+                Outcome::Exit(self.given_up)
             }
         }
     }

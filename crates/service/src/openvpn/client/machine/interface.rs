@@ -87,7 +87,6 @@ impl Machine<'_> {
             number,
             reply: reply.clone(),
             mtu,
-            remote,
             route_delay: Duration::ZERO,
         });
         if config.device.null {

@@ -60,6 +60,8 @@ pub(super) struct Parts<'a> {
     pub(super) auth_retry: AuthRetry,
     /// The kernel moves the packets.
     pub(super) kernel: bool,
+    /// The exit status when the server refuses this client, or a handshake fails and `tls-exit` is set.
+    pub(super) given_up: u8,
 }
 
 /// How far it is.
@@ -98,6 +100,7 @@ pub(super) struct Machine<'a> {
     wraps: Vec<(ControlWrap, WrapSettings)>,
     no_dns: bool,
     kernel: bool,
+    given_up: u8,
     auth_retry: AuthRetry,
     attempts: Attempts,
     logins: Logins,
@@ -142,6 +145,7 @@ impl<'a> Machine<'a> {
             no_dns,
             auth_retry,
             kernel,
+            given_up,
         } = parts;
         Self {
             config,
@@ -150,6 +154,7 @@ impl<'a> Machine<'a> {
             wraps,
             no_dns,
             kernel,
+            given_up,
             auth_retry,
             attempts: Attempts::new(config),
             logins: Logins::new(config),

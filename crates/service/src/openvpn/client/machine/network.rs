@@ -9,7 +9,7 @@ use super::connection::Connection;
 use crate::now::Now;
 use config::openvpn::{Command, Ifconfig};
 use openvpn::push::PushReply;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 /// What the interface is to get.
@@ -19,8 +19,6 @@ pub(super) struct Incoming {
     pub(super) reply: Box<PushReply>,
     /// The tunnel's MTU in bytes.
     pub(super) mtu: u16,
-    /// Where the outer packets go.
-    pub(super) remote: SocketAddr,
     pub(super) route_delay: Duration,
 }
 

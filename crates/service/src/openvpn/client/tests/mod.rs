@@ -50,6 +50,11 @@ fn config_by_lines(more: &str, lines: Lines) -> &'static OpenVpn {
 }
 
 fn machine(config: &'static OpenVpn) -> Machine<'static> {
+    machine_that_fails_with(config, 0)
+}
+
+/// A client whose process ends with this status when it gives up.
+fn machine_that_fails_with(config: &'static OpenVpn, given_up: u8) -> Machine<'static> {
     // All have the same certificates.
     static TLS: [OnceLock<Arc<TlsSettings>>; 2] = [const { OnceLock::new() }; 2];
     let asks = config.scripts.tls_verify.is_some();
@@ -70,5 +75,6 @@ fn machine(config: &'static OpenVpn) -> Machine<'static> {
         no_dns: false,
         auth_retry: config.client().unwrap().auth_retry,
         kernel: false,
+        given_up,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::super::event::Event;
 use super::config;
+use super::server::PASSWORD;
 use super::world::{Faults, World, secs};
 use crate::openvpn::Ended;
 use crate::openvpn::management::State;
@@ -9,6 +10,7 @@ use crate::openvpn::signals::Signal;
 use openvpn::message::Restart;
 use plane::Notice;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 1194))
@@ -266,7 +268,7 @@ fn a_server_may_move_where_float_says_so() {
 fn a_refused_password_ends_it_unless_auth_retry_says_otherwise() {
     let mut world = begin_with("--auth-user-pass", 1, wrong_passwords());
     world.run_for(secs(300));
-    assert_eq!((world.ended, world.asked), (Some(Ended::Exit(1)), 1));
+    assert_eq!((world.ended, world.asked), (Some(Ended::Exit(0)), 1));
     assert_eq!(world.dials.len(), 1);
 
     let more = "--auth-user-pass --auth-retry nointeract";
@@ -282,6 +284,88 @@ fn a_refused_password_ends_it_unless_auth_retry_says_otherwise() {
     world.faults.passwords = 0;
     world.run_for(secs(300));
     assert!(world.is_connected());
+}
+
+/// Who typed a one-time code for a server that is dead types no other for the next one: the code was shown to nobody.
+#[test]
+fn an_answer_that_no_server_got_is_kept_for_the_next() {
+    for more in ["--static-challenge code 1", "--auth-nocache"] {
+        for answers_at_first in [false, true] {
+            let more = format!("--auth-user-pass {more} --connect-timeout 20 --hand-window 20");
+            let mut world = begin(&more, 2);
+            world.servers[0].answers = answers_at_first;
+            while !world.states.contains(&State::Wait) {
+                world.run_for(secs(1));
+            }
+            if answers_at_first {
+                // It dies in the middle of the handshake.
+                while !world.states.contains(&State::Auth) {
+                    world.run_for(Duration::from_millis(1));
+                }
+                assert!(!world.states.contains(&State::GetConfig));
+                world.servers[0].answers = false;
+            }
+            world.run_for(secs(90));
+            assert!(world.is_connected(), "{more}");
+            assert_eq!(world.asked, 1, "{more}, {answers_at_first}");
+        }
+    }
+}
+
+/// Stock servers before 2.6 say nothing to a hello that they have no suite for.
+#[test]
+fn a_server_that_does_not_answer_in_tls_is_told_from_one_that_is_not_there() {
+    for silent in [false, true] {
+        let mut world = begin("--hand-window 20 --connect-timeout 20", 1);
+        world.servers[0].answers = !silent;
+        while !silent && !world.states.contains(&State::Auth) {
+            world.run_for(Duration::from_millis(1));
+        }
+        world.servers[0].answers = false;
+        world.run_for(secs(30));
+        let told = |it: &&String| it.contains("not to our TLS hello");
+        let told: Vec<_> = world.log.iter().filter(told).collect();
+        assert_eq!(told.is_empty(), silent, "{:?}", world.log);
+        assert!(
+            told.iter()
+                .all(|it| it.contains("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"))
+        );
+    }
+}
+
+/// A code that a server got is spent; where the server gave a token for it, that is shown and nobody is asked.
+#[test]
+fn a_token_takes_the_place_of_another_code() {
+    for (token, asked) in [(true, 1), (false, 2)] {
+        let mut world = begin("--auth-user-pass --static-challenge code 1", 1);
+        if token {
+            world.servers[0]
+                .options
+                .push(format!("auth-token {PASSWORD}"));
+        }
+        world.run_for(secs(90));
+        assert!(world.is_connected());
+        world.send_away(0, &Restart::default());
+        world.run_for(secs(90));
+        assert!(world.is_connected());
+        assert_eq!((world.asked, world.dials.len()), (asked, 2));
+    }
+}
+
+/// Scripts that call the stock program see success, and those that call `millrace up` failure.
+#[test]
+fn a_failed_handshake_ends_it_where_tls_exit_says_so() {
+    for given_up in [0, 1] {
+        let options = "--remote 192.0.2.1 1194 --tls-exit --hand-window 10";
+        let mut world = World::new(config(options), &[address(1)], 1);
+        world.machine = super::machine_that_fails_with(world.config, given_up);
+        world.servers[0].answers = false;
+        world.handle(Event::Begin);
+        world.run_for(secs(60));
+        assert_eq!(world.ended, Some(Ended::Exit(given_up)));
+        let last = world.log.last().map(String::as_str).unwrap_or_default();
+        assert!(last.contains("SIGTERM[soft,tls-error]"), "{last}");
+    }
 }
 
 #[test]

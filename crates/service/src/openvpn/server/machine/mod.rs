@@ -102,7 +102,7 @@ pub(super) struct Setup<'a> {
 
 /// A client that is gone, of which a script is to be told with the bytes that it sent and got.
 struct Departed {
-    environment: super::super::policy::environment::Environment,
+    environment: Environment,
     lasted: Duration,
     control: Arc<ControlTraffic>,
 }

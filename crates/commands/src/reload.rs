@@ -1,0 +1,119 @@
+//! `millrace reload`: a running tunnel reads its file again, if that can be used.
+
+use crate::down::{is_millrace, process_of};
+use clap::{Arg, ArgMatches, Command as Cli, value_parser};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use service::running;
+use std::error::Error;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::{env, fs};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The command's own command line.
+pub(crate) fn command() -> Cli {
+    Cli::new("reload")
+        .about("Have a running tunnel read its file again, if that can be used")
+        .long_about(
+            "Read the file of a running tunnel as its process would, with the arguments that it was started with, and \
+             send the process SIGHUP. A file that cannot be used is refused with exit code 1: the tunnel goes on as \
+             it was, and the process is told nothing.",
+        )
+        .arg(
+            Arg::new("NAME")
+                .required_unless_present("pid")
+                .help("The profile's name"),
+        )
+        .arg(
+            Arg::new("pid")
+                .long("pid")
+                .value_name("PID")
+                .conflicts_with("NAME")
+                .value_parser(value_parser!(i32).range(1..))
+                .help("The process that has the tunnel up, in place of NAME"),
+        )
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    match reload(matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn reload(matches: &ArgMatches) -> Outcome<()> {
+    let pid = match (
+        matches.get_one::<i32>("pid"),
+        matches.get_one::<String>("NAME"),
+    ) {
+        (Some(pid), _) if !is_millrace(*pid) => {
+            return Err(format!("process {pid} is no Millrace").into());
+        }
+        (Some(pid), _) => *pid,
+        (None, name) => process_of(name.map_or("", String::as_str), running::all())?,
+    };
+    let process = Path::new("/proc").join(pid.to_string());
+    let words = fs::read(process.join("cmdline"))?;
+    // Names of files may be relative.
+    env::set_current_dir(fs::read_link(process.join("cwd"))?)?;
+    judge(arguments(&words)).map_err(|error| format!("{error}; the tunnel goes on as it was"))?;
+    kill(Pid::from_raw(pid), Signal::SIGHUP)?;
+    Ok(())
+}
+
+/// The words of `/proc/PID/cmdline`.
+fn arguments(words: &[u8]) -> Vec<OsString> {
+    let words = words.strip_suffix(&[0]).unwrap_or(words);
+    let words = words.split(|byte| *byte == 0);
+    words
+        .map(|word| OsString::from_vec(word.to_vec()))
+        .collect()
+}
+
+/// Reads and judges what a process with these arguments would read again.
+fn judge(arguments: Vec<OsString>) -> Outcome<()> {
+    if let Some(own) = crate::openvpn_arguments(&arguments) {
+        let own: Result<Vec<String>, OsString> =
+            own.into_iter().map(OsString::into_string).collect();
+        let own = own.map_err(|word| format!("an argument is not UTF-8: {}", word.display()))?;
+        return Ok(service::openvpn::judge_arguments(&own)?);
+    }
+    let matches = crate::cli().try_get_matches_from(arguments)?;
+    match matches.subcommand() {
+        Some(("up", matches)) => crate::up::judge(matches),
+        // Relays and the like take over what they can use, and say so.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_judged_by_its_own_arguments() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("office.conf");
+        let text = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nPostUp = true\n";
+        let judged = |more: &str, file: &str| {
+            fs::write(&path, file).unwrap();
+            let words = format!("millrace\0up\0{more}{}\0", path.display());
+            judge(arguments(words.as_bytes())).map_err(|error| error.to_string())
+        };
+        assert!(judged("", text).is_err(), "scripts are not permitted");
+        assert_eq!(judged("--allow-scripts\0", text), Ok(()));
+        let typo = text.replace("PrivateKey", "PrivteKey");
+        assert!(judged("--allow-scripts\0", &typo).is_err());
+        let words = b"openvpn\0--client\0--dev\0tun\0--remot\0192.0.2.1\0";
+        let error = judge(arguments(words)).unwrap_err().to_string();
+        assert!(error.contains("remot"), "{error}");
+    }
+}
