@@ -19,7 +19,6 @@ use serde::Serialize;
 use service::running;
 use std::cell::RefCell;
 use std::fs;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thiserror::Error;
