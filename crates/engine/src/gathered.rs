@@ -166,15 +166,7 @@ impl Gathered {
             .iter()
             .flat_map(|others| others.iter().cloned())
             .collect();
-        if others.len() + 1 >= ADDRESSES_MAX {
-            let longest = others.iter().enumerate();
-            if let Some((at, _)) = longest.min_by_key(|(_, other)| other.heard.millis()) {
-                others.swap_remove(at);
-            }
-        }
-        let heard = Moment::default();
-        heard.set(millis);
-        others.push(Arc::new(Other { endpoint, heard }));
+        keep_beside(&mut others, endpoint, millis);
         self.others.store(Some(Arc::new(others)));
     }
 
@@ -190,15 +182,26 @@ impl Gathered {
         if let Some(endpoint) = self.first()
             && before > 0
         {
-            let heard = Moment::default();
-            heard.set(before);
-            rest.push(Arc::new(Other { endpoint, heard }));
+            keep_beside(&mut rest, endpoint, before);
         }
         self.set_first(from);
         self.heard.set(millis);
         self.others.store(Some(Arc::new(rest)));
         true
     }
+}
+
+/// Adds an address that was heard then to those beside the first. Of too many, the one that was silent longest goes.
+fn keep_beside(others: &mut Vec<Arc<Other>>, endpoint: Endpoint, millis: u64) {
+    if others.len() + 1 >= ADDRESSES_MAX {
+        let longest = others.iter().enumerate();
+        if let Some((at, _)) = longest.min_by_key(|(_, other)| other.heard.millis()) {
+            others.swap_remove(at);
+        }
+    }
+    let heard = Moment::default();
+    heard.set(millis);
+    others.push(Arc::new(Other { endpoint, heard }));
 }
 
 /// Whether a packet from there came from a known address. One whose source is not known is ours to complete.
@@ -324,6 +327,26 @@ mod tests {
             gathered.heard_at(at(last), true, 1_000 + u64::from(last));
         }
         assert_eq!(alive(&gathered), [at(1), at(98), at(99), at(100)]);
+    }
+
+    /// A peer that moves while it is silent: each of its addresses becomes the first, by a handshake or by a packet.
+    #[test]
+    fn addresses_are_bounded_however_they_become_the_first() {
+        for by_handshake in [true, false] {
+            let gathered = Gathered::default();
+            for last in 1..=200_u8 {
+                let millis = u64::from(last) * 2 * ALIVE;
+                if by_handshake {
+                    gathered.move_first(at(last), millis);
+                    gathered.note_heard(millis);
+                } else {
+                    gathered.heard_at(at(last), true, millis);
+                }
+                assert_eq!(gathered.first(), Some(at(last)));
+                let others = gathered.others.load().as_ref().map_or(0, |it| it.len());
+                assert!(others < ADDRESSES_MAX, "{others}");
+            }
+        }
     }
 
     #[test]
