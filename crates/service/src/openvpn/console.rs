@@ -12,24 +12,16 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use super::policy::log_lines::Line;
 use super::policy::logger::{Form, Logger, Sink, said};
 use super::policy::timestamp::Clock;
+use crate::strangers::Strangers;
 use host::syslog::Syslog;
 
 /// Lines kept for the management port until they are taken.
 const LINES: usize = 250;
-
-/// Lines that strangers may cause at once, all of them together. Beyond that they are counted.
-const STRANGERS_LINES: u32 = 500;
-
-/// Lines that they may cause more for each [`STRANGERS_IN`] that passes: a flood that lasts fills no disk.
-const STRANGERS_MORE: u32 = 10;
-
-/// See [`STRANGERS_MORE`].
-const STRANGERS_IN: Duration = Duration::from_secs(10);
 
 thread_local! {
     static WHO: RefCell<Option<Who>> = const { RefCell::new(None) };
@@ -59,38 +51,6 @@ impl Speaking {
 impl Drop for Speaking {
     fn drop(&mut self) {
         WHO.set(self.0.take());
-    }
-}
-
-/// How much strangers have said of late.
-#[derive(Default)]
-struct Strangers {
-    /// When the present period began.
-    began: Option<Instant>,
-    /// Lines that were written, less what periods have given back.
-    lines: u32,
-    left_out: u64,
-}
-
-impl Strangers {
-    /// Whether one more line is written, and before it that so many were not.
-    fn judge(&mut self, now: Instant) -> (bool, Option<u64>) {
-        let began = *self.began.get_or_insert(now);
-        let passed = now.saturating_duration_since(began);
-        let mut told = None;
-        if passed >= STRANGERS_IN {
-            let periods = passed.as_secs() / STRANGERS_IN.as_secs();
-            let periods = u32::try_from(periods).unwrap_or(u32::MAX);
-            self.lines = self
-                .lines
-                .saturating_sub(periods.saturating_mul(STRANGERS_MORE));
-            self.began = Some(now);
-            told = Some(std::mem::take(&mut self.left_out)).filter(|count| *count > 0);
-        }
-        let written = self.lines < STRANGERS_LINES;
-        self.lines += u32::from(written);
-        self.left_out += u64::from(!written);
-        (written, told)
     }
 }
 
@@ -154,7 +114,7 @@ impl Console {
                 lines: VecDeque::new(),
                 listening: service.management.is_some(),
                 waker: None,
-                strangers: Strangers::default(),
+                strangers: Strangers::new(),
             }))
         });
         if let Some(logger) = logger {
@@ -241,9 +201,8 @@ impl Log for Console {
         let who = WHO.with_borrow(Clone::clone);
         let mut inner = self.inner();
         if who.as_ref().is_some_and(|who| who.stranger) && record.level() <= Level::Info {
-            let (write, left_out) = inner.strangers.judge(Instant::now());
-            if let Some(count) = left_out {
-                let note = format!("{count} lines about clients that were not let in are left out");
+            let (write, note) = inner.strangers.judge(Instant::now());
+            if let Some(note) = note {
                 inner.write(Line::info(note), None, now);
             }
             if !write {
@@ -259,23 +218,7 @@ impl Log for Console {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn strangers_fill_no_log() {
-        let (mut strangers, now) = (Strangers::default(), Instant::now());
-        let written = (0..10_000).filter(|_| strangers.judge(now).0).count();
-        assert_eq!(written, STRANGERS_LINES as usize);
-        let left_out = 10_000 - u64::from(STRANGERS_LINES);
-        let next = now + STRANGERS_IN;
-        assert_eq!(strangers.judge(next), (true, Some(left_out)));
-        // While the flood lasts there are few.
-        let written = (0..10_000).filter(|_| strangers.judge(next).0).count();
-        assert_eq!(written, STRANGERS_MORE as usize - 1);
-        // When it is over there are as many as at first.
-        let later = next + STRANGERS_IN * (STRANGERS_LINES / STRANGERS_MORE);
-        let written = (0..10_000).filter(|_| strangers.judge(later).0).count();
-        assert_eq!(written, STRANGERS_LINES as usize);
-    }
+    use std::time::Duration;
 
     #[cfg(feature = "server")]
     #[test]
@@ -304,7 +247,7 @@ mod tests {
             lines: VecDeque::new(),
             listening: true,
             waker: None,
-            strangers: Strangers::default(),
+            strangers: Strangers::new(),
         }));
         let waker = Arc::new(Waker::new().unwrap());
         let poller = netio::poll::Poller::new().unwrap();

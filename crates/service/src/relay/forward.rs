@@ -1,6 +1,7 @@
 //! The way of datagrams through a relay. No memory is asked for on it.
 
 use super::Link;
+use crate::strangers;
 use netio::udp::{Family, ReceivedTrain, RecvScratch, SendScratch, TRAIN_ROOM, Train, UdpSocket};
 use plane::Endpoint;
 use relay::{Change, Piece, Refused, Table, pieces};
@@ -297,6 +298,6 @@ fn tell(table: &Table, heard: Result<(usize, Change), Refused>, from: SocketAddr
             );
         }
         // Any sender that can reach the port can cause this: never more than a debug line.
-        Err(why) => log::debug!("hello from {from}: {why}"),
+        Err(why) => strangers::log(log::Level::Debug, format_args!("hello from {from}: {why}")),
     }
 }

@@ -13,6 +13,7 @@ use crate::inbox::Inbox;
 use crate::lines::{self, UsageFile};
 use crate::names;
 use crate::now::Now;
+use crate::strangers;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
 use config::settings::MtuProbe;
@@ -200,7 +201,10 @@ impl Interface {
             Effect::Log(level, words) => log::log!(level, "{words}"),
             Effect::LogPeer(peer, words) => log::info!("{} {words}", self.whom(peer)),
             // Any sender that can reach the port can cause this: never more than a debug line.
-            Effect::LogDropped(from, why) => log::debug!("handshake message from {from}: {why}"),
+            Effect::LogDropped(from, why) => strangers::log(
+                log::Level::Debug,
+                format_args!("handshake message from {from}: {why}"),
+            ),
         }
         None
     }
