@@ -33,6 +33,20 @@ const ID_LABEL: &[u8] = b"millrace relay: which key";
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KeyId([u8; 8]);
 
+impl KeyId {
+    /// Its bytes.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.0
+    }
+
+    /// From its bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+}
+
 /// A key that a client and a relay share. Overwritten when dropped.
 #[derive(Clone)]
 pub struct Key {

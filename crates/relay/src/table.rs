@@ -180,6 +180,8 @@ pub struct Table {
     entries: Vec<Entry>,
     by_id: HashMap<KeyId, usize>,
     by_address: HashMap<SocketAddr, usize>,
+    /// Hellos that were accepted.
+    hellos: u64,
     dropped: Dropped,
 }
 
@@ -191,6 +193,7 @@ impl Table {
             entries: Vec::new(),
             by_id: HashMap::new(),
             by_address: HashMap::new(),
+            hellos: 0,
             dropped: Dropped::default(),
         };
         table.replace(clients, now);
@@ -246,6 +249,26 @@ impl Table {
         Ok((number, self.place(number, from, now)))
     }
 
+    /// The stamp of the last hello of each client that was heard.
+    pub fn stamps(&self) -> impl Iterator<Item = (KeyId, Tai64n)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|it| Some((it.client.key.id(), it.stamp?)))
+    }
+
+    /// A client said hello with this stamp in an earlier life of the relay: what is not newer is refused.
+    pub fn remember(&mut self, id: KeyId, stamp: Tai64n) {
+        let number = self.by_id.get(&id).copied();
+        if let Some(entry) = number.and_then(|at| self.entries.get_mut(at)) {
+            entry.stamp = entry.stamp.max(Some(stamp));
+        }
+    }
+
+    /// How many hellos were accepted.
+    #[must_use]
+    pub const fn hellos(&self) -> u64 {
+        self.hellos
+    }
+
     /// Which client made this hello. Its stamp is taken for the last.
     fn verify(&mut self, datagram: &[u8]) -> Result<usize, Refused> {
         let hello = Hello::parse(datagram).ok_or(Refused::Malformed)??;
@@ -259,6 +282,7 @@ impl Table {
         }
         entry.stamp = Some(hello.stamp);
         entry.counters.hellos += 1;
+        self.hellos += 1;
         Ok(number)
     }
 

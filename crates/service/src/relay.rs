@@ -5,6 +5,7 @@
 //! not connected: a host whose own address changes, or a target's, needs no new ones.
 
 mod forward;
+mod stamps;
 mod target;
 
 use crate::names;
@@ -21,7 +22,9 @@ use netio::poll::{Poller, Waker};
 use netio::udp::{Family, SelfTest, SocketError, UdpSocket};
 use relay::{Client, Key, Rates, Table};
 use signal_hook::consts::SIGUSR1;
+use stamps::Stamps;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -82,6 +85,7 @@ struct Relay<'a> {
     again: &'a dyn Fn() -> Result<model::Relay, String>,
     plan: SocketPlan,
     forwarder: Forwarder,
+    stamps: Option<Stamps>,
     target: Target,
     resolver: Resolver,
     wake: Arc<Waker>,
@@ -113,6 +117,17 @@ fn clients(model: &model::Relay) -> Vec<Client> {
         rates: Rates::of(it.rate, it.packets),
     };
     model.clients.iter().map(client).collect()
+}
+
+/// The file of stamps of a relay that listens there.
+fn stamps_of(listen: &model::Listen, table: &mut Table) -> Option<Stamps> {
+    let address = listen.address.map_or("any".to_owned(), |it| it.to_string());
+    let path = format!("/run/millrace/relay-{address}-{}.stamps", listen.port);
+    let opened = Stamps::open(Path::new(&path), table);
+    let failed = |error: &io::Error| {
+        log::info!("{path}: {error}; a hello that was recorded before a restart may be taken once");
+    };
+    opened.inspect_err(failed).ok()
 }
 
 impl<'a> Relay<'a> {
@@ -154,9 +169,11 @@ impl<'a> Relay<'a> {
         };
         add().map_err(io_error("epoll"))?;
         let now = Instant::now();
-        let table = Table::new(clients(&model), now);
+        let mut table = Table::new(clients(&model), now);
+        let stamps = stamps_of(&model.listen, &mut table);
         let mut relay = Self {
             forwarder: Forwarder::new(table, listen),
+            stamps,
             target: Target::new(&model.target, now),
             resolver: Resolver::new(Arc::clone(&wake), &Lines::default()),
             model,
@@ -249,6 +266,9 @@ impl<'a> Relay<'a> {
         }
         if self.report.swap(false, Ordering::Relaxed) {
             self.forwarder.tell_counters();
+        }
+        if let Some(stamps) = &mut self.stamps {
+            stamps.follow(&self.forwarder.table);
         }
         let now = Instant::now();
         self.forwarder.expire(now);
