@@ -197,8 +197,15 @@ impl Common {
         match option.name {
             "require-mppe" => {
                 self.required = true;
-                reason = "with keys of 128 bits; for those of 40, which are tried out in no time, write require-mppe-40 too";
+                reason = "with keys of 128 bits";
             }
+            "mppe" => match self.take_mppe(&option.value) {
+                Ok(words) => reason = words,
+                Err(fault) => {
+                    verdict = Verdict::Refused;
+                    reason = fault;
+                }
+            },
             "require-mppe-128" => self.bits.push(128),
             "require-mppe-40" => self.bits.push(40),
             "nomppe" => self.none = true,
@@ -206,7 +213,7 @@ impl Common {
             "nomppe-128" => {
                 verdict = Verdict::Refused;
                 reason =
-                    "only keys of 40 bits would be left: write require-mppe-40, if it has to be";
+                    "only keys of 40 bits, which are found at once, would be left: leave it out";
             }
             "nomppe-stateful" => self.stateful = false,
             "mppe-stateful" => self.stateful = true,
@@ -245,6 +252,34 @@ impl Common {
         true
     }
 
+    /// Takes the value of the option by which OpenWrt's pppd is told how to encrypt: words with commas between them. Returns
+    /// what to say of it.
+    fn take_mppe(&mut self, value: &str) -> Result<&'static str, &'static str> {
+        let mut bits = vec![128, 56, 40];
+        for word in value.split(',').map(str::trim) {
+            match word {
+                // There is no "if possible" here.
+                "required" | "optional" | "" => {}
+                "stateless" => self.stateful = false,
+                "stateful" => self.stateful = true,
+                "no128" => bits.retain(|it| *it != 128),
+                "no56" => bits.retain(|it| *it != 56),
+                "no40" => bits.retain(|it| *it != 40),
+                _ => return Err("write required,no40,no56,stateless"),
+            }
+        }
+        if bits.contains(&128) {
+            self.bits.push(128);
+            return Ok("required, with keys of 128 bits");
+        }
+        let none_left = bits.is_empty();
+        self.bits.append(&mut bits);
+        match none_left {
+            true => Err("no length of keys is left: leave no128 out"),
+            false => Ok("required; without no128 the keys would be longer"),
+        }
+    }
+
     /// How packets are encrypted, and how clients log in. `None` if that is not said, or cannot be.
     fn protection(&mut self, report: &mut Report) -> (Option<Mppe>, Vec<Auth>) {
         let wanted = self.required || !self.bits.is_empty();
@@ -256,8 +291,7 @@ impl Common {
             }
             (false, false) => {
                 refuse(
-                    "the file does not say whether packets have to be encrypted: write require-mppe-128; or nomppe, for \
-                     providers that encrypt nothing",
+                    "the file does not say that packets have to be encrypted: write require-mppe-128",
                 );
                 None
             }

@@ -45,8 +45,7 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
             "stateful" => stateful = true,
             _ => {
                 return Err(
-                    "write \"none\", or words of required, 128, 56, 40, stateless and stateful with commas \
-                     between them; there is no \"optional\", as that could be negotiated away"
+                    "write \"128,stateless\"; there is no \"optional\", as that could be negotiated away"
                         .to_owned(),
                 );
             }
@@ -72,15 +71,12 @@ pub(super) fn auth(text: &str, mppe: &Mppe) -> Result<Vec<Auth>, String> {
             "chap" => Auth::Chap,
             "pap" => Auth::Pap,
             _ => {
-                return Err(
-                    "write words of mschapv2, chap and pap with commas between them".to_owned(),
-                );
+                return Err("write mschapv2; further words have commas between them".to_owned());
             }
         };
         if auth != Auth::MsChapV2 && *mppe != Mppe::None {
             return Err(format!(
-                "the keys of the encryption come from mschapv2: with {word} there are none. Write only mschapv2, or \
-                 mppe = \"none\" as well"
+                "the keys of the encryption come from mschapv2: with {word} there are none. Write only mschapv2"
             ));
         }
         if !found.contains(&auth) {

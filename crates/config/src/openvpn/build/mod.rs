@@ -54,6 +54,17 @@ const FAULTS_MAX: usize = 1000;
 /// Most faults for which a name is suggested.
 const SUGGESTIONS_MAX: usize = 20;
 
+/// Options that protect less. A hint names none of them: whoever wants one writes it without help.
+const WEAKENING: [&str; 7] = [
+    "allow-compression",
+    "allow-insecure-ciphers",
+    "auth-user-pass-optional",
+    "client-cert-not-required",
+    "duplicate-cn",
+    "ncp-disable",
+    "script-security",
+];
+
 /// A verdict on a directive, with its place still complete.
 pub(crate) struct Judged {
     pub origin: Origin,
@@ -309,6 +320,7 @@ impl Builder {
             let near = (self.faults < SUGGESTIONS_MAX).then(|| table::near(name));
             let near = near
                 .flatten()
+                .filter(|near| !WEAKENING.contains(near))
                 .map(|near| format!("; did you mean `{near}`?"));
             return self.refuse(
                 &directive.origin,

@@ -103,7 +103,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
                 None | Some("require") => ClientCertificate::Require,
                 Some("optional") => ClientCertificate::Optional,
                 Some("none") => ClientCertificate::None,
-                Some(other) => return Some(Err(one_of(other, &["none", "optional", "require"]))),
+                Some(other) => return Some(Err(one_of(other, &["require"]))),
             };
         }
         "client-cert-not-required" => {

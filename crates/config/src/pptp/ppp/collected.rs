@@ -126,7 +126,10 @@ impl<'c> Collector<'c> {
             }
         };
         let mut words = words.into_iter();
-        while let Some(Word { text, line, .. }) = words.next() {
+        // The words behind an unknown one in its line may be its values.
+        let mut skips = false;
+        while let Some(Word { text, line, first }) = words.next() {
+            skips &= !first;
             let (line, place) = source.at(line);
             let place = (line, place.as_str());
             if self.given.len() >= OPTIONS_MAX {
@@ -134,9 +137,12 @@ impl<'c> Collector<'c> {
                 return self.push(place, "", Verdict::Refused, reason);
             }
             let Some(&(name, count, meaning)) = options::find(&text) else {
-                unknown(&text, place, self.report);
+                if !std::mem::replace(&mut skips, true) {
+                    unknown(&text, place, self.report);
+                }
                 continue;
             };
+            skips = false;
             let values: Vec<Word> = words.by_ref().take(count).collect();
             if values.len() < count {
                 self.push(place, name, Verdict::Refused, "wants a word behind it");

@@ -19,6 +19,8 @@ use Meaning::{Nothing, Refused, Taken};
 const LINE: &str = "there is no serial line";
 const FRAMES: &str = "GRE carries whole frames";
 const COMPRESSION: &str = "packets are never compressed";
+const ROUTES: &str = "a default route leads into the tunnel in two halves, whatever else there is";
+const FIRST: &str = "a client says the first word, as servers expect";
 const IPV4: &str = "the tunnel carries IPv4 only";
 const LOGS: &str = "what is logged is said by --log-level and --log-file";
 const LASTING: &str =
@@ -41,6 +43,7 @@ const OPTIONS: &[Row] = &[
     ("file", 1, Taken),
     ("call", 1, Taken),
     ("require-mppe", 0, Taken),
+    ("mppe", 1, Taken),
     ("require-mppe-40", 0, Taken),
     ("require-mppe-128", 0, Taken),
     ("nomppe", 0, Taken),
@@ -76,6 +79,57 @@ const OPTIONS: &[Row] = &[
         1,
         Nothing("no names of Windows before 2000 are served"),
     ),
+    (
+        "noproxyarp",
+        0,
+        Nothing("nothing is answered for the other end"),
+    ),
+    ("noreplacedefaultroute", 0, Nothing(ROUTES)),
+    ("defaultroute-metric", 1, Nothing(ROUTES)),
+    ("defaultroute6", 0, Nothing(IPV4)),
+    ("nodefaultroute6", 0, Nothing(IPV4)),
+    ("ipv6cp-use-ipaddr", 0, Nothing(IPV4)),
+    ("ipv6cp-use-persistent", 0, Nothing(IPV4)),
+    ("ipv6cp-accept-local", 0, Nothing(IPV4)),
+    ("ipv6cp-accept-remote", 0, Nothing(IPV4)),
+    ("ipv6cp-noremote", 0, Nothing(IPV4)),
+    ("ipv6cp-nosend", 0, Nothing(IPV4)),
+    ("ipv6cp-restart", 1, Nothing(IPV4)),
+    ("ipv6cp-max-configure", 1, Nothing(IPV4)),
+    ("ipv6cp-max-failure", 1, Nothing(IPV4)),
+    ("ipv6cp-max-terminate", 1, Nothing(IPV4)),
+    ("silent", 0, Nothing(FIRST)),
+    ("passive", 0, Nothing(FIRST)),
+    ("connect-delay", 1, Nothing(LINE)),
+    ("cdtrcts", 0, Nothing(LINE)),
+    ("nodtrcts", 0, Nothing(LINE)),
+    ("stop-bits", 1, Nothing(LINE)),
+    ("notty", 0, Nothing(LINE)),
+    ("noendpoint", 0, Nothing("there is one link")),
+    ("nompshortseq", 0, Nothing("there is one link")),
+    (
+        "usepeerwins",
+        0,
+        Nothing("no names of Windows before 2000 are served"),
+    ),
+    ("remotenumber", 1, Nothing(SCRIPTS)),
+    ("ktune", 0, Nothing("the host's settings stay as they are")),
+    (
+        "noktune",
+        0,
+        Nothing("the host's settings stay as they are"),
+    ),
+    ("up_sdnotify", 0, Nothing("a supervisor is always told")),
+    ("pap-timeout", 1, Nothing(TIMES)),
+    ("pap-restart", 1, Nothing(TIMES)),
+    ("pap-max-authreq", 1, Nothing(TIMES)),
+    ("chap-timeout", 1, Nothing(TIMES)),
+    ("lcp-rtt-file", 1, Nothing(LOGS)),
+    ("ipcp-max-failure", 1, Nothing(TIMES)),
+    ("ipcp-max-terminate", 1, Nothing(TIMES)),
+    ("ccp-restart", 1, Nothing(TIMES)),
+    ("ccp-max-configure", 1, Nothing(TIMES)),
+    ("ccp-max-terminate", 1, Nothing(TIMES)),
     ("persist", 0, Nothing(LASTING)),
     ("nopersist", 0, Nothing(LASTING)),
     ("maxfail", 1, Nothing(LASTING)),
@@ -233,9 +287,26 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
     OPTIONS.iter().find(|(known, ..)| *known == name)
 }
 
-/// Names that are known, to find what was meant.
+/// Options that protect less. A hint names none of them: whoever wants one writes it without help.
+pub(super) const WEAKENING: &[&str] = &[
+    "nomppe",
+    "nomppe-128",
+    "require-mppe-40",
+    "mppe-stateful",
+    "noccp",
+    "noauth",
+    "require-pap",
+    "require-chap",
+    "require-mschap",
+    "refuse-mschap-v2",
+    "login",
+    "show-password",
+];
+
+/// Names that a hint may name, to find what was meant.
 pub(super) fn names() -> Vec<&'static str> {
-    OPTIONS.iter().map(|(name, ..)| *name).collect()
+    let names = OPTIONS.iter().map(|(name, ..)| *name);
+    names.filter(|name| !WEAKENING.contains(name)).collect()
 }
 
 /// What is said of a client that asks the server to log in.

@@ -147,6 +147,23 @@ fn encryption_is_said_and_never_optional() {
             required(&[128], MppeMode::Either),
         ),
         ("require-mppe-40", required(&[40], MppeMode::Stateless)),
+        (
+            "mppe required,no40,no56,stateless",
+            required(&[128], MppeMode::Stateless),
+        ),
+        ("mppe required", required(&[128], MppeMode::Stateless)),
+        ("mppe optional", required(&[128], MppeMode::Stateless)),
+        (
+            "mppe required,no40,no56,stateful",
+            required(&[128], MppeMode::Either),
+        ),
+        (
+            "mppe required,no128,no40",
+            required(&[56], MppeMode::Stateless),
+        ),
+        ("mppe required,no128,no56,no40", None),
+        ("mppe required,sometimes", None),
+        ("mppe required nomppe", None),
         ("nomppe", Some(Mppe::None)),
         ("nomppe require-mppe", None),
         ("require-mppe noccp", None),
@@ -203,6 +220,68 @@ fn what_asks_for_something_else_is_refused_with_its_line() {
             !imported(&text, &[(SECRETS, USERS)]).is_usable(),
             "{command}"
         );
+    }
+}
+
+/// As OpenWrt's /etc/ppp/options.pptp has them, and options of newer versions of pppd.
+#[test]
+fn options_of_other_programs_get_one_message_a_line() {
+    for (words, expected) in [
+        ("noproxyarp", Verdict::Ignored),
+        ("silent", Verdict::Ignored),
+        ("connect-delay 5000", Verdict::Ignored),
+        ("pap-timeout 10", Verdict::Ignored),
+        ("nodefaultroute6", Verdict::Ignored),
+        ("ipv6cp-use-ipaddr", Verdict::Ignored),
+        ("defaultroute-metric 100", Verdict::Ignored),
+        ("mppe required,no40", Verdict::Honoured),
+        ("mppe sometimes", Verdict::Refused),
+        ("no-such-option 5000 a b", Verdict::Refused),
+        ("\"no such\" 5000", Verdict::Refused),
+    ] {
+        let import = peer(words);
+        let entries = import.report.entries.iter().filter(|it| it.line == 6);
+        let found: Vec<Verdict> = entries.map(|it| it.verdict).collect();
+        assert_eq!(found, [expected], "{words}");
+    }
+    let import = peer("no-such-option 5000 nomppe-40 lock");
+    let of_line = import.report.entries.iter().filter(|it| it.line == 6);
+    assert_eq!(of_line.count(), 3, "what is known is judged");
+}
+
+#[test]
+fn no_hint_weakens_what_protects() {
+    let without = |word: &str| {
+        let text = format!("{ALLOWED}{}{word}\n", PEER.replace("require-mppe-128", ""));
+        imported(&text, &[(SECRETS, USERS)])
+    };
+    for word in [
+        "",
+        "mppe",
+        "mppe x",
+        "nompe",
+        "mppe-40",
+        "mppe-128",
+        "nomppe-128",
+        "require-mppe-4",
+        "mppe-statefull",
+        "nocp",
+        "noath",
+        "require-papp",
+        "require-chp",
+        "refuse-mschap-v3",
+        "require-mppe noccp",
+        "require-mppe nomppe",
+    ] {
+        for import in [without(word), daemon(DAEMON, word, USERS)] {
+            for entry in &import.report.entries {
+                let hint = &entry.reason;
+                for weak in options::WEAKENING {
+                    let named = [format!("`{weak}`"), format!("write {weak}")];
+                    assert!(!named.iter().any(|it| hint.contains(it)), "{word}: {hint}");
+                }
+            }
+        }
     }
 }
 
