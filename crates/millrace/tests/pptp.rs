@@ -285,7 +285,7 @@ fn forge(from: &Host, to: IpAddr, payloads: &[Vec<u8>]) {
     for payload in payloads {
         batch.push(|memory| {
             memory.extend_from_slice(payload);
-            Some(to)
+            Some((to, None))
         });
         if batch.len() == 32 {
             socket.send(&mut batch);

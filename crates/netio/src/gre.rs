@@ -10,7 +10,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::poll::check;
+use crate::udp::Source;
 use crate::udp::headers::{Headers, MESSAGES};
+use crate::udp::send::Writer;
 use crate::udp::socket::{from_raw, set_buffers, set_device, set_int, to_raw};
 
 /// The longest packet that is received, IP header and all, in bytes. Longer ones are dropped.
@@ -127,14 +129,16 @@ impl GreSocket {
             let (start, len) = (i * PACKET_MAX, headers[i].msg_len as usize);
             let whole = headers[i].msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
             let buffer = into.memory.get(start..start + PACKET_MAX);
-            if self.address.is_some() && buffer.and_then(destination) != self.address {
+            let called = buffer.and_then(destination);
+            if self.address.is_some() && called != self.address {
                 continue;
             }
             let payload = into.memory.get(start..start + len).and_then(ip_payload);
-            match (payload, from_raw(&names[i]).map(|from| from.ip())) {
-                (Some(payload), Some(IpAddr::V4(from))) if whole => {
+            let ends = from_raw(&names[i]).map(|from| from.ip()).zip(called);
+            match (payload, ends) {
+                (Some(payload), Some((IpAddr::V4(from), called))) if whole => {
                     let place = start + payload.start..start + payload.end;
-                    into.packets.push((from, place));
+                    into.packets.push(((from, called), place));
                 }
                 _ => into.dropped += 1,
             }
@@ -172,10 +176,10 @@ impl GreSocket {
             headers,
             vectors,
             names,
-            ..
+            controls,
         } = &mut batch.headers;
         let packets = batch.packets[first..first + count].iter();
-        for (i, (to, place)) in packets.enumerate() {
+        for (i, ((to, from), place)) in packets.enumerate() {
             let (name, name_len) = to_raw(SocketAddr::new((*to).into(), 0));
             names[i] = name;
             let payload = &mut batch.memory[place.clone()];
@@ -190,6 +194,16 @@ impl GreSocket {
             header.msg_iovlen = 1;
             header.msg_control = std::ptr::null_mut();
             header.msg_controllen = 0;
+            // A bound socket has its address.
+            if let Some(from) = from.filter(|_| self.address.is_none()) {
+                let mut control = Writer::new(&mut controls[i]);
+                control.source(Source {
+                    ip: from.into(),
+                    ifindex: 0,
+                });
+                header.msg_controllen = control.len() as _;
+                header.msg_control = controls[i].0.as_mut_ptr().cast();
+            }
             header.msg_flags = 0;
         }
         // SAFETY: each of the first `count` headers points to live buffers of the lengths that it states.
@@ -229,7 +243,8 @@ fn ip_payload(packet: &[u8]) -> Option<Range<usize>> {
 pub struct Received {
     memory: Vec<u8>,
     headers: Headers,
-    packets: Vec<(Ipv4Addr, Range<usize>)>,
+    /// From where and to which of our addresses they came, and their places.
+    packets: Vec<((Ipv4Addr, Ipv4Addr), Range<usize>)>,
     /// Packets that were too long, or had no IPv4 header.
     pub dropped: u64,
 }
@@ -252,10 +267,11 @@ impl Received {
         }
     }
 
-    /// The packet at a place below what [`GreSocket::receive`] returned: who sent it, and what followed the IP header.
-    pub fn packet(&mut self, at: usize) -> Option<(Ipv4Addr, &mut [u8])> {
-        let (from, place) = self.packets.get(at)?.clone();
-        Some((from, self.memory.get_mut(place)?))
+    /// The packet at a place below what [`GreSocket::receive`] returned: who sent it to which of our addresses, and what
+    /// followed the IP header.
+    pub fn packet(&mut self, at: usize) -> Option<((Ipv4Addr, Ipv4Addr), &mut [u8])> {
+        let (ends, place) = self.packets.get(at)?.clone();
+        Some((ends, self.memory.get_mut(place)?))
     }
 }
 
@@ -271,7 +287,8 @@ impl std::fmt::Debug for Received {
 pub struct Outgoing {
     memory: Vec<u8>,
     headers: Headers,
-    packets: Vec<(Ipv4Addr, Range<usize>)>,
+    /// Where they go to and which of our addresses they come from, and their places.
+    packets: Vec<((Ipv4Addr, Option<Ipv4Addr>), Range<usize>)>,
 }
 
 impl Default for Outgoing {
@@ -291,8 +308,12 @@ impl Outgoing {
         }
     }
 
-    /// Adds the packet that `write` appends to the memory, and says whom it is for; `None` adds nothing.
-    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Option<Ipv4Addr>) {
+    /// Adds the packet that `write` appends to the memory, and says whom it is for, and which of our addresses it comes from:
+    /// the kernel chooses where that is `None`. `None` for all adds nothing.
+    pub fn push(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Option<(Ipv4Addr, Option<Ipv4Addr>)>,
+    ) {
         let start = self.memory.len();
         match write(&mut self.memory) {
             Some(to) => self.packets.push((to, start..self.memory.len())),
@@ -346,7 +367,7 @@ mod tests {
     fn packet(batch: &mut Outgoing, to: Ipv4Addr, payload: &[u8]) {
         batch.push(|memory| {
             memory.extend_from_slice(payload);
-            Some(to)
+            Some((to, None))
         });
     }
 
@@ -360,7 +381,7 @@ mod tests {
             assert!(!ready.is_empty(), "{} of {count}", all.len());
             let got = socket.receive(&mut received).unwrap();
             for at in 0..got {
-                let (sender, payload) = received.packet(at).unwrap();
+                let ((sender, _), payload) = received.packet(at).unwrap();
                 if sender == from {
                     all.push(payload.to_vec());
                 }
@@ -413,7 +434,7 @@ mod tests {
         poller.add(&socket, 0).unwrap();
         poller.wait(Some(Duration::from_secs(20))).unwrap();
         assert_eq!(socket.receive(&mut received).unwrap(), 1);
-        let (from, payload) = received.packet(0).unwrap();
+        let ((from, _), payload) = received.packet(0).unwrap();
         assert_eq!((from, &*payload), (peer, &peer.octets()[..]));
         let nothing = socket.receive(&mut received).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);

@@ -357,7 +357,7 @@ fn a_peer_that_floods_and_does_not_read_is_cut_off() {
         Message::EchoRequest { identifier }.write(&mut flood);
     }
     server.receive(&flood, now);
-    assert!(server.transmit().len() < 70_000);
+    assert!(server.transmit().len() < 18_000);
     assert_eq!(
         events(&mut server),
         [Event::Closed(CloseReason::NotReading)]

@@ -104,7 +104,7 @@ proptest! {
         let secret = ProbeKey::new([7; 32].into());
         let mut addresses = Addresses::new(key.clone(), secret, to, from);
         let now = std::time::Instant::now();
-        let probed = addresses.probed([192, 0, 2, 1].into(), &bytes, now);
+        let probed = addresses.probed(std::net::Ipv4Addr::new(192, 0, 2, 1).into(), &bytes, now);
         prop_assert!(!probed.is_ok_and(|it| it.accepted));
         prop_assert_eq!(Prober::new(key, to, from).answered(&bytes, now), None);
     }

@@ -7,7 +7,7 @@
 pub(crate) mod headers;
 mod recv;
 mod selftest;
-mod send;
+pub(crate) mod send;
 mod singles;
 pub(crate) mod socket;
 mod whole;

@@ -344,18 +344,18 @@ fn drop_train(error: &io::Error, train: &Train, report: &mut SendReport) {
 }
 
 /// Appends control messages to a buffer of fixed size.
-struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     control: &'a mut Control,
     used: usize,
 }
 
 impl<'a> Writer<'a> {
-    fn new(control: &'a mut Control) -> Self {
+    pub(crate) fn new(control: &'a mut Control) -> Self {
         Self { control, used: 0 }
     }
 
     /// Bytes written so far.
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.used
     }
 
@@ -393,7 +393,7 @@ impl<'a> Writer<'a> {
     /// `IP_PKTINFO` / `IPV6_PKTINFO`: send from this address. The interface is left to the
     /// routing table: naming the one that the peer's packet came in on would, where the way back
     /// is another, send into a void that the kernel takes for a direct link.
-    fn source(&mut self, source: Source) {
+    pub(crate) fn source(&mut self, source: Source) {
         match source.ip {
             IpAddr::V4(ip) => {
                 let info = libc::in_pktinfo {

@@ -13,7 +13,10 @@ use crate::control::stream::Stream;
 use crate::control::text::Text;
 
 /// Bytes that may wait for a peer to read them: more than all calls' messages at once.
-const MAX_TRANSMIT: usize = 64 * 1024;
+const MAX_TRANSMIT: usize = 16 * 1024;
+
+/// How long a client may take for its first message: it has it ready before it connects.
+const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +96,13 @@ impl Connection {
     /// A connection whose TCP connection has just been made. A client says the first word.
     #[must_use]
     pub fn new(role: Role, settings: Settings, now: Instant) -> Self {
+        let start = match role {
+            Role::Client => settings.reply_timeout,
+            Role::Server => settings.reply_timeout.min(FIRST_MESSAGE),
+        };
         let mut connection = Self {
             role,
-            state: State::Starting(now + settings.reply_timeout),
+            state: State::Starting(now + start),
             settings,
             stream: Stream::new(),
             calls: Calls::default(),
@@ -264,6 +271,11 @@ impl Connection {
             State::Starting(_) => self.close(CloseReason::Local),
             State::Stopping(_) | State::Closed => {}
         }
+    }
+
+    /// Ends the connection and its calls at once, without a word to the peer.
+    pub fn abandon(&mut self, reason: CloseReason) {
+        self.close(reason);
     }
 
     /// The TCP connection has ended.

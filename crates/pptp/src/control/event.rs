@@ -105,6 +105,15 @@ pub enum CloseReason {
     /// Stop-Control-Connection-Request was not answered.
     #[error("closed by us; the peer did not confirm it")]
     StopTimeOut,
+    /// The client has not logged in.
+    #[error("no login in time")]
+    NoLogin,
+    /// The client has asked for one call after the other.
+    #[error("too many calls without a login")]
+    TooManyCalls,
+    /// There are too many clients that have not logged in, and this one makes room.
+    #[error("too many connections without a login")]
+    Crowded,
     /// More waits to be sent than a peer that reads could leave.
     #[error("the peer does not read what is sent to it")]
     NotReading,

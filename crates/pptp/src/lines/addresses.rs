@@ -7,6 +7,7 @@ use subtle::ConstantTimeEq;
 
 use crate::lines::LINES_MAX;
 use crate::lines::probe::{Kind, LEN, Probe, ProbeKey};
+use crate::session::Ends;
 
 /// Most addresses of a call that packets are taken from.
 pub const ADDRESSES_MAX: usize = 4;
@@ -17,7 +18,7 @@ pub const ALIVE: Duration = Duration::from_secs(20);
 /// An address that takes part.
 #[derive(Clone, Copy, Debug)]
 struct Address {
-    ip: Ipv4Addr,
+    ends: Ends,
     /// The client's lines that lead here, a bit each: there may be several behind one NAT.
     lines: u16,
     heard: Instant,
@@ -83,12 +84,7 @@ impl Addresses {
     ///
     /// # Errors
     /// See [`Refused`].
-    pub fn probed(
-        &mut self,
-        from: Ipv4Addr,
-        packet: &[u8],
-        now: Instant,
-    ) -> Result<Probed, Refused> {
+    pub fn probed(&mut self, from: Ends, packet: &[u8], now: Instant) -> Result<Probed, Refused> {
         let probe = Probe::read(packet, &self.key).ok_or(Refused::Forged)?;
         let ours = probe.to == self.call_id && probe.from == self.peer_call_id;
         if probe.kind != Kind::Probe || !ours {
@@ -98,7 +94,7 @@ impl Addresses {
         if probe.number <= *self.numbers.get(line).ok_or(Refused::Forged)? {
             return Err(Refused::Replayed);
         }
-        let token = self.token(from);
+        let token = self.token(from.theirs);
         let proven = bool::from(token.ct_eq(&probe.token));
         let accepted = proven && self.take_part(from, 1 << line, now);
         if proven {
@@ -130,17 +126,18 @@ impl Addresses {
     }
 
     /// A line is at an address, unless there are too many.
-    fn take_part(&mut self, ip: Ipv4Addr, line: u16, now: Instant) -> bool {
+    fn take_part(&mut self, ends: Ends, line: u16, now: Instant) -> bool {
         let is_free = |slot: &Option<Address>| {
             slot.is_none_or(|it| it.lines & !line == 0 || it.heard + ALIVE <= now)
         };
-        let known = |slot: &Option<Address>| slot.is_some_and(|it| it.ip == ip);
+        let known = |slot: &Option<Address>| slot.is_some_and(|it| it.ends.theirs == ends.theirs);
         let place = self.table.iter().position(known);
         let place = place.or_else(|| self.table.iter().position(is_free));
         let Some(place) = place else {
             return false;
         };
-        let before = self.table[place].filter(|it| it.ip == ip && now < it.heard + ALIVE);
+        let before =
+            self.table[place].filter(|it| it.ends.theirs == ends.theirs && now < it.heard + ALIVE);
         let others = before.map_or(0, |it| it.lines);
         // A line is in one place.
         for slot in &mut self.table {
@@ -152,7 +149,7 @@ impl Addresses {
             }
         }
         self.table[place] = Some(Address {
-            ip,
+            ends,
             lines: others | line,
             heard: now,
         });
@@ -168,30 +165,30 @@ impl Addresses {
     /// The place of an address that takes part, below [`ADDRESSES_MAX`].
     #[must_use]
     pub fn place_of(&self, from: Ipv4Addr, now: Instant) -> Option<usize> {
-        let found = self.alive(now).find(|(_, it)| it.ip == from);
+        let found = self.alive(now).find(|(_, it)| it.ends.theirs == from);
         found.map(|(at, _)| at)
     }
 
     /// The address for what goes by one line only, and its place.
     #[must_use]
-    pub fn used(&self, now: Instant) -> Option<(usize, Ipv4Addr)> {
+    pub fn used(&self, now: Instant) -> Option<(usize, Ends)> {
         let uses = |lines: u16| lines.checked_shr(self.used.into()).unwrap_or(0) & 1 == 1;
         let exact = self.alive(now).find(|(_, it)| uses(it.lines));
         let latest = || self.alive(now).max_by_key(|(_, it)| it.heard);
-        exact.or_else(latest).map(|(at, it)| (at, it.ip))
+        exact.or_else(latest).map(|(at, it)| (at, it.ends))
     }
 
     /// The addresses of the lines that the client uses, with their places.
-    pub fn in_use(&self, now: Instant) -> impl Iterator<Item = (usize, Ipv4Addr)> + '_ {
+    pub fn in_use(&self, now: Instant) -> impl Iterator<Item = (usize, Ends)> + '_ {
         let lines = self.lines;
         let used = self.alive(now).filter(move |(_, it)| it.lines & lines != 0);
-        used.map(|(at, it)| (at, it.ip))
+        used.map(|(at, it)| (at, it.ends))
     }
 
     /// All that take part: place, address, and how long ago it was heard.
     pub fn all(&self, now: Instant) -> impl Iterator<Item = (usize, Ipv4Addr, Duration)> + '_ {
         let all = self.alive(now);
-        all.map(move |(at, it)| (at, it.ip, now.saturating_duration_since(it.heard)))
+        all.map(move |(at, it)| (at, it.ends.theirs, now.saturating_duration_since(it.heard)))
     }
 
     /// When an authentic probe last came from an address that takes part.

@@ -1,9 +1,12 @@
 //! Who may log in, and where random numbers come from.
 
 use core::fmt;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::mschap::Password;
+use crate::session::guesses::Guesses;
 
 /// The users of a server.
 pub trait Accounts: Send {
@@ -24,6 +27,30 @@ impl Accounts for Vec<(String, Password)> {
 impl Accounts for () {
     fn password(&self, _user: &str) -> Option<Password> {
         None
+    }
+}
+
+/// What a server judges one client's login by.
+pub(super) struct Door<'a> {
+    pub(super) accounts: &'a dyn Accounts,
+    pub(super) guesses: &'a mut Guesses,
+    /// The client's address.
+    pub(super) source: Ipv4Addr,
+}
+
+impl Door<'_> {
+    /// Until when a login as this user is not judged, because of passwords that were wrong.
+    pub(super) fn shut_until(&self, user: &[u8], now: Instant) -> Option<Instant> {
+        self.guesses.shut_until(self.source, user, now)
+    }
+
+    /// A login was judged.
+    pub(super) fn judged(&mut self, user: &[u8], good: bool, now: Instant) {
+        if good {
+            self.guesses.right(self.source, user);
+        } else {
+            self.guesses.wrong(self.source, user, now);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::mschap::{
     nt_response, user_without_domain,
 };
 use crate::ppp::{Auth, ChapPacket, PapPacket, challenge, verify_md5};
-use crate::session::account::{Accounts, Entropy};
+use crate::session::account::{Accounts, Door, Entropy};
 use crate::session::output::LoginError;
 
 /// Between challenges.
@@ -35,6 +35,8 @@ pub(super) struct Authenticator {
     challenge: [u8; 16],
     until: Option<Instant>,
     repeat: Option<Instant>,
+    /// The client's answer, which waits until then because others from its address were wrong.
+    held: Option<(Instant, Vec<u8>)>,
     /// What was said in the end.
     verdict: Option<Vec<u8>>,
 }
@@ -49,6 +51,7 @@ impl Authenticator {
             challenge: entropy.bytes(),
             until: Some(until),
             repeat: None,
+            held: None,
             verdict: None,
         }
     }
@@ -66,29 +69,65 @@ impl Authenticator {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.until, self.repeat].into_iter().flatten().min()
+        let held = self.held.as_ref().map(|(until, _)| *until);
+        [self.until, self.repeat, held].into_iter().flatten().min()
     }
 
-    pub(super) fn expire(&mut self, now: Instant) -> Option<Step> {
+    pub(super) fn expire(&mut self, now: Instant, door: &mut Door<'_>) -> Option<Step> {
         if self.until.is_some_and(|until| now >= until) {
             self.until = None;
             self.repeat = None;
+            self.held = None;
             return Some(Step::Failed(None, LoginError::TimeOut));
+        }
+        if let Some((_, answer)) = self.held.take_if(|(until, _)| now >= *until) {
+            return self.receive(&answer, now, door);
         }
         self.repeat.filter(|&repeat| now >= repeat)?;
         self.start(now)
     }
 
-    pub(super) fn receive(&mut self, information: &[u8], accounts: &dyn Accounts) -> Option<Step> {
+    pub(super) fn receive(
+        &mut self,
+        information: &[u8],
+        now: Instant,
+        door: &mut Door<'_>,
+    ) -> Option<Step> {
+        let user = self.user_of(information)?;
+        if let Some(verdict) = &self.verdict {
+            return Some(Step::Send(verdict.clone()));
+        }
+        if let Some(until) = door.shut_until(user, now) {
+            self.held = Some((until, information.to_vec()));
+            self.repeat = None;
+            return None;
+        }
+        let step = self.judge(information, door.accounts)?;
+        door.judged(user, matches!(step, Step::Done(..)), now);
+        Some(step)
+    }
+
+    /// The user's name in an answer of the client's.
+    fn user_of<'i>(&self, information: &'i [u8]) -> Option<&'i [u8]> {
+        match self.auth {
+            Auth::Pap => match PapPacket::parse(information)? {
+                PapPacket::Request { user, .. } => Some(user),
+                _ => None,
+            },
+            Auth::ChapMd5 | Auth::MsChapV2 => match ChapPacket::parse(information)? {
+                ChapPacket::Response { id, name, .. } if id == self.id => Some(name),
+                _ => None,
+            },
+        }
+    }
+
+    fn judge(&mut self, information: &[u8], accounts: &dyn Accounts) -> Option<Step> {
         let (good, user, key, answer) = match self.auth {
             Auth::Pap => {
                 let PapPacket::Request { id, user, password } = PapPacket::parse(information)?
                 else {
                     return None;
                 };
-                if let Some(verdict) = &self.verdict {
-                    return Some(Step::Send(verdict.clone()));
-                }
                 let (user, known, secret) = account(user, accounts);
                 let good = known & bool::from(secret.as_str().as_bytes().ct_eq(password));
                 let answer = if good {
@@ -104,12 +143,6 @@ impl Authenticator {
                 else {
                     return None;
                 };
-                if id != self.id {
-                    return None;
-                }
-                if let Some(verdict) = &self.verdict {
-                    return Some(Step::Send(verdict.clone()));
-                }
                 let (user, known, secret) = account(name, accounts);
                 if self.auth == Auth::ChapMd5 {
                     let good = known & verify_md5(id, secret.as_str(), &self.challenge, value);
@@ -133,6 +166,7 @@ impl Authenticator {
         };
         self.until = None;
         self.repeat = None;
+        self.held = None;
         self.verdict = Some(answer.clone());
         Some(if good {
             Step::Done(answer, user, key)

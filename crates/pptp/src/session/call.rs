@@ -1,11 +1,12 @@
 //! One call: a link, and the GRE that carries it.
 
 use core::ops::Range;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use crate::gre::{self, Arrival, Tunnel};
 use crate::lines::ProbeKey;
-use crate::session::account::Accounts;
+use crate::session::account::Door;
 use crate::session::link::{Link, LinkCounters, LinkOutput};
 use crate::session::output::{DownReason, SendError};
 
@@ -42,6 +43,18 @@ impl Call {
         self.wrap(now, out);
     }
 
+    /// Gives a client that has logged in its address.
+    pub(super) fn admit(&mut self, client: Ipv4Addr, now: Instant, out: &mut Vec<CallOutput>) {
+        self.link.admit(client, now, &mut self.outputs);
+        self.wrap(now, out);
+    }
+
+    /// Ends the link because of something that the peer is told of.
+    pub(super) fn fail(&mut self, reason: DownReason, now: Instant, out: &mut Vec<CallOutput>) {
+        self.link.fail(reason, now, &mut self.outputs);
+        self.wrap(now, out);
+    }
+
     pub(super) fn stop(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
         self.link.stop(now, &mut self.outputs);
         self.wrap(now, out);
@@ -52,7 +65,7 @@ impl Call {
         &mut self,
         packet: &mut [u8],
         now: Instant,
-        accounts: &dyn Accounts,
+        door: Option<&mut Door<'_>>,
         out: &mut Vec<CallOutput>,
     ) -> Option<Range<usize>> {
         let received = self.tunnel.receive(packet, now)?;
@@ -61,9 +74,7 @@ impl Call {
         let frame = &mut packet[received.payload];
         let number = received.number;
         let outputs = &mut self.outputs;
-        let inner = self
-            .link
-            .receive(number, late, frame, now, accounts, outputs);
+        let inner = self.link.receive(number, late, frame, now, door, outputs);
         self.wrap(now, out);
         self.acknowledge(now, out);
         inner.map(|inner| start + inner.start..start + inner.end)
@@ -89,8 +100,13 @@ impl Call {
             .min()
     }
 
-    pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
-        self.link.expire(now, &mut self.outputs);
+    pub(super) fn expire(
+        &mut self,
+        now: Instant,
+        door: Option<&mut Door<'_>>,
+        out: &mut Vec<CallOutput>,
+    ) {
+        self.link.expire(now, door, &mut self.outputs);
         self.wrap(now, out);
         self.acknowledge(now, out);
     }

@@ -123,7 +123,7 @@ impl Client {
             }
             return None;
         };
-        let inner = call.receive(packet, now, &(), &mut self.outputs);
+        let inner = call.receive(packet, now, None, &mut self.outputs);
         if !self.outputs.is_empty() {
             self.link_outputs(now, out);
         }
@@ -169,7 +169,7 @@ impl Client {
         self.connection.expire(now);
         self.events(now, out);
         if let Some(call) = &mut self.call {
-            call.expire(now, &mut self.outputs);
+            call.expire(now, None, &mut self.outputs);
             self.link_outputs(now, out);
         }
         self.expire_lines(now, out);
@@ -259,7 +259,7 @@ impl Client {
         call.start(now, &mut self.outputs);
         for mut packet in core::mem::take(&mut self.early) {
             // No data can be among them: the link is not up.
-            let _ = call.receive(&mut packet, now, &(), &mut self.outputs);
+            let _ = call.receive(&mut packet, now, None, &mut self.outputs);
         }
         self.call = Some(call);
         self.link_outputs(now, out);
@@ -270,6 +270,8 @@ impl Client {
         for output in outputs.drain(..) {
             match output {
                 LinkOutput::Frame(packet) => out.push(ClientOutput::Gre(packet)),
+                // A server's.
+                LinkOutput::LoggedIn => {}
                 LinkOutput::Up(up) => out.push(ClientOutput::Up(up)),
                 LinkOutput::Ipv6Up(up) => out.push(ClientOutput::Ipv6Up(up)),
                 LinkOutput::Lines(agreed) => self.agreed(agreed, out),

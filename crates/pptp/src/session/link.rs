@@ -1,5 +1,6 @@
 //! One PPP link: LCP, a login, CCP, IPCP and IPV6CP (RFC 1661, section 3).
 
+use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use crate::mppe::{Decryptor, Encryptor, MasterKey};
@@ -8,7 +9,7 @@ use crate::ppp::{
     Auth, Ccp, Failure, Framing, Ipcp, IpcpSettings, Ipv6cp, Lcp, LcpSettings, Negotiation, Signal,
     State, lcp_code, protocol,
 };
-use crate::session::account::Entropy;
+use crate::session::account::{Door, Entropy};
 use crate::session::authenticator::{self, Authenticator};
 use crate::session::login::{self, Login};
 use crate::session::output::{DownReason, Ipv6Up, LoginError, Up};
@@ -20,6 +21,8 @@ use crate::session::several::Several;
 pub enum LinkOutput {
     /// Send this frame to the peer.
     Frame(Vec<u8>),
+    /// A client has logged in, at a server. It waits for its address, or for the end.
+    LoggedIn,
     /// Packets can be sent. Comes again if the peer has negotiated anew.
     Up(Up),
     /// So can packets of IPv6.
@@ -78,9 +81,12 @@ pub struct Link {
     /// Who logged in, at a server.
     pub(super) user: Option<String>,
     pub(super) master: Option<MasterKey>,
+    /// Keys were made of it.
+    pub(super) keyed: bool,
     pub(super) ccp: Option<Negotiation<Ccp>>,
     /// A Configure-Ack of CCP that waits; until it is sent nothing is encrypted.
     pub(super) ccp_ack: Option<(Instant, Vec<u8>)>,
+    pub(super) ip: IpcpSettings,
     pub(super) ipcp: Negotiation<Ipcp>,
     pub(super) ipv6cp: Option<Negotiation<Ipv6cp>>,
     /// The last IPCP and IPV6CP packets that came before CCP was open.
@@ -136,8 +142,10 @@ impl Link {
             authenticator: None,
             user: None,
             master: None,
+            keyed: false,
             ccp: None,
             ccp_ack: None,
+            ip,
             ipcp: Negotiation::new(Ipcp::new(ip), timing),
             ipv6cp,
             early: [None, None],
@@ -223,7 +231,12 @@ impl Link {
     }
 
     /// Does what is due. Calling it early does nothing.
-    pub fn expire(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
+    pub(super) fn expire(
+        &mut self,
+        now: Instant,
+        door: Option<&mut Door<'_>>,
+        out: &mut Vec<LinkOutput>,
+    ) {
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
@@ -232,10 +245,8 @@ impl Link {
         self.lcp_signals(signals, now, out);
         let step = self.login.as_mut().and_then(|login| login.expire(now));
         self.login_step(step, now, out);
-        let step = self
-            .authenticator
-            .as_mut()
-            .and_then(|auth| auth.expire(now));
+        let authenticator = self.authenticator.as_mut().zip(door);
+        let step = authenticator.and_then(|(auth, door)| auth.expire(now, door));
         self.authenticator_step(step, now, out);
         if self.phase == Phase::Dead {
             return;
@@ -375,7 +386,7 @@ impl Link {
                 self.send(auth.protocol(), &packet, out);
                 self.user = Some(user);
                 self.master = key;
-                self.network_up(now, out);
+                out.push(LinkOutput::LoggedIn);
             }
             Some(authenticator::Step::Failed(packet, error)) => {
                 if let Some(packet) = packet {
@@ -386,6 +397,19 @@ impl Link {
         }
     }
 
+    /// Gives a client that has logged in its address.
+    pub(super) fn admit(&mut self, client: Ipv4Addr, now: Instant, out: &mut Vec<LinkOutput>) {
+        if self.phase != Phase::Authenticate {
+            return;
+        }
+        let ip = IpcpSettings {
+            peer: Some(client),
+            ..self.ip
+        };
+        self.ipcp = Negotiation::new(Ipcp::new(ip), self.settings.timing);
+        self.network_up(now, out);
+    }
+
     /// Ends the link because of something that the peer is told of.
     pub(super) fn fail(&mut self, reason: DownReason, now: Instant, out: &mut Vec<LinkOutput>) {
         if self.phase == Phase::Dead {
@@ -394,7 +418,7 @@ impl Link {
         let text = match &reason {
             DownReason::Login(LoginError::Denied) => "access denied",
             DownReason::NoEncryption(_) | DownReason::NoLogin => "encryption is required",
-            DownReason::Ipcp(_) => "no address",
+            DownReason::Ipcp(_) | DownReason::NoAddress => "no address",
             _ => "",
         };
         let mut signals = Vec::new();

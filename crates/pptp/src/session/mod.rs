@@ -4,6 +4,7 @@ mod account;
 mod authenticator;
 mod call;
 mod client;
+mod guesses;
 mod link;
 mod login;
 mod network;
@@ -17,7 +18,7 @@ pub use account::{Accounts, Entropy};
 pub use call::Call;
 pub use client::{Client, ClientOutput};
 pub use link::{Link, LinkCounters, LinkOutput};
-pub use output::{DownReason, Ipv6Up, LoginError, Protection, SendError, Up};
+pub use output::{DownReason, Ends, Ipv6Up, LoginError, Protection, SendError, Up};
 pub use server::{ConnectionId, ProbeCounters, Server, ServerOutput};
 pub use settings::{
     ClientSettings, Encryption, LinkSettings, Mode, ServerSettings, Settings, StartError,

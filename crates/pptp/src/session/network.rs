@@ -41,6 +41,7 @@ impl Link {
         self.login = None;
         self.authenticator = None;
         self.master = None;
+        self.keyed = false;
         self.ccp = None;
         self.ccp_ack = None;
         self.early = [None, None];
@@ -166,6 +167,11 @@ impl Link {
                         self.send(protocol::CCP, &packet, out);
                     }
                 }
+                // The same keys for other packets would show both to who listens.
+                Signal::Up if self.keyed => {
+                    self.fail(DownReason::KeysUsed, now, out);
+                    return;
+                }
                 Signal::Up => {
                     self.make_keys();
                     self.begin_protected(now, out);
@@ -186,6 +192,7 @@ impl Link {
         let (Some(ccp), Some(master)) = (&self.ccp, &self.master) else {
             return;
         };
+        self.keyed = true;
         let client = matches!(self.side, Side::Client { .. });
         let start = |bits: MppeBits, from_client| start_key(master, bits, from_client);
         let (send, receive) = (ccp.layer().send(), ccp.layer().receive());

@@ -7,6 +7,21 @@ use crate::mppe::KeyLength;
 use crate::mschap::FailureCode;
 use crate::ppp::{Dns, Failure};
 
+/// Both ends of packets of GRE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The peer's address.
+    pub theirs: Ipv4Addr,
+    /// Ours, which the peer called; `None` where any will do.
+    pub ours: Option<Ipv4Addr>,
+}
+
+impl From<Ipv4Addr> for Ends {
+    fn from(theirs: Ipv4Addr) -> Self {
+        Self { theirs, ours: None }
+    }
+}
+
 /// How packets of a link are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protection {
@@ -93,6 +108,15 @@ pub enum DownReason {
     /// Encryption is required and was not to be had.
     #[error("the encryption that is required was not agreed on: {0}")]
     NoEncryption(Failure),
+    /// Every address for clients is taken.
+    #[error("all addresses for clients are taken: a larger pool has room for more")]
+    NoAddress,
+    /// The peer has begun encryption anew. Its keys follow from the login, so all that was encrypted would be encrypted
+    /// with the same keys again.
+    #[error(
+        "the peer begins encryption anew without a new login, which would use the same keys twice: try once more"
+    )]
+    KeysUsed,
     /// No address was agreed on.
     #[error("no address was agreed on: {0}")]
     Ipcp(Failure),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::mppe::{HEADER_LEN, OVERHEAD, OpenError};
 use crate::ppp::{Packet, Signal, lcp_code, parse_frame, protocol};
-use crate::session::account::Accounts;
+use crate::session::account::Door;
 use crate::session::authenticator::Authenticator;
 use crate::session::link::{Link, LinkOutput, Phase};
 use crate::session::output::{DownReason, SendError};
@@ -18,13 +18,13 @@ const MAX_REJECTED: usize = 64;
 impl Link {
     /// Takes a frame. `number` is its number in GRE, `late` whether a higher one came before. What comes back is the place
     /// of an inner packet, decrypted, in the frame.
-    pub fn receive(
+    pub(super) fn receive(
         &mut self,
         number: u64,
         late: bool,
         frame: &mut [u8],
         now: Instant,
-        accounts: &dyn Accounts,
+        door: Option<&mut Door<'_>>,
         out: &mut Vec<LinkOutput>,
     ) -> Option<Range<usize>> {
         if self.phase == Phase::Dead {
@@ -53,7 +53,7 @@ impl Link {
             self.counters.late += 1;
             return None;
         }
-        self.receive_control(number_of_protocol, information, now, accounts, out);
+        self.receive_control(number_of_protocol, information, now, door, out);
         None
     }
 
@@ -62,7 +62,7 @@ impl Link {
         number: u16,
         information: &[u8],
         now: Instant,
-        accounts: &dyn Accounts,
+        door: Option<&mut Door<'_>>,
         out: &mut Vec<LinkOutput>,
     ) {
         match (number, self.phase) {
@@ -77,7 +77,9 @@ impl Link {
                 self.login_step(step, now, out);
                 let ours = |auth: &&mut Authenticator| auth.auth().protocol() == number;
                 let authenticator = self.authenticator.as_mut().filter(ours);
-                let step = authenticator.and_then(|auth| auth.receive(information, accounts));
+                let step = authenticator
+                    .zip(door)
+                    .and_then(|(auth, door)| auth.receive(information, now, door));
                 self.authenticator_step(step, now, out);
             }
             // The peer may be ahead of us: the answer to our login was lost. It will ask again.

@@ -12,13 +12,15 @@ use crate::control::{
 use crate::gre::{Packet, Tunnel};
 use crate::lines::Addresses;
 use crate::ppp::IpcpSettings;
-use crate::session::account::{Accounts, Entropy};
+use crate::session::account::{Accounts, Door, Entropy};
 use crate::session::call::Call;
+use crate::session::guesses::Guesses;
 use crate::session::link::{Link, LinkOutput, Side};
-use crate::session::output::{DownReason, Ipv6Up, SendError, Up};
+use crate::session::output::{DownReason, Ends, Ipv6Up, SendError, Up};
 use crate::session::settings::{ServerSettings, StartError};
 
 mod lines;
+mod strangers;
 
 pub use lines::ProbeCounters;
 
@@ -31,8 +33,8 @@ pub struct ConnectionId(pub u64);
 pub enum ServerOutput {
     /// Send this as the payload of an IP packet of protocol 47.
     Gre {
-        /// To this client.
-        to: Ipv4Addr,
+        /// To this client, from our address that it called.
+        to: Ends,
         /// The payload.
         packet: Vec<u8>,
     },
@@ -65,6 +67,8 @@ pub enum ServerOutput {
     Down {
         /// The call.
         call: u16,
+        /// Where its client is.
+        client: Ipv4Addr,
         /// Why.
         reason: DownReason,
     },
@@ -80,15 +84,21 @@ pub enum ServerOutput {
 
 struct Client {
     connection: Connection,
-    address: Ipv4Addr,
+    ends: Ends,
+    /// Calls whose client has logged in.
+    admitted: u16,
+    /// Since when there is no such call: until then the client is a stranger.
+    stranger: Option<Instant>,
+    /// Calls that it has asked for since.
+    asked: u16,
 }
 
 struct ServerCall {
     call: Call,
     connection: ConnectionId,
-    client: Ipv4Addr,
-    /// The inner address, which goes back to the pool.
-    inner: Ipv4Addr,
+    ends: Ends,
+    /// The inner address, which goes back to the pool; `None` until the client has logged in.
+    inner: Option<Ipv4Addr>,
     /// Where its lines are, if both ends agree to several.
     addresses: Option<Addresses>,
     /// When the control connection was lost, if the call has gone on.
@@ -100,6 +110,7 @@ pub struct Server {
     settings: ServerSettings,
     entropy: Entropy,
     accounts: Box<dyn Accounts>,
+    guesses: Guesses,
     clients: BTreeMap<ConnectionId, Client>,
     calls: BTreeMap<u16, ServerCall>,
     pool: Vec<Ipv4Addr>,
@@ -107,6 +118,7 @@ pub struct Server {
     next_call: u16,
     outputs: Vec<LinkOutput>,
     unknown_packets: u64,
+    turned_away: u64,
     probes: ProbeCounters,
 }
 
@@ -132,33 +144,40 @@ impl Server {
             settings,
             entropy,
             accounts,
+            guesses: Guesses::default(),
             clients: BTreeMap::new(),
             calls: BTreeMap::new(),
             pool,
             next_connection: 0,
             outputs: Vec::new(),
             unknown_packets: 0,
+            turned_away: 0,
             probes: ProbeCounters::default(),
         })
     }
 
-    /// A client has made a TCP connection to port 1723. `None` if there are too many.
-    pub fn accept(&mut self, address: Ipv4Addr, now: Instant) -> Option<ConnectionId> {
-        if self.clients.len() >= self.settings.max_connections {
-            return None;
-        }
+    /// A client has made a TCP connection to port 1723. Where there are too many clients that have not logged in, another of
+    /// them makes room.
+    pub fn accept(
+        &mut self,
+        ends: Ends,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) -> ConnectionId {
+        self.make_room(ends.theirs, now, out);
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
         let settings = self.settings.common.control.clone();
         let connection = Connection::new(Role::Server, settings, now);
-        self.clients.insert(
-            id,
-            Client {
-                connection,
-                address,
-            },
-        );
-        Some(id)
+        let client = Client {
+            connection,
+            ends,
+            admitted: 0,
+            stranger: Some(now),
+            asked: 0,
+        };
+        self.clients.insert(id, client);
+        id
     }
 
     /// Bytes for a TCP connection. To be looked at after every call.
@@ -224,8 +243,13 @@ impl Server {
             self.unknown_packets += 1;
             return None;
         };
-        let accounts = &*self.accounts;
-        let inner = call.call.receive(packet, now, accounts, &mut self.outputs);
+        let mut door = Door {
+            accounts: &*self.accounts,
+            guesses: &mut self.guesses,
+            source: call.ends.theirs,
+        };
+        let door = Some(&mut door);
+        let inner = call.call.receive(packet, now, door, &mut self.outputs);
         if !self.outputs.is_empty() {
             self.link_outputs(id, now, out);
         }
@@ -242,7 +266,7 @@ impl Server {
         packet: &[u8],
         now: Instant,
         out: &mut Vec<u8>,
-    ) -> Result<Ipv4Addr, SendError> {
+    ) -> Result<Ends, SendError> {
         let call = self.calls.get_mut(&call).ok_or(SendError::NotUp)?;
         call.call.send(packet, now, out)?;
         Ok(call.used(now))
@@ -277,15 +301,16 @@ impl Server {
         let connections = self
             .clients
             .values()
-            .filter_map(|client| client.connection.deadline());
+            .flat_map(|client| [client.connection.deadline(), client.patience()]);
         let calls = self.calls.values();
         let calls = calls.flat_map(|call| [call.call.deadline(), call.silent_at()]);
-        connections.chain(calls.flatten()).min()
+        connections.chain(calls).flatten().min()
     }
 
     /// Does what is due. Calling it early does nothing.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
         let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        self.expire_strangers(now, out);
         let late = self
             .clients
             .iter()
@@ -304,7 +329,12 @@ impl Server {
         let late: Vec<u16> = late.map(|(&id, _)| id).collect();
         for id in late {
             if let Some(call) = self.calls.get_mut(&id) {
-                call.call.expire(now, &mut self.outputs);
+                let mut door = Door {
+                    accounts: &*self.accounts,
+                    guesses: &mut self.guesses,
+                    source: call.ends.theirs,
+                };
+                call.call.expire(now, Some(&mut door), &mut self.outputs);
                 self.link_outputs(id, now, out);
             }
         }
@@ -320,7 +350,7 @@ impl Server {
     /// Where the client of a call is.
     #[must_use]
     pub fn client_of(&self, id: u16) -> Option<Ipv4Addr> {
-        self.calls.get(&id).map(|call| call.client)
+        self.calls.get(&id).map(|call| call.ends.theirs)
     }
 
     /// A control connection.
@@ -333,6 +363,12 @@ impl Server {
     #[must_use]
     pub fn occupancy(&self) -> (usize, usize) {
         (self.calls.len(), self.pool.len())
+    }
+
+    /// Connections that were closed because too many clients had not logged in.
+    #[must_use]
+    pub const fn turned_away(&self) -> u64 {
+        self.turned_away
     }
 
     /// Packets that belong to no call, or did not come from its client.
@@ -354,10 +390,10 @@ impl Server {
                     end: CallEnd::ConnectionClosed,
                 } if self.outlives(call_id, now) => {}
                 Event::CallDown { call_id, end } => {
-                    self.drop_call(call_id, DownReason::Call(end), out);
+                    self.drop_call(call_id, DownReason::Call(end), now, out);
                 }
                 Event::Closed(reason) => {
-                    self.lost(id, reason, out);
+                    self.lost(id, reason, now, out);
                     out.push(ServerOutput::Closed {
                         connection: id,
                         reason,
@@ -375,12 +411,14 @@ impl Server {
         let call_id = free
             .into_iter()
             .find(|call_id| !self.calls.contains_key(call_id));
-        let inner = self.pool.pop();
+        let call_id = call_id.filter(|_| !self.pool.is_empty() && !self.waits_for_login(id));
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        let (Some(call_id), Some(inner)) = (call_id, inner) else {
-            self.pool.extend(inner);
+        if client.is_insatiable() {
+            return client.connection.abandon(CloseReason::TooManyCalls);
+        }
+        let Some(call_id) = call_id else {
             let refuse = Answer::Refuse {
                 result: OutgoingResult::GeneralError,
                 error: ErrorCode::NoResource,
@@ -395,7 +433,6 @@ impl Server {
             .answer_call(request.call_id, answer)
             .is_err()
         {
-            self.pool.push(inner);
             return;
         }
         self.next_call = call_id.wrapping_add(1);
@@ -405,7 +442,7 @@ impl Server {
         };
         let ip = IpcpSettings {
             address: Some(settings.address),
-            peer: Some(inner),
+            peer: None,
             ask_dns: false,
             dns: settings.dns,
         };
@@ -416,8 +453,8 @@ impl Server {
         let call = ServerCall {
             call: Call::new(tunnel, link),
             connection: id,
-            client: client.address,
-            inner,
+            ends: client.ends,
+            inner: None,
             addresses: None,
             lost: None,
         };
@@ -448,13 +485,14 @@ impl Server {
                         found.send_by_all(packet, now, out);
                     }
                 }
+                LinkOutput::LoggedIn => self.logged_in(call, now, out),
                 LinkOutput::Up(up) => out.push(ServerOutput::Up { call, up }),
                 LinkOutput::Ipv6Up(up) => out.push(ServerOutput::Ipv6Up { call, up }),
                 LinkOutput::Lines(agreed) => self.agreed(call, agreed, out),
                 LinkOutput::Echoed => {}
                 LinkOutput::Down(reason) => {
                     let id = self.calls.get(&call).map(|found| found.connection);
-                    self.drop_call(call, reason, out);
+                    self.drop_call(call, reason, now, out);
                     if let Some(id) = id {
                         if let Some(client) = self.clients.get_mut(&id) {
                             // It may have ended there already.
@@ -469,11 +507,28 @@ impl Server {
         self.outputs = outputs;
     }
 
-    fn drop_call(&mut self, call: u16, reason: DownReason, out: &mut Vec<ServerOutput>) {
-        if let Some(dropped) = self.calls.remove(&call) {
-            self.pool.push(dropped.inner);
-            out.push(ServerOutput::Down { call, reason });
+    fn drop_call(
+        &mut self,
+        call: u16,
+        reason: DownReason,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) {
+        let Some(dropped) = self.calls.remove(&call) else {
+            return;
+        };
+        if let Some(inner) = dropped.inner {
+            self.pool.push(inner);
+            if let Some(client) = self.clients.get_mut(&dropped.connection) {
+                client.lost_call(now);
+            }
         }
+        let client = dropped.ends.theirs;
+        out.push(ServerOutput::Down {
+            call,
+            client,
+            reason,
+        });
     }
 }
 

@@ -165,8 +165,8 @@ pub struct ServerSettings {
     pub pool: Vec<Ipv4Addr>,
     /// Name servers for clients.
     pub dns: Dns,
-    /// The most control connections.
-    pub max_connections: usize,
+    /// The most control connections of clients that have not logged in. The others are as many as the pool has room for.
+    pub max_strangers: usize,
 }
 
 impl ServerSettings {
@@ -179,7 +179,7 @@ impl ServerSettings {
             address,
             pool,
             dns: [None; 2],
-            max_connections: 128,
+            max_strangers: 64,
         }
     }
 }
@@ -195,9 +195,7 @@ pub enum StartError {
     )]
     Insecure,
     /// Keys come from MS-CHAPv2 and from nothing else.
-    #[error(
-        "MPPE needs MS-CHAPv2: no other login gives keys. Allow only that, or set the encryption to none"
-    )]
+    #[error("MPPE needs MS-CHAPv2: no other login gives keys. Allow only that")]
     KeysNeedMsChapV2,
     /// No way to log in.
     #[error("no way to log in is allowed")]

@@ -5,4 +5,5 @@
 mod lines;
 mod schedules;
 mod sessions;
+mod strangers;
 mod world;

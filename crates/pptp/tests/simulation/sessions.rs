@@ -3,19 +3,14 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use pptp::control::{CallEnd, ErrorCode, OutgoingResult};
 use pptp::gre::Header;
 use pptp::mppe::KeyLength;
 use pptp::mschap::{FailureCode, Password};
 use pptp::ppp::{Auth, Failure};
-use pptp::session::{
-    Client, ClientOutput, DownReason, Encryption, LoginError, Mode, Server, ServerOutput,
-    StartError,
-};
+use pptp::session::{Client, DownReason, Encryption, LoginError, Mode, Server, StartError};
 
 use crate::world::{
-    CLIENT, End, Network, Random, World, accounts, client_settings, entropy, packet,
-    server_settings,
+    End, Network, Random, World, accounts, client_settings, entropy, packet, server_settings,
 };
 
 const MINUTES: Duration = Duration::from_secs(180);
@@ -374,45 +369,42 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
     assert_eq!(world.client_up, None);
 }
 
-/// Clients beside the one of the world.
+/// A second negotiation of CCP with the keys of the first login, as anyone can ask for who can send with the peer's address: a
+/// stream that was used already is used for nothing else.
 #[test]
-fn each_client_has_an_address_of_its_own_until_there_is_none() {
-    let mut world = World::new(1, client_settings(), server_settings());
-    assert!(world.run(MINUTES, World::both_up));
-    let mut refused = 0;
-    for seed in 0..5 {
-        let now = world.now;
-        let mut client = Client::new(client_settings(), entropy(seed), now).unwrap();
-        let connection = world.server.accept(CLIENT, now).unwrap();
-        let mut reasons = Vec::new();
-        for _ in 0..10 {
-            let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
-            let bytes = client.transmit().to_vec();
-            client.transmitted(bytes.len());
-            world
-                .server
-                .receive_control(connection, &bytes, now, &mut to_client);
-            let bytes = world.server.transmit(connection).to_vec();
-            world.server.transmitted(connection, bytes.len());
-            client.receive_control(&bytes, now, &mut to_server);
-            reasons.extend(to_server.into_iter().filter_map(|output| match output {
-                ClientOutput::Down(reason) => Some(reason),
-                _ => None,
-            }));
-            assert!(
-                to_client
-                    .iter()
-                    .all(|output| !matches!(output, ServerOutput::Up { .. }))
-            );
+fn encryption_is_not_begun_twice_with_the_same_keys() {
+    for mode in [Mode::Stateless, Mode::PreferStateful] {
+        let (mut client, mut server) = (client_settings(), server_settings());
+        for link in [&mut client.common.link, &mut server.common.link] {
+            link.encryption = Encryption::Mppe {
+                keys: vec![KeyLength::Bits128],
+                mode,
+            };
         }
-        let none_left = CallEnd::Refused {
-            result: OutgoingResult::GeneralError,
-            error: ErrorCode::NoResource,
-        };
-        refused += usize::from(reasons == [DownReason::Call(none_left)]);
+        let mut world = World::new(1, client, server);
+        assert!(world.run(MINUTES, World::both_up));
+        let inner = packet(&mut Random(1), 1);
+        let first = world.send(End::Server, &inner);
+        world.run(Duration::from_secs(1), |_| false);
+        // Another identifier and other options than what was acknowledged.
+        let bits = if mode == Mode::Stateless { 0x41 } else { 0x01 };
+        let request = [0x80, 0xfd, 1, 99, 0, 10, 18, 6, bits, 0, 0, 0x40];
+        let forged = forge(&world, first + 1, &request);
+        world.gre(End::Client, forged);
+        world.run(MINUTES, |world| {
+            world.client_down.is_some() && world.server_down.is_some()
+        });
+        let keys_used = Some(DownReason::KeysUsed);
+        assert!(
+            world.client_down == keys_used || world.server_down == keys_used,
+            "{:?} {:?}",
+            world.client_down,
+            world.server_down
+        );
+        let call = world.server_up.as_ref().unwrap().0;
+        let sent = world.server.send(call, &inner, world.now, &mut Vec::new());
+        assert!(sent.is_err(), "nothing more is encrypted");
     }
-    assert_eq!(world.server.occupancy(), (4, 0));
-    assert_eq!(refused, 2, "four addresses, six clients");
 }
 
 #[test]

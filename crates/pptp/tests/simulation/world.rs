@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use pptp::mschap::Password;
 use pptp::session::{
-    Accounts, Client, ClientOutput, ClientSettings, ConnectionId, DownReason, Entropy, Server,
-    ServerOutput, ServerSettings, Up,
+    Accounts, Client, ClientOutput, ClientSettings, ConnectionId, DownReason, Ends, Entropy,
+    Server, ServerOutput, ServerSettings, Up,
 };
 
 /// SplitMix64.
@@ -48,6 +48,11 @@ pub(crate) struct Network {
 
 pub(crate) const DELAY: Duration = Duration::from_millis(10);
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// The client, and the address of the server that it calls.
+pub(crate) const CALLED: Ends = Ends {
+    theirs: CLIENT,
+    ours: Some(Ipv4Addr::new(198, 51, 100, 7)),
+};
 pub(crate) const USER: &str = "user";
 pub(crate) const PASSWORD: &str = "a password that is used for nothing else";
 
@@ -109,7 +114,7 @@ impl World {
         let now = Instant::now();
         let client = Client::new(client, entropy(seed), now).unwrap();
         let mut server = Server::new(server, accounts(), entropy(!seed)).unwrap();
-        let connection = server.accept(CLIENT, now).unwrap();
+        let connection = server.accept(CALLED, now, &mut Vec::new());
         let mut world = Self {
             now,
             random: Random(seed ^ 0x5555),
@@ -216,7 +221,7 @@ impl World {
         for output in server {
             match output {
                 ServerOutput::Gre { to, packet } => {
-                    assert_eq!(to, CLIENT);
+                    assert_eq!(to, CALLED);
                     self.gre(End::Client, packet);
                 }
                 ServerOutput::Up { call, up } => self.server_up = Some((call, up)),

@@ -5,7 +5,7 @@ use super::order::Order;
 use crate::status::{PeerStatus, Status, expected_within};
 use ::pptp::mppe;
 use ::pptp::session::{
-    Call, Client as Session, ClientOutput, ClientSettings, DownReason, Entropy, LoginError,
+    Call, Client as Session, ClientOutput, ClientSettings, DownReason, Ends, Entropy, LoginError,
     Protection, SendError, Up,
 };
 use log::Level;
@@ -353,7 +353,7 @@ impl Machine for ClientMachine {
         self.translate(now, effects);
     }
 
-    fn accept(&mut self, _from: Ipv4Addr, _now: Instant) -> Option<StreamId> {
+    fn accept(&mut self, _: Ends, _: Instant, _: &mut Vec<Effect>) -> Option<StreamId> {
         None
     }
 

@@ -15,6 +15,7 @@ use crate::gate::Gate;
 use crate::names;
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
+use crate::strangers;
 use crate::tun_test::TunTest;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
@@ -396,6 +397,9 @@ impl<'m, M: Machine> Executor<'m, M> {
                 if level <= log::Level::Warn {
                     notify::ready(&words);
                 }
+            }
+            Effect::LogStranger(level, words) => {
+                strangers::log(level, format_args!("{}: {words}", self.model.interface));
             }
             Effect::Refused(why) => {
                 if let Some(manager) = &self.options.manager {

@@ -2,7 +2,7 @@
 
 use crate::lines::LineFacts;
 use crate::status::Status;
-use ::pptp::session::Up;
+use ::pptp::session::{Ends, Up};
 use log::Level;
 use plane::LineId;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -14,20 +14,44 @@ pub(super) type StreamId = u64;
 /// The number of a client's only control connection.
 pub(super) const ONLY: StreamId = 0;
 
-/// By which line a packet goes, or came, and the address of the other end.
+/// By which line a packet goes, or came, and the addresses of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     /// The line. Without several it is the first.
     pub line: LineId,
     /// The other end.
     pub to: Ipv4Addr,
+    /// This end; `None` where the kernel chooses, which it does well where there is one address.
+    pub from: Option<Ipv4Addr>,
 }
 
 impl Way {
     /// By the only line.
     pub(super) const fn first(to: Ipv4Addr) -> Self {
-        let line = LineId::FIRST;
-        Self { line, to }
+        Self::by(LineId::FIRST, to)
+    }
+
+    /// By a line that has an address.
+    pub(super) const fn by(line: LineId, to: Ipv4Addr) -> Self {
+        let from = None;
+        Self { line, to, from }
+    }
+
+    /// Between these ends.
+    pub(super) const fn between(line: LineId, ends: Ends) -> Self {
+        Self {
+            line,
+            to: ends.theirs,
+            from: ends.ours,
+        }
+    }
+
+    /// Where it came from and to.
+    pub(super) const fn ends(self) -> Ends {
+        Ends {
+            theirs: self.to,
+            ours: self.from,
+        }
     }
 }
 
@@ -90,6 +114,8 @@ pub(super) enum Effect {
     Refused(String),
     /// Say something.
     Log(Level, String),
+    /// Say something about a client that has not logged in.
+    LogStranger(Level, String),
     /// Nothing is left to do; with what went wrong.
     End(Result<(), String>),
 }
@@ -99,8 +125,8 @@ pub(super) trait Machine {
     /// Takes an event.
     fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>);
 
-    /// A connection has come from this address. `None` if it is to be closed at once.
-    fn accept(&mut self, from: Ipv4Addr, now: Instant) -> Option<StreamId>;
+    /// A connection has come. `None` if it is to be closed at once.
+    fn accept(&mut self, ends: Ends, now: Instant, effects: &mut Vec<Effect>) -> Option<StreamId>;
 
     /// Bytes for a control connection. To be looked at after every call.
     fn transmit(&self, stream: StreamId) -> &[u8];

@@ -6,8 +6,8 @@ use super::order::Order;
 use crate::status::{PeerStatus, Status};
 use ::pptp::gre::Packet;
 use ::pptp::session::{
-    Accounts, ConnectionId, Entropy, SendError, Server as Session, ServerOutput, ServerSettings,
-    StartError, Up,
+    Accounts, ConnectionId, Ends, Entropy, SendError, Server as Session, ServerOutput,
+    ServerSettings, StartError, Up,
 };
 use log::Level;
 use plane::LineId;
@@ -59,8 +59,6 @@ pub(super) struct ServerMachine {
     /// Packets and bytes of both directions.
     sent: [u64; 2],
     received: [u64; 2],
-    /// Connections that were turned away.
-    turned_away: u64,
     logins_refused: u64,
 }
 
@@ -87,7 +85,6 @@ impl ServerMachine {
             drops: [0; 4],
             sent: [0; 2],
             received: [0; 2],
-            turned_away: 0,
             logins_refused: 0,
         })
     }
@@ -97,32 +94,34 @@ impl ServerMachine {
         for output in std::mem::take(&mut self.outputs) {
             match output {
                 ServerOutput::Gre { to, packet } => {
-                    effects.push(Effect::Gre(Way::first(to), packet));
+                    effects.push(Effect::Gre(Way::between(LineId::FIRST, to), packet));
                 }
                 ServerOutput::Up { call, up } => self.came_up(call, up, effects),
                 // IPv6 is not offered.
                 ServerOutput::Ipv6Up { .. } => {}
                 ServerOutput::Lines { call } => self.agreed(call, effects),
                 ServerOutput::ControlLost { call } => self.control_lost(call, effects),
-                ServerOutput::Down { call, reason } => {
-                    let client = self.clients.remove(&call);
-                    let who = match &client {
-                        Some(client) => {
-                            self.routes.remove(&client.inner);
-                            name(&client.up)
-                        }
-                        None => "a client that was not up".to_owned(),
-                    };
+                ServerOutput::Down {
+                    call,
+                    client: outer,
+                    reason,
+                } => {
                     if let ::pptp::session::DownReason::Login(_) = reason {
                         self.logins_refused += 1;
                     }
-                    let words = format!("{who}: {reason}");
-                    effects.push(Effect::Log(Level::Info, words));
+                    effects.push(match self.clients.remove(&call) {
+                        Some(client) => {
+                            self.routes.remove(&client.inner);
+                            let words = format!("{}: {reason}", name(&client.up));
+                            Effect::Log(Level::Info, words)
+                        }
+                        None => Effect::LogStranger(Level::Info, format!("{outer}: {reason}")),
+                    });
                 }
                 ServerOutput::Closed { connection, reason } => {
                     if let Some(from) = self.connections.get(&connection.0) {
                         let words = format!("{from}: {reason}");
-                        effects.push(Effect::Log(Level::Debug, words));
+                        effects.push(Effect::LogStranger(Level::Debug, words));
                     }
                     self.finished.push(connection.0);
                 }
@@ -255,21 +254,14 @@ impl Machine for ServerMachine {
         }
     }
 
-    fn accept(&mut self, from: Ipv4Addr, now: Instant) -> Option<StreamId> {
-        let accepted = match self.stop_by {
-            None => self.session.accept(from, now),
-            Some(_) => None,
-        };
-        match accepted {
-            Some(ConnectionId(stream)) => {
-                self.connections.insert(stream, from);
-                Some(stream)
-            }
-            None => {
-                self.turned_away += 1;
-                None
-            }
+    fn accept(&mut self, ends: Ends, now: Instant, effects: &mut Vec<Effect>) -> Option<StreamId> {
+        if self.stop_by.is_some() {
+            return None;
         }
+        let ConnectionId(stream) = self.session.accept(ends, now, &mut self.outputs);
+        self.connections.insert(stream, ends.theirs);
+        self.translate(effects);
+        Some(stream)
     }
 
     fn transmit(&self, stream: StreamId) -> &[u8] {
@@ -310,7 +302,7 @@ impl Machine for ServerMachine {
                     counts[1] += packet.len() as u64;
                 }
                 return Some(match client.lines {
-                    None => Way::first(to),
+                    None => Way::between(LineId::FIRST, to),
                     Some(_) => self.ways_of(call, (packet, out.len() - before), to, now),
                 });
             }
@@ -327,14 +319,16 @@ impl Machine for ServerMachine {
 
     fn inbound(
         &mut self,
-        Way { to: from, .. }: Way,
+        way: Way,
         packet: &mut [u8],
         now: Instant,
         deliver: &mut dyn FnMut(&[u8]),
         effects: &mut Vec<Effect>,
     ) {
+        let from = way.to;
         if self.answering.is_some() && ::pptp::lines::is_probe(packet) {
-            self.session.probed(from, packet, now, &mut self.outputs);
+            self.session
+                .probed(way.ends(), packet, now, &mut self.outputs);
             return self.translate(effects);
         }
         let call = Packet::parse(packet).map_or(0, |packet| packet.header.call_id);
@@ -411,7 +405,7 @@ impl Machine for ServerMachine {
             status.peers.push(peer);
         }
         let refused = &mut status.refused;
-        refused.insert("connection_limit".to_owned(), self.turned_away);
+        refused.insert("connection_limit".to_owned(), self.session.turned_away());
         refused.insert("auth_failed".to_owned(), self.logins_refused);
     }
 }

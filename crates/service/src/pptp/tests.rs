@@ -7,7 +7,8 @@ use super::{network, settings};
 use crate::status::Status;
 use ::config::permissions::Permissions;
 use ::config::pptp::{self, Pptp, Role};
-use ::pptp::session::{Entropy, Up};
+use ::pptp::session::{Ends, Entropy, Up};
+use plane::LineId;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -18,6 +19,11 @@ mod by_lines;
 /// Outer addresses.
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const THERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// The client's, and the server's address that it calls, which is not its only one.
+const CALLED: Ends = Ends {
+    theirs: HERE,
+    ours: Some(Ipv4Addr::new(198, 51, 100, 7)),
+};
 /// Inner addresses.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -125,7 +131,7 @@ impl World {
                     assert_eq!(line, None);
                     self.calls.push(server);
                     if self.reachable {
-                        self.stream = self.server.accept(HERE, self.now);
+                        self.stream = self.server.accept(CALLED, self.now, &mut Vec::new());
                         self.tell(Event::Connected);
                     } else {
                         self.tell(Event::NotConnected("no way".to_owned()));
@@ -150,7 +156,7 @@ impl World {
     fn of_server(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             if let Effect::Gre(way, packet) = effect {
-                assert_eq!(way, Way::first(HERE));
+                assert_eq!(way, Way::between(LineId::FIRST, CALLED));
                 self.to_client.push_back(packet);
             }
         }

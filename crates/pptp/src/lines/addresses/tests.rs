@@ -10,13 +10,13 @@ fn key(byte: u8) -> ProbeKey {
     ProbeKey::new(Zeroizing::new([byte; 32]))
 }
 
-struct Ends {
+struct Both {
     now: Instant,
     client: Prober,
     server: Addresses,
 }
 
-impl Ends {
+impl Both {
     fn new() -> Self {
         Self {
             now: Instant::now(),
@@ -29,7 +29,7 @@ impl Ends {
     fn join(&mut self, line: u8, from: Ipv4Addr) -> bool {
         loop {
             let probe = self.client.probe(line, 0, 0b11).unwrap();
-            let probed = self.server.probed(from, &probe, self.now).unwrap();
+            let probed = self.server.probed(from.into(), &probe, self.now).unwrap();
             let answered = self.client.answered(&probed.answer, self.now).unwrap();
             assert_eq!((answered.line, answered.accepted), (line, probed.accepted));
             if !answered.again {
@@ -45,9 +45,9 @@ impl Ends {
 
 #[test]
 fn an_address_takes_part_once_it_has_shown_that_it_hears() {
-    let mut ends = Ends::new();
+    let mut ends = Both::new();
     let first = ends.client.probe(0, 0, 0b11).unwrap();
-    let probed = ends.server.probed(FIRST, &first, ends.now).unwrap();
+    let probed = ends.server.probed(FIRST.into(), &first, ends.now).unwrap();
     assert!(!probed.accepted);
     assert!(ends.addresses().is_empty());
     assert_eq!(probed.answer.len(), first.len(), "nothing is amplified");
@@ -57,37 +57,40 @@ fn an_address_takes_part_once_it_has_shown_that_it_hears() {
     assert!(ends.join(0, FIRST));
     assert!(ends.join(1, SECOND));
     assert_eq!(ends.addresses(), [FIRST, SECOND]);
-    assert_eq!(ends.server.used(ends.now), Some((0, FIRST)));
+    assert_eq!(ends.server.used(ends.now), Some((0, FIRST.into())));
     assert_eq!(ends.client.heard(), Some(ends.now));
     assert_eq!(ends.server.heard(), Some(ends.now));
 }
 
 #[test]
 fn a_probe_from_elsewhere_or_from_yesterday_gives_no_address() {
-    let mut ends = Ends::new();
+    let mut ends = Both::new();
     assert!(ends.join(0, FIRST));
     // Caught on its way, and sent on from elsewhere before the server has it.
     let caught = ends.client.probe(0, 0, 1).unwrap();
-    let probed = ends.server.probed(STRANGER, &caught, ends.now).unwrap();
+    let probed = ends
+        .server
+        .probed(STRANGER.into(), &caught, ends.now)
+        .unwrap();
     assert!(!probed.accepted);
     assert!(
         ends.server
-            .probed(FIRST, &caught, ends.now)
+            .probed(FIRST.into(), &caught, ends.now)
             .unwrap()
             .accepted
     );
     for from in [FIRST, STRANGER] {
-        let again = ends.server.probed(from, &caught, ends.now);
+        let again = ends.server.probed(from.into(), &caught, ends.now);
         assert_eq!(again, Err(Refused::Replayed), "{from}");
     }
     let mut forged = ends.client.probe(0, 0, 1).unwrap();
     forged[20] ^= 1;
-    let forged = ends.server.probed(FIRST, &forged, ends.now);
+    let forged = ends.server.probed(FIRST.into(), &forged, ends.now);
     assert_eq!(forged, Err(Refused::Forged));
     // An answer is no probe, and the other way round.
     let answer = probed.answer;
     assert_eq!(
-        ends.server.probed(FIRST, &answer, ends.now),
+        ends.server.probed(FIRST.into(), &answer, ends.now),
         Err(Refused::Forged)
     );
     assert_eq!(ends.client.answered(&caught, ends.now), None);
@@ -96,10 +99,14 @@ fn a_probe_from_elsewhere_or_from_yesterday_gives_no_address() {
 
 #[test]
 fn an_answer_counts_once_and_only_if_it_was_asked_for() {
-    let mut ends = Ends::new();
+    let mut ends = Both::new();
     assert!(ends.join(0, FIRST));
     let probe = ends.client.probe(0, 0, 1).unwrap();
-    let answer = ends.server.probed(FIRST, &probe, ends.now).unwrap().answer;
+    let answer = ends
+        .server
+        .probed(FIRST.into(), &probe, ends.now)
+        .unwrap()
+        .answer;
     assert!(ends.client.answered(&answer, ends.now).is_some());
     assert_eq!(ends.client.answered(&answer, ends.now), None);
     assert_eq!(
@@ -114,7 +121,7 @@ fn an_answer_counts_once_and_only_if_it_was_asked_for() {
 
 #[test]
 fn there_are_few_addresses_and_silent_ones_are_forgotten() {
-    let mut ends = Ends::new();
+    let mut ends = Both::new();
     for line in 0..ADDRESSES_MAX as u8 {
         assert!(ends.join(line, Ipv4Addr::new(192, 0, 2, line)));
     }
@@ -133,29 +140,29 @@ fn there_are_few_addresses_and_silent_ones_are_forgotten() {
 
 #[test]
 fn the_newest_word_counts_for_which_lines_are_used() {
-    let mut ends = Ends::new();
+    let mut ends = Both::new();
     assert!(ends.join(0, FIRST) && ends.join(1, SECOND));
-    let in_use = |ends: &Ends| {
+    let in_use = |ends: &Both| {
         let all = ends.server.in_use(ends.now);
-        all.map(|(_, ip)| ip).collect::<Vec<_>>()
+        all.map(|(_, ends)| ends.theirs).collect::<Vec<_>>()
     };
     assert_eq!(in_use(&ends), [FIRST, SECOND]);
     let older = ends.client.probe(0, 0, 0b11).unwrap();
     let newer = ends.client.probe(1, 1, 0b10).unwrap();
     assert!(
         ends.server
-            .probed(SECOND, &newer, ends.now)
+            .probed(SECOND.into(), &newer, ends.now)
             .unwrap()
             .accepted
     );
     assert!(
         ends.server
-            .probed(FIRST, &older, ends.now)
+            .probed(FIRST.into(), &older, ends.now)
             .unwrap()
             .accepted
     );
     assert_eq!(in_use(&ends), [SECOND]);
-    assert_eq!(ends.server.used(ends.now), Some((1, SECOND)));
+    assert_eq!(ends.server.used(ends.now), Some((1, SECOND.into())));
     // Two lines behind one NAT.
     assert!(ends.join(2, SECOND));
     assert_eq!(ends.server.place_of(SECOND, ends.now), Some(1));

@@ -9,7 +9,7 @@ use crate::control::CloseReason;
 use crate::lines::{Addresses, ProbeKey, Refused, SILENT, UNASKED, call_of, ends_at, outlives};
 use crate::session::call::Call;
 use crate::session::link::LinkOutput;
-use crate::session::output::DownReason;
+use crate::session::output::{DownReason, Ends};
 use crate::session::server::{ConnectionId, Server, ServerCall, ServerOutput};
 
 /// Probes that counted for nothing.
@@ -26,7 +26,7 @@ pub struct ProbeCounters {
 impl ServerCall {
     /// Whether packets from an address may be the call's.
     pub(super) fn hears(&self, from: Ipv4Addr, now: Instant) -> bool {
-        let own = from == self.client && self.lost.is_none();
+        let own = from == self.ends.theirs && self.lost.is_none();
         own || self
             .addresses
             .as_ref()
@@ -34,16 +34,16 @@ impl ServerCall {
     }
 
     /// Where packets go that go by one line only.
-    pub(super) fn used(&self, now: Instant) -> Ipv4Addr {
+    pub(super) fn used(&self, now: Instant) -> Ends {
         let used = self.addresses.as_ref().and_then(|it| it.used(now));
-        used.map_or(self.client, |(_, ip)| ip)
+        used.map_or(self.ends, |(_, ends)| ends)
     }
 
     /// Sends a packet of a control protocol by all lines that the client uses.
     pub(super) fn send_by_all(&self, packet: Vec<u8>, now: Instant, out: &mut Vec<ServerOutput>) {
         let first = self.used(now);
         let all = self.addresses.iter().flat_map(|it| it.in_use(now));
-        for (_, to) in all.filter(|(_, ip)| *ip != first) {
+        for (_, to) in all.filter(|(_, ends)| *ends != first) {
             let packet = packet.clone();
             out.push(ServerOutput::Gre { to, packet });
         }
@@ -62,7 +62,7 @@ impl Server {
     /// its address takes part.
     pub fn probed(
         &mut self,
-        from: Ipv4Addr,
+        from: Ends,
         packet: &[u8],
         now: Instant,
         out: &mut Vec<ServerOutput>,
@@ -108,7 +108,7 @@ impl Server {
     /// Where packets of a call go that go by one line only.
     #[must_use]
     pub fn used_of(&self, call: u16, now: Instant) -> Option<Ipv4Addr> {
-        Some(self.calls.get(&call)?.used(now))
+        Some(self.calls.get(&call)?.used(now).theirs)
     }
 
     /// Probes that counted for nothing.
@@ -145,6 +145,7 @@ impl Server {
         &mut self,
         id: ConnectionId,
         reason: CloseReason,
+        now: Instant,
         out: &mut Vec<ServerOutput>,
     ) {
         let of = self.calls.iter();
@@ -154,7 +155,7 @@ impl Server {
             if outlives(&reason) {
                 out.push(ServerOutput::ControlLost { call });
             } else {
-                self.drop_call(call, DownReason::Control(reason), out);
+                self.drop_call(call, DownReason::Control(reason), now, out);
             }
         }
     }
@@ -173,7 +174,7 @@ impl Server {
                     }
                 }
             }
-            self.drop_call(call, DownReason::Silent, out);
+            self.drop_call(call, DownReason::Silent, now, out);
         }
     }
 }

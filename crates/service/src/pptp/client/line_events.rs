@@ -327,7 +327,7 @@ impl ClientMachine {
         let bits = lines.fold(0, |bits, line| bits | 1_u16 << line.0);
         let session = self.session.as_mut();
         if let Some(probe) = session.and_then(|session| session.probe(line.0, used.0, bits)) {
-            effects.push(Effect::Gre(Way { line, to: address }, probe.to_vec()));
+            effects.push(Effect::Gre(Way::by(line, address), probe.to_vec()));
         }
     }
 

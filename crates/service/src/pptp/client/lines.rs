@@ -209,7 +209,7 @@ impl ServerLines {
             false => {
                 let mut lines = self.spread.pick(packet, line);
                 let first = lines.next().unwrap_or(line);
-                self.copies.extend(lines.map(|line| Way { line, to }));
+                self.copies.extend(lines.map(|line| Way::by(line, to)));
                 first
             }
         };
@@ -222,7 +222,7 @@ impl ServerLines {
         self.bytes[0] += sealed as u64;
         self.times.last_data_sent = Some(now);
         self.times.last_sent = Some(now);
-        Way { line: first, to }
+        Way::by(first, to)
     }
 
     /// Data has come, and was opened.
@@ -273,7 +273,7 @@ impl ClientMachine {
             _ => LineSet::of(it.line()),
         };
         for line in lines {
-            effects.push(Effect::Gre(Way { line, to }, packet.clone()));
+            effects.push(Effect::Gre(Way::by(line, to), packet.clone()));
         }
     }
 

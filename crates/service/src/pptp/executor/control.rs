@@ -1,8 +1,10 @@
 //! Control connections.
 
+use super::lines::v4;
 use super::{Executor, STREAMS};
 use crate::gate::turned_away;
 use crate::pptp::machine::{Event, Machine, ONLY, StreamId};
+use ::pptp::session::Ends;
 use netio::tcp::{Connecting, TcpOptions};
 use plane::LineId;
 use std::io::{self, Read as _, Write as _};
@@ -11,6 +13,9 @@ use std::time::Instant;
 
 /// Bytes that are read of one connection in one go: more than any message has.
 const ROOM: usize = 4096;
+
+/// Most connections that are accepted in one go.
+const ACCEPTED_AT_ONCE: usize = 32;
 
 /// A connection, or one that is being made.
 pub(super) enum Control {
@@ -62,14 +67,18 @@ impl<M: Machine> Executor<'_, M> {
         let Some(listener) = &self.listener else {
             return;
         };
-        loop {
+        // Not all of them: each may take the place of another, which is closed only after this.
+        for _ in 0..ACCEPTED_AT_ONCE {
             match listener.accept() {
                 Ok(None) => break,
                 Ok(Some((stream, from))) => {
-                    let IpAddr::V4(from) = from.ip() else {
+                    let IpAddr::V4(theirs) = from.ip() else {
                         continue;
                     };
-                    let Some(id) = self.machine.accept(from, now) else {
+                    let ours = stream.local_addr().ok().and_then(|it| v4(it.ip()));
+                    let ends = Ends { theirs, ours };
+                    let accepted = self.machine.accept(ends, now, &mut self.effects);
+                    let Some(id) = accepted else {
                         continue;
                     };
                     let blocked = false;
@@ -162,7 +171,8 @@ impl<M: Machine> Executor<'_, M> {
                 broken |= self.poller.modify(&*stream, token, full).is_err();
                 *blocked = full;
             }
-            if broken || (self.machine.is_finished(id) && self.machine.transmit(id).is_empty()) {
+            // Of one that is finished, what the kernel does not take now is lost: its client may never read.
+            if broken || self.machine.is_finished(id) {
                 gone.push((id, broken));
             }
         }

@@ -103,7 +103,7 @@ impl Sockets {
     fn seal(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
         if !self.copies {
             self.outgoing
-                .push(|memory| Some(machine.outbound(packet, now, memory)?.to));
+                .push(|memory| machine.outbound(packet, now, memory).map(ends));
             return;
         }
         let mut sealed = std::mem::take(&mut self.sealed);
@@ -129,7 +129,7 @@ impl Sockets {
         if let Some(outgoing) = outgoing {
             outgoing.push(|memory| {
                 memory.extend_from_slice(packet);
-                Some(way.to)
+                Some(ends(way))
             });
         }
     }
@@ -148,7 +148,12 @@ impl Sockets {
     }
 }
 
-const fn v4(address: IpAddr) -> Option<Ipv4Addr> {
+/// Where a packet goes to, and from.
+const fn ends(way: Way) -> (Ipv4Addr, Option<Ipv4Addr>) {
+    (way.to, way.from)
+}
+
+pub(super) const fn v4(address: IpAddr) -> Option<Ipv4Addr> {
     match address {
         IpAddr::V4(address) => Some(address),
         IpAddr::V6(_) => None,

@@ -50,8 +50,9 @@ impl<M: Machine> Executor<'_, M> {
         let (tun, writer) = (&self.tun, &mut self.writer);
         let mut deliver = |packet: &[u8]| writer.push(tun, packet);
         for at in 0..count {
-            if let Some((to, packet)) = self.received.packet(at) {
-                let from = Way { line, to };
+            if let Some(((to, called), packet)) = self.received.packet(at) {
+                let from = Some(called);
+                let from = Way { line, to, from };
                 self.machine
                     .inbound(from, packet, now, &mut deliver, &mut self.effects);
             }

@@ -7,6 +7,7 @@ use crate::pptp::spread::{Spread, lines_of};
 use crate::status::PeerStatus;
 use ::config::lines::{LineMode, Lines as Settings};
 use ::pptp::lines::{ADDRESSES_MAX, Addresses};
+use ::pptp::session::Ends;
 use log::Level;
 use plane::{
     Endpoint, LINES_MAX, Line, LineCounts, LineId, LineMode as Mode, LineSet, LineState, Transport,
@@ -84,7 +85,7 @@ impl ClientLines {
                 counts.sent += 1;
                 counts.sent_bytes += sealed as u64;
             }
-            copies.push(Way { line, to });
+            copies.push(Way::between(line, to));
         }
         copies.pop()
     }
@@ -137,7 +138,7 @@ impl ServerMachine {
         &mut self,
         call: u16,
         packet: (&[u8], usize),
-        to: Ipv4Addr,
+        to: Ends,
         now: Instant,
     ) -> Way {
         self.copies.clear();
@@ -146,7 +147,7 @@ impl ServerMachine {
         let way = lines
             .zip(addresses)
             .and_then(|(lines, addresses)| lines.send(packet, addresses, now, &mut self.copies));
-        way.unwrap_or_else(|| Way::first(to))
+        way.unwrap_or_else(|| Way::between(LineId::FIRST, to))
     }
 }
 

@@ -9,6 +9,16 @@ use plane::LineId;
 /// Addresses of the client, by lines.
 pub(super) const HERE: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
+
+/// A packet by a line, which calls an address of its own at the server.
+pub(super) const fn way_of(line: usize) -> Way {
+    let ends = Ends {
+        theirs: HERE[line],
+        ours: Some(Ipv4Addr::new(203, 0, 113, 10 + line as u8)),
+    };
+    Way::between(LineId::FIRST, ends)
+}
+
 pub(super) const MALLORY: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 66);
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -195,6 +205,8 @@ impl Lines {
         let Some(line) = HERE.iter().position(|here| *here == way.to) else {
             return;
         };
+        // It leaves from the address that this line calls.
+        assert_eq!(way, way_of(line));
         self.answered[line].push(packet.clone());
         self.fly(false, LineId(line as u8), packet);
     }
@@ -228,7 +240,11 @@ impl Lines {
                     }
                 }
                 Effect::Log(_, words) => self.log.push(words),
-                Effect::CloseLine(_) | Effect::LookUp(_) | Effect::Refused(_) | Effect::End(_) => {}
+                Effect::LogStranger(..)
+                | Effect::CloseLine(_)
+                | Effect::LookUp(_)
+                | Effect::Refused(_)
+                | Effect::End(_) => {}
             }
         }
     }
@@ -265,7 +281,9 @@ impl Lines {
         };
         self.connecting = None;
         if !self.wires[line.index()].cut {
-            let stream = self.server.accept(HERE[line.index()], self.now).unwrap();
+            let here = way_of(line.index()).ends();
+            let stream = self.server.accept(here, self.now, &mut Vec::new());
+            let stream = stream.unwrap();
             self.stream = Some((line, stream));
             self.tell(Event::Connected);
         }
@@ -307,13 +325,13 @@ impl Lines {
             let mut effects = Vec::new();
             let line = flight.line;
             if flight.to_server {
-                let from = Way::first(HERE[line.index()]);
+                let from = way_of(line.index());
                 let mut deliver = |packet: &[u8]| self.at_server.push(packet.to_vec());
                 let (server, packet) = (&mut self.server, &mut flight.packet);
                 server.inbound(from, packet, self.now, &mut deliver, &mut effects);
                 self.of_server(effects);
             } else {
-                let from = Way { line, to: THERE };
+                let from = Way::by(line, THERE);
                 let mut deliver = |packet: &[u8]| self.at_client.push(packet.to_vec());
                 let (client, packet) = (&mut self.client, &mut flight.packet);
                 client.inbound(from, packet, self.now, &mut deliver, &mut effects);

@@ -1,0 +1,257 @@
+//! A PPTP server that anyone can reach: calls, connections and silence without a login cost a few lines of log and a little
+//! memory, and a client gets in beside them. A client that calls any of the server's addresses is answered from that one.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use acceptance::{Directory, Net, PATIENCE, PROGRAM, pings, status_of, until};
+use lab::{Host, Process, tools};
+use nix::sys::signal::Signal;
+
+const SERVER: &str = "10.9.0.1";
+
+const PORT: u16 = 1723;
+
+/// Lines of log that strangers may cause at once, and each second beyond that.
+const LINES: (usize, u64) = (100, 2);
+
+/// Memory that strangers may cost, in bytes.
+const MEMORY: u64 = 8 << 20;
+
+fn ready() -> bool {
+    lab::may_enter() && lab::require(tools::tun()).is_some()
+}
+
+fn up(host: &Host, directory: &Directory, name: &str, more: &str) -> Process {
+    let text =
+        format!("protocol = \"pptp\"\nallow-insecure = \"pptp\"\ninterface = \"pptp0\"\n{more}\n");
+    let file = directory.file(name, &text);
+    let command = host.command(PROGRAM).arg("up").arg(file);
+    let mut process = command.spawn().unwrap();
+    let is_up = |line: &str| line.contains("pptp0 is up");
+    process
+        .wait_for_line("the tunnel", PATIENCE, is_up)
+        .unwrap_or_else(|error| panic!("{error}\n{}", process.stderr()));
+    process
+}
+
+fn server(host: &Host, directory: &Directory) -> Process {
+    let text = format!(
+        "listen = \"0.0.0.0\"\naddress = \"{SERVER}/24\"\npool = \"10.9.0.10-10.9.0.99\"\n[users]\nalice = \"word\""
+    );
+    up(host, directory, "server.toml", &text)
+}
+
+fn client(host: &Host, directory: &Directory, server: IpAddr) -> Process {
+    let text = format!("server = \"{server}\"\nusername = \"alice\"\npassword = \"word\"");
+    up(host, directory, "client.toml", &text)
+}
+
+fn end(process: Process) {
+    process.signal(Signal::SIGTERM).unwrap();
+    let exit = process.wait_at_most(PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+}
+
+/// A message of the control connection, with its length, type and cookie.
+fn message(kind: u16, rest: &[u8], len: usize) -> Vec<u8> {
+    let mut message = (len as u16).to_be_bytes().to_vec();
+    message.extend([0, 1, 0x1a, 0x2b, 0x3c, 0x4d]);
+    message.extend(kind.to_be_bytes());
+    message.extend([0, 0]);
+    message.extend(rest);
+    message.resize(len, 0);
+    message
+}
+
+/// Start-Control-Connection-Request.
+fn hello() -> Vec<u8> {
+    message(1, &[1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3], 156)
+}
+
+/// Outgoing-Call-Request.
+fn call(id: u16) -> Vec<u8> {
+    let [high, low] = id.to_be_bytes();
+    let rest = [
+        high, low, 0, 1, 0, 0, 9, 96, 59, 154, 202, 0, 0, 0, 0, 3, 0, 0, 0, 3, 0, 64,
+    ];
+    message(7, &rest, 168)
+}
+
+/// Call-Clear-Request.
+fn clear(id: u16) -> Vec<u8> {
+    message(12, &id.to_be_bytes(), 16)
+}
+
+/// Echo-Request.
+fn echo() -> Vec<u8> {
+    message(5, &[0, 0, 0, 1], 16)
+}
+
+fn connect(from: &Host, to: IpAddr) -> Option<TcpStream> {
+    let stream = from.run(|| TcpStream::connect_timeout(&(to, PORT).into(), PATIENCE));
+    let stream = stream.unwrap().ok()?;
+    stream.set_nonblocking(true).unwrap();
+    Some(stream)
+}
+
+/// One stranger's connection, and what it sends again and again.
+struct Stranger {
+    stream: TcpStream,
+    sends: Vec<u8>,
+    reads: bool,
+}
+
+impl Stranger {
+    /// Sends once more. `false` once the server has closed the connection.
+    fn goes_on(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        let read = match self.reads {
+            true => self.stream.read(&mut bytes),
+            false => self.stream.peek(&mut bytes[..1]),
+        };
+        let alive = match read {
+            Ok(count) => count > 0,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        };
+        // A full queue is the server's reply to one that does not read.
+        let sent = match self.stream.write(&self.sends) {
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        };
+        alive && sent
+    }
+}
+
+/// An attack: so many connections, what each sends first and then again and again, and whether it reads the answers.
+struct Attack {
+    name: &'static str,
+    connections: usize,
+    first: Vec<u8>,
+    again: Vec<u8>,
+    reads: bool,
+}
+
+fn attacks() -> Vec<Attack> {
+    let calls = |ids: std::ops::Range<u16>| ids.flat_map(call).collect::<Vec<u8>>();
+    let attack = |name, connections, first, again, reads| Attack {
+        name,
+        connections,
+        first,
+        again,
+        reads,
+    };
+    let one_by_one: Vec<u8> = (1..200)
+        .flat_map(|id| [call(id), clear(id)].concat())
+        .collect();
+    vec![
+        attack("call after call", 1, hello(), one_by_one, true),
+        attack(
+            "all addresses",
+            6,
+            [hello(), calls(1..17)].concat(),
+            Vec::new(),
+            true,
+        ),
+        attack("silence", 200, Vec::new(), Vec::new(), true),
+        attack("answers unread", 100, hello(), echo().repeat(200), false),
+    ]
+}
+
+impl Attack {
+    /// Attacks until `ended`, from connections that are made anew when the server closes them. `rounds` counts.
+    fn run(&self, from: &Host, to: IpAddr, rounds: &AtomicUsize, ended: &AtomicBool) {
+        let mut strangers: Vec<Stranger> = Vec::new();
+        while !ended.load(Ordering::Relaxed) {
+            strangers.retain_mut(Stranger::goes_on);
+            if strangers.len() < self.connections
+                && let Some(mut stream) = connect(from, to)
+            {
+                let _ = stream.write(&self.first);
+                strangers.push(Stranger {
+                    stream,
+                    sends: self.again.clone(),
+                    reads: self.reads,
+                });
+            }
+            rounds.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn strangers_cost_little_and_lock_nobody_out() {
+    if !ready() {
+        return;
+    }
+    for attack in attacks() {
+        let (net, directory) = (Net::new(), Directory::new());
+        let at = net.link.b4();
+        let began = Instant::now();
+        let server = server(&net.b, &directory);
+        let memory = || lab::cpu::usage(server.id()).unwrap().rss;
+        let (rounds, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let before = memory();
+        thread::scope(|scope| {
+            scope.spawn(|| attack.run(&net.a, at, &rounds, &ended));
+            until(attack.name, || rounds.load(Ordering::Relaxed) > 500);
+            let client = client(&net.a, &directory, at);
+            pings(&net.a, SERVER, 2);
+            let rounds_before = rounds.load(Ordering::Relaxed);
+            until(attack.name, || {
+                rounds.load(Ordering::Relaxed) > rounds_before + 200
+            });
+            let status = status_of(&net.b, "pptp0");
+            assert_eq!(status["peers"].as_array().unwrap().len(), 1, "{status}");
+            let grown = memory().saturating_sub(before);
+            ended.store(true, Ordering::Relaxed);
+            assert!(grown <= MEMORY, "{}: {grown} bytes", attack.name);
+            end(client);
+        });
+        let lines = server.stderr().lines().count();
+        let most = LINES.0 + (began.elapsed().as_secs() * LINES.1) as usize;
+        assert!(lines <= most, "{}: {lines} lines of log", attack.name);
+        end(server);
+    }
+}
+
+/// The server listens on all of its addresses. TCP answers from the one that is called by itself; packets of GRE, which a
+/// client takes from nowhere else, must do the same.
+#[test]
+fn a_client_that_calls_any_address_is_answered_from_it() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    let b = |words: &str| net.b.output("ip", words.split(' ')).unwrap();
+    b("link add eth1 type veth peer name eth2");
+    b("link set eth1 up");
+    b("link set eth2 up");
+    let called = [
+        ("primary", "eth0", net.link.b4()),
+        ("secondary", "eth0", ip("192.168.1.77")),
+        ("a host's own", "lo", ip("203.0.113.7")),
+        ("of another interface", "eth1", ip("198.51.100.9")),
+    ];
+    for (_, device, address) in &called[1..] {
+        net.b.add_address(device, *address, 24).unwrap();
+        let to = format!("route add {address} via {}", net.link.b4());
+        if *device != "eth0" {
+            net.a.output("ip", to.split(' ')).unwrap();
+        }
+    }
+    let server = server(&net.b, &directory);
+    for (name, _, address) in called {
+        let client = client(&net.a, &directory, address);
+        println!("{name}");
+        pings(&net.a, SERVER, 2);
+        end(client);
+    }
+    end(server);
+}

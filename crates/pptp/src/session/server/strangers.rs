@@ -1,0 +1,130 @@
+//! Clients that have not logged in: anyone who can reach the port. They have few places, for a short time, and no address.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use crate::control::CloseReason;
+use crate::session::output::DownReason;
+use crate::session::server::{Client, ConnectionId, Server, ServerOutput};
+
+/// How long a control connection may be there without a client that has logged in.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Calls that a control connection may ask for without a login.
+const CALLS_MAX: u16 = 16;
+
+impl Client {
+    /// When the connection is closed because nobody has logged in.
+    pub(super) fn patience(&self) -> Option<Instant> {
+        let waits = self.stranger.filter(|_| !self.connection.is_closed());
+        waits.map(|since| since + PATIENCE)
+    }
+
+    /// Whether it asks for call after call without a login.
+    pub(super) fn is_insatiable(&mut self) -> bool {
+        self.asked = self.asked.saturating_add(1);
+        self.asked > CALLS_MAX
+    }
+
+    fn logged_in(&mut self) {
+        self.admitted += 1;
+        self.stranger = None;
+        self.asked = 0;
+    }
+
+    /// A call has ended whose client had logged in.
+    pub(super) fn lost_call(&mut self, now: Instant) {
+        self.admitted = self.admitted.saturating_sub(1);
+        if self.admitted == 0 {
+            self.stranger = Some(now);
+        }
+    }
+}
+
+impl Server {
+    /// Gives a client that has logged in its address.
+    pub(super) fn logged_in(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
+        let Some(found) = self.calls.get_mut(&call) else {
+            return;
+        };
+        // It may have logged in before.
+        let before = found.inner;
+        match before.or_else(|| self.pool.pop()) {
+            Some(inner) => {
+                found.inner = Some(inner);
+                found.call.admit(inner, now, &mut self.outputs);
+                let client = self.clients.get_mut(&found.connection);
+                if let Some(client) = client.filter(|_| before.is_none()) {
+                    client.logged_in();
+                }
+            }
+            None => {
+                let reason = DownReason::NoAddress;
+                found.call.fail(reason, now, &mut self.outputs);
+            }
+        }
+        self.link_outputs(call, now, out);
+    }
+
+    /// Whether a connection has a call that nobody has logged in to yet.
+    pub(super) fn waits_for_login(&self, id: ConnectionId) -> bool {
+        let mut calls = self.calls.values();
+        calls.any(|call| call.connection == id && call.inner.is_none())
+    }
+
+    fn strangers(&self) -> impl Iterator<Item = (ConnectionId, Ipv4Addr, Instant)> {
+        let clients = self.clients.iter();
+        let open = clients.filter(|(_, client)| !client.connection.is_closed());
+        open.filter_map(|(&id, client)| Some((id, client.ends.theirs, client.stranger?)))
+    }
+
+    /// Closes a stranger's connection if there are too many: of the address that has the most, one without a call before
+    /// others, and the oldest of them. So a client that comes from elsewhere gets in.
+    pub(super) fn make_room(
+        &mut self,
+        newcomer: Ipv4Addr,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) {
+        if self.strangers().count() < self.settings.max_strangers {
+            return;
+        }
+        let mut of_source = BTreeMap::from([(newcomer, 1)]);
+        for (_, source, _) in self.strangers() {
+            *of_source.entry(source).or_insert(0) += 1;
+        }
+        let greediest = of_source.values().max().copied();
+        let candidates = self
+            .strangers()
+            .filter(|(_, source, _)| of_source.get(source).copied() == greediest);
+        let oldest = candidates.min_by_key(|&(id, _, since)| (self.waits_for_login(id), since, id));
+        if let Some((id, ..)) = oldest {
+            self.turned_away += 1;
+            self.abandon(id, CloseReason::Crowded, now, out);
+        }
+    }
+
+    /// Closes the connections whose clients take too long for their login.
+    pub(super) fn expire_strangers(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
+        let late = self.strangers();
+        let late = late.filter(|(_, _, since)| *since + PATIENCE <= now);
+        let late: Vec<ConnectionId> = late.map(|(id, ..)| id).collect();
+        for id in late {
+            self.abandon(id, CloseReason::NoLogin, now, out);
+        }
+    }
+
+    fn abandon(
+        &mut self,
+        id: ConnectionId,
+        reason: CloseReason,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.connection.abandon(reason);
+        }
+        self.events(id, now, out);
+    }
+}
