@@ -4,18 +4,23 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use acceptance::{Directory, Net, PATIENCE, PROGRAM, pings, status_of, until};
 use lab::{Host, Process, tools};
+use netio::poll::Poller;
+use netio::tcp::{Connecting, TcpOptions};
 use nix::sys::signal::Signal;
 
 const SERVER: &str = "10.9.0.1";
 
 const PORT: u16 = 1723;
+
+/// Where strangers call from, beside the client's address.
+const STRANGER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 66);
 
 /// Lines of log that strangers may cause at once, and each second beyond that.
 const LINES: (usize, u64) = (100, 2);
@@ -93,11 +98,22 @@ fn echo() -> Vec<u8> {
     message(5, &[0, 0, 0, 1], 16)
 }
 
+/// A connection from another address than the client's.
 fn connect(from: &Host, to: IpAddr) -> Option<TcpStream> {
-    let stream = from.run(|| TcpStream::connect_timeout(&(to, PORT).into(), PATIENCE));
-    let stream = stream.unwrap().ok()?;
-    stream.set_nonblocking(true).unwrap();
-    Some(stream)
+    let options = TcpOptions {
+        local: Some((STRANGER, 0).into()),
+        ..TcpOptions::default()
+    };
+    let connect = || {
+        let connecting = Connecting::new((to, PORT).into(), &options).ok()?;
+        let poller = Poller::new().ok()?;
+        poller.add(&connecting, 0).ok()?;
+        poller.modify(&connecting, 0, true).ok()?;
+        poller.wait(Some(PATIENCE)).ok()?;
+        let done = connecting.is_done().is_ok_and(|done| done);
+        done.then(|| connecting.into_stream())
+    };
+    from.run(connect).unwrap()
 }
 
 /// One stranger's connection, and what it sends again and again.
@@ -192,6 +208,7 @@ fn strangers_cost_little_and_lock_nobody_out() {
     for attack in attacks() {
         let (net, directory) = (Net::new(), Directory::new());
         let at = net.link.b4();
+        net.a.add_address("eth0", STRANGER.into(), 24).unwrap();
         let began = Instant::now();
         let server = server(&net.b, &directory);
         let memory = || lab::cpu::usage(server.id()).unwrap().rss;
