@@ -19,7 +19,7 @@ fn faults_in_a_block_are_found_on_their_line() {
 }
 
 /// Lines beside a sound client or server, the directive that is refused, and part of the reason.
-const CONFLICTS: [(&str, &str, &str, &str); 63] = [
+const CONFLICTS: [(&str, &str, &str, &str); 62] = [
     (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
     (CLIENT, "dev tap", "dev", "dev tun"),
     (CLIENT, "dev-type tap", "dev-type", "dev tun"),
