@@ -3,6 +3,24 @@
 use std::fs;
 use std::path::Path;
 
+use netio::netlink::Netlink;
+
+/// The group (`ip link set group`) of devices by which others call this host. It is the device's own and goes with it, so no
+/// file can tell of a server that has ended.
+pub const SERVER_GROUP: u32 = 0x6d72;
+
+/// Marks a device as a server's: the guard leads nothing into it, and holds what its clients send.
+pub fn mark_server(name: &str) {
+    let mark = || {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index_of(name)?;
+        netlink.set_group(index, SERVER_GROUP)
+    };
+    if let Err(error) = mark() {
+        log::warn!("{name}: the guard cannot tell that this is a server's device: {error}");
+    }
+}
+
 /// Whether a network device is a TUN, or one of the kernel's WireGuard.
 #[must_use]
 pub fn is_tunnel(name: &str) -> bool {

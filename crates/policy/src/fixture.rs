@@ -52,6 +52,8 @@ pub(crate) fn surroundings() -> Surroundings {
         ],
         lines: Vec::new(),
         masquerade: false,
+        held: Vec::new(),
+        macs: Vec::new(),
     }
 }
 
@@ -68,6 +70,7 @@ pub(crate) fn link(index: u32, name: &str, up: bool) -> Link {
         running: up,
         mac: Vec::new(),
         master: None,
+        group: 0,
         counters: Counters::default(),
     }
 }

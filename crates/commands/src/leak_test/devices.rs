@@ -83,6 +83,7 @@ mod tests {
             running: true,
             mac: Vec::new(),
             master,
+            group: 0,
             counters: Counters::default(),
         };
         let links = [

@@ -57,6 +57,9 @@ pub(super) fn run(
         waits: false,
     };
     let tunnel = owned.tunnel();
+    if tunnel.is_server() {
+        host::tunnel_devices::mark_server(netifd.device());
+    }
     let set = device_of(&tunnel);
     daemon
         .with(|interface| {

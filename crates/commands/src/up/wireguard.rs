@@ -106,6 +106,9 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         null_cipher: false,
     })?;
     privileges::confine_other_threads();
+    if up.tunnel.is_server() {
+        host::tunnel_devices::mark_server(&up.ifname);
+    }
     // Keys and peers first: a route must not lead packets to where nothing takes them.
     let set = device_of(&up.tunnel);
     daemon

@@ -26,6 +26,7 @@ const IFLA_TXQLEN: u16 = 13;
 pub(super) const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
 const IFLA_AF_SPEC: u16 = 26;
+const IFLA_GROUP: u16 = 27;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFLA_GSO_MAX_SIZE: u16 = 41;
@@ -73,6 +74,8 @@ pub struct Link {
     pub mac: Vec<u8>,
     /// The bridge or bond that it belongs to.
     pub master: Option<u32>,
+    /// Its group (`ip link set group`), 0 unless a program or the user has put it into another.
+    pub group: u32,
     /// What it carried.
     pub counters: Counters,
 }
@@ -265,6 +268,15 @@ impl Netlink {
         self.set(index, &body, "rename")
     }
 
+    /// Puts an interface into a group, which changes nothing else of it.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_group(&mut self, index: u32, group: u32) -> Result<(), NetlinkError> {
+        let body = body(index).with(IFLA_GROUP, &group.to_ne_bytes());
+        self.set(index, &body, "set the group of")
+    }
+
     /// Moves an interface into another network namespace.
     ///
     /// # Errors
@@ -411,6 +423,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
         running: flags & libc::IFF_RUNNING.cast_unsigned() != 0,
         mac: Vec::new(),
         master: None,
+        group: 0,
         counters: Counters::default(),
     };
     let mut wide = false;
@@ -420,6 +433,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
             IFLA_MTU => link.mtu = decode_u32(value)?,
             IFLA_ADDRESS => link.mac = value.to_vec(),
             IFLA_MASTER => link.master = decode_u32(value),
+            IFLA_GROUP => link.group = decode_u32(value)?,
             IFLA_STATS64 => {
                 wide = true;
                 link.counters = counters(value, 8);

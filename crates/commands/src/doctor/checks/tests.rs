@@ -16,6 +16,7 @@ fn sound() -> Facts {
         running: true,
         mac: Vec::new(),
         master: None,
+        group: 0,
         counters: Counters::default(),
     };
     let address = |index, ip: &str, prefix| Address {

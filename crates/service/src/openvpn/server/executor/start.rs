@@ -122,6 +122,7 @@ impl<'a> Executor<'a> {
             false,
         )?;
         if link.index != 0 {
+            host::tunnel_devices::mark_server(&link.name);
             log::info!("TUN/TAP device {} opened", link.name);
         }
         context.monitoring.borrow_mut().publish(&link);
