@@ -3,11 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use config::guard::{DEFAULT_PATH, Guard};
 use config::settings::SettingsError;
-use guard::chain::{Refusal, WantedChain};
 use guard::control::{self, Done};
 use guard::{GuardError, Report, State};
 use openwrt::only_through::ListsError;
@@ -31,6 +32,9 @@ const OFF: u8 = 3;
 /// Exit code of `on`, `watch` and `reload` where nothing is asked for, or nothing of it can be held: there is nothing to watch.
 const NOTHING: u8 = 4;
 
+/// Between two tries of `on --wait`.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// The command's own command line.
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
@@ -47,6 +51,10 @@ pub(crate) fn command() -> Command {
             .arg(flag(
                 "if-asked",
                 "For init scripts: say nothing where nothing is asked for; exit code 4 where nothing is held",
+            ))
+            .arg(flag(
+                "wait",
+                "For units before the network: end only when packets are held, or nothing is asked for",
             ))
             .arg(flag(
                 "save",
@@ -170,6 +178,9 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         }
         save(&base, wanted::file(matches))?;
     }
+    if matches.get_flag("wait") {
+        wait(matches);
+    }
     let (done, is_asked) = match set(matches) {
         Ok(set) => set,
         Err(error) if matches.get_flag("if-asked") && is_nothing_held(&error) => {
@@ -184,6 +195,30 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     terminal::text(render(&done.report));
     let good = is_asked && done.errors.is_empty() && done.report.is_whole();
     Ok(code(good))
+}
+
+/// Sets the guard until one layer at least is in place: the network, which waits for this, starts with nothing in clear. Where
+/// nothing is asked for there is nothing to wait for.
+fn wait(matches: &ArgMatches) {
+    let mut said = String::new();
+    loop {
+        let words = match set(matches).map_or_else(hold, |set| Ok(set.0)) {
+            Ok(done) if done.report.is_closed() => return,
+            Ok(done) => done
+                .errors
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; "),
+            Err(CommandError::Nothing | CommandError::Option { .. }) => return,
+            Err(error) => error.to_string(),
+        };
+        if words != said {
+            log::error!("guard: nothing is held yet, so the network waits: {words}");
+            said = words;
+        }
+        thread::sleep(AGAIN);
+    }
 }
 
 /// Sets the guard by all that asks for it; false where something of that is wrong, or is not held.
@@ -363,19 +398,7 @@ fn show(guard: &Guard) -> Result<ExitCode, CommandError> {
     if let Some(fault) = guard.fault() {
         return Err(GuardError::Settings(fault).into());
     }
-    let chain = WantedChain::new(guard);
-    for chain in std::iter::once(chain).chain(WantedChain::of_dns(guard)) {
-        terminal::text(chain.script(Refusal::Reject));
-    }
-    for rule in control::wanted_rules(guard)? {
-        let family = if rule.family == netio::netlink::Family::V4 {
-            4
-        } else {
-            6
-        };
-        let priority = rule.priority.unwrap_or(0);
-        terminal::line(format_args!("# IPv{family} rule {priority} {rule}"));
-    }
+    terminal::text(control::shown(guard)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -10,6 +10,10 @@
 //! dns_names = ["corp.example"]   # or only for these names
 //! dns_redirect = true            # queries of the LAN to other servers are answered by the router
 //! dns_block_tls = true           # no DNS over TLS or QUIC (port 853)
+//! masquerade = true              # the LAN's packets leave by a tunnel with the router's address there
+//! servers = true                 # clients of servers that run here are held like the LAN
+//! router = true                  # connections of the router itself leave by a tunnel, too
+//! router_allow = ["203.0.113.5"] # or to these addresses
 //! ```
 //!
 //! The names come to stand in a text for `nft`: only those are taken that have nothing in them that means something there.
@@ -24,7 +28,7 @@ use toml::de::DeValue;
 use crate::settings::{Origin, SettingsError, parsed, text_of};
 use crate::suggest::suggest;
 use crate::text::line_of;
-use crate::types::{decimal, is_domain, is_ifname};
+use crate::types::{AllowedIp, decimal, is_domain, is_ifname};
 
 mod group;
 
@@ -48,10 +52,13 @@ const KERNEL_TABLES: [u32; 4] = [0, 253, 254, 255];
 /// Most name servers.
 pub const SERVERS_MAX: usize = 4;
 
+/// Most addresses and networks that the router itself may reach without a tunnel.
+pub const ALLOWED_MAX: usize = 64;
+
 /// Most names that they are asked for.
 pub const NAMES_MAX: usize = 64;
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 13] = [
     "lan",
     "reach",
     "tunnels",
@@ -61,6 +68,10 @@ const KEYS: [&str; 9] = [
     "dns_names",
     "dns_redirect",
     "dns_block_tls",
+    "masquerade",
+    "servers",
+    "router",
+    "router_allow",
 ];
 
 const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
@@ -68,6 +79,7 @@ const PATTERNS: &str =
     "a list of up to 16 names of devices, of which the end may be open, such as [\"mr-*\"]";
 const NUMBER: &str = "the number of a routing table other than 253 to 255";
 const SERVERS: &str = "a list of up to 4 addresses of name servers, such as [\"10.8.0.1\"]";
+const ALLOWED: &str = "a list of up to 64 addresses and networks, such as [\"203.0.113.5\"]";
 const NAMES: &str = "a list of up to 64 domains, such as [\"corp.example\"]";
 const SWITCH: &str = "true or false";
 
@@ -94,6 +106,14 @@ pub struct Guard {
     pub dns_redirect: bool,
     /// DNS over TLS and over QUIC, which have a port of their own, are refused.
     pub dns_block_tls: bool,
+    /// The LAN's packets leave by a tunnel with the router's own address there.
+    pub masquerade: bool,
+    /// What clients of servers on this host send is held like what the LAN sends.
+    pub servers: bool,
+    /// What the router itself sends leaves by a tunnel as well, but for what keeps line and tunnel alive.
+    pub router: bool,
+    /// Addresses and networks that the router itself reaches without a tunnel all the same.
+    pub router_allow: Vec<AllowedIp>,
     /// Devices with tunnels of their own. The file has none: they are what OpenWrt's interfaces list.
     pub groups: Vec<Group>,
 }
@@ -110,6 +130,10 @@ impl Default for Guard {
             dns_names: Vec::new(),
             dns_redirect: false,
             dns_block_tls: false,
+            masquerade: true,
+            servers: true,
+            router: false,
+            router_allow: Vec::new(),
             groups: Vec::new(),
         }
     }
@@ -218,13 +242,16 @@ impl Guard {
                     };
                     guard.table = number.ok_or_else(|| refused(NUMBER))?;
                 }
-                "lead" | "dns_redirect" | "dns_block_tls" => {
+                "lead" | "dns_redirect" | "dns_block_tls" | "masquerade" | "servers" | "router" => {
                     let DeValue::Boolean(on) = value.get_ref() else {
                         return Err(refused(SWITCH));
                     };
                     *match key {
                         "lead" => &mut guard.lead,
                         "dns_redirect" => &mut guard.dns_redirect,
+                        "masquerade" => &mut guard.masquerade,
+                        "servers" => &mut guard.servers,
+                        "router" => &mut guard.router,
                         _ => &mut guard.dns_block_tls,
                     } = *on;
                 }
@@ -232,6 +259,11 @@ impl Guard {
                     let words = words(value.get_ref(), SERVERS_MAX);
                     let servers = words.and_then(|it| it.into_iter().map(server).collect());
                     guard.dns = servers.ok_or_else(|| refused(SERVERS))?;
+                }
+                "router_allow" => {
+                    let words = words(value.get_ref(), ALLOWED_MAX);
+                    let allowed = words.and_then(|it| it.into_iter().map(allowed).collect());
+                    guard.router_allow = allowed.ok_or_else(|| refused(ALLOWED))?;
                 }
                 "dns_names" => {
                     let words = words(value.get_ref(), NAMES_MAX);
@@ -269,6 +301,7 @@ impl Guard {
         once(&mut self.tunnels);
         once(&mut self.dns);
         once(&mut self.dns_names);
+        once(&mut self.router_allow);
     }
 
     /// What [`Guard::from_toml`] reads as the same settings.
@@ -289,7 +322,12 @@ impl Guard {
             self.lead
         );
         let dns: Vec<String> = self.dns.iter().map(IpAddr::to_string).collect();
-        for (key, names) in [("dns", &dns), ("dns_names", &self.dns_names)] {
+        let allowed: Vec<String> = self.router_allow.iter().map(ToString::to_string).collect();
+        for (key, names) in [
+            ("dns", &dns),
+            ("dns_names", &self.dns_names),
+            ("router_allow", &allowed),
+        ] {
             if !names.is_empty() {
                 text += &format!("{key} = [{}]\n", list(names));
             }
@@ -297,9 +335,15 @@ impl Guard {
         for (key, on) in [
             ("dns_redirect", self.dns_redirect),
             ("dns_block_tls", self.dns_block_tls),
+            ("router", self.router),
         ] {
             if on {
                 text += &format!("{key} = true\n");
+            }
+        }
+        for (key, on) in [("masquerade", self.masquerade), ("servers", self.servers)] {
+            if !on {
+                text += &format!("{key} = false\n");
             }
         }
         text
@@ -329,13 +373,24 @@ impl Guard {
             return Some("lo is the host itself".to_owned());
         }
         for pattern in self.tunnels.iter().filter(|_| !self.lan.is_empty()) {
-            if let Some(name) = all().find(|name| pattern.matches(name)) {
+            // A device that is reached is the stronger word than one that only begins like tunnels.
+            let is_meant = |name: &&String| !pattern.open || !self.reach.contains(name);
+            let mut all = all().filter(is_meant);
+            if let Some(name) = all.find(|name| pattern.matches(name)) {
                 return Some(format!(
                     "{name} is a device of the LAN, and {pattern} says that it is a tunnel"
                 ));
             }
         }
         self.fault_of_groups()
+    }
+
+    /// Whether some tunnel is named by exactly this name, of the file or of a list.
+    #[must_use]
+    pub fn names_tunnel(&self, name: &str) -> bool {
+        let groups = self.groups.iter().flat_map(|it| &it.tunnels);
+        let mut all = self.tunnels.iter().chain(groups);
+        all.any(|it| !it.open && it.matches(name))
     }
 
     /// Whether a device of this name is a tunnel; the place of its name among them, the preferred first.
@@ -362,6 +417,13 @@ pub fn server(text: &str) -> Option<IpAddr> {
     };
     let is_one = !is_local && !ip.is_loopback() && !ip.is_multicast() && !ip.is_unspecified();
     is_one.then_some(ip)
+}
+
+/// A network or an address that the router may reach; not everything.
+#[must_use]
+pub fn allowed(text: &str) -> Option<AllowedIp> {
+    let network: AllowedIp = text.parse().ok()?;
+    (!network.is_default()).then_some(network)
 }
 
 /// A domain, without a dot at its end.

@@ -5,8 +5,10 @@ use host::dnsmasq::Restarts;
 use netio::netlink::{NetlinkError, Rule};
 
 use crate::GuardError;
-use crate::chain::{CHAIN, DNS_CHAIN, Refusal, TABLE, WantedChain, removal};
+use crate::chain::{CHAIN, FOREIGN_CHAIN, Refusal, TABLE, WantedChain, removal};
 use crate::dns::{self, DnsChange};
+use crate::facts::Facts;
+use crate::networks::Surroundings;
 use crate::plan::{Lead, Plan};
 use crate::rules::holds;
 use crate::system::{System, listed, nft};
@@ -34,26 +36,29 @@ impl Applied {
 /// Sets the guard: the chain first, which holds by itself, then the rules, new ones before old ones go.
 pub(crate) fn set(
     guard: &Guard,
+    facts: &Facts,
     plan: &Plan,
     system: &mut System,
     restarts: &mut Restarts,
 ) -> Applied {
     let mut applied = Applied::default();
+    let around = Surroundings::new(guard, facts);
     if plan.chain {
-        match make_chain(&WantedChain::new(guard)) {
-            Ok(()) => applied.closed = true,
+        match make_chain(&WantedChain::new(guard, &around)) {
+            Ok(()) => applied.closed = plan.is_open,
             Err(error) => applied.errors.push(error),
         }
     }
-    // By itself: a kernel that cannot do this can still hold.
-    if plan.dns_chain {
-        let wanted = WantedChain::of_dns(guard);
+    // Each by itself: a kernel that cannot do one of these can still hold.
+    for name in &plan.further {
+        let wanted = WantedChain::further(name, guard, &around);
         let done = match &wanted {
             Some(wanted) => make_chain(wanted),
-            None => nft(&removal(DNS_CHAIN)),
+            None => nft(&removal(name)),
         };
-        // Connections to other name servers are to end as well.
-        applied.closed |= done.is_ok() && wanted.is_some();
+        // Connections to other name servers, and those with an address that nobody behind the tunnel knows, are to end as
+        // well. The chain of foreign sources follows networks.
+        applied.closed |= done.is_ok() && wanted.is_some() && *name != FOREIGN_CHAIN;
         applied.errors.extend(done.err());
     }
     change(plan, system, &mut applied);
@@ -70,10 +75,10 @@ pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
     if plan.chain {
         applied.errors.extend(nft(&removal(CHAIN)).err());
     }
-    if plan.dns_chain {
-        applied.errors.extend(nft(&removal(DNS_CHAIN)).err());
+    for name in &plan.further {
+        applied.errors.extend(nft(&removal(name)).err());
     }
-    if plan.chain || plan.dns_chain {
+    if plan.chain || !plan.further.is_empty() {
         tidy();
     }
     change(plan, system, &mut applied);
@@ -143,6 +148,7 @@ mod tests {
     fn only_what_was_set_closes() {
         let rule = |priority| Rule {
             priority: Some(priority),
+            iif: netio::netlink::DeviceName::new("br-lan"),
             ..Rule::new(Family::V4, 77)
         };
         let refused = |errno| Err(NetlinkError::Open(io::Error::from_raw_os_error(errno)));

@@ -6,8 +6,10 @@
 use std::path::Path;
 
 use config::guard::Guard;
+use config::types::AllowedIp;
 
 use crate::GuardError;
+use crate::networks::Known;
 use crate::record::{self, Record};
 
 /// What its file is called.
@@ -15,6 +17,11 @@ const NAME: &str = "guard";
 
 /// What stands in the place of settings after `off`.
 const LET_GO: &str = "# off\n";
+
+/// What lines begin with that name a network of the LAN, or a port of its bridges. They stand before the settings, to which
+/// they are comments.
+const NETWORK: &str = "# network ";
+const PORT: &str = "# port ";
 
 /// The record, locked.
 #[derive(Debug)]
@@ -31,9 +38,19 @@ impl Asked {
         guard_of(&self.0.read()?)
     }
 
-    /// Says that it shall be on.
-    pub(crate) fn write(&self, guard: &Guard) -> Result<(), GuardError> {
-        self.0.write(&guard.to_kept())
+    /// What is known of the LAN.
+    pub(crate) fn known(&self) -> Known {
+        known_of(&self.0.read().unwrap_or_default())
+    }
+
+    /// Says that it shall be on, and what is known of the LAN.
+    pub(crate) fn write(&self, guard: &Guard, known: &Known) -> Result<(), GuardError> {
+        let networks = known.networks.iter();
+        let mut text: String = networks
+            .map(|(ip, prefix)| format!("{NETWORK}{ip}/{prefix}\n"))
+            .collect();
+        text.extend(known.ports.iter().map(|name| format!("{PORT}{name}\n")));
+        self.0.write(&(text + &guard.to_kept()))
     }
 
     /// Says that it shall be off, as the user has said.
@@ -50,6 +67,24 @@ impl Asked {
 /// The settings in force, without waiting for the lock.
 pub(crate) fn peek() -> Option<Guard> {
     guard_of(&record::peek(NAME)?)
+}
+
+/// What is known of the LAN, without waiting for the lock.
+pub(crate) fn peek_known() -> Known {
+    known_of(&record::peek(NAME).unwrap_or_default())
+}
+
+fn known_of(text: &str) -> Known {
+    let of = |word: &'static str| text.lines().filter_map(move |it| it.strip_prefix(word));
+    let network = |word: &str| {
+        let network: AllowedIp = word.parse().ok()?;
+        Some((network.addr(), network.prefix()))
+    };
+    let is_name = |name: &&str| config::types::is_ifname(name);
+    Known {
+        networks: of(NETWORK).filter_map(network).collect(),
+        ports: of(PORT).filter(is_name).map(str::to_owned).collect(),
+    }
 }
 
 /// Whether the user has let go, and not asked for it since.
@@ -84,8 +119,12 @@ mod tests {
         let directory = place.path().join("millrace");
         let asked = lock_in(&directory).unwrap();
         assert_eq!(asked.read(), None);
-        asked.write(&guard()).unwrap();
-        assert_eq!(asked.read(), Some(guard()));
+        let known = Known {
+            networks: vec![(crate::fixture::ip("192.168.1.0"), 24)],
+            ports: vec!["lan1".to_owned()],
+        };
+        asked.write(&guard(), &known).unwrap();
+        assert_eq!((asked.read(), asked.known()), (Some(guard()), known));
         // A name for each network namespace.
         let inode = namespace::inode().unwrap();
         assert!(directory.join(format!("guard@{inode}.toml")).exists());
@@ -101,7 +140,7 @@ mod tests {
     fn a_record_of_another_boot_is_none() {
         let place = tempfile::tempdir().unwrap();
         let asked = lock_in(place.path()).unwrap();
-        asked.write(&guard()).unwrap();
+        asked.write(&guard(), &Known::default()).unwrap();
         let path = path_of(place.path(), NAME, "toml");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replacen("# boot ", "# boot 0", 1)).unwrap();

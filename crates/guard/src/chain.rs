@@ -1,50 +1,95 @@
-//! The first layer: a chain of the packet filter, as a text for `nft`; and the chain by which the router answers what the LAN
-//! asks other name servers, where that is wanted.
+//! The first layer: chains of the packet filter, as texts for `nft`.
+//!
+//! | chain | hook | what it does |
+//! |---|---|---|
+//! | `guard` | forward | refuses what the LAN sends by no tunnel |
+//! | `guard-foreign` | prerouting | drops what the LAN sends with a source that is not the LAN's, before anything answers it |
+//! | `guard-source` | postrouting | gives what leaves by a tunnel the router's address there |
+//! | `guard-dns` | prerouting | has the router answer what the LAN asks other name servers |
+//! | `guard-router` | output | refuses what the router itself sends by no tunnel |
+//!
+//! The first two are always there, the others where settings ask for them.
 //!
 //! A chain is replaced in one transaction: at no moment is a packet judged by half of it. The table is shared with what
-//! else the program has in the packet filter, and only the chain is the guard's.
+//! else the program has in the packet filter, and only these chains are the guard's.
 //!
 //! Each rule has a comment that tells which text it is of and its place. By that the chain is known again, whatever `nft`
 //! of whichever version would print for it.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 use config::guard::Guard;
-use netio::netlink::{Chain, HOOK_FORWARD, HOOK_PREROUTING};
+use netio::netlink::{Chain, Family, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING};
+
+use crate::facts::FAMILIES;
+use crate::networks::{Network, Surroundings};
 
 /// The table, of the family `inet`.
 pub const TABLE: &str = "millrace";
 
-/// The chain.
+/// The chain that holds.
 pub const CHAIN: &str = "guard";
 
 /// Before the firewall's own chains, which have 0: what is refused here is not accepted there.
 pub const PRIORITY: i32 = -5;
 
 /// The chain of name servers.
-pub const DNS_CHAIN: &str = "guard-dns";
+const DNS_CHAIN: &str = "guard-dns";
 
 /// Before the firewall's own chains of that kind, which have -100: the first that says where a connection goes decides.
-pub const DNS_PRIORITY: i32 = -105;
+const DNS_PRIORITY: i32 = -105;
+
+/// The chain of foreign sources.
+pub(crate) const FOREIGN_CHAIN: &str = "guard-foreign";
+
+/// Before connections are followed: what is dropped here leaves no trace.
+const FOREIGN_PRIORITY: i32 = -300;
+
+/// The chain that translates sources.
+pub(crate) const SOURCE_CHAIN: &str = "guard-source";
+
+/// Where sources are translated.
+const SOURCE_PRIORITY: i32 = 100;
+
+/// The chain of the router's own packets.
+pub(crate) const ROUTER_CHAIN: &str = "guard-router";
+
+/// All chains beside the one that holds.
+pub(crate) const FURTHER: [&str; 4] = [FOREIGN_CHAIN, DNS_CHAIN, SOURCE_CHAIN, ROUTER_CHAIN];
+
+/// The name of the chain of name servers.
+pub(crate) const fn dns_chain() -> &'static str {
+    DNS_CHAIN
+}
+
+/// The mark of packets that full tunnels of this program, and of `wg-quick`, send themselves.
+const TUNNELS_MARK: u32 = 51820;
 
 /// How packets are refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// They are answered, so that programs give up at once.
+    /// They are answered, so that programs give up at once. Sources are judged by the kernel's routes.
     Reject,
-    /// In silence, for kernels that cannot answer.
+    /// In silence, for kernels that cannot answer. Sources are judged by the networks that were known.
     Drop,
 }
 
 /// What becomes of the packets that a rule matches.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 enum Verdict {
     /// The firewall's chains are asked.
     Accept,
     /// They go nowhere.
     Refuse,
+    /// They go nowhere, and nobody is told: their source may be anybody's.
+    Drop,
+    /// They go nowhere, and nobody is told, if their source is not behind the device that they came by: the networks that are.
+    DropForeign(Vec<Network>, Family),
     /// They come to this host.
     Redirect,
+    /// They get the address of the device that they leave by.
+    Masquerade,
 }
 
 /// A chain that settings ask for.
@@ -62,44 +107,132 @@ pub struct WantedChain {
 }
 
 impl WantedChain {
-    /// The chain that holds, for these settings, whose names are checked ones. Its last rule refuses.
+    /// The chain that holds, for these settings, whose names are checked ones. Its last rules refuse.
     #[must_use]
-    pub fn new(guard: &Guard) -> Self {
-        let from = |names: &[&str]| format!("iifname {}", set(names));
+    pub fn new(guard: &Guard, around: &Surroundings) -> Self {
         let all = from(&guard.guarded());
-        let within = set(&guard.within());
+        let within = format!("oifname {}", set(&guard.within()));
         let mut rules = Vec::new();
         if guard.dns_block_tls && !guard.lan.is_empty() {
             let lan = from(&names(&guard.lan));
             let matched = format!("{lan} meta l4proto {{ tcp, udp }} th dport 853");
             rules.push((matched, Verdict::Refuse));
         }
-        rules.push((format!("{all} oifname {within}"), Verdict::Accept));
-        for part in guard.parts().iter().filter(|it| !it.lan.is_empty()) {
-            let lan = from(&part.lan);
-            // One by one: names with an open end do not go into the sets of every kernel.
-            for tunnel in part.tunnels {
-                rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Accept));
-            }
+        rules.push((format!("{all} {within}"), Verdict::Accept));
+        for (lan, tunnel) in ways(guard) {
+            rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Accept));
         }
         rules.push((format!("{all} counter"), Verdict::Refuse));
-        Self::of(
-            CHAIN,
-            "filter hook forward",
-            (HOOK_FORWARD, PRIORITY),
-            rules,
-        )
+        // From here on the device does not count by which packets came in: ports that are taken out of a bridge, and a bridge
+        // that has another name, are still the LAN's. Answers to such packets may go astray: there are none.
+        let mut held = Vec::new();
+        if !around.ports.is_empty() {
+            held.push(from(&names(&around.ports)));
+        }
+        held.extend(FAMILIES.into_iter().filter_map(|family| {
+            let networks = around.of_family(family);
+            let (word, _) = words(family);
+            (!networks.is_empty()).then(|| format!("{word} saddr {}", networks_set(&networks)))
+        }));
+        if !held.is_empty() {
+            rules.push((within, Verdict::Accept));
+            for tunnel in tunnels(guard) {
+                rules.push((format!("oifname \"{tunnel}\""), Verdict::Accept));
+            }
+        }
+        rules.extend(
+            held.into_iter()
+                .map(|it| (format!("{it} counter"), Verdict::Drop)),
+        );
+        let place = (HOOK_FORWARD, PRIORITY);
+        Self::of(CHAIN, "filter hook forward", place, rules)
+    }
+
+    /// One of [`FURTHER`], where settings ask for it.
+    pub(crate) fn further(name: &str, guard: &Guard, around: &Surroundings) -> Option<Self> {
+        match name {
+            DNS_CHAIN => Self::of_dns(guard),
+            FOREIGN_CHAIN => Some(Self::of_foreign(guard, around)),
+            SOURCE_CHAIN => guard.masquerade.then(|| Self::of_source(guard)),
+            ROUTER_CHAIN => guard.router.then(|| Self::of_router(guard, around)),
+            _ => None,
+        }
+    }
+
+    /// All chains that settings ask for.
+    pub(crate) fn all(guard: &Guard, around: &Surroundings) -> Vec<Self> {
+        let further = FURTHER.iter();
+        let further = further.filter_map(|it| Self::further(it, guard, around));
+        std::iter::once(Self::new(guard, around))
+            .chain(further)
+            .collect()
     }
 
     /// The chain by which queries to other name servers come to this host, where that is wanted.
-    #[must_use]
-    pub fn of_dns(guard: &Guard) -> Option<Self> {
-        let from = format!("iifname {}", set(&names(&guard.lan)));
+    fn of_dns(guard: &Guard) -> Option<Self> {
+        let from = from(&names(&guard.lan));
         let rule = |protocol| (format!("{from} {protocol} dport 53"), Verdict::Redirect);
         let rules = ["udp", "tcp"].map(rule).to_vec();
         let place = (HOOK_PREROUTING, DNS_PRIORITY);
         (guard.dns_redirect && !guard.lan.is_empty())
             .then(|| Self::of(DNS_CHAIN, "nat hook prerouting", place, rules))
+    }
+
+    /// The chain that drops packets whose answer would not go back to the LAN.
+    fn of_foreign(guard: &Guard, around: &Surroundings) -> Self {
+        let mut devices = guard.guarded();
+        devices.extend(around.ports.iter().map(String::as_str));
+        let from = from(&devices);
+        let rule = |family: Family| {
+            let (_, protocol) = words(family);
+            let verdict = Verdict::DropForeign(around.of_family(family), family);
+            (format!("{from} meta nfproto {protocol}"), verdict)
+        };
+        let rules = FAMILIES.map(rule).to_vec();
+        let place = (HOOK_PREROUTING, FOREIGN_PRIORITY);
+        Self::of(FOREIGN_CHAIN, "filter hook prerouting", place, rules)
+    }
+
+    /// The chain by which the other end of a tunnel, which knows nothing of the LAN, answers it.
+    fn of_source(guard: &Guard) -> Self {
+        let within = format!("oifname {}", set(&guard.within()));
+        let mut rules = vec![(within, Verdict::Accept)];
+        for (lan, tunnel) in ways(guard) {
+            rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Masquerade));
+        }
+        let place = (HOOK_POSTROUTING, SOURCE_PRIORITY);
+        Self::of(SOURCE_CHAIN, "nat hook postrouting", place, rules)
+    }
+
+    /// The chain of what the router itself sends: by a tunnel, to the LAN, or what line and tunnel need.
+    fn of_router(guard: &Guard, around: &Surroundings) -> Self {
+        let mut accepted = vec![
+            "oifname \"lo\"".to_owned(),
+            format!("oifname {}", set(&guard.within())),
+        ];
+        accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
+        // Answers to what came by the line, such as a login from there.
+        accepted.push("ct direction reply ct state { established, related }".to_owned());
+        // What tunnels send themselves.
+        let mut marks: Vec<u32> = around.marks.clone();
+        marks.push(TUNNELS_MARK);
+        marks.sort_unstable();
+        marks.dedup();
+        accepted.extend(marks.iter().map(|mark| format!("meta mark {mark:#x}")));
+        for family in FAMILIES {
+            let allowed = guard.router_allow.iter().map(|it| (it.addr(), it.prefix()));
+            let allowed = allowed.filter(|it| Family::of(it.0) == family);
+            let networks: Vec<Network> = crate::networks::widest(allowed.collect());
+            if !networks.is_empty() {
+                let (word, _) = words(family);
+                accepted.push(format!("{word} daddr {}", networks_set(&networks)));
+            }
+        }
+        accepted.extend(LINE.map(str::to_owned));
+        let accepted = accepted.into_iter().map(|it| (it, Verdict::Accept));
+        let rules = accepted.chain([("counter".to_owned(), Verdict::Refuse)]);
+        let place = (HOOK_OUTPUT, PRIORITY);
+        Self::of(ROUTER_CHAIN, "filter hook output", place, rules.collect())
     }
 
     fn of(
@@ -134,10 +267,23 @@ impl WantedChain {
         );
         for (place, (rule, verdict)) in self.rules.iter().enumerate() {
             let verdict = match (verdict, refusal) {
-                (Verdict::Accept, _) => "accept",
-                (Verdict::Redirect, _) => "redirect",
-                (Verdict::Refuse, Refusal::Reject) => "reject with icmpx type admin-prohibited",
-                (Verdict::Refuse, Refusal::Drop) => "drop",
+                (Verdict::Accept, _) => "accept".to_owned(),
+                (Verdict::Redirect, _) => "redirect".to_owned(),
+                (Verdict::Masquerade, _) => "masquerade".to_owned(),
+                (Verdict::Refuse, Refusal::Reject) => {
+                    "reject with icmpx type admin-prohibited".to_owned()
+                }
+                (Verdict::Refuse, Refusal::Drop) | (Verdict::Drop, _) => "drop".to_owned(),
+                (Verdict::DropForeign(_, Family::V4), Refusal::Reject) => {
+                    "fib saddr . iif oif missing counter drop".to_owned()
+                }
+                (Verdict::DropForeign(_, Family::V6), Refusal::Reject) => {
+                    "ip6 saddr != { ::, fe80::/10 } fib saddr . iif oif missing counter drop"
+                        .to_owned()
+                }
+                (Verdict::DropForeign(networks, family), Refusal::Drop) => {
+                    drop_others(networks, *family)
+                }
             };
             let comment = self.comment(place);
             // Writing to a string does not fail.
@@ -162,9 +308,89 @@ impl WantedChain {
                 .all(|(rule, comment)| rule.comment == comment)
     }
 
-    fn comment(&self, place: usize) -> String {
-        format!("guard {} {}", self.mark, place + 1)
+    /// Whether it is this chain for other networks or other settings: nothing of it was taken away.
+    pub(crate) fn is_of_before(&self, chain: &Chain) -> bool {
+        let count = chain.rules.len();
+        let first = chain.rules.first().map_or("", |it| it.comment.as_str());
+        let Some(mark) = first.split(' ').nth(1) else {
+            return false;
+        };
+        let mut rules = chain.rules.iter().zip(1..);
+        chain.hook == Some(self.place)
+            && rules.all(|(rule, place)| rule.comment == comment(mark, place, count))
     }
+
+    fn comment(&self, place: usize) -> String {
+        comment(&self.mark, place + 1, self.rules.len())
+    }
+}
+
+/// What a line needs: an address by DHCP, neighbours and routers of IPv6, groups; and the time, without which no certificate is
+/// valid and no handshake is new.
+const LINE: [&str; 5] = [
+    "udp dport { 67, 123, 547 }",
+    "icmpv6 type { nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert, mld2-listener-report }",
+    "ip protocol igmp",
+    "ip daddr { 169.254.0.0/16, 224.0.0.0/24, 255.255.255.255 }",
+    "ip6 daddr { fe80::/10, ff02::/16 }",
+];
+
+fn comment(mark: &str, place: usize, count: usize) -> String {
+    format!("guard {mark} {place} of {count}")
+}
+
+/// Devices of the LAN, as `nft` compares them, with each of their tunnels. One by one: names with an open end do not go into
+/// the sets of every kernel.
+fn ways(guard: &Guard) -> Vec<(String, String)> {
+    let parts = guard.parts();
+    let parts = parts.iter().filter(|it| !it.lan.is_empty());
+    let of = |part: &config::guard::Part<'_>| {
+        let lan = from(&part.lan);
+        let tunnels = part.tunnels.iter().map(ToString::to_string);
+        tunnels.map(|it| (lan.clone(), it)).collect::<Vec<_>>()
+    };
+    parts.flat_map(of).collect()
+}
+
+/// All tunnels, each once.
+fn tunnels(guard: &Guard) -> Vec<String> {
+    let mut all: Vec<String> = ways(guard).into_iter().map(|it| it.1).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn from(names: &[&str]) -> String {
+    format!("iifname {}", set(names))
+}
+
+/// The words of a family for `nft`: of its header, and of itself.
+const fn words(family: Family) -> (&'static str, &'static str) {
+    match family {
+        Family::V4 => ("ip", "ipv4"),
+        Family::V6 => ("ip6", "ipv6"),
+    }
+}
+
+/// Networks as a set of `nft`.
+fn networks_set(networks: &[Network]) -> String {
+    let networks = networks.iter();
+    let texts: Vec<String> = networks
+        .map(|(ip, prefix): &(IpAddr, u8)| format!("{ip}/{prefix}"))
+        .collect();
+    format!("{{ {} }}", texts.join(", "))
+}
+
+/// What drops all other sources, but those that a host has before it has an address.
+fn drop_others(networks: &[Network], family: Family) -> String {
+    let first = match family {
+        Family::V4 => "0.0.0.0".to_owned(),
+        Family::V6 => "::, fe80::/10".to_owned(),
+    };
+    let networks = networks.iter().map(|(ip, prefix)| format!("{ip}/{prefix}"));
+    let all: Vec<String> = std::iter::once(first).chain(networks).collect();
+    let (word, _) = words(family);
+    format!("{word} saddr != {{ {} }} counter drop", all.join(", "))
 }
 
 fn names(list: &[String]) -> Vec<&str> {
@@ -183,10 +409,11 @@ pub fn removal(name: &str) -> String {
     format!("flush chain inet {TABLE} {name}\ndelete chain inet {TABLE} {name}\n")
 }
 
-/// How many packets a chain of the guard's has refused since it was made.
+/// How many packets a chain of the guard's has refused since it was made: of its rules those count that refuse.
 #[must_use]
 pub fn refused(chain: &Chain) -> Option<u64> {
-    chain.rules.last()?.packets
+    let counted = chain.rules.iter().filter_map(|it| it.packets);
+    counted.reduce(|a, b| a.saturating_add(b))
 }
 
 /// A number for a text, the same in every build: Fowler, Noll, Vo (1991), FNV-1a with 64 bits. It tells texts apart that
@@ -205,6 +432,17 @@ mod tests {
     use netio::netlink::ChainRule;
     use proptest::prelude::*;
 
+    fn around() -> Surroundings {
+        Surroundings {
+            networks: vec![
+                (crate::fixture::ip("192.168.1.0"), 24),
+                (crate::fixture::ip("2001:db8:1:1::"), 64),
+            ],
+            ports: vec!["lan1".to_owned()],
+            marks: vec![7],
+        }
+    }
+
     /// The chain as the kernel would tell it.
     fn made(wanted: &WantedChain) -> Chain {
         let rule = |place| ChainRule {
@@ -219,7 +457,7 @@ mod tests {
 
     #[test]
     fn the_text_is_one_transaction() {
-        let text = WantedChain::new(&guard()).script(Refusal::Reject);
+        let text = WantedChain::new(&guard(), &around()).script(Refusal::Reject);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "add table inet millrace");
         assert_eq!(lines[2], "flush chain inet millrace guard");
@@ -229,12 +467,23 @@ mod tests {
         assert!(lines[4].contains("oifname \"mr-*\" accept"));
         assert!(lines[5].contains("oifname \"tun0\" accept"));
         assert!(lines[6].contains("\"br-guest\" } counter reject with icmpx"));
-        assert_eq!(lines.len(), 7);
+        // What comes by another device is judged by the port and by the source, and nobody is told.
+        assert!(lines[7].contains(" guard oifname { \"br-lan\""));
+        assert!(lines[8].contains(" guard oifname \"mr-*\" accept"));
+        let ends = [
+            "iifname { \"lan1\" }",
+            "ip saddr { 192.168.1.0/24 }",
+            "ip6 saddr { 2001:db8:1:1::/64 }",
+        ];
+        for (line, matched) in lines[10..].iter().zip(ends) {
+            assert!(line.contains(&format!("{matched} counter drop")), "{line}");
+        }
+        assert_eq!(lines.len(), 13);
     }
 
     #[test]
     fn the_chain_is_known_again_and_what_was_changed_is_noticed() {
-        let wanted = WantedChain::new(&guard());
+        let wanted = WantedChain::new(&guard(), &around());
         let chain = made(&wanted);
         assert!(wanted.is(&chain));
         let mut fewer = chain.clone();
@@ -250,21 +499,81 @@ mod tests {
         }
         let mut other = guard();
         other.tunnels.pop();
-        assert!(!WantedChain::new(&other).is(&chain));
+        assert!(!WantedChain::new(&other, &around()).is(&chain));
+        // Another network is no fault of anybody, a missing rule is.
+        let elsewhere = Surroundings::default();
+        let wanted = WantedChain::new(&guard(), &elsewhere);
+        assert!(!wanted.is(&chain) && wanted.is_of_before(&chain));
+        let mut fewer = chain;
+        fewer.rules.pop();
+        assert!(!wanted.is_of_before(&fewer) && !wanted.is_of_before(&Chain::default()));
+    }
+
+    #[test]
+    fn foreign_sources_are_told_by_routes_or_else_by_networks() {
+        let wanted = WantedChain::of_foreign(&guard(), &around());
+        let text = wanted.script(Refusal::Reject);
+        assert_eq!(
+            text.matches("fib saddr . iif oif missing counter drop")
+                .count(),
+            2
+        );
+        assert_eq!(
+            text.matches("iifname { \"br-lan\", \"br-guest\", \"lan1\" }")
+                .count(),
+            2
+        );
+        let text = wanted.script(Refusal::Drop);
+        assert!(
+            text.contains("ip saddr != { 0.0.0.0, 192.168.1.0/24 } counter drop"),
+            "{text}"
+        );
+        assert!(
+            text.contains("ip6 saddr != { ::, fe80::/10, 2001:db8:1:1::/64 } counter drop"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn further_chains_are_there_where_they_are_asked_for() {
+        let mut guard = guard();
+        let names = |guard: &Guard| {
+            let all = WantedChain::all(guard, &around());
+            all.iter().map(|it| it.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&guard), [CHAIN, FOREIGN_CHAIN, SOURCE_CHAIN]);
+        guard.masquerade = false;
+        guard.router = true;
+        guard.router_allow = vec![config::guard::allowed("203.0.113.5").unwrap()];
+        assert_eq!(names(&guard), [CHAIN, FOREIGN_CHAIN, ROUTER_CHAIN]);
+        let text = WantedChain::of_router(&guard, &around()).script(Refusal::Reject);
+        for wanted in [
+            "meta mark 0x7 accept",
+            "meta mark 0xca6c accept",
+            "ip daddr { 203.0.113.5/32 } accept",
+            "udp dport { 67, 123, 547 } accept",
+        ] {
+            assert!(text.contains(wanted), "{wanted} is not in {text}");
+        }
+        let last = text.lines().last().unwrap();
+        assert!(
+            last.contains("guard-router counter reject with icmpx"),
+            "{last}"
+        );
     }
 
     #[test]
     fn dns_is_redirected_and_its_ciphers_refused_where_that_is_wanted() {
         let mut guard = guard();
         assert_eq!(WantedChain::of_dns(&guard), None);
-        let plain = WantedChain::new(&guard);
+        let plain = WantedChain::new(&guard, &around());
         guard.dns_redirect = true;
         guard.dns_block_tls = true;
-        let text = WantedChain::new(&guard).script(Refusal::Reject);
+        let text = WantedChain::new(&guard, &around()).script(Refusal::Reject);
         // Before anything is accepted.
         let first = text.lines().nth(3).unwrap();
         assert!(first.contains("th dport 853 reject with icmpx"), "{first}");
-        assert!(!WantedChain::new(&guard).is(&made(&plain)));
+        assert!(!WantedChain::new(&guard, &around()).is(&made(&plain)));
         let dns = WantedChain::of_dns(&guard).unwrap();
         let text = dns.script(Refusal::Reject);
         assert!(
@@ -287,8 +596,8 @@ mod tests {
             let path = std::path::Path::new("guard.toml");
             if let Ok(guard) = Guard::from_toml(&text, path) {
                 prop_assert!(Pattern::new(&tunnel).is_some());
-                let script = WantedChain::new(&guard).script(Refusal::Reject);
-                prop_assert_eq!(script.lines().count(), 6);
+                let script = WantedChain::new(&guard, &around()).script(Refusal::Reject);
+                prop_assert_eq!(script.lines().count(), 11);
                 // Without what is between quotes nothing is left but the guard's own words.
                 let own: String = script.split('"').step_by(2).collect();
                 let plain = "iifname {  } oifname {  } accept comment";

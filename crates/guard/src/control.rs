@@ -5,14 +5,16 @@ use std::fs;
 
 use config::guard::{Guard, Part};
 use host::dnsmasq::Restarts;
-use netio::netlink::Rule;
+use netio::netlink::Family;
 
 use crate::asked::{self, Asked};
+use crate::chain::{Refusal, WantedChain};
 use crate::facts::{FAMILIES, Facts};
+use crate::networks::{Known, Surroundings};
 use crate::plan::Plan;
 use crate::report::{Report, State};
 use crate::system::System;
-use crate::way::Way;
+use crate::way::{Way, servers};
 use crate::{GuardError, apply, flows};
 
 /// For each table the interfaces that packets of IPv4 and of IPv6 go through; none where they are held.
@@ -45,12 +47,18 @@ pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     let mut errors = Vec::new();
     let record = or_note(Asked::lock(), &mut errors);
     let before = record.as_ref().and_then(Asked::read);
+    let known = record.as_ref().map(Asked::known).unwrap_or_default();
     if let Some(record) = &record {
-        or_note(record.write(guard), &mut errors);
+        or_note(record.write(guard, &known), &mut errors);
     }
-    let earlier = before.as_ref().map(|it| it.table);
-    let asked = errors.is_empty() || before.is_some();
-    let mut done = set(guard, asked, earlier, None, &mut Restarts::at_once())?;
+    let wanted = Wanted {
+        guard,
+        record: record.as_ref(),
+        asked: errors.is_empty() || before.is_some(),
+        is_new: before.as_ref() != Some(guard),
+        earlier: before.as_ref().map(|it| it.table),
+    };
+    let mut done = set(&wanted, None, &mut Restarts::at_once())?;
     errors.append(&mut done.errors);
     done.errors = errors;
     Ok(done)
@@ -75,10 +83,17 @@ pub(crate) fn refresh_since(
     restarts: &mut Restarts,
 ) -> Result<Option<Done>, GuardError> {
     let record = Asked::lock()?;
-    record
-        .read()
-        .map(|guard| set(&guard, true, None, before, restarts))
-        .transpose()
+    let Some(guard) = record.read() else {
+        return Ok(None);
+    };
+    let wanted = Wanted {
+        guard: &guard,
+        record: Some(&record),
+        asked: true,
+        is_new: false,
+        earlier: None,
+    };
+    set(&wanted, before, restarts).map(Some)
 }
 
 /// Takes the guard away: everything leaves by the way that the host has for it, until it is asked for again. Returns what
@@ -124,6 +139,7 @@ fn lift(
     let guard = asked.or_else(|| guard.cloned()).unwrap_or_default();
     let mut system = System::open()?;
     let facts = Facts::gather(&guard, earlier, &mut system)?;
+    let guard = with_servers(&guard, &facts);
     let applied = apply::lift(&Plan::lift(&facts), &mut system);
     flows::forget(&guard, &guard.guarded(), &facts, &mut system);
     errors.extend(applied.errors);
@@ -138,29 +154,73 @@ pub fn status(guard: Option<&Guard>) -> Result<Report, GuardError> {
     let asked = asked::peek();
     let settings = asked.as_ref().or(guard);
     let mut system = System::open()?;
-    let facts = Facts::gather(&settings.cloned().unwrap_or_default(), None, &mut system)?;
-    Ok(report(settings, asked.is_some(), &facts, &system))
+    let mut facts = Facts::gather(&settings.cloned().unwrap_or_default(), None, &mut system)?;
+    facts.known = asked::peek_known();
+    let settings = settings.map(|it| with_servers(it, &facts));
+    Ok(report(settings.as_ref(), asked.is_some(), &facts, &system))
 }
 
-/// Sets it; `asked` where the record says so, `earlier` is the table of the settings before, `before` the ways of then.
-fn set(
-    guard: &Guard,
+/// The settings with the devices of servers on this host, whose clients are held like the LAN: a device of the LAN may be one.
+fn with_servers(guard: &Guard, facts: &Facts) -> Guard {
+    let mut guard = guard.clone();
+    if guard.servers && !guard.is_empty() {
+        guard.lan.extend(servers(&guard, &facts.links));
+        guard.merge_doubles();
+    }
+    guard
+}
+
+/// What is asked for.
+struct Wanted<'a> {
+    guard: &'a Guard,
+    record: Option<&'a Asked>,
+    /// The record says so.
     asked: bool,
+    /// Other settings were in force before.
+    is_new: bool,
+    /// The file's table of the settings before.
     earlier: Option<u32>,
+}
+
+/// The host, with what is known of the LAN, which the record keeps.
+fn gather(
+    guard: &Guard,
+    known: &Known,
+    earlier: Option<u32>,
+    system: &mut System,
+) -> Result<(Guard, Facts), GuardError> {
+    let mut facts = Facts::gather(guard, earlier, system)?;
+    let guard = with_servers(guard, &facts);
+    facts.known = known.with(&guard, &facts);
+    Ok((guard, facts))
+}
+
+/// Sets it; `before` are the ways of then.
+fn set(
+    wanted: &Wanted<'_>,
     before: Option<Ways>,
     restarts: &mut Restarts,
 ) -> Result<Done, GuardError> {
     let mut system = System::open()?;
-    let mut facts = Facts::gather(guard, earlier, &mut system)?;
-    let before = before.unwrap_or_else(|| ways(guard, &facts));
-    let plan = Plan::set(guard, &facts);
-    let applied = apply::set(guard, &plan, &mut system, restarts);
-    if !plan.is_empty() {
-        facts = Facts::gather(guard, None, &mut system)?;
+    let known = wanted.record.map(Asked::known).unwrap_or_default();
+    let (guard, mut facts) = gather(wanted.guard, &known, wanted.earlier, &mut system)?;
+    let mut errors = Vec::new();
+    // Before anything is set by it: a process that comes later holds no less.
+    if let Some(record) = wanted.record.filter(|_| facts.known != known) {
+        or_note(record.write(wanted.guard, &facts.known), &mut errors);
     }
-    let now = ways(guard, &facts);
+    let before = before.unwrap_or_else(|| ways(&guard, &facts));
+    let plan = Plan::set(&guard, &facts);
+    let applied = apply::set(&guard, &facts, &plan, &mut system, restarts);
+    if !plan.is_empty() {
+        let known = facts.known;
+        facts = Facts::gather(&guard, None, &mut system)?;
+        facts.known = known;
+    }
+    let now = ways(&guard, &facts);
+    let closed = applied.closed || wanted.is_new && plan.chain;
     // A tunnel that comes or goes is no matter of those who have another.
-    let devices: Vec<&str> = match applied.closed {
+    let devices: Vec<&str> = match closed {
         true => guard.guarded(),
         false => guard
             .parts()
@@ -172,11 +232,12 @@ fn set(
     };
     let forgotten = match devices.is_empty() {
         true => 0,
-        false => flows::forget(guard, &devices, &facts, &mut system),
+        false => flows::forget(&guard, &devices, &facts, &mut system),
     };
+    errors.extend(applied.errors);
     Ok(Done {
-        report: report(Some(guard), asked, &facts, &system),
-        errors: applied.errors,
+        report: report(Some(&guard), wanted.asked, &facts, &system),
+        errors,
         closed: applied.closed,
         forgotten,
         ways: now,
@@ -191,6 +252,7 @@ fn ways(guard: &Guard, facts: &Facts) -> Ways {
 
 fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) -> Report {
     let mut report = Report::new(guard, asked, facts);
+    report.watched = crate::watch::runs();
     if let Some(dnsmasq) = &system.dnsmasq
         && guard.is_some_and(|it| !it.dns.is_empty())
         && report.state != State::Off
@@ -246,15 +308,22 @@ fn is_filter_strict(device: &str) -> bool {
     value("all").max(value(device)) == Some(1)
 }
 
-/// The rules that these settings ask for on this host, in the order in which they are added. Changes nothing.
+/// What these settings would set on this host: texts for `nft`, and rules. Changes nothing.
 ///
 /// # Errors
 /// When the host cannot be looked at.
-pub fn wanted_rules(guard: &Guard) -> Result<Vec<Rule>, GuardError> {
-    let facts = Facts::gather(guard, None, &mut System::open()?)?;
-    let mut none = facts.clone();
-    for rules in none.rules.iter_mut().flatten() {
-        rules.clear();
+pub fn shown(guard: &Guard) -> Result<String, GuardError> {
+    let (guard, facts) = gather(guard, &Known::default(), None, &mut System::open()?)?;
+    let mut text = String::new();
+    for chain in WantedChain::all(&guard, &Surroundings::new(&guard, &facts)) {
+        text += &chain.script(Refusal::Reject);
     }
-    Ok(Plan::set(guard, &none).rules.add)
+    for family in FAMILIES {
+        let number = if family == Family::V4 { 4 } else { 6 };
+        for rule in crate::rules::wanted(&guard, &facts, family) {
+            let priority = rule.priority.unwrap_or(0);
+            text += &format!("# IPv{number} rule {priority} {rule}\n");
+        }
+    }
+    Ok(text)
 }

@@ -3,8 +3,10 @@
 use config::guard::{Guard, tables};
 use netio::netlink::{Address, Chain, Family, Link, NetlinkError, Route, Rule, TABLE_MAIN};
 
-use crate::chain::{CHAIN, DNS_CHAIN, TABLE};
+use crate::chain::{CHAIN, FURTHER, TABLE};
+use crate::networks::Known;
 use crate::system::System;
+use crate::way::inner;
 
 /// The families in the order of what there is for each.
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -24,8 +26,12 @@ pub struct Facts {
     pub rules: [Option<Vec<Rule>>; 2],
     /// The guard's chain.
     pub chain: ChainFact,
-    /// The guard's chain of name servers.
-    pub dns_chain: ChainFact,
+    /// The guard's further chains, by their names.
+    pub further: Vec<(&'static str, ChainFact)>,
+    /// Devices that are no tunnels, whatever they are called.
+    pub inner: Vec<String>,
+    /// What was known of the LAN before.
+    pub known: Known,
     /// What the guard has told the host's `dnsmasq`.
     pub dnsmasq: DnsmasqFact,
     /// The kernel has IPv6.
@@ -71,6 +77,7 @@ impl Facts {
                 || tables().contains(&table)
                 || guard.groups.iter().any(|it| it.table == table)
         };
+        let links = netlink.links()?;
         let (mut main, mut own) = (Vec::new(), Vec::new());
         for route in netlink.routes(None)? {
             if route.table == TABLE_MAIN {
@@ -80,19 +87,27 @@ impl Facts {
             }
         }
         Ok(Self {
-            links: netlink.links()?,
+            inner: inner(guard, &links),
+            links,
             addresses: netlink.addresses(None)?,
             main,
             tables: own,
             rules: FAMILIES.map(|family| netlink.rules(family).ok()),
             chain: chain(system, CHAIN),
-            dns_chain: chain(system, DNS_CHAIN),
+            further: FURTHER.map(|name| (name, chain(system, name))).to_vec(),
+            known: Known::default(),
             dnsmasq: match &system.dnsmasq {
                 Some(dnsmasq) => DnsmasqFact::File(dnsmasq.read(crate::dns::FILE)),
                 None => DnsmasqFact::None,
             },
             ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
         })
+    }
+
+    /// One of the further chains.
+    pub(crate) fn further(&self, name: &str) -> &ChainFact {
+        let found = self.further.iter().find(|it| it.0 == name);
+        found.map_or(&ChainFact::Absent, |it| &it.1)
     }
 
     /// The routes of a table of the guard's.

@@ -31,6 +31,7 @@ pub(crate) fn link(index: u32, name: &str, up: bool) -> Link {
         running: up,
         mac: Vec::new(),
         master: None,
+        group: 0,
         counters: Counters::default(),
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! | layer | where | what it says |
 //! |---|---|---|
-//! | [`chain`] | a chain of the table `inet millrace` in the `forward` hook | what came in by a guarded device leaves by one of the LAN or by a tunnel |
-//! | [`rules`] | routing rules 900, 980 and 981, of both families | networks of the LAN by the main table; else the guard's own table; else "unreachable" |
+//! | [`chain`] | chains of the table `inet millrace`, above all in the `forward` hook | what came in by a guarded device, or has an address of its networks, leaves by one of the LAN or by a tunnel |
+//! | [`rules`] | routing rules 900 to 981, of both families | networks of the LAN by the main table; else the guard's own table; else nowhere |
 //!
 //! They are the kernel's and belong to no process: no tunnel that ends, is killed or was never started changes anything
 //! of them. A tunnel's only part is the default route in the guard's table, and where no tunnel makes one, the guard does

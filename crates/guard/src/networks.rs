@@ -1,7 +1,9 @@
-//! The networks that guarded devices reach without a tunnel: those of the LAN.
+//! The networks that guarded devices reach without a tunnel: those of the LAN. And what is held by whatever device it comes:
+//! the ports and the networks of guarded devices, those too that were there before.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use config::guard::Guard;
 use netio::netlink::{Address, Family, Link, Route, RouteKind};
 
 use crate::facts::Facts;
@@ -15,6 +17,115 @@ const PREFIX_MIN: [u8; 2] = [8, 16];
 
 /// Most networks that are led past the tunnel, each of which is a rule for each device. A LAN has a handful.
 const NETWORKS_MAX: usize = 64;
+
+/// Most networks, and most ports, that are held though they are the LAN's no more. A prefix that is delegated anew each day
+/// would fill the list otherwise.
+const BEFORE_MAX: usize = 8;
+
+/// Most ports of bridges of the LAN.
+const PORTS_MAX: usize = 64;
+
+/// What the guard knows of the LAN beside the names of its devices. A bridge that is deleted or renamed takes neither along.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Known {
+    /// Networks, of which none is within another. The newest that is the LAN's no more is the last of these.
+    pub networks: Vec<Network>,
+    /// Devices that are ports of its bridges, or were.
+    pub ports: Vec<String>,
+}
+
+/// What the chains depend on beside the settings.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Surroundings {
+    /// Networks of guarded devices, sorted.
+    pub networks: Vec<Network>,
+    /// Ports of guarded devices, sorted.
+    pub ports: Vec<String>,
+    /// Marks of what full tunnels send themselves.
+    pub marks: Vec<u32>,
+}
+
+impl Surroundings {
+    /// What is to be held on a host where the facts hold.
+    #[must_use]
+    pub fn new(guard: &Guard, facts: &Facts) -> Self {
+        let known = facts.known.with(guard, facts);
+        let (mut networks, mut ports) = (widest(known.networks), known.ports);
+        networks.sort_unstable();
+        ports.sort_unstable();
+        let rules = facts.rules.iter().flatten().flatten();
+        let mut marks: Vec<u32> = rules
+            .filter(|it| it.invert && it.mask.is_none_or(|mask| mask == u32::MAX))
+            .filter_map(|it| it.fwmark)
+            .collect();
+        marks.sort_unstable();
+        marks.dedup();
+        Self {
+            networks,
+            ports,
+            marks: if guard.router { marks } else { Vec::new() },
+        }
+    }
+
+    /// Its networks of a family.
+    #[must_use]
+    pub fn of_family(&self, family: Family) -> Vec<Network> {
+        let networks = self.networks.iter().copied();
+        networks.filter(|it| Family::of(it.0) == family).collect()
+    }
+}
+
+impl Known {
+    /// The same with what guarded devices have now. What a line of the router has got since is the LAN's no more.
+    pub(crate) fn with(&self, guard: &Guard, facts: &Facts) -> Self {
+        let lines = lines(facts);
+        let guarded = guard.guarded();
+        let now = networks(facts, &guarded);
+        let is_lines = |network: &Network| {
+            let mut own = facts.addresses.iter();
+            own.any(|it| lines.contains(&it.index) && covers(*network, it.ip))
+        };
+        let before = self.networks.iter().copied();
+        let before = before.filter(|it| !now.contains(it) && !is_lines(it));
+        let networks = newest(before.collect())
+            .chain(now.iter().copied())
+            .collect();
+        let is_guarded = |index: u32| {
+            let link = facts.link(index);
+            link.is_some_and(|it| guarded.contains(&it.name.as_str()))
+        };
+        let bridged = facts
+            .links
+            .iter()
+            .filter(|it| it.master.is_some_and(is_guarded));
+        let mut ports: Vec<String> = bridged.map(|it| it.name.clone()).collect();
+        ports.truncate(PORTS_MAX);
+        let is_other = |name: &&String| {
+            let link = facts.links.iter().find(|it| it.name == **name);
+            !ports.contains(name)
+                && !guarded.contains(&name.as_str())
+                && !link.is_some_and(|it| lines.contains(&it.index))
+        };
+        let before: Vec<String> = self.ports.iter().filter(is_other).cloned().collect();
+        Self {
+            networks,
+            ports: newest(before).chain(ports.clone()).collect(),
+        }
+    }
+}
+
+/// The last of a list, up to [`BEFORE_MAX`].
+fn newest<T>(mut list: Vec<T>) -> impl Iterator<Item = T> {
+    list.drain(..list.len().saturating_sub(BEFORE_MAX));
+    list.into_iter()
+}
+
+/// The devices that default routes of the host lead out of.
+fn lines(facts: &Facts) -> Vec<u32> {
+    let routes = facts.main.iter();
+    let defaults = routes.filter(|it| it.prefix == 0 && it.kind == RouteKind::Unicast);
+    defaults.filter_map(|it| it.dev).collect()
+}
 
 /// The networks of these devices.
 pub(crate) fn networks(facts: &Facts, devices: &[&str]) -> Vec<Network> {
@@ -44,12 +155,19 @@ pub fn of_devices(
         .filter(|route| route.kind == RouteKind::Unicast)
         .filter(|route| route.dev.is_some_and(|dev| indices.contains(&dev)))
         .map(|route| (route.dst, route.prefix));
-    let mut all: Vec<Network> = of_addresses
+    let all: Vec<Network> = of_addresses
         .chain(of_routes)
         .map(|(ip, prefix)| (masked(ip, prefix), prefix))
         .filter(is_lan)
         .collect();
-    // The widest first, so that what is within another comes after it.
+    let mut kept = widest(all);
+    kept.truncate(NETWORKS_MAX);
+    kept.sort_unstable();
+    kept
+}
+
+/// Networks without those that are within others, the widest first.
+pub(crate) fn widest(mut all: Vec<Network>) -> Vec<Network> {
     all.sort_by_key(|&(ip, prefix)| (ip.is_ipv6(), prefix, ip));
     let mut kept: Vec<Network> = Vec::new();
     for network in all {
@@ -57,8 +175,6 @@ pub fn of_devices(
             kept.push(network);
         }
     }
-    kept.truncate(NETWORKS_MAX);
-    kept.sort_unstable();
     kept
 }
 

@@ -3,10 +3,10 @@
 use config::guard::{Guard, Part};
 use netio::netlink::{Family, Route};
 
-use crate::chain::WantedChain;
+use crate::chain::{FURTHER, WantedChain};
 use crate::dns::{self, DnsChange};
 use crate::facts::{ChainFact, DnsmasqFact, FAMILIES, Facts};
-use crate::networks::networks;
+use crate::networks::Surroundings;
 use crate::rules::{Changes, changes, is_ours, wanted};
 use crate::way::tunnels;
 
@@ -28,8 +28,10 @@ pub enum Lead {
 pub struct Plan {
     /// The chain is to be made anew.
     pub chain: bool,
-    /// The chain of name servers is to be made anew, or taken away.
-    pub dns_chain: bool,
+    /// Something of the chain that holds was missing, and not only other networks in it.
+    pub is_open: bool,
+    /// Further chains that are to be made anew, or taken away where settings ask for none.
+    pub further: Vec<&'static str>,
     /// What `dnsmasq` is told.
     pub dns: Option<DnsChange>,
     /// The rules, of both families.
@@ -42,26 +44,35 @@ impl Plan {
     /// What sets the guard, on a host where the facts hold.
     #[must_use]
     pub fn set(guard: &Guard, facts: &Facts) -> Self {
-        let networks = networks(facts, &guard.within());
+        let around = Surroundings::new(guard, facts);
         let parts = guard.parts();
+        let wanted_chain = WantedChain::new(guard, &around);
+        let is_other = |name: &&'static str| match (
+            facts.further(name),
+            WantedChain::further(name, guard, &around),
+        ) {
+            (ChainFact::There(chain), Some(wanted)) => !wanted.is(chain),
+            (ChainFact::There(_), None) => true,
+            (_, wanted) => wanted.is_some(),
+        };
         let mut plan = Self {
             chain: match &facts.chain {
-                ChainFact::There(chain) => !WantedChain::new(guard).is(chain),
+                ChainFact::There(chain) => !wanted_chain.is(chain),
                 ChainFact::Absent => true,
                 // Trying tells why.
                 ChainFact::Unseen(_) => true,
             },
-            dns_chain: match (&facts.dns_chain, WantedChain::of_dns(guard)) {
-                (ChainFact::There(chain), Some(wanted)) => !wanted.is(chain),
-                (ChainFact::There(_), None) => true,
-                (_, wanted) => wanted.is_some(),
+            is_open: match &facts.chain {
+                ChainFact::There(chain) => !wanted_chain.is_of_before(chain),
+                ChainFact::Absent | ChainFact::Unseen(_) => true,
             },
+            further: FURTHER.into_iter().filter(is_other).collect(),
             dns: dns::change(guard, facts),
             ..Self::default()
         };
         for (family, rules) in FAMILIES.into_iter().zip(&facts.rules) {
             let Some(rules) = rules else { continue };
-            let of_family = changes(rules, &wanted(guard, &networks, family));
+            let of_family = changes(rules, &wanted(guard, facts, family));
             plan.rules.add.extend(of_family.add);
             plan.rules.delete.extend(of_family.delete);
             plan.leads
@@ -80,7 +91,12 @@ impl Plan {
         let rules = facts.rules.iter().flatten().flatten();
         Self {
             chain: matches!(facts.chain, ChainFact::There(_)),
-            dns_chain: matches!(facts.dns_chain, ChainFact::There(_)),
+            is_open: false,
+            further: {
+                let further = facts.further.iter();
+                let there = further.filter(|it| matches!(it.1, ChainFact::There(_)));
+                there.map(|it| it.0).collect()
+            },
             dns: match facts.dnsmasq {
                 DnsmasqFact::File(Some(_)) => Some(DnsChange::Remove),
                 DnsmasqFact::File(None) | DnsmasqFact::None => None,
@@ -97,7 +113,7 @@ impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.chain
-            && !self.dns_chain
+            && self.further.is_empty()
             && self.dns.is_none()
             && self.rules.is_empty()
             && self.leads.is_empty()
@@ -168,8 +184,10 @@ mod tests {
         let before = facts();
         let plan = Plan::set(&guard(), &before);
         assert!(plan.chain && plan.rules.add.iter().any(crate::rules::holds));
-        // For each of two devices: nowhere and the table in both families, two networks of IPv4 and one of IPv6.
-        assert_eq!(plan.rules.add.len(), 2 * (2 * 2 + 2 + 1));
+        // For each of two devices: nowhere and the table in both families, two networks of IPv4 and one of IPv6; the same for
+        // each of three networks, and the router's own in both families.
+        let devices = 2 * (2 * 2 + 2 + 1);
+        assert_eq!(plan.rules.add.len(), devices + 3 * 2 + (2 * 2 + 1) + 2);
         let after = done(&before, &plan);
         let again = Plan::set(&guard(), &after);
         assert!(again.rules.is_empty() && again.leads.is_empty());

@@ -109,6 +109,30 @@ pub fn peek(name: &str) -> Option<String> {
     read(Path::new(DIRECTORY), name)
 }
 
+/// Tells [`is_taken`] that this process does what the name says, until what is returned is dropped. `None` where another does,
+/// or no file can be made.
+#[must_use]
+pub fn take(name: &str) -> Option<Flock<File>> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(path_of(Path::new(DIRECTORY), name, "lock"))
+        .ok()?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
+}
+
+/// Whether a process has taken the name. True where that cannot be known, as for a user who may not look.
+#[must_use]
+pub fn is_taken(name: &str) -> bool {
+    match File::open(path_of(Path::new(DIRECTORY), name, "lock")) {
+        Ok(file) => Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}
+
 /// The file of a record. Each network namespace has records of its own, and `/run` may be one for all.
 #[must_use]
 pub fn path_of(directory: &Path, name: &str, suffix: &str) -> PathBuf {

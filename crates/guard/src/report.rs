@@ -3,11 +3,13 @@
 use config::guard::{Guard, Part};
 use netio::netlink::{Family, RouteKind};
 
-use crate::chain::{PRIORITY, WantedChain, refused};
+use crate::chain::{
+    FOREIGN_CHAIN, PRIORITY, ROUTER_CHAIN, SOURCE_CHAIN, WantedChain, dns_chain, refused,
+};
 use crate::dns;
 use crate::facts::{ChainFact, DnsmasqFact, FAMILIES, Facts};
-use crate::networks::networks;
-use crate::rules::{INTO_TABLE, TO_LAN, changes, is_policys, wanted};
+use crate::networks::Surroundings;
+use crate::rules::{INTO_TABLE, PRIORITIES, changes, is_policys, wanted};
 use crate::way::Way;
 
 /// The three states.
@@ -118,14 +120,20 @@ pub struct Report {
     pub asked: bool,
     /// What leaves by tunnels of its own: at least one, that of the file first where it guards something.
     pub parts: Vec<PartReport>,
-    /// The chain.
+    /// The chains that hold.
     pub chain: Layer,
     /// The rules of IPv4 and of IPv6.
     pub rules: [Layer; 2],
     /// The chain by which queries come to the router; `None` where that is not wanted.
     pub redirect: Option<Layer>,
+    /// The chain that gives what leaves by a tunnel the router's address; `None` where that is not wanted.
+    pub masquerade: Option<Layer>,
+    /// The chain of what the router itself sends; `None` where that is not wanted.
+    pub router: Option<Layer>,
     /// What `dnsmasq` is told; `None` where that is not wanted.
     pub dnsmasq: Option<Layer>,
+    /// A process follows tunnels and networks, and sets again what others take away.
+    pub watched: bool,
     /// Packets that the chain has refused since it was made, where that can be seen.
     pub refused: Option<u64>,
     /// Devices of the LAN by which nothing comes in as things are, so that nothing of theirs is held: a sentence for each.
@@ -139,14 +147,20 @@ impl Report {
     #[must_use]
     pub fn new(guard: Option<&Guard>, asked: bool, facts: &Facts) -> Self {
         let settings = guard.cloned().unwrap_or_default();
-        let networks = networks(facts, &settings.within());
-        let chain = layer(&facts.chain, &WantedChain::new(&settings));
-        let redirect = WantedChain::of_dns(&settings).map(|it| layer(&facts.dns_chain, &it));
+        let around = Surroundings::new(&settings, facts);
+        let further = |name| {
+            let wanted = WantedChain::further(name, &settings, &around);
+            wanted.map(|it| layer(facts.further(name), &it))
+        };
+        let chain = match layer(&facts.chain, &WantedChain::new(&settings, &around)) {
+            Layer::Whole => further(FOREIGN_CHAIN).unwrap_or(Layer::Whole),
+            other => other,
+        };
         let dnsmasq = (!settings.dns.is_empty()).then(|| dnsmasq(&settings, facts));
         let rules = [0, 1].map(|place| {
             let family = FAMILIES[place];
             match &facts.rules[place] {
-                Some(rules) => match changes(rules, &wanted(&settings, &networks, family)) {
+                Some(rules) => match changes(rules, &wanted(&settings, facts, family)) {
                     changes if changes.is_empty() => Layer::Whole,
                     _ => Layer::Missing,
                 },
@@ -171,8 +185,11 @@ impl Report {
             parts,
             chain,
             rules,
-            redirect,
+            redirect: further(dns_chain()),
+            masquerade: further(SOURCE_CHAIN),
+            router: further(ROUTER_CHAIN),
             dnsmasq,
+            watched: true,
             refused: match &facts.chain {
                 ChainFact::There(chain) => refused(chain),
                 _ => None,
@@ -197,8 +214,15 @@ impl Report {
     /// Whether both layers are in place. Without the first the second holds, and the other way round.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let of_dns = self.redirect.iter().chain(&self.dnsmasq);
-        self.chain.holds() && self.rules.iter().chain(of_dns).all(Layer::holds)
+        let further = self.redirect.iter().chain(&self.dnsmasq);
+        let mut further = further.chain(&self.masquerade).chain(&self.router);
+        self.chain.holds() && self.rules.iter().all(Layer::holds) && further.all(Layer::holds)
+    }
+
+    /// Whether one layer at least is in place, so that nothing leaves in clear.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.chain.holds() || self.rules.iter().all(Layer::holds)
     }
 
     /// Whether both layers are in place, for devices that packets come in by.
@@ -225,7 +249,7 @@ impl Report {
             (_, true) => {}
         }
         let rules = facts.rules.iter().flatten().flatten();
-        let is_other = |it: &u32| (1..INTO_TABLE).contains(it) && *it != TO_LAN;
+        let is_other = |it: &u32| (1..INTO_TABLE).contains(it) && !PRIORITIES.contains(it);
         let earlier = rules
             .filter(|rule| !is_policys(rule))
             .filter_map(|rule| rule.priority.filter(is_other));

@@ -1,26 +1,48 @@
 //! The second layer: routing rules.
 //!
-//! All rules with one of its three priorities are the guard's. Those of the crate `policy` are between and behind them:
+//! | priority | packets | way |
+//! |---|---|---|
+//! | 900 | of the LAN to the LAN | the main table |
+//! | 974 | of the router itself | past the next two |
+//! | 975 | from a network of the LAN, by whatever device | the guard's table, or its group's |
+//! | 976 | the same, and from what was a network of the LAN | "unreachable" |
+//! | 980 | by a device of the LAN | the guard's table, or its group's |
+//! | 981 | the same | dropped: their source is not the LAN's, and an answer would go to whoever has it |
+//!
+//! All rules with one of these priorities are the guard's. Those of the crate `policy` are between and behind them:
 //! what it leads through a tunnel goes there before the guard's tables are asked, what it leads around tunnels does not.
 //! Groups need no priorities of their own: a device is in one of them, and its rules name the device.
 
 use config::guard::Guard;
-use netio::netlink::{DeviceName, Family, Rule, TABLE_MAIN};
+use netio::netlink::{DeviceName, Family, Rule, RuleAction, TABLE_MAIN};
 
-use crate::networks::Network;
+use crate::facts::Facts;
+use crate::networks::{Network, Surroundings, networks};
 
 /// Priority of the rules by which the LAN reaches its own networks.
 pub const TO_LAN: u32 = 900;
-/// Priority of the rules by which it looks into the guard's table, or its group's.
+/// Priority of the rule by which the router itself passes the next two over.
+pub const OWN: u32 = 974;
+/// Priority of the rules by which networks of the LAN look into the guard's table, or their group's.
+pub const FROM_LAN: u32 = 975;
+/// Priority of the rules by which all else of these networks goes nowhere.
+pub const FROM_LAN_NOWHERE: u32 = 976;
+/// Priority of the rules by which devices of the LAN look into the guard's table, or their group's.
 pub const INTO_TABLE: u32 = 980;
 /// Priority of the rules by which all else goes nowhere.
 pub const NOWHERE: u32 = 981;
 
 /// The priorities of the guard's rules.
-pub const PRIORITIES: [u32; 3] = [TO_LAN, INTO_TABLE, NOWHERE];
+pub const PRIORITIES: [u32; 6] = [TO_LAN, OWN, FROM_LAN, FROM_LAN_NOWHERE, INTO_TABLE, NOWHERE];
 
-/// Where rules of the crate `policy` begin that come before the guard's table: four in a row, of which all ask for a mark. The
-/// first is where they are unless another program's rules are before them.
+/// Most networks of a family from which others are reached by rules of their own, a rule for each pair. A LAN has a handful.
+const PAIRED_MAX: usize = 8;
+
+/// How many priorities in a row rules of the crate `policy` have.
+pub const POLICY_SPAN: u32 = 7;
+
+/// Where rules of the crate `policy` begin that come before the guard's table: [`POLICY_SPAN`] in a row, of which all ask for a
+/// mark, or for none under a mask. The first is where they are unless another program's rules are before them.
 pub const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
 
 /// Whether a rule is one of those.
@@ -28,9 +50,11 @@ pub const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
 pub fn is_policys(rule: &Rule) -> bool {
     let priority = rule.priority.unwrap_or(0);
     // A rule for all but a mark is another program's, such as `wg-quick`'s.
-    rule.fwmark.is_some()
+    (rule.fwmark.is_some() || rule.mask.is_some())
         && !rule.invert
-        && POLICY.iter().any(|it| (*it..it + 4).contains(&priority))
+        && POLICY
+            .iter()
+            .any(|it| (*it..it + POLICY_SPAN).contains(&priority))
 }
 
 /// What has to be done to rules.
@@ -50,21 +74,27 @@ impl Changes {
     }
 }
 
-/// Whether a rule of the guard's is one of those that hold.
+/// Whether a rule of the guard's is one of those that hold a device of the LAN. Others come and go with its networks.
 pub(crate) fn holds(rule: &Rule) -> bool {
-    rule.priority != Some(TO_LAN)
+    rule.iif.is_some() && matches!(rule.priority, Some(INTO_TABLE | NOWHERE))
 }
 
 /// The rules of a family that settings ask for. The one that goes nowhere comes first: as long as only it is there,
 /// nothing passes.
-pub(crate) fn wanted(guard: &Guard, networks: &[Network], family: Family) -> Vec<Rule> {
+pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> {
+    let is_family = |it: &&Network| Family::of(it.0) == family;
+    let within = networks(facts, &guard.within());
+    let within: Vec<Network> = within.iter().filter(is_family).copied().collect();
+    let held = Surroundings::new(guard, facts).of_family(family);
     let mut rules = Vec::new();
     let mut devices = Vec::new();
     for part in guard.parts() {
         for iif in part.lan.iter().filter_map(|name| DeviceName::new(name)) {
             rules.push(Rule {
+                iif: Some(iif),
                 priority: Some(NOWHERE),
-                ..Rule::unreachable(family, iif)
+                action: RuleAction::Blackhole,
+                ..Rule::new(family, 0)
             });
             rules.push(Rule {
                 iif: Some(iif),
@@ -74,12 +104,45 @@ pub(crate) fn wanted(guard: &Guard, networks: &[Network], family: Family) -> Vec
             devices.push(iif);
         }
     }
-    for &network in networks.iter().filter(|it| Family::of(it.0) == family) {
+    if !held.is_empty() {
+        // First, as the router's own address may be one of these networks, and the only one that it has.
+        rules.push(Rule {
+            iif: DeviceName::new("lo"),
+            priority: Some(OWN),
+            action: RuleAction::Goto(INTO_TABLE),
+            ..Rule::new(family, 0)
+        });
+    }
+    let from = |network, priority, table| Rule {
+        from: Some(network),
+        priority: Some(priority),
+        ..Rule::new(family, table)
+    };
+    rules.extend(held.iter().map(|it| Rule {
+        action: RuleAction::Unreachable,
+        ..from(*it, FROM_LAN_NOWHERE, 0)
+    }));
+    let mut of_now: Vec<Network> = Vec::new();
+    for part in guard.parts() {
+        for network in networks(facts, &part.lan) {
+            // Of a network that two parts have the first decides.
+            if held.contains(&network) && !of_now.contains(&network) {
+                rules.push(from(network, FROM_LAN, part.table));
+                of_now.push(network);
+            }
+        }
+    }
+    for to in within.iter().copied() {
         rules.extend(devices.iter().map(|iif| Rule {
             iif: Some(*iif),
-            to: Some(network),
+            to: Some(to),
             priority: Some(TO_LAN),
             ..Rule::new(family, TABLE_MAIN)
+        }));
+        // By whatever device, such as a tunnel of which the other end has an address of the LAN.
+        rules.extend(of_now.iter().take(PAIRED_MAX).map(|network| Rule {
+            to: Some(to),
+            ..from(*network, TO_LAN, TABLE_MAIN)
         }));
     }
     rules
@@ -119,47 +182,64 @@ pub fn changes_among(have: &[Rule], want: &[Rule], is_ours: fn(&Rule) -> bool) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{guard, ip};
+    use crate::fixture::{facts, guard, ip};
     use proptest::prelude::*;
-
-    fn networks() -> Vec<Network> {
-        vec![(ip("192.168.1.0"), 24), (ip("2001:db8:1:1::"), 64)]
-    }
 
     #[test]
     fn tunnels_know_all_places_of_the_policy_before_the_guards() {
         for first in POLICY.into_iter().skip(1) {
-            assert!((first..first + 4).all(|it| host::POLICY_RULES.contains(&it)));
+            assert!((first..first + POLICY_SPAN).all(|it| host::POLICY_RULES.contains(&it)));
         }
     }
 
     #[test]
     fn what_holds_comes_before_what_opens() {
-        let rules = wanted(&guard(), &networks(), Family::V6);
+        let rules = wanted(&guard(), &facts(), Family::V6);
         let priorities: Vec<u32> = rules.iter().filter_map(|rule| rule.priority).collect();
-        assert_eq!(priorities, [981, 980, 981, 980, 900, 900]);
-        assert_eq!(rules[4].to, Some((ip("2001:db8:1:1::"), 64)));
-        assert!(
-            rules
-                .iter()
-                .all(|rule| rule.family == Family::V6 && rule.iif.is_some())
+        assert_eq!(
+            priorities,
+            [981, 980, 981, 980, 974, 976, 975, 900, 900, 900]
         );
+        assert!(rules.iter().all(|rule| rule.family == Family::V6));
+        let network = Some((ip("2001:db8:1:1::"), 64));
+        assert_eq!((rules[5].from, rules[5].iif), (network, None));
+        assert_eq!((rules[6].from, rules[6].table), (network, 77));
         assert_eq!(rules[1].table, 77);
-        assert_eq!(rules[4].table, TABLE_MAIN);
+        for rule in &rules[7..] {
+            assert_eq!((rule.to, rule.table), (network, TABLE_MAIN));
+        }
+        // The router's own packets with an address of the LAN are not the LAN's.
+        assert_eq!(rules[4].action, RuleAction::Goto(INTO_TABLE));
+        assert_eq!(rules[4].iif, DeviceName::new("lo"));
+    }
+
+    #[test]
+    fn a_network_that_has_gone_is_held_and_not_reached() {
+        let mut facts = facts();
+        facts.known.networks = vec![(ip("192.168.9.0"), 24)];
+        let rules = wanted(&guard(), &facts, Family::V4);
+        let of = |network: &str| {
+            let from = Some((ip(network), 24));
+            let own = rules.iter().filter(|it| it.from == from || it.to == from);
+            own.filter_map(|it| it.priority).collect::<Vec<_>>()
+        };
+        assert_eq!(of("192.168.9.0"), [976]);
+        assert_eq!(of("192.168.1.0")[..2], [976, 975]);
     }
 
     #[test]
     fn a_new_network_is_added_and_the_old_one_deleted() {
-        let have = wanted(&guard(), &networks(), Family::V6);
-        let new = [(ip("2001:db8:2:1::"), 64)];
-        let changes = changes(&have, &wanted(&guard(), &new, Family::V6));
-        assert_eq!((changes.add.len(), changes.delete.len()), (2, 2));
+        let have = wanted(&guard(), &facts(), Family::V6);
+        let mut other = facts();
+        other.addresses[1].ip = ip("2001:db8:2:1::1");
+        let changes = changes(&have, &wanted(&guard(), &other, Family::V6));
+        assert_eq!((changes.add.len(), changes.delete.len()), (5, 5));
         assert!(!changes.add.iter().any(holds));
     }
 
     #[test]
     fn rules_of_others_are_left_and_doubles_are_not() {
-        let want = wanted(&guard(), &networks(), Family::V4);
+        let want = wanted(&guard(), &facts(), Family::V4);
         let other = Rule {
             priority: Some(910),
             ..Rule::new(Family::V4, 78)
@@ -175,13 +255,13 @@ mod tests {
     proptest! {
         /// From any part of the rules of one setting, with strange ones among them, the changes lead to those of another.
         #[test]
-        fn changes_lead_to_what_is_wanted(kept in prop::collection::vec(any::<bool>(), 6), table in 1u32..3000) {
+        fn changes_lead_to_what_is_wanted(kept in prop::collection::vec(any::<bool>(), 16), table in 1u32..3000) {
             let mut before = guard();
             before.table = table;
             before.lan.rotate_left(1);
-            let all = wanted(&before, &networks(), Family::V4);
+            let all = wanted(&before, &facts(), Family::V4);
             let have: Vec<Rule> = all.into_iter().zip(kept).filter(|it| it.1).map(|it| it.0).collect();
-            let want = wanted(&guard(), &networks(), Family::V4);
+            let want = wanted(&guard(), &facts(), Family::V4);
             let changes = changes(&have, &want);
             let mut now = have;
             now.extend(changes.add);

@@ -21,7 +21,7 @@ use netio::poll::Poller;
 
 use crate::chain::TABLE;
 use crate::control::{Done, Ways, refresh_since};
-use crate::{GuardError, Report};
+use crate::{GuardError, Report, record};
 use netio::netlink::ChainsWatch;
 
 /// How long it may take to notice what no news was of.
@@ -29,6 +29,14 @@ const SLOW: Duration = Duration::from_secs(30);
 
 /// Between two looks, for news may come by the thousand: a firewall that is loaded, a routing daemon.
 const PACE: Duration = Duration::from_millis(20);
+
+/// What the lock of a process that watches is called.
+const NAME: &str = "guard-watch";
+
+/// Whether a process watches, as far as this one may know.
+pub(crate) fn runs() -> bool {
+    record::is_taken(NAME)
+}
 
 /// What is known from one look to the next.
 #[derive(Default)]
@@ -43,6 +51,8 @@ struct Known {
 /// # Errors
 /// When the kernel tells no news. What fails later is logged, and tried again.
 pub fn watch() -> Result<Infallible, GuardError> {
+    // Another may watch as well: whichever ends, status knows of the other only if it began first.
+    let _place = record::take(NAME);
     let mut monitor = Monitor::open(Watch {
         rules: true,
         ..Watch::ALL

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use config::guard::Part;
+use config::guard::{Guard, Part};
+use host::tunnel_devices::SERVER_GROUP;
 use netio::netlink::{Family, Link, Route, RouteKind};
 
 use crate::facts::Facts;
@@ -94,7 +95,7 @@ impl Way {
         let route = default_route(part.table, facts, family);
         let link = route.and_then(|route| facts.link(route.dev?));
         if let Some(link) = link {
-            if part.rank(&link.name).is_none() {
+            if rank(part, facts, &link.name).is_none() {
                 return Self::Held(Why::Elsewhere {
                     device: link.name.clone(),
                     table: part.table,
@@ -129,10 +130,30 @@ impl Way {
     }
 }
 
+/// The devices of servers on this host, by which others call it. One that is named as a tunnel by exactly its name is none of
+/// these: behind it is what its owner says.
+pub(crate) fn servers(guard: &Guard, links: &[Link]) -> Vec<String> {
+    let links = links.iter();
+    let servers = links.filter(|it| it.group == SERVER_GROUP && !guard.names_tunnel(&it.name));
+    servers.map(|it| it.name.clone()).collect()
+}
+
+/// Devices that are no tunnels, whatever they are called: servers, and what the LAN is or reaches.
+pub(crate) fn inner(guard: &Guard, links: &[Link]) -> Vec<String> {
+    let within = guard.within().into_iter().map(str::to_owned);
+    servers(guard, links).into_iter().chain(within).collect()
+}
+
+/// The place of a device among a part's tunnels; none for one that is no tunnel.
+fn rank(part: &Part<'_>, facts: &Facts, name: &str) -> Option<usize> {
+    part.rank(name)
+        .filter(|_| !facts.inner.iter().any(|it| it == name))
+}
+
 /// The tunnels that are there, the preferred first.
 pub(crate) fn tunnels<'f>(part: &Part<'_>, facts: &'f Facts) -> Vec<&'f Link> {
     let ranked = facts.links.iter().filter_map(|link| {
-        let rank = part.rank(&link.name)?;
+        let rank = rank(part, facts, &link.name)?;
         Some((rank, link))
     });
     let mut ranked: Vec<(usize, &Link)> = ranked.collect();

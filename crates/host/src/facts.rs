@@ -25,7 +25,7 @@ const MAIN_RULE: u32 = 32_766;
 const DEVICE_RULES: RangeInclusive<u32> = 900..=999;
 
 /// Where the policy's rules, which ask for a mark, move to where another program's are before 900.
-pub const POLICY_RULES: RangeInclusive<u32> = 830..=893;
+pub const POLICY_RULES: RangeInclusive<u32> = 830..=896;
 
 /// Addresses for documentation (RFC 5737, RFC 3849): what leads there leads everywhere.
 const ANYWHERE: [IpAddr; 2] = [
@@ -370,12 +370,14 @@ fn first_rule(system: &mut dyn System) -> u32 {
     let rules = rules.iter().flatten();
     let is_policys = |rule: &Rule| {
         let priority = rule.priority.unwrap_or(0);
-        rule.fwmark.is_some() && !rule.invert && POLICY_RULES.contains(&priority)
+        (rule.fwmark.is_some() || rule.mask.is_some())
+            && !rule.invert
+            && POLICY_RULES.contains(&priority)
     };
     let priorities = rules.filter_map(|rule| match rule.action {
         RuleAction::Lookup if is_policys(rule) => None,
         RuleAction::Lookup => rule.priority,
-        RuleAction::Unreachable => None,
+        RuleAction::Unreachable | RuleAction::Blackhole | RuleAction::Goto(_) => None,
     });
     let first = priorities
         .filter(|priority| *priority != 0 && !DEVICE_RULES.contains(priority))

@@ -214,7 +214,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
         "guarded: br-lan, br-guest\n",
         "br-lan: only by mr-office: held: no tunnel is up: there is no device mr-office\n",
         "br-guest: only by mr-home: held: no tunnel is up: there is no device mr-home\n",
-        "rules 900, 980, 981: in place",
+        "rules 900 to 981: in place",
     ] {
         assert!(text.contains(told), "{told:?} is not in {text}");
     }

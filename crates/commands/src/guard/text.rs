@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use guard::rules::PRIORITIES;
-use guard::{Layer, PartReport, Report, State, Way};
+use guard::{Layer, PartReport, Report, State, Way, Why};
 use serde_json::{Value, json};
 
 /// Names of the families, in the order of a report.
@@ -61,9 +61,11 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
             ),
         };
         line("packet filter", report.chain.words());
-        let [lan, table, nowhere] = PRIORITIES;
-        line(&format!("rules {lan}, {table}, {nowhere}"), &rules);
+        let [lan, .., nowhere] = PRIORITIES;
+        line(&format!("rules {lan} to {nowhere}"), &rules);
         for (label, layer) in [
+            ("masquerading", &report.masquerade),
+            ("the router's own packets", &report.router),
             ("port 53 to the router", &report.redirect),
             ("dnsmasq by the tunnel", &report.dnsmasq),
         ] {
@@ -78,10 +80,23 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
     for note in report.idle.iter().chain(&report.notes) {
         line("note", note);
     }
+    if let Some(words) = unwatched(report) {
+        line("note", words);
+    }
     if let Some(how) = how(report) {
         line("to let go", &how);
     }
     rows
+}
+
+/// What to do where no process follows tunnels and networks.
+fn unwatched(report: &Report) -> Option<&'static str> {
+    let is_on = report.state != State::Off && report.asked;
+    (is_on && !report.watched).then_some(
+        "no `millrace guard watch` runs: nothing leads into a tunnel that comes up later, nor follows new networks of the LAN; \
+         start the service (OpenWrt: `service millrace-guard start`, Debian: `systemctl enable --now millrace-guard`), \
+         `millrace guard watch`, or run `millrace guard refresh` after each change",
+    )
 }
 
 /// Whether all guarded devices have the same tunnels, as the file says it.
@@ -105,6 +120,19 @@ fn how(report: &Report) -> Option<String> {
             let mut ways: Vec<String> = Vec::new();
             let mut tunnels: Vec<&str> = Vec::new();
             for part in report.held() {
+                let mut whys = part.ways.iter().filter_map(|way| match way {
+                    Way::Held(why) => Some(why),
+                    Way::Through { .. } => None,
+                });
+                // The tunnel is up: it is not what is missing.
+                if whys.any(|why| matches!(why, Why::NoRoute { .. })) {
+                    let way =
+                        "lead into the tunnel that is up (`millrace guard watch`, `refresh` once)";
+                    if !ways.iter().any(|it| it == way) {
+                        ways.push(way.to_owned());
+                    }
+                    continue;
+                }
                 if part.tunnels.is_empty() {
                     ways.push(format!(
                         "name a tunnel of {} in guard.toml and in the list",
@@ -161,6 +189,9 @@ pub(crate) fn document(report: &Report) -> Value {
         "packet_filter": report.chain.words(),
         "rules_ipv4": report.rules[0].words(),
         "rules_ipv6": report.rules[1].words(),
+        "masquerade": report.masquerade.as_ref().map(Layer::words),
+        "router": report.router.as_ref().map(Layer::words),
+        "watched": report.watched,
         "dns_redirect": report.redirect.as_ref().map(Layer::words),
         "dnsmasq": report.dnsmasq.as_ref().map(Layer::words),
         "refused_packets": report.refused,
@@ -173,7 +204,6 @@ pub(crate) fn document(report: &Report) -> Value {
 mod tests {
     use super::*;
     use config::guard::{Guard, Listed};
-    use guard::Why;
 
     fn report() -> Report {
         let path = std::path::Path::new("guard.toml");
@@ -193,6 +223,9 @@ mod tests {
             chain: Layer::Whole,
             rules: [Layer::Whole, Layer::Missing],
             redirect: None,
+            masquerade: Some(Layer::Whole),
+            router: None,
+            watched: true,
             dnsmasq: Some(Layer::Missing),
             refused: Some(7),
             idle: vec!["no device".to_owned()],
@@ -207,7 +240,7 @@ mod tests {
             "guard: held\n",
             "  guarded: br-lan\n",
             "  IPv4: held: no tunnel is up: there is no device mr-*\n",
-            "  rules 900, 980, 981: IPv4 in place, IPv6 missing\n",
+            "  rules 900 to 981: IPv4 in place, IPv6 missing\n",
             "  dnsmasq by the tunnel: missing\n",
             "  refused: 7 packets\n",
             "  note: no device\n  note: a word\n",
@@ -215,6 +248,27 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in {text}");
         }
+    }
+
+    #[test]
+    fn a_tunnel_that_is_up_is_not_to_be_brought_up() {
+        let mut report = report();
+        report.watched = false;
+        report.parts[0].ways[0] = Way::Held(Why::NoRoute {
+            device: "mr-office".to_owned(),
+            table: 77,
+        });
+        let text = render(&report);
+        assert!(
+            text.contains("  note: no `millrace guard watch` runs:"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  to let go: lead into the tunnel that is up"),
+            "{text}"
+        );
+        assert!(!text.contains("bring a tunnel up"), "{text}");
+        assert_eq!(document(&report)["watched"], false);
     }
 
     #[test]

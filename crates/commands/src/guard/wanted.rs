@@ -91,6 +91,19 @@ pub(super) fn arguments(command: Command) -> Command {
             "dns-block-tls",
             "Refuse DNS over TLS and QUIC of the LAN (port 853)",
         ))
+        .arg(flag(
+            "no-masquerade",
+            "Leave it to the firewall to give what leaves by a tunnel the router's address",
+        ))
+        .arg(flag(
+            "router",
+            "Hold what the router itself sends, too, but for DHCP, NTP and the tunnel's own packets",
+        ))
+        .arg(list(
+            "router-allow",
+            "ADDRESS",
+            "An address or network that the router itself may reach without a tunnel",
+        ))
 }
 
 /// What is to be in force.
@@ -315,6 +328,18 @@ pub(super) fn base(matches: &ArgMatches) -> Result<Guard, CommandError> {
     }
     guard.dns_redirect |= matches.get_flag("dns-redirect");
     guard.dns_block_tls |= matches.get_flag("dns-block-tls");
+    guard.masquerade &= !matches.get_flag("no-masquerade");
+    guard.router |= matches.get_flag("router");
+    if let Some(words) = matches.get_many::<String>("router-allow") {
+        let allowed = |word: &String| {
+            config::guard::allowed(word).ok_or_else(|| CommandError::Option {
+                option: "--router-allow",
+                found: word.clone(),
+                wanted: "an address or a network, and not everything",
+            })
+        };
+        guard.router_allow = words.map(allowed).collect::<Result<_, _>>()?;
+    }
     guard.merge_doubles();
     match guard.fault().filter(|_| !guard.lan.is_empty()) {
         Some(fault) => Err(GuardError::Settings(fault).into()),

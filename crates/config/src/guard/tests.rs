@@ -35,6 +35,21 @@ fn what_is_said_of_dns_is_read_and_written() {
 }
 
 #[test]
+fn what_is_said_of_servers_and_of_the_router_is_read_and_written() {
+    let text = "lan = [\"br-lan\"]\nreach = [\"mr-home\"]\nmasquerade = false\nservers = false\n\
+        router = true\nrouter_allow = [\"203.0.113.5\", \"2001:db8::/32\"]\n";
+    let guard = read(text).unwrap();
+    assert!(!guard.masquerade && !guard.servers && guard.router);
+    assert_eq!(guard.router_allow.len(), 2);
+    assert_eq!(read(&guard.to_toml()).unwrap(), guard);
+    // A server's device that the LAN reaches is no tunnel, whatever it begins with.
+    assert_eq!(guard.fault(), None);
+    assert!(!guard.names_tunnel("mr-home"));
+    let least = read("lan = [\"br-lan\"]\ntunnels = [\"mr-home\"]").unwrap();
+    assert!(least.masquerade && least.servers && !least.router && least.names_tunnel("mr-home"));
+}
+
+#[test]
 fn a_name_counts_once() {
     let text = "lan = [\"a\", \"b\", \"a\"]\nreach = [\"c\", \"b\", \"c\"]\n\
         tunnels = [\"mr-*\", \"tun0\", \"mr-*\", \"mr-\"]\n";
@@ -63,6 +78,8 @@ fn what_is_wrong_is_told_with_its_line() {
         ("dns_names = [\"a b.example\"]", "dns_names cannot be"),
         ("dns_names = [\"a/b\"]", "dns_names cannot be"),
         ("dns_redirect = 1", "true or false"),
+        ("router_allow = [\"0.0.0.0/0\"]", "router_allow cannot be"),
+        ("servers = 1", "true or false"),
         ("lans = []", "no setting `lans`"),
         ("lan = [", "not valid TOML"),
     ] {

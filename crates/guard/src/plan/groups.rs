@@ -83,7 +83,7 @@ fn way_of(facts: &Facts, lan: &str, family: Family) -> Option<String> {
     // Of one priority, the first that was added.
     own.sort_by_key(|it| it.priority);
     for rule in own {
-        if rule.action == RuleAction::Unreachable {
+        if rule.action == RuleAction::Blackhole {
             return None;
         }
         let mut routes = facts.of_table(rule.table);
@@ -123,8 +123,8 @@ fn each_group_has_rules_and_a_route_of_its_own() {
             .count()
     };
     assert_eq!((of(INTO_TABLE), of(NOWHERE)), (2, 2));
-    // Both networks for both devices.
-    assert_eq!(of(crate::rules::TO_LAN), 4);
+    // Both networks for both devices, and from both.
+    assert_eq!(of(crate::rules::TO_LAN), 8);
     let again = Plan::set(&guard, &facts);
     assert!(again.rules.is_empty() && again.leads.is_empty());
     // One tunnel goes: the other LAN's way is as before.
@@ -135,7 +135,8 @@ fn each_group_has_rules_and_a_route_of_its_own() {
     let lifted = Plan::lift(&facts);
     assert_eq!(
         (lifted.rules.delete.len(), lifted.leads.len()),
-        (2 * 4 + 4 + 2, 2)
+        // By devices, by networks, and the router's own.
+        (2 * 4 + 4 + 2 + 3 * 2 + 4 + 1 + 2, 2)
     );
 }
 
@@ -148,7 +149,8 @@ fn the_chain_has_a_rule_for_each_group_and_one_that_refuses() {
     ];
     let file = "lan = [\"br-iot\", \"br-lan\"]\ntunnels = [\"mr-1\"]\ndns_block_tls = true";
     let guard = of_lists(file, &lists, &Guard::default());
-    let text = WantedChain::new(&guard).script(Refusal::Reject);
+    let around = Surroundings::default();
+    let text = WantedChain::new(&guard, &around).script(Refusal::Reject);
     let rules: Vec<&str> = text
         .lines()
         .skip(3)

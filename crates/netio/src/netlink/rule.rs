@@ -20,6 +20,8 @@ const RTM_GETRULE: u16 = 34;
 
 // Actions and a flag of linux/fib_rules.h.
 const FR_ACT_TO_TBL: u8 = 1;
+const FR_ACT_GOTO: u8 = 2;
+const FR_ACT_BLACKHOLE: u8 = 6;
 const FR_ACT_UNREACHABLE: u8 = 7;
 const FIB_RULE_INVERT: u32 = 2;
 
@@ -27,6 +29,7 @@ const FIB_RULE_INVERT: u32 = 2;
 const FRA_DST: u16 = 1;
 const FRA_SRC: u16 = 2;
 const FRA_IIFNAME: u16 = 3;
+const FRA_GOTO: u16 = 4;
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
 const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
@@ -146,6 +149,10 @@ pub enum RuleAction {
     Lookup,
     /// They are answered with "unreachable", and no further rule is asked.
     Unreachable,
+    /// They are dropped without an answer, and no further rule is asked.
+    Blackhole,
+    /// The rules from this priority on decide. Without a rule of that very priority, the next rule does.
+    Goto(u32),
 }
 
 /// A rule about packets, to add, to delete, or as it was read.
@@ -236,6 +243,8 @@ impl Rule {
         header[7] = match self.action {
             RuleAction::Lookup => FR_ACT_TO_TBL,
             RuleAction::Unreachable => FR_ACT_UNREACHABLE,
+            RuleAction::Blackhole => FR_ACT_BLACKHOLE,
+            RuleAction::Goto(_) => FR_ACT_GOTO,
         };
         let flags = if self.invert { FIB_RULE_INVERT } else { 0 };
         header[8..].copy_from_slice(&flags.to_ne_bytes());
@@ -245,6 +254,9 @@ impl Rule {
         body.push_ip(FRA_DST, self.to.map(|(ip, _)| ip));
         if let Some(iif) = self.iif {
             body.push_text(FRA_IIFNAME, &iif.text());
+        }
+        if let RuleAction::Goto(priority) = self.action {
+            body.push_number(FRA_GOTO, Some(priority));
         }
         body.push_number(FRA_FWMARK, self.fwmark);
         body.push_number(FRA_FWMASK, self.mask);
@@ -279,6 +291,8 @@ impl fmt::Display for Rule {
         match self.action {
             RuleAction::Lookup => write!(f, " to table {}", self.table),
             RuleAction::Unreachable => f.write_str(" unreachable"),
+            RuleAction::Blackhole => f.write_str(" blackhole"),
+            RuleAction::Goto(priority) => write!(f, " goto {priority}"),
         }
     }
 }
@@ -313,7 +327,7 @@ impl Netlink {
         )
     }
 
-    /// The rules of a family that name a table or say "unreachable", in the order in which they are asked.
+    /// The rules of a family with an action of [`RuleAction`], in the order in which they are asked.
     ///
     /// # Errors
     /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
@@ -334,6 +348,8 @@ fn parse(body: &[u8]) -> Option<Rule> {
     let action = match action {
         FR_ACT_TO_TBL => RuleAction::Lookup,
         FR_ACT_UNREACHABLE => RuleAction::Unreachable,
+        FR_ACT_BLACKHOLE => RuleAction::Blackhole,
+        FR_ACT_GOTO => RuleAction::Goto(0),
         _ => return None,
     };
     let mut rule = Rule::new(Family::from_wire(family)?, u32::from(table));
@@ -348,6 +364,7 @@ fn parse(body: &[u8]) -> Option<Rule> {
             FRA_DST => rule.to = decode_ip(value).map(|ip| (ip, dst_len)),
             FRA_SRC => rule.from = decode_ip(value).map(|ip| (ip, src_len)),
             FRA_IIFNAME => rule.iif = DeviceName::new(&decode_str(value)),
+            FRA_GOTO => rule.action = RuleAction::Goto(decode_u32(value)?),
             FRA_PRIORITY => rule.priority = decode_u32(value),
             FRA_FWMARK => rule.fwmark = decode_u32(value),
             FRA_FWMASK => rule.mask = decode_u32(value),
@@ -394,6 +411,18 @@ mod tests {
                 priority: Some(901),
                 iif: Some(br_lan),
                 ..Rule::new(Family::V6, 51_820)
+            },
+            Rule {
+                priority: Some(903),
+                iif: DeviceName::new("lo"),
+                action: RuleAction::Goto(980),
+                ..Rule::new(Family::V4, 0)
+            },
+            Rule {
+                priority: Some(904),
+                from: Some(network),
+                action: RuleAction::Blackhole,
+                ..Rule::new(Family::V4, 0)
             },
         ];
         for rule in rules {
