@@ -116,6 +116,46 @@ impl Guarded {
         }
     }
 
+    /// Joins the devices to the router, the first by the port `lan1` of the bridge `br-lan`, which has the port's hardware
+    /// address, as bridges have.
+    pub fn plug_bridge(&self) {
+        let link = LinkOptions::numbered(2);
+        Link::new(&self.phone, "eth0", &self.router, "br-guest", &link).unwrap();
+        for way in [link.b4(), link.b6()] {
+            self.phone.add_default_route(way).unwrap();
+        }
+        Link::new(&self.pc, "eth0", &self.router, "lan1", &LinkOptions::bare()).unwrap();
+        let links = self.router.netlink().unwrap().links().unwrap();
+        let port = links.iter().find(|it| it.name == "lan1").unwrap();
+        let mac: Vec<String> = port.mac.iter().map(|it| format!("{it:02x}")).collect();
+        let mac = mac.join(":");
+        self.ip(&format!(
+            "link add br-lan type bridge\nlink set br-lan address {mac}\nlink set lan1 master br-lan\nlink set br-lan up"
+        ));
+        for (host, device, own) in [(&self.pc, "eth0", 1), (&*self.router, "br-lan", 2)] {
+            host.add_address(device, ip(&format!("192.168.1.{own}")), 24)
+                .unwrap();
+            host.add_address(device, ip(&format!("fd00:1::{own}")), 64)
+                .unwrap();
+        }
+        for way in ["192.168.1.2", "fd00:1::2"] {
+            self.pc.add_default_route(ip(way)).unwrap();
+            // The device goes on sending while nobody answers for its router.
+            let words = [
+                "neighbour",
+                "replace",
+                way,
+                "lladdr",
+                &mac,
+                "dev",
+                "eth0",
+                "nud",
+                "permanent",
+            ];
+            self.pc.output("ip", words).unwrap();
+        }
+    }
+
     /// Joins the router to what is out there, and leads there.
     pub fn plug_wan(&self) {
         let link = LinkOptions::numbered(3);
@@ -338,6 +378,11 @@ impl Load {
             threads.push(host.spawn("streams", move || streams(&theirs)).unwrap());
         }
         Self { shared, threads }
+    }
+
+    /// Packets that the devices have sent.
+    pub fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
     }
 
     /// Waits until so many more packets have been sent.

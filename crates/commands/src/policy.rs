@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::policy::{DEFAULT_PATH, Policy};
@@ -22,6 +24,9 @@ use text::{document, render};
 /// Exit code of `status` where the policy is off, as that of services that do not run.
 const OFF: u8 = 3;
 
+/// Between two tries of `on --wait`.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// The command's own command line.
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
@@ -32,6 +37,10 @@ pub(crate) fn command() -> Command {
         .subcommand(
             of("on", "Do what the settings say, until `off` or the next boot")
                 .arg(file_argument())
+                .arg(flag(
+                    "wait",
+                    "For units before the network: end only when packets are led and held, or there are no settings",
+                ))
                 .arg(flag("show", "Print what would be set, and set nothing")),
         )
         .subcommand(
@@ -120,6 +129,9 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         terminal::text(control::shown(&policy)?);
         return Ok(ExitCode::SUCCESS);
     }
+    if matches.get_flag("wait") {
+        wait(file(matches));
+    }
     let (done, is_asked) = match set(file(matches)) {
         Ok(done) => (done, true),
         Err(error) => (hold(file(matches), error)?, false),
@@ -129,6 +141,30 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     Ok(code(
         is_asked && done.errors.is_empty() && done.report.is_whole(),
     ))
+}
+
+/// Sets the policy until the packet filter or the rules are in place: the network, which waits for this, starts with what is
+/// held. Without a file there is nothing to wait for.
+fn wait(file: &Path) {
+    let mut said = String::new();
+    loop {
+        let words = match set(file).or_else(|error| hold(file, error)) {
+            Ok(done) if done.report.is_closed() => return,
+            Ok(done) => done
+                .errors
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; "),
+            Err(error) if error.is_absence() => return,
+            Err(error) => error.to_string(),
+        };
+        if words != said {
+            log::error!("policy: nothing is held yet, so the network waits: {words}");
+            said = words;
+        }
+        thread::sleep(AGAIN);
+    }
 }
 
 /// Where names of leases outlive a boot: beside the settings.

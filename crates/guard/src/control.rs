@@ -47,7 +47,14 @@ pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     let mut errors = Vec::new();
     let record = or_note(Asked::lock(), &mut errors);
     let before = record.as_ref().and_then(Asked::read);
-    let known = record.as_ref().map(Asked::known).unwrap_or_default();
+    // A device that is guarded no more takes its networks along, which are not told apart.
+    let lets_go = before.as_ref().is_some_and(|before| {
+        let guarded = guard.guarded();
+        let mut devices = before.guarded().into_iter();
+        before.servers && !guard.servers || devices.any(|it| !guarded.contains(&it))
+    });
+    let known = record.as_ref().filter(|_| !lets_go).map(Asked::known);
+    let known = known.unwrap_or_default();
     if let Some(record) = &record {
         or_note(record.write(guard, &known), &mut errors);
     }

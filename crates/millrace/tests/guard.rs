@@ -243,7 +243,7 @@ fn new_prefixes(world: &Guarded, load: &Load) {
         if number == 2 {
             world.ip("address delete 2001:db8:1:1::2/64 dev br-lan");
             until("the rules of the old prefix go", || {
-                !rules().contains("2001:db8:1:1::/64")
+                !rules().contains("to 2001:db8:1:1::/64")
             });
         }
         for network in [1, 2] {

@@ -95,6 +95,8 @@ pub(crate) fn in_words(rule: &Rule) -> String {
     let mask = rule.mask.unwrap_or(u32::MAX);
     let action = match rule.action {
         RuleAction::Unreachable => "unreachable".to_owned(),
+        RuleAction::Blackhole => "blackhole".to_owned(),
+        RuleAction::Goto(priority) => format!("goto {priority}"),
         RuleAction::Lookup => format!("lookup {}", rule.table),
     };
     let suppressed = rule.suppress_prefixlength;

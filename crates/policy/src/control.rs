@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use config::policy::Policy;
+use guard::record::Record;
 use guard::system::System;
 use host::dnsmasq::Restarts;
 use netio::netlink::Rule;
@@ -16,6 +17,7 @@ use crate::plan::Plan;
 use crate::record::{self, Asked};
 use crate::report::{Report, ways_now};
 use crate::resolved::resolved;
+use crate::second::Near;
 use crate::table::{Refusal, WantedTable};
 use crate::ways::Ways;
 use crate::{PolicyError, apply, dnsmasq, leases, rules};
@@ -58,6 +60,10 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, PolicyError>
         policy: policy.clone(),
         text: text.to_owned(),
         names: names(policy, &known),
+        near: before
+            .as_ref()
+            .map(|it| it.near.clone())
+            .unwrap_or_default(),
         kept: Some(kept.to_owned()),
     };
     keep(&asked);
@@ -66,9 +72,9 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, PolicyError>
     }
     let is_recorded = errors.is_empty() || before.is_some();
     let mut done = set(
-        &asked,
+        asked,
         before.as_ref(),
-        is_recorded,
+        record.as_ref().filter(|_| is_recorded),
         None,
         &mut Restarts::at_once(),
     )?;
@@ -114,7 +120,7 @@ pub(crate) fn refresh_since(
         record::write(&record, &asked)?;
     }
     keep(&asked);
-    set(&asked, Some(&before), true, ways, restarts).map(Some)
+    set(asked, Some(&before), Some(&record), ways, restarts).map(Some)
 }
 
 /// Takes the policy away, with `kept`, where names of leases outlive a boot, and the file that the record has for them. Returns
@@ -159,14 +165,16 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<PolicyError>, Pol
 pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
     let asked = record::peek();
     let is_asked = asked.is_some();
-    let (settings, known) = match asked {
-        Some(asked) => (Some(asked.policy), asked.names),
-        None => (policy.cloned(), Names::new()),
+    let (settings, known, near) = match asked {
+        Some(asked) => (Some(asked.policy), asked.names, asked.near),
+        None => (policy.cloned(), Names::new(), Near::new()),
     };
     let mut system = System::open()?;
     let default = Policy::default();
     let policy = settings.as_ref().unwrap_or(&default);
-    let facts = Facts::gather(policy, names(policy, &known), None, &mut system)?;
+    let mut facts = Facts::gather(policy, names(policy, &known), None, &mut system)?;
+    // What is in force, and not what the next look would add.
+    facts.near = near;
     let table = look(&wanted(policy, &facts), &mut system);
     Ok(Report::new(settings.as_ref(), is_asked, &facts, &table))
 }
@@ -177,12 +185,15 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
 /// When the host cannot be looked at.
 pub fn shown(policy: &Policy) -> Result<String, PolicyError> {
     let known = names(policy, &Names::new());
-    let facts = Facts::gather(policy, known, None, &mut System::open()?)?;
+    let mut system = System::open()?;
+    let mut facts = Facts::gather(policy, known, None, &mut system)?;
+    let entries = resolved(policy, &facts.names);
+    facts.learn(policy, &entries, &Near::new(), &mut system);
     let mut text = wanted(policy, &facts).script(Refusal::Reject, &[], &[]);
     let ways = Ways::new(policy);
     let place = rules::Place::among(&facts.rules);
     for family in FAMILIES {
-        let all: Vec<Rule> = rules::wanted(&ways, facts.is_around(policy), place, family);
+        let all: Vec<Rule> = rules::wanted(policy, &ways, &facts, place, family);
         for rule in &all {
             text += &format!("# {}\n", in_words(rule));
         }
@@ -210,11 +221,11 @@ fn everything(policy: &Policy, facts: &Facts) -> Changed {
     all
 }
 
-/// Sets it, `is_recorded` where the record says so; `before` is what was asked for before, `ways` which ways there were.
+/// Sets it, with the record where that says so; `before` is what was asked for before, `ways` which ways there were.
 fn set(
-    asked: &Asked,
+    mut asked: Asked,
     before: Option<&Asked>,
-    is_recorded: bool,
+    record: Option<&Record>,
     ways: Option<&WaysNow>,
     restarts: &mut Restarts,
 ) -> Result<Done, PolicyError> {
@@ -222,6 +233,16 @@ fn set(
     let mut system = System::open()?;
     let earlier = before.map(|it| it.policy.table);
     let mut facts = Facts::gather(policy, asked.names.clone(), earlier, &mut system)?;
+    let mut errors = Vec::new();
+    let entries = resolved(policy, &facts.names);
+    facts.learn(policy, &entries, &asked.near, &mut system);
+    if facts.near != asked.near {
+        asked.near.clone_from(&facts.near);
+        if let Some(record) = record {
+            or_note(record::write(record, &asked), &mut errors);
+        }
+    }
+    let policy = &asked.policy;
     let ways = ways.cloned().unwrap_or_else(|| ways_now(policy, &facts));
     let wanted = wanted(policy, &facts);
     let mut table = look(&wanted, &mut system);
@@ -234,7 +255,9 @@ fn set(
         applied.errors.push(error);
     }
     if !plan.is_empty() {
+        let near = facts.near;
         facts = Facts::gather(policy, asked.names.clone(), None, &mut system)?;
+        facts.near = near;
         table = look(&wanted, &mut system);
     }
     let now = ways_now(policy, &facts);
@@ -252,9 +275,10 @@ fn set(
     let moved = now.iter().filter(|it| !ways.contains(it)).map(|it| it.0);
     changed.marks.extend(moved);
     let forgotten = forget(&changed, policy.mask, &policy.lan, &facts, &mut system);
+    errors.extend(applied.errors);
     Ok(Done {
-        report: Report::new(Some(policy), is_recorded, &facts, &table),
-        errors: applied.errors,
+        report: Report::new(Some(policy), record.is_some(), &facts, &table),
+        errors,
         closed: applied.closed,
         forgotten,
         ways: now,

@@ -2,15 +2,18 @@
 
 use std::ops::RangeInclusive;
 
-use config::policy::{Policy, TUNNELS_MAX};
-use guard::networks::of_devices;
+use config::policy::{Down, Mac, Policy, TUNNELS_MAX};
+use guard::networks::{Network, of_devices};
 use guard::system::System;
 use netio::netlink::{Address, Family, Link, NetlinkError, Route, Rule, TABLE_MAIN};
 
-use crate::leases::Names;
+use crate::leases::{Names, addresses};
 use crate::others::is_mwan3;
+use crate::resolved::{Resolved, apart, resolved};
 use crate::routes::{is_any_full, lines};
+use crate::second::{Near, held, macs, near, of_neighbours};
 use crate::table::{FORWARD, Surroundings, TABLE, WantedTable};
+use crate::ways::Ways;
 
 /// The families in the order of what there is for each.
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -30,6 +33,8 @@ pub struct Facts {
     pub rules: [Option<Vec<Rule>>; 2],
     /// Hardware addresses by the names of leases.
     pub names: Names,
+    /// Addresses of hardware addresses that entries are about.
+    pub near: Near,
     /// The kernel has IPv6.
     pub ipv6: bool,
 }
@@ -86,8 +91,29 @@ impl Facts {
             tables: own,
             rules: FAMILIES.map(|family| netlink.rules(family).ok()),
             names,
+            near: Near::new(),
             ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
         })
+    }
+
+    /// Learns which addresses the devices of these entries have, beside those that were known `before`.
+    pub(crate) fn learn(
+        &mut self,
+        policy: &Policy,
+        entries: &[Resolved],
+        before: &Near,
+        system: &mut System,
+    ) {
+        let macs = macs(entries);
+        if macs.is_empty() {
+            return;
+        }
+        // Leases first: what neighbours have now counts.
+        let mut now = addresses(policy);
+        let neighbours = of_neighbours(&system.netlink.neighbours().unwrap_or_default());
+        now.retain(|it| !neighbours.iter().any(|other| other.1 == it.1));
+        now.extend(neighbours);
+        self.near = near(&macs, before, &now);
     }
 
     /// The interface with this index.
@@ -115,6 +141,19 @@ impl Facts {
         is_any_full(policy, self) && !rules.any(is_mwan3)
     }
 
+    /// Networks of which everything is held, of both families, sorted.
+    fn held_networks(&self, policy: &Policy) -> Vec<Network> {
+        let held = FAMILIES.into_iter().flat_map(|it| held(policy, self, it));
+        let held = held
+            .filter(|it| it.to.is_none())
+            .filter_map(|it| match it.from {
+                // A whole device's are those of its networks.
+                None => None,
+                from => from,
+            });
+        apart(held.collect())
+    }
+
     /// What the table of the packet filter depends on.
     pub(crate) fn surroundings(&self, policy: &Policy) -> Surroundings {
         let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
@@ -126,8 +165,23 @@ impl Facts {
                 true => lines(policy, self),
                 false => Vec::new(),
             },
+            held: self.held_networks(policy),
+            macs: held_macs(policy, &self.names),
         }
     }
+}
+
+/// Hardware addresses of which everything is held.
+fn held_macs(policy: &Policy, names: &Names) -> Vec<Mac> {
+    let ways = Ways::new(policy);
+    let holds = |entry: &Resolved| {
+        let mut leads = ways.leads.iter();
+        entry.is_everywhere()
+            && (entry.blocks || leads.any(|it| it.mark == entry.mark && it.down == Down::Hold))
+    };
+    let mut entries = resolved(policy, names);
+    entries.retain(holds);
+    macs(&entries)
 }
 
 /// Looks at the table of the packet filter.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 
 use config::policy::{Mac, Policy, Who};
@@ -16,8 +17,12 @@ const FIXED: &str = "/etc/config/dhcp";
 /// Largest file that is read, in bytes: a lease is about 80.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Most hardware addresses under one name: a laptop has one for the cable and one without.
-const MACS_MAX: usize = 8;
+/// Most hardware addresses under one name that keep it for good: a laptop has one for the cable and one without.
+const MACS_KEPT: usize = 8;
+
+/// Most hardware addresses under one name, with all that have a lease by it now. Any device can ask for any name with one invented
+/// address after the other; each has to have an address of the pool, which has no more in most networks.
+const MACS_MAX: usize = 512;
 
 /// Most lines of the file that outlives a boot.
 const KEPT_MAX: usize = 513;
@@ -38,31 +43,63 @@ pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     if wanted.is_empty() {
         return found;
     }
-    // Any device can ask for a lease by any name: those that the owner has written down come first, then those that were known,
-    // so that none loses its entry to another.
+    // Any device can ask for a lease by any name: those that the owner has written down come first, then the first that were
+    // known, then all that have a lease now, and then those that had. None of the first three is pushed out by the last.
     let mut all: Vec<(String, Mac)> = fixed(&text_of(Path::new(FIXED))).into_iter().collect();
     let known = |(name, macs): (&String, &Vec<Mac>)| {
         macs.iter()
             .map(|mac| (name.clone(), *mac))
             .collect::<Vec<_>>()
     };
-    all.extend(before.iter().flat_map(known));
-    match &policy.leases {
-        Some(path) => all.extend(leases(&text_of(path))),
-        None => FILES
-            .iter()
-            .for_each(|it| all.extend(leases(&text_of(Path::new(it))))),
+    let first = |(name, macs): (&String, &Vec<Mac>)| {
+        let macs = macs.iter().take(MACS_KEPT);
+        macs.map(|mac| (name.clone(), *mac)).collect::<Vec<_>>()
+    };
+    all.extend(before.iter().flat_map(first));
+    for text in texts(policy) {
+        all.extend(leases(&text));
     }
+    all.extend(before.iter().flat_map(known));
     for (name, mac) in all.into_iter().filter(|(name, _)| wanted.contains(name)) {
         let macs = found.entry(name).or_default();
         if !macs.contains(&mac) && macs.len() < MACS_MAX {
             macs.push(mac);
         }
     }
-    for macs in found.values_mut() {
-        macs.sort_unstable();
-    }
     found
+}
+
+/// What to tell of a name that more devices have than one owner has of a kind; `None` where there is nothing to tell.
+pub(crate) fn crowd(name: &str, names: &Names) -> Option<String> {
+    let count = names.get(&name.to_ascii_lowercase()).map_or(0, Vec::len);
+    (count > MACS_KEPT).then(|| {
+        let refused = match count < MACS_MAX {
+            true => "",
+            false => "; no further one is taken",
+        };
+        format!(
+            "{count} devices have asked for the name {name}, which any device can{refused}: name yours by its hardware address"
+        )
+    })
+}
+
+/// The texts of files with leases.
+fn texts(policy: &Policy) -> Vec<String> {
+    match &policy.leases {
+        Some(path) => vec![text_of(path)],
+        None => FILES.iter().map(|it| text_of(Path::new(it))).collect(),
+    }
+}
+
+/// The addresses of leases, which are of IPv4.
+pub(crate) fn addresses(policy: &Policy) -> Vec<(Mac, IpAddr)> {
+    let address = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let mac = Mac::new(words.nth(1)?)?;
+        Some((mac, words.next()?.parse().ok()?))
+    };
+    let of = |text: &String| text.lines().filter_map(address).collect::<Vec<_>>();
+    texts(policy).iter().flat_map(of).collect()
 }
 
 /// The names that were kept over a boot, of a file beside the settings.
@@ -182,6 +219,42 @@ mod tests {
         // Another device asks for the name: it joins, and the first one keeps its entry.
         fs::write(&path, "1 02:00:5e:10:00:02 192.168.1.8 television *\n").unwrap();
         assert_eq!(names(&policy, &known)["television"], [mac(1), mac(2)]);
+        assert_eq!(addresses(&policy).len(), 1);
+    }
+
+    #[test]
+    fn invented_devices_push_none_out_and_are_told() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("leases");
+        let text = format!(
+            "leases = {path:?}\nlan = [\"a\"]\n[[entry]]\nwho = \"television\"\nway = \"block\"\n"
+        );
+        let policy = Policy::from_toml(&text, Path::new("policy.toml")).unwrap();
+        let invented = |from: u8| -> String {
+            let line =
+                |it| format!("1 02:00:5e:ff:{from:02x}:{it:02x} 192.168.1.{it} television *\n");
+            (0..250).map(line).collect()
+        };
+        // Before the device has its first lease, and while it has one.
+        fs::write(&path, invented(0)).unwrap();
+        let mut known = names(&policy, &Names::new());
+        assert!(crowd("Television", &known).unwrap().contains("250 devices"));
+        for round in 1..9 {
+            let own = "1 02:00:5e:10:00:01 192.168.1.251 television *\n";
+            fs::write(&path, invented(round) + own).unwrap();
+            known = names(&policy, &known);
+            assert!(known["television"].contains(&mac(1)), "{round}");
+            assert!(known["television"].len() <= MACS_MAX);
+        }
+        assert!(
+            crowd("television", &known)
+                .unwrap()
+                .contains("no further one")
+        );
+        // One of the first keeps the name while it sleeps.
+        let first: Names = [("television".to_owned(), vec![mac(1)])].into();
+        assert_eq!(names(&policy, &first)["television"][0], mac(1));
+        assert_eq!(crowd("television", &first), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`table`] | the table `inet millrace_policy` of the packet filter | judges the first packet of a connection, marks it, and refuses what would leave by the wrong way |
 //! | [`rules`] | four kinds of routing rules, of both families | lead by the mark: into a tunnel's table, nowhere, around tunnels |
+//! | `second` | rules of the same priorities' neighbours, by addresses | lead and hold devices while the packet filter is flushed |
 //! | [`routes`] | a routing table for each tunnel, one for what goes around | the default routes |
 //! | [`dnsmasq`] | a file in the directory that `dnsmasq` reads | has the addresses of names put into sets of the table |
 //!
@@ -30,6 +31,7 @@ mod report;
 mod resolved;
 pub mod routes;
 pub mod rules;
+mod second;
 pub mod table;
 mod watch;
 mod ways;

@@ -35,7 +35,7 @@ impl Plan {
         let place = rules::Place::among(&facts.rules);
         for (family, have) in FAMILIES.into_iter().zip(&facts.rules) {
             let Some(have) = have else { continue };
-            let wanted = rules::wanted(&ways, is_around, place, family);
+            let wanted = rules::wanted(policy, &ways, facts, place, family);
             let of_family = rules::changes(have, &wanted);
             plan.rules.add.extend(of_family.add);
             plan.rules.delete.extend(of_family.delete);
@@ -121,7 +121,8 @@ mod tests {
         before.links.push(link(7, "mr-us", true));
         tunnel(&mut before, 7, "10.8.0.2");
         let plan = Plan::set(&policy(), &before, &TableFact::Absent);
-        assert!(plan.table && plan.rules.add.len() == 8 && plan.set.len() == 1);
+        let marked = plan.rules.add.iter().filter(|it| it.fwmark.is_some());
+        assert!(plan.table && marked.count() == 8 && plan.set.len() == 1);
         let after = done(&before, &plan);
         assert!(Plan::set(&policy(), &after, &WHOLE).is_empty());
         let lifted = done(&after, &Plan::lift(&after, &WHOLE));

@@ -7,12 +7,16 @@ use guard::GuardError;
 use guard::record::{self, Record};
 
 use crate::leases::Names;
+use crate::second::Near;
 
 /// What its file is called.
 const NAME: &str = "policy";
 
 /// Begins a line with a name and its hardware addresses, which is a comment in TOML.
 const LEASE: &str = "#lease ";
+
+/// Begins a line with a hardware address and an address that it has.
+const NEAR: &str = "#near ";
 
 /// Begins the line with the place where those are kept.
 const KEPT: &str = "#kept ";
@@ -24,6 +28,8 @@ pub(crate) struct Asked {
     /// Of which it was read.
     pub(crate) text: String,
     pub(crate) names: Names,
+    /// Which addresses devices had.
+    pub(crate) near: Near,
     /// Where names are kept over a boot.
     pub(crate) kept: Option<PathBuf>,
 }
@@ -55,6 +61,9 @@ fn in_text(asked: &Asked) -> String {
         let macs: Vec<String> = macs.iter().map(ToString::to_string).collect();
         text += &format!("{LEASE}{name} {}\n", macs.join(" "));
     }
+    for (mac, ip) in &asked.near {
+        text += &format!("{NEAR}{mac} {ip}\n");
+    }
     text + &asked.text
 }
 
@@ -70,6 +79,13 @@ fn asked(whole: &str) -> Option<Asked> {
         names.insert(name, words.filter_map(Mac::new).collect());
         rest = behind;
     }
+    let mut near = Near::new();
+    while let Some(line) = rest.strip_prefix(NEAR) {
+        let (line, behind) = line.split_once('\n')?;
+        let (mac, ip) = line.split_once(' ')?;
+        near.push((Mac::new(mac)?, ip.parse().ok()?));
+        rest = behind;
+    }
     let policy = Policy::from_toml(rest, Path::new(record::DIRECTORY))
         .map_err(|error| log::warn!("{error}"))
         .ok()?;
@@ -77,6 +93,7 @@ fn asked(whole: &str) -> Option<Asked> {
         policy,
         text: rest.to_owned(),
         names,
+        near,
         kept,
     })
 }
@@ -92,6 +109,7 @@ mod tests {
             policy: policy(),
             text: TEXT.to_owned(),
             names: names(),
+            near: vec![(Mac([2, 0, 0x5e, 0x10, 0, 2]), crate::fixture::ip("fd00::7"))],
             kept: Some("/etc/millrace/policy.toml.leases".into()),
         };
         assert_eq!(asked(&in_text(&it)), Some(it));

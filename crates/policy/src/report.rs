@@ -5,6 +5,7 @@ use host::tunnel_devices::instead;
 use netio::netlink::{Family, Link};
 
 use crate::facts::{FAMILIES, Facts, TableFact};
+use crate::leases::crowd;
 use crate::others::{Other, guarded_devices, others};
 use crate::plan::Plan;
 use crate::ways::Ways;
@@ -134,6 +135,12 @@ impl Report {
         self.table.is_well() && self.rules.is_well() && self.dnsmasq.is_well()
     }
 
+    /// Whether the packet filter or the rules are in place, so that what is held does not leave.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.table.is_well() || self.rules.is_well()
+    }
+
     /// What gets in the way, of all other programs: name and sentence.
     pub fn conflicts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = self.others.iter();
@@ -177,6 +184,15 @@ impl Report {
                 ));
             }
         }
+        let leases = policy.entries.iter().flat_map(|it| &it.who);
+        let mut crowds: Vec<String> = leases
+            .filter_map(|who| match who {
+                Who::Lease(name) => crowd(name, &facts.names),
+                _ => None,
+            })
+            .collect();
+        crowds.dedup();
+        self.notes.extend(crowds);
         let devices = policy.devices();
         let is_there = |name: &&str| facts.links.iter().any(|it| it.name == *name);
         if !devices.iter().all(is_there) {

@@ -87,7 +87,7 @@ pub(crate) fn resolved(policy: &Policy, names: &Names) -> Vec<Resolved> {
 }
 
 /// Networks of which none is within another, sorted: sets of `nft` take no others.
-fn apart(mut networks: Vec<Network>) -> Vec<Network> {
+pub(crate) fn apart(mut networks: Vec<Network>) -> Vec<Network> {
     networks.sort_by_key(|&(ip, prefix)| (ip.is_ipv6(), prefix, ip));
     let mut kept: Vec<Network> = Vec::new();
     for network in networks {

@@ -4,6 +4,9 @@
 //! |---|---|---|
 //! | 910 | with a tunnel's mark | the tunnel's table |
 //! | 911 | with the mark of a tunnel that holds, or of what is blocked | "unreachable" |
+//! | 914 | without a mark, by a device of the LAN to one of its networks | the main table |
+//! | 915 | without a mark, of a device that is held | the tunnel's table |
+//! | 916 | the same | "unreachable" |
 //! | 990 | with the mark of what goes around tunnels | more particular routes of the main table |
 //! | 991 | the same | the table of the line |
 //!
@@ -11,10 +14,13 @@
 //! packets is before these, they move before it, to the next lower place of [`POLICY`]. The last two stay behind the guard's
 //! rules, at 986 or 982 if need be, and move before them only where there is no guard.
 
-use config::policy::Down;
-use guard::rules::{Changes, POLICY, changes_among, is_policys};
-use netio::netlink::{Family, Rule, RuleAction, TABLE_MAIN};
+use config::policy::{Down, Policy};
+use guard::networks::of_devices;
+use guard::rules::{Changes, POLICY, POLICY_SPAN, changes_among, is_policys};
+use netio::netlink::{DeviceName, Family, Rule, RuleAction, TABLE_MAIN};
 
+use crate::facts::Facts;
+use crate::second;
 use crate::ways::Ways;
 
 /// Priority of the first rule by which what goes around tunnels leaves. Behind the guard's: what that holds does not go around.
@@ -42,7 +48,9 @@ impl Place {
             .filter_map(|it| it.priority.filter(|it| *it != 0))
             .min();
         let earliest = earliest.unwrap_or(u32::MAX);
-        let first = POLICY.into_iter().find(|it| it + 3 < earliest);
+        let first = POLICY
+            .into_iter()
+            .find(|it| it + POLICY_SPAN - 1 < earliest);
         let first = first.unwrap_or(POLICY[POLICY.len() - 1]);
         Self {
             first,
@@ -65,8 +73,73 @@ fn is_wide(rule: &Rule) -> bool {
         && rule.further.is_empty()
 }
 
-/// The rules of a family that settings ask for, those that hold first. `is_around` where tunnels have to be gone around.
-pub(crate) fn wanted(ways: &Ways, is_around: bool, place: Place, family: Family) -> Vec<Rule> {
+/// The rules of a family that settings ask for, those that hold first.
+pub(crate) fn wanted(
+    policy: &Policy,
+    ways: &Ways,
+    facts: &Facts,
+    place: Place,
+    family: Family,
+) -> Vec<Rule> {
+    let mut rules = by_addresses(policy, ways, facts, place, family);
+    rules.extend(by_marks(ways, facts.is_around(policy), place, family));
+    rules
+}
+
+/// The rules for packets without a mark, which are there while the packet filter is flushed.
+fn by_addresses(
+    policy: &Policy,
+    ways: &Ways,
+    facts: &Facts,
+    place: Place,
+    family: Family,
+) -> Vec<Rule> {
+    let held = second::held(policy, facts, family);
+    if held.is_empty() {
+        return Vec::new();
+    }
+    // The kernel takes a mask without a mark for "these bits are all 0".
+    let unmarked = |priority, table| Rule {
+        mask: Some(ways.mask),
+        priority: Some(priority),
+        ..Rule::new(family, table)
+    };
+    let mut rules = Vec::new();
+    // The LAN reaches itself first; what it may not reach of itself is refused by the packet filter only.
+    let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
+    for network in of_devices(&facts.links, &facts.addresses, &facts.main, &lan) {
+        for iif in lan.iter().filter_map(|it| DeviceName::new(it)) {
+            if Family::of(network.0) == family {
+                rules.push(Rule {
+                    iif: Some(iif),
+                    to: Some(network),
+                    suppress_prefixlength: Some(1),
+                    ..unmarked(place.first + 4, TABLE_MAIN)
+                });
+            }
+        }
+    }
+    for it in held {
+        let those = |rule| Rule {
+            iif: it.iif,
+            from: it.from,
+            to: it.to,
+            ..rule
+        };
+        rules.push(those(Rule {
+            action: RuleAction::Unreachable,
+            ..unmarked(place.first + 6, 0)
+        }));
+        rules.extend(
+            it.table
+                .map(|table| those(unmarked(place.first + 5, table))),
+        );
+    }
+    rules
+}
+
+/// The rules for marks. `is_around` where tunnels have to be gone around.
+fn by_marks(ways: &Ways, is_around: bool, place: Place, family: Family) -> Vec<Rule> {
     let marked = |mark, table, priority| Rule {
         fwmark: Some(mark),
         mask: Some(ways.mask),
@@ -121,7 +194,7 @@ mod tests {
     fn what_holds_is_behind_what_leads_and_comes_first() {
         let ways = Ways::new(&policy());
         for family in [Family::V4, Family::V6] {
-            let rules = wanted(&ways, true, Place::among(&[]), family);
+            let rules = by_marks(&ways, true, Place::among(&[]), family);
             assert!(
                 rules
                     .iter()
@@ -135,7 +208,10 @@ mod tests {
                 .filter(|it| it.action == RuleAction::Unreachable);
             assert_eq!(held.count(), 2);
         }
-        assert_eq!(wanted(&ways, false, Place::among(&[]), Family::V4).len(), 4);
+        assert_eq!(
+            by_marks(&ways, false, Place::among(&[]), Family::V4).len(),
+            4
+        );
     }
 
     #[test]
@@ -156,10 +232,7 @@ mod tests {
         // With a guard, nothing that goes around comes before it.
         let held = Rule {
             priority: Some(guard::rules::NOWHERE),
-            ..Rule::unreachable(
-                Family::V4,
-                netio::netlink::DeviceName::new("br-lan").unwrap(),
-            )
+            ..Rule::unreachable(Family::V4, DeviceName::new("br-lan").unwrap())
         };
         for (other, wanted) in [
             (909, (890, 990)),
@@ -171,7 +244,7 @@ mod tests {
         }
         // Those for some packets only stay where they are.
         let some = Rule {
-            iif: netio::netlink::DeviceName::new("wan"),
+            iif: DeviceName::new("wan"),
             ..full(909)
         };
         let marked = Rule {
@@ -184,7 +257,7 @@ mod tests {
             first: 880,
             around: 882,
         };
-        let own = wanted(&Ways::new(&policy()), true, place, Family::V4);
+        let own = by_marks(&Ways::new(&policy()), true, place, Family::V4);
         assert!(own.iter().all(is_ours));
         assert_eq!(at(&own), (910, 990));
     }
@@ -192,7 +265,7 @@ mod tests {
     #[test]
     fn rules_of_others_stay_and_narrowed_ones_do_not() {
         let ways = Ways::new(&policy());
-        let want = wanted(&ways, true, Place::among(&[]), Family::V4);
+        let want = by_marks(&ways, true, Place::among(&[]), Family::V4);
         let other = Rule {
             priority: Some(905),
             ..Rule::new(Family::V4, 78)

@@ -3,6 +3,7 @@
 //! | chain | sees | does |
 //! |---|---|---|
 //! | `prerouting` | what comes in | takes the policy's bits off every packet; notes by which tunnel a connection came in; for what the LAN sends, restores the connection's mark, or has it chosen |
+//! | `foreign` | what the LAN sends, behind `prerouting` | drops what is held or blocked and has a source that is not behind the device it came by: the refusal would go to whoever has that address |
 //! | `choose` | the first packets of connections of the LAN | compares who sends them, entry by entry |
 //! | `to_N` | those of entry N | compares where they go |
 //! | `way_X` | those that fit | writes mark X to packet and connection |
@@ -18,7 +19,7 @@
 
 use std::fmt::Write as _;
 
-use config::policy::{Domain, Down};
+use config::policy::{Domain, Down, Mac};
 use guard::networks::Network;
 use netio::netlink::{Chain, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING};
 
@@ -65,6 +66,9 @@ pub(crate) struct Surroundings {
     pub(crate) lines: Vec<String>,
     /// What leaves by tunnels gets the router's address.
     pub(crate) masquerade: bool,
+    /// Networks and hardware addresses of which everything is held, by whatever device it comes.
+    pub(crate) held: Vec<Network>,
+    pub(crate) macs: Vec<Mac>,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -97,6 +101,7 @@ impl WantedTable {
     pub(crate) fn new(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Self {
         let mut chains = vec![
             prerouting(ways, entries, around),
+            foreign(ways, around),
             output(ways, around),
             forward(ways, around),
             choose(entries),
@@ -292,9 +297,16 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
             set("ct", mask, ways.around)
         ));
     }
+    // Without a mark they would meet the rules for devices that are held.
+    rules.push(format!(
+        "iifname != {} ct state new {} {}",
+        quoted(&around.lan),
+        has("ct", mask, 0),
+        set("ct", mask, ways.answers)
+    ));
     rules.push(format!("iifname != {} return", quoted(&around.lan)));
     let leads = ways.leads.iter().map(|it| it.mark);
-    for mark in leads.chain([ways.around, ways.block]) {
+    for mark in leads.chain([ways.around, ways.block, ways.answers]) {
         rules.push(format!(
             "{} {} accept",
             has("ct", mask, mark),
@@ -313,6 +325,30 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
         name: "prerouting".to_owned(),
         hook: Some(("filter", "prerouting", HOOK_PREROUTING, MARKING)),
         rules,
+    }
+}
+
+/// Before routing, whose "unreachable" is an answer too.
+fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
+    let held = ways.leads.iter().filter(|it| it.down == Down::Hold);
+    let marks = held
+        .map(|it| it.mark)
+        .chain(ways.blocks.then_some(ways.block));
+    let from = format!("iifname {}", quoted(&around.lan));
+    let families = ["meta nfproto ipv4", "ip6 saddr != { ::, fe80::/10 }"];
+    let mut those: Vec<String> = marks.map(|mark| has("meta", ways.mask, mark)).collect();
+    // What a held device sends to the router itself has no mark, and is answered as well.
+    if !around.macs.is_empty() {
+        let macs = around.macs.iter().map(ToString::to_string);
+        those.push(format!("ether saddr {}", braces(macs)));
+    }
+    let rules = those.iter().flat_map(|those| {
+        families.map(|it| format!("{from} {those} {it} fib saddr . iif oif missing drop"))
+    });
+    WantedChain {
+        name: "foreign".to_owned(),
+        hook: Some(("filter", "prerouting", HOOK_PREROUTING, MARKING + 1)),
+        rules: rules.collect(),
     }
 }
 
@@ -365,6 +401,19 @@ fn forward(ways: &Ways, around: &Surroundings) -> WantedChain {
         rules.push(format!(
             "{from} {} counter {REFUSE}",
             has(of, ways.mask, ways.block)
+        ));
+    }
+    // A port that was taken out of its bridge, and a bridge with another name, are the LAN's no more, so that nothing marks
+    // what comes by them. Nobody is told: an answer has no way back.
+    let lan = quoted(&around.lan);
+    let those = Those {
+        macs: around.macs.clone(),
+        networks: around.held.clone(),
+        devices: Vec::new(),
+    };
+    for condition in who(&those) {
+        rules.push(format!(
+            "iifname != {lan} {condition} oifname != {lan} counter drop"
         ));
     }
     WantedChain {

@@ -13,6 +13,8 @@ pub(crate) struct Ways {
     pub(crate) around: u32,
     /// The mark of what goes nowhere.
     pub(crate) block: u32,
+    /// The mark of answers to what came in by neither the LAN nor a tunnel of entries: they go by the router's own routes.
+    pub(crate) answers: u32,
     /// The routing table of what goes around tunnels.
     pub(crate) table: u32,
     /// Some entry blocks.
@@ -59,6 +61,7 @@ impl Ways {
             leads,
             around: (last - 1) << shift,
             block: last << shift,
+            answers: (last - 2) << shift,
             table: policy.table,
             blocks: policy.entries.iter().any(|it| it.way == Way::Block),
         }
@@ -89,11 +92,11 @@ mod tests {
         let policy = policy();
         let ways = Ways::new(&policy);
         let mut marks: Vec<u32> = ways.leads.iter().map(|it| it.mark).collect();
-        marks.extend([ways.around, ways.block]);
+        marks.extend([ways.around, ways.block, ways.answers]);
         assert!(marks.iter().all(|it| *it != 0 && it & !policy.mask == 0));
         marks.sort_unstable();
         marks.dedup();
-        assert_eq!(marks.len(), ways.leads.len() + 2);
+        assert_eq!(marks.len(), ways.leads.len() + 3);
         for entry in &policy.entries {
             assert!(marks.contains(&ways.mark(&entry.way)));
         }

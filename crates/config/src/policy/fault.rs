@@ -30,8 +30,8 @@ impl Policy {
         if self.entries.len() > ENTRIES_MAX {
             return Some(format!("more than {ENTRIES_MAX} entries"));
         }
-        // Two of the numbers that the mask has room for are what goes around, and what is blocked; 0 is neither.
-        let room = (self.mask >> self.mask.trailing_zeros()) as usize - 2;
+        // Three of the numbers that the mask has room for are what goes around, what is blocked, and answers; 0 is neither.
+        let room = (self.mask >> self.mask.trailing_zeros()) as usize - 3;
         let ways = self.devices().len() * 2;
         if self.devices().len() > TUNNELS_MAX || ways > room {
             return Some(format!(

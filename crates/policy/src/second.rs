@@ -1,0 +1,218 @@
+//! The second layer: routing rules by what is known of devices, for packets without a mark.
+//!
+//! Marks are the packet filter's. Where another program has flushed it, packets of devices that are held have none, and would
+//! go by the router's own routes. These rules lead them into their tunnel's table, or nowhere. A device is known by its
+//! addresses: of leases, and of the kernel's list of neighbours. Packets that the filter has marked, answers among them, meet
+//! none of these rules.
+//!
+//! Entries for names are not among them: their addresses are in sets of the packet filter.
+
+use std::net::IpAddr;
+
+use config::policy::{Down, Mac, Policy};
+use guard::networks::Network;
+use netio::netlink::{DeviceName, Family, Neighbour};
+
+use crate::facts::Facts;
+use crate::resolved::{Resolved, resolved};
+use crate::ways::Ways;
+
+/// Most addresses that are kept of one hardware address: an IPv6 host makes itself a new one every day.
+const ADDRESSES_MAX: usize = 8;
+
+/// Most packets' descriptions, each of which is two rules.
+const HELD_MAX: usize = 256;
+
+/// Which hardware address has which address. The newest of a hardware address is its last.
+pub(crate) type Near = Vec<(Mac, IpAddr)>;
+
+/// Packets that are held: all that is given has to fit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Held {
+    pub(crate) iif: Option<DeviceName>,
+    pub(crate) from: Option<Network>,
+    pub(crate) to: Option<Network>,
+    /// The tunnel's table; none for what is blocked.
+    pub(crate) table: Option<u32>,
+}
+
+/// What is known of the addresses of these hardware addresses: what was known before, and what leases and neighbours say now. An
+/// address that another device has now is that device's.
+pub(crate) fn near(macs: &[Mac], before: &Near, now: &[(Mac, IpAddr)]) -> Near {
+    let is_fit = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast(),
+    };
+    let is_moved = |(mac, ip): &(Mac, IpAddr)| {
+        let has = now.iter().any(|it| it.1 == *ip);
+        has && !now.contains(&(*mac, *ip))
+    };
+    let mut all: Near = before.iter().filter(|it| !is_moved(it)).copied().collect();
+    for it in now {
+        if !all.contains(it) {
+            all.push(*it);
+        }
+    }
+    all.retain(|(mac, ip)| macs.contains(mac) && is_fit(ip));
+    // From the newest back.
+    let mut kept = Near::new();
+    for it in all.into_iter().rev() {
+        let own = kept.iter().filter(|other| other.0 == it.0).count();
+        if own < ADDRESSES_MAX && kept.len() < HELD_MAX {
+            kept.push(it);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// The neighbours that are behind devices of the LAN or were before these had other names: all but those behind lines.
+pub(crate) fn of_neighbours(list: &[Neighbour]) -> Near {
+    let of = |it: &Neighbour| {
+        let mac: [u8; 6] = it.mac.as_slice().try_into().ok()?;
+        Some((Mac(mac), it.ip))
+    };
+    list.iter().filter_map(of).collect()
+}
+
+/// The hardware addresses that entries are about.
+pub(crate) fn macs(entries: &[Resolved]) -> Vec<Mac> {
+    let who = entries.iter().filter_map(|it| it.who.as_ref());
+    let mut all: Vec<Mac> = who.flat_map(|it| it.macs.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The packets of a family that are held. Of several entries for the same packets the first decides.
+pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> {
+    let ways = Ways::new(policy);
+    let mut decided: Vec<(Held, bool)> = Vec::new();
+    for entry in resolved(policy, &facts.names) {
+        // Names are known to the packet filter only.
+        if entry.networks.is_empty() && !entry.domains.is_empty() {
+            continue;
+        }
+        let lead = ways.leads.iter().find(|it| it.mark == entry.mark);
+        let is_held = entry.blocks || lead.is_some_and(|it| it.down == Down::Hold);
+        let table = lead.map(|it| it.table);
+        let of_family = |it: &&Network| Family::of(it.0) == family;
+        let targets: Vec<Option<Network>> = match entry.is_everywhere() {
+            true => vec![None],
+            false => entry
+                .networks
+                .iter()
+                .filter(of_family)
+                .map(|it| Some(*it))
+                .collect(),
+        };
+        for (iif, from) in sources(&entry, policy, facts, family) {
+            for to in &targets {
+                let held = Held {
+                    iif,
+                    from,
+                    to: *to,
+                    table,
+                };
+                let same = |it: &&(Held, bool)| {
+                    (it.0.iif, it.0.from, it.0.to) == (held.iif, held.from, held.to)
+                };
+                if decided.iter().find(same).is_none() && decided.len() < HELD_MAX {
+                    decided.push((held, is_held));
+                }
+            }
+        }
+    }
+    let held = decided.into_iter().filter(|it| it.1);
+    held.map(|it| it.0).collect()
+}
+
+/// Whose packets an entry is about: by device, by network, or both.
+fn sources(
+    entry: &Resolved,
+    policy: &Policy,
+    facts: &Facts,
+    family: Family,
+) -> Vec<(Option<DeviceName>, Option<Network>)> {
+    let devices = |names: &[String]| {
+        let names = names.iter().filter_map(|it| DeviceName::new(it));
+        names.collect::<Vec<_>>()
+    };
+    let lan = devices(&policy.lan);
+    let Some(who) = &entry.who else {
+        return lan.into_iter().map(|it| (Some(it), None)).collect();
+    };
+    let mut all = Vec::new();
+    for (mac, ip) in facts.near.iter().filter(|it| Family::of(it.1) == family) {
+        if who.macs.contains(mac) {
+            // By whatever device: a port that was taken out of its bridge is one.
+            all.push((None, Some((*ip, family.bits()))));
+        }
+    }
+    for network in who.networks.iter().filter(|it| Family::of(it.0) == family) {
+        // The router has an address there as well: only what comes in is meant.
+        all.extend(lan.iter().map(|it| (Some(*it), Some(*network))));
+    }
+    all.extend(devices(&who.devices).into_iter().map(|it| (Some(it), None)));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{facts, ip, names, policy};
+
+    fn mac(last: u8) -> Mac {
+        Mac([2, 0, 0x5e, 0x10, 0, last])
+    }
+
+    #[test]
+    fn addresses_stay_known_until_another_device_has_them() {
+        let macs = [mac(1), mac(2)];
+        let first = near(
+            &macs,
+            &Near::new(),
+            &[(mac(1), ip("192.168.1.7")), (mac(9), ip("192.168.1.9"))],
+        );
+        assert_eq!(first, [(mac(1), ip("192.168.1.7"))]);
+        // A device that sleeps is no neighbour.
+        assert_eq!(near(&macs, &first, &[]), first);
+        assert!(near(&macs, &first, &[(mac(9), ip("192.168.1.7"))]).is_empty());
+        let many: Near = (0..99)
+            .map(|it| (mac(2), ip(&format!("2001:db8:1:1::{it:x}"))))
+            .collect();
+        let kept = near(&macs, &first, &many);
+        assert_eq!((kept.len(), kept[0]), (1 + ADDRESSES_MAX, first[0]));
+        assert_eq!(kept.last(), many.last());
+        assert!(near(&macs, &first, &[(mac(1), ip("fe80::1"))]) == first);
+    }
+
+    #[test]
+    fn what_holds_is_known_without_a_mark() {
+        let mut facts = facts();
+        facts.names = names();
+        facts.near = vec![
+            (mac(1), ip("192.168.1.7")),
+            (mac(2), ip("2001:db8:1:1::7")),
+            (mac(3), ip("192.168.1.8")),
+        ];
+        let all = held(&policy(), &facts, Family::V4);
+        let whole = Some((ip("192.168.1.7"), 32));
+        // The phone's lets go while its tunnel is down, and names are not known here.
+        let television = Held {
+            iif: None,
+            from: whole,
+            to: None,
+            table: Some(7701),
+        };
+        let guests = Held {
+            iif: DeviceName::new("br-guest"),
+            from: None,
+            to: Some((ip("192.168.1.0"), 24)),
+            table: None,
+        };
+        assert_eq!(all, [television, guests]);
+        let of_v6 = held(&policy(), &facts, Family::V6);
+        assert_eq!(of_v6.len(), 1);
+    }
+}
