@@ -125,6 +125,10 @@ pub(super) struct Peer {
     pub(super) closing: bool,
     /// A line has come from it, and the password where there is one.
     pub(super) spoken: bool,
+    /// Its first line was looked at.
+    greeted: bool,
+    /// Its first line was of another protocol.
+    stranger: bool,
 }
 
 /// The management port. See the module's text for how it is used.
@@ -184,6 +188,11 @@ impl Management {
         self.peer.take().is_some()
     }
 
+    /// Whether the connected client began with another protocol, as a browser does.
+    pub(crate) fn has_stranger(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.stranger)
+    }
+
     /// Whether a client is connected that has sent the password.
     pub(crate) fn has_trusted_peer(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.trusted)
@@ -240,6 +249,13 @@ impl Management {
                 return None;
             }
             let line = peer.input.next_line()?;
+            if !std::mem::replace(&mut peer.greeted, true) && line.is_of_another_protocol() {
+                peer.stranger = true;
+                peer.closing = true;
+                // Nothing for a page to read.
+                peer.output.clear();
+                continue;
+            }
             let action = match line {
                 Line::TooLong => {
                     self.say("ERROR: the line is too long (1024 bytes max)");

@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// How long a client may say nothing at first, and with that keep others out.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// How often the log tells of connections that spoke another protocol.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
 /// The management port.
 pub(crate) struct Port {
     pub machine: Management,
@@ -39,6 +42,8 @@ pub(crate) struct Port {
     pub up_down: bool,
     /// What comes of a client's leaving.
     requests: Vec<ProcessRequest>,
+    /// When the log last told of a connection that spoke another protocol.
+    told: Option<Instant>,
 }
 
 /// The password that the port wants, if any.
@@ -50,7 +55,8 @@ pub(crate) fn password(
         None => return Ok(None),
         Some(Prompted::Ask) => secrets::ask("Management password: ", false)?,
         Some(Prompted::From(source)) => {
-            let bytes = source.load(config.directory.as_deref())?;
+            let bytes = source.load(config.directory.as_deref());
+            let bytes = bytes.map_err(|error| format!("management: the password file: {error}"))?;
             let text = String::from_utf8_lossy(&bytes);
             text.lines().next().unwrap_or_default().to_owned().into()
         }
@@ -103,6 +109,7 @@ impl Port {
             forget_on_leave: wanted.forget_disconnect,
             up_down: wanted.up_down,
             requests: Vec::new(),
+            told: None,
         };
         port.follow(Instant::now())?;
         Ok(port)
@@ -168,11 +175,15 @@ impl Port {
         {
             self.admit(client, now);
         }
+        // One buffer a turn: what else waits wakes the loop again, and nobody can have this end keep more.
         let mut buffer = [0; 4096];
-        while let Some(client) = &mut self.client {
+        loop {
+            let Some(client) = &mut self.client else {
+                return;
+            };
             match client.read(&mut buffer) {
-                Ok(n) if n > 0 => self.machine.receive(&buffer[..n]),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Ok(n) if n > 0 => return self.machine.receive(&buffer[..n]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 _ => self.leave(),
             }
@@ -215,8 +226,21 @@ impl Port {
     fn leave(&mut self) {
         // Closed, and so out of the set by itself.
         self.client = None;
+        let (stranger, spoken) = (self.machine.has_stranger(), self.machine.has_spoken());
         self.machine.disconnected();
+        let now = Instant::now();
+        if stranger && self.told.is_none_or(|at| now >= at + TOLD_AGAIN) {
+            self.told = Some(now);
+            log::warn!(
+                "MANAGEMENT: closed a connection that began with HTTP or another protocol; \
+                 does a web page call this port? Add a password file, or use a unix socket"
+            );
+        }
         log::info!("MANAGEMENT: Client disconnected");
+        // A page or a scanner that only calls and leaves must not restart the tunnel.
+        if !spoken && !self.socket.was_called() {
+            return;
+        }
         if self.forget_on_leave {
             self.requests.push(ProcessRequest::Forget);
         }
@@ -390,6 +414,35 @@ mod tests {
         assert_eq!(heard(&mut second), ("SUCCESS: pid=1\r\n".to_owned(), false));
         assert_eq!(heard(&mut third), (String::new(), false));
         assert!(port.next_deadline().is_none());
+    }
+
+    /// A page can have a browser send these bytes to any port of its machine.
+    #[test]
+    fn a_web_page_gives_no_commands() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let mut port = open(&path, None);
+        port.signal_on_leave = true;
+        let now = Instant::now();
+        let mut page = call(&path);
+        turn(&mut port, now);
+        assert!(heard(&mut page).0.starts_with(">INFO:"));
+        let post = "POST / HTTP/1.1\r\nHost: 127.0.0.1:7506\r\n\r\nstatus\nsignal SIGTERM\n";
+        page.write_all(post.as_bytes()).unwrap();
+        turn(&mut port, now);
+        assert_eq!(heard(&mut page), (String::new(), true));
+        // Nor by calling and leaving.
+        drop(call(&path));
+        turn(&mut port, now);
+        turn(&mut port, now);
+        assert!(port.client.is_none() && port.requests.is_empty());
+        // One that has given a command may.
+        let mut known = call(&path);
+        known.write_all(b"pid\n").unwrap();
+        turn(&mut port, now);
+        drop(known);
+        turn(&mut port, now);
+        assert_eq!(port.requests.len(), 1);
     }
 
     #[test]

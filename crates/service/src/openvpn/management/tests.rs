@@ -79,6 +79,40 @@ impl Conversation {
     }
 }
 
+/// Every line behind the first may be a page's own.
+#[test]
+fn a_peer_that_begins_with_another_protocol_is_closed() {
+    let long = format!("GET /{} HTTP/1.1", "a".repeat(3000));
+    for password in [None, Some("secret")] {
+        let settings = Settings {
+            password: password.map(|it| Zeroizing::new(it.to_owned())),
+            ..settings()
+        };
+        for first in [
+            "POST / HTTP/1.1",
+            "GET /signal%20SIGTERM HTTP/1.0",
+            "PRI * HTTP/2.0",
+            &long,
+            "\u{16}\u{3}\u{1}\u{2}",
+            "\u{0}\u{1}",
+        ] {
+            let mut talk = Conversation::new(settings.clone());
+            let sent = format!("{first}\r\nHost: a\r\nsecret\nsignal SIGTERM\nstatus\n");
+            for byte in sent.bytes() {
+                talk.port.receive(&[byte]);
+                assert_eq!(talk.port.next_action(talk.now), None, "{first}");
+            }
+            assert!(talk.port.wants_close(), "{first}");
+            assert_eq!(talk.heard(), "", "{first}");
+        }
+    }
+    // A later line may be anything: `echo`'s and passwords' among them.
+    let mut talk = Conversation::new(settings());
+    talk.ask("pid");
+    assert!(talk.ask("GET / HTTP/1.1").starts_with("ERROR: unknown"));
+    assert!(!talk.port.wants_close());
+}
+
 #[test]
 fn a_peer_is_greeted() {
     let mut port = Management::new(settings());

@@ -92,6 +92,18 @@ impl Lines {
     }
 }
 
+impl Line {
+    /// Whether a peer that begins with this line speaks another protocol. A web page can have a browser call any port of
+    /// its machine, and chooses every line behind the first: of HTTP a request line, whose target may be longer than a
+    /// line here; of TLS and STUN bytes that no command has.
+    pub(super) fn is_of_another_protocol(&self) -> bool {
+        let Self::Whole(line) = self else { return true };
+        let version = line.rsplit(' ').next().unwrap_or_default();
+        let control = |byte: u8| byte.is_ascii_control() && byte != b'\t';
+        version.starts_with("HTTP/") || line.bytes().any(control)
+    }
+}
+
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Within {
     Nothing,
