@@ -173,6 +173,12 @@ impl Resolver {
             Self::Dnsmasq { directory } => {
                 let (name, text) = (dnsmasq::name_of(ifname), dnsmasq::text(wanted, ifname));
                 let (it, now) = (Dnsmasq::at(directory.clone()), &mut Restarts::at_once());
+                for domain in dnsmasq::public_domains(wanted) {
+                    log::warn!(
+                        "{ifname}: name servers were given for `{domain}`, which no single network owns: dnsmasq goes on \
+                         refusing private addresses under it"
+                    );
+                }
                 match it.read(&name) == Some(text.clone()) {
                     // Left by a tunnel that was killed: `dnsmasq` remembers the number of its device.
                     true => it.again(&name, now),

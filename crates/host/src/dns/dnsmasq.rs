@@ -27,6 +27,7 @@ use servers::servers_of;
 pub use program::knows_sets;
 pub use restarts::Restarts;
 
+mod domains;
 mod program;
 mod restarts;
 mod servers;
@@ -351,6 +352,15 @@ pub fn name_of(ifname: &str) -> String {
     format!("millrace-{ifname}.conf")
 }
 
+/// Domains whose names keep no private address, though the servers behind a device were given for them: everybody has
+/// names there.
+pub(super) fn public_domains(wanted: &NameServers) -> impl Iterator<Item = &str> {
+    let domains = wanted.only.iter().chain(&wanted.search);
+    domains
+        .map(String::as_str)
+        .filter(|it| !domains::is_of_one_network(it))
+}
+
 /// What `dnsmasq` is told of servers behind a device. Domains that belong to the servers may have private addresses, which it
 /// would otherwise take for an attack.
 #[must_use]
@@ -374,7 +384,8 @@ pub fn text(wanted: &NameServers, device: &str) -> String {
             let _ = writeln!(text, "server=/{domain}/{server}@{device}");
         }
     }
-    for domain in only.iter().chain(search) {
+    let domains = only.iter().chain(search);
+    for domain in domains.filter(|it| domains::is_of_one_network(it)) {
         let _ = writeln!(text, "rebind-domain-ok=/{domain}/");
     }
     text
@@ -406,6 +417,14 @@ mod tests {
             text(&some, "tun0"),
             "server=/corp.example/10.8.0.1@tun0\nrebind-domain-ok=/corp.example/\n"
         );
+        // A server may be asked about all of `com`, and must not lead a browser from there into the LAN.
+        let public = NameServers {
+            search: vec!["co.uk".to_owned()],
+            only: vec!["com".to_owned()],
+            ..some
+        };
+        assert_eq!(text(&public, "tun0"), "server=/com/10.8.0.1@tun0\n");
+        assert!(public_domains(&public).eq(["com", "co.uk"]));
     }
 
     #[test]

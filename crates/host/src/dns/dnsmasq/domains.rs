@@ -1,0 +1,71 @@
+//! Domains that one network owns, whose names may have private addresses.
+
+/// Top-level names that the Internet never delegates, and networks use for themselves.
+const PRIVATE: [&str; 10] = [
+    "corp",
+    "home",
+    "internal",
+    "intra",
+    "intranet",
+    "lan",
+    "local",
+    "localdomain",
+    "localnet",
+    "private",
+];
+
+/// Names under which registries of countries give domains to everybody, as in `co.uk` and `com.au`.
+const REGISTRIES: [&str; 25] = [
+    "ac", "asso", "biz", "co", "com", "ed", "edu", "firm", "gen", "go", "gob", "gouv", "gov",
+    "govt", "ind", "info", "ltd", "mil", "ne", "net", "nom", "or", "org", "plc", "sch",
+];
+
+/// Whether one network owns the domain. Under a name like `com` or `co.uk` everybody has names, which must not be let to
+/// lead browsers of the LAN to addresses of the LAN (DNS rebinding).
+pub(super) fn is_of_one_network(domain: &str) -> bool {
+    let domain = domain.trim_end_matches('.').to_ascii_lowercase();
+    let labels: Vec<&str> = domain.split('.').collect();
+    let is_label = |label: &&str| {
+        let fits = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(fits)
+    };
+    if !labels.iter().all(is_label) {
+        return false;
+    }
+    match labels.as_slice() {
+        [] => false,
+        [.., top] if PRIVATE.contains(top) => true,
+        [_] => false,
+        [second, top] => top.len() != 2 || !REGISTRIES.contains(second),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_under_which_everybody_has_names_are_no_networks_own() {
+        for domain in [
+            "corp.example",
+            "Example.COM.",
+            "example.co.uk",
+            "abc.de",
+            "lan",
+            "corp",
+            "office.local",
+            "home.arpa",
+            "10.in-addr.arpa",
+            "_tcp.example.org",
+        ] {
+            assert!(is_of_one_network(domain), "{domain}");
+        }
+        for domain in [
+            "", ".", "..", "com", "org.", "DE", "co.uk", "COM.au", "or.jp", "gouv.fr", ".com",
+            "a..b", "a/b.c", "*.com",
+        ] {
+            assert!(!is_of_one_network(domain), "{domain}");
+        }
+    }
+}
