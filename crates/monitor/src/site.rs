@@ -1,5 +1,7 @@
 //! What is where: the page, what it asks for, the metrics.
 
+use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -57,9 +59,12 @@ pub struct Site {
     /// There is a password; without, everything may be seen and nothing changed.
     password: bool,
     turns: Turns,
-    /// A digest of the last `Authorization` that was good: programs show theirs every few seconds.
-    good: Mutex<Option<[u8; 32]>>,
+    /// Digests of what programs showed last that was good, and where from: they show theirs every few seconds.
+    good: Mutex<VecDeque<(Network, [u8; 32])>>,
 }
+
+/// Programs that are remembered.
+const PROGRAMS: usize = 8;
 
 /// What a request to log in carries.
 #[derive(Deserialize)]
@@ -218,29 +223,54 @@ impl Site {
         if self.session(head).is_some() {
             return Ok(());
         }
-        match shown(head) {
-            Some(Shown::Token(token)) => {
+        let shown = shown(head).ok_or_else(|| {
+            Answer::error(401, "the password or a token is needed")
+                .with("WWW-Authenticate", "Basic realm=\"Millrace\"")
+        })?;
+        let (Shown::Token(text) | Shown::Password(text)) = &shown;
+        let seen = (network, digest(text));
+        let equal = |it: &(Network, [u8; 32])| it.0 == network && crypto::equal(&it.1, &seen.1);
+        if lock(&self.good).iter().any(equal) {
+            return Ok(());
+        }
+        let outcome = match &shown {
+            Shown::Token(token) => {
                 let wanted = self.settings.token.as_ref();
                 // Digests of equal length are compared, so that the time tells nothing about the token.
-                match wanted.is_some_and(|it| crypto::equal(&digest(it), &digest(&token))) {
-                    true => Ok(()),
-                    false => Err(Answer::error(403, "that is not the token")),
-                }
+                let is = wanted.is_some_and(|it| crypto::equal(&digest(it), &digest(token)));
+                self.try_token(is, network, now)
             }
-            Some(Shown::Password(password)) => {
-                let digest = digest(&password);
-                if lock(&self.good).is_some_and(|it| crypto::equal(&it, &digest)) {
-                    return Ok(());
-                }
+            Shown::Password(password) => {
                 let password = Secret::from(password.as_str());
-                let login = self.try_password(password, Asker::Network(network), network, now)?;
+                let login = self.try_password(password, Asker::Network(network), network, now);
                 // A program has no session.
-                let _ = self.ask::<()>(&Question::End(login.session));
-                *lock(&self.good) = Some(digest);
-                Ok(())
+                login.map(|login| drop(self.ask::<()>(&Question::End(login.session))))
             }
-            None => Err(Answer::error(401, "the password or a token is needed")
-                .with("WWW-Authenticate", "Basic realm=\"Millrace\"")),
+        };
+        let mut good = lock(&self.good);
+        match &outcome {
+            Ok(()) => {
+                good.truncate(PROGRAMS - 1);
+                good.push_front(seen);
+            }
+            // One that guesses must not guess at what another in its network has shown.
+            Err(_) => good.retain(|it| it.0 != network),
+        }
+        outcome
+    }
+
+    /// Takes a token, of which a network may try as many as of passwords.
+    fn try_token(&self, is: bool, network: Network, now: Instant) -> Result<(), Answer> {
+        let looked = self
+            .turns
+            .take(Asker::Network(network), now, || Ok::<_, Infallible>(is));
+        match looked {
+            Err(wait) => Err(too_often(wait)),
+            Ok(Ok(true)) => Ok(()),
+            Ok(_) => {
+                log::warn!("wrong token from {network}");
+                Err(Answer::error(403, "that is not the token"))
+            }
         }
     }
 
@@ -316,4 +346,51 @@ fn too_often(wait: Duration) -> Answer {
 
 fn gone() -> Answer {
     Answer::error(503, "this server is about to end")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::day::Day;
+    use std::os::unix::net::UnixStream;
+
+    const TOKEN: &str = "a token of more than 16 characters";
+
+    /// A site with a password, whose other process is gone.
+    fn site() -> Site {
+        let (link, _) = UnixStream::pair().unwrap();
+        let settings = Settings {
+            token: Some(Zeroizing::new(TOKEN.to_owned())),
+            ..Settings::default()
+        };
+        let overview = Overview::new(Instant::now(), Day::from_text(""));
+        Site::new(settings, overview, Link::new(link).unwrap(), true)
+    }
+
+    fn metrics(site: &Site, token: &str, from: [u8; 4]) -> u16 {
+        let text = format!(
+            "GET /metrics HTTP/1.1\r\nHost: 10.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        let (head, _) = Head::parse(text.as_bytes()).unwrap().unwrap();
+        site.answer(&head, &[], Network::of(from.into())).status
+    }
+
+    #[test]
+    fn tokens_are_guessed_no_faster_than_passwords() {
+        let (site, guesser, program) = (site(), [10, 0, 0, 1], [10, 0, 0, 2]);
+        assert_eq!(metrics(&site, TOKEN, program), 200);
+        let told: Vec<u16> = (0..100)
+            .map(|it| metrics(&site, &format!("{it}"), guesser))
+            .collect();
+        let looked_at = told.iter().filter(|it| **it == 403).count();
+        assert!((1..10).contains(&looked_at), "{told:?}");
+        // The right one would be told by its answer.
+        assert_eq!(metrics(&site, TOKEN, guesser), 429);
+        assert_eq!(metrics(&site, TOKEN, program), 200);
+        // One that guesses where a program has shown the token is no better off.
+        for guess in 0..100 {
+            metrics(&site, &format!("{guess}"), program);
+        }
+        assert_eq!(metrics(&site, TOKEN, program), 429);
+    }
 }
