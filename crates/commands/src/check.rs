@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::kind::Kind;
-use config::lines::SharedLines;
 use config::openvpn;
 use config::permissions::Permissions;
 use config::pptp;
@@ -16,8 +15,6 @@ use config::report::{Entry, Import, Report, Verdict};
 use config::settings::Settings;
 use config::wgquick::{self, Options};
 use serde::Serialize;
-
-use service::openvpn::lacking;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +83,10 @@ pub(crate) fn permissions(command: Command) -> Command {
              --allow-scripts)",
         ))
         .arg(flag(
+            "allow-forwarding",
+            "Judge as if a [Server] section beside a peer that is called were permitted (implied by --allow-scripts)",
+        ))
+        .arg(flag(
             "allow-insecure-ciphers",
             "Judge as if OpenVPN's insecure ciphers were permitted",
         ))
@@ -95,7 +96,7 @@ pub(crate) fn permissions(command: Command) -> Command {
 /// What the command line permits a file to touch.
 pub(crate) fn permitted(matches: &ArgMatches) -> Permissions {
     let [files, scripts] = ["allow-files", "allow-scripts"].map(|name| matches.get_flag(name));
-    Permissions::new(files, scripts)
+    Permissions::new(files, scripts).with_forwarding(matches.get_flag("allow-forwarding"))
 }
 
 impl From<&ArgMatches> for Arguments {
@@ -178,16 +179,13 @@ pub(crate) fn judge_bytes(
     }
 }
 
-/// The lines of the settings file, for a tunnel that may have none of its own; or why it cannot be read, which
-/// `millrace up` would not do without.
-fn shared(arguments: &Arguments, warnings: &mut Vec<String>) -> Option<SharedLines> {
-    match Settings::load(arguments.settings.as_deref(), None, &[]) {
-        Ok(settings) => settings.lines,
-        Err(error) => {
-            warnings.push(error.to_string());
-            None
-        }
-    }
+/// Millrace's settings, whose lines a tunnel without any of its own takes; or why they cannot be read, which `millrace up`
+/// would not do without.
+fn settings(arguments: &Arguments, warnings: &mut Vec<String>) -> Settings {
+    Settings::load(arguments.settings.as_deref(), None, &[]).unwrap_or_else(|error| {
+        warnings.push(error.to_string());
+        Settings::default()
+    })
 }
 
 /// Says whose lines those of a tunnel are, where they are not its file's.
@@ -209,11 +207,10 @@ fn judge_pptp(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportError
         let reason = "put the password into this file: password = \"...\"";
         import.refuse_where("password-file", reason, pptp::Pptp::has_password_file);
     }
-    Ok(judge_all(
-        import,
-        None,
-        &pptp::secrets_of(file, permissions),
-    ))
+    let rehearsed = import.model().map(service::pptp::rehearse);
+    let fault = rehearsed.and_then(|it| Some(it.err()?.to_string()));
+    let secrets = pptp::secrets_of(file, permissions);
+    Ok(judge_all(import, fault.as_deref(), &secrets))
 }
 
 /// Its lines are not looked at: what reads them is a hundredth of such a program.
@@ -239,17 +236,14 @@ fn judge_relay(bytes: &[u8], file: &Path) -> Result<Judged, ImportError> {
     Ok(judge_all(relay::read_bytes(bytes, file)?, missing, &[file]))
 }
 
-/// Of a file of which nothing is honoured as long as anything is refused. `missing` is why this program can do nothing with
-/// such files; `secrets` are those with secrets in them.
-fn judge_all<T>(import: Import<T>, missing: Option<&str>, secrets: &[impl AsRef<Path>]) -> Judged {
-    let usable = import.is_usable() && missing.is_none();
+/// Of a file of which nothing is honoured as long as anything is refused. `fault` is why this program cannot start what the
+/// file describes; `secrets` are the files with secrets in them.
+fn judge_all<T>(import: Import<T>, fault: Option<&str>, secrets: &[impl AsRef<Path>]) -> Judged {
+    let usable = import.is_usable() && fault.is_none();
     let mut report = import.report;
-    report.entries.extend(missing.map(|reason| Entry {
-        line: 0,
-        key: String::new(),
-        verdict: Verdict::Refused,
-        reason: reason.to_owned(),
-    }));
+    if let Some(fault) = fault {
+        report.refuse(fault);
+    }
     let warnings = secrets.iter().map(AsRef::as_ref);
     Judged {
         report,
@@ -273,21 +267,21 @@ fn judge_openvpn(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportEr
     let mut warnings = std::mem::take(&mut import.warnings);
     let mut usable = import.is_usable();
     let mut model = import.into_model().ok().map(|(model, _)| model);
-    if let Some(model) = &mut model
-        && let Some(shared) = shared(arguments, &mut warnings)
-    {
-        let (origin, misfits) = model.take_lines(&shared);
-        warnings.extend(misfits);
-        tell_lines(origin, &mut report);
-    }
-    if let Some(reason) = model.as_ref().and_then(lacking) {
-        usable = false;
-        report.entries.push(Entry {
-            line: 0,
-            key: String::new(),
-            verdict: Verdict::Refused,
-            reason: reason.to_owned(),
-        });
+    if let Some(model) = &mut model {
+        if arguments.alone {
+            // It is for netifd, which keeps the process root's.
+            (model.service.user, model.service.group) = (None, None);
+        }
+        let settings = settings(arguments, &mut warnings);
+        if let Some(shared) = &settings.lines {
+            let (origin, misfits) = model.take_lines(shared);
+            warnings.extend(misfits);
+            tell_lines(origin, &mut report);
+        }
+        if let Err(fault) = service::openvpn::rehearse(model, &settings.dataplane) {
+            usable = false;
+            report.refuse(&fault);
+        }
     }
     Ok(Judged {
         report,
@@ -303,7 +297,10 @@ fn judge_wg_quick(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportE
     let mut report = import.report.clone();
     let mut warnings: Vec<String> = config::secrecy::warning(file).into_iter().collect();
     if let Ok((tunnel, _)) = import.into_tunnel() {
-        let given = tunnel.lines_with(shared(arguments, &mut warnings).as_ref());
+        if tunnel.home.is_some() {
+            warnings.push(format!("[Server]: {}", config::home::ROUTES));
+        }
+        let given = tunnel.lines_with(settings(arguments, &mut warnings).lines.as_ref());
         warnings.extend(given.warnings);
         tell_lines(given.origin, &mut report);
     }
@@ -524,6 +521,11 @@ look at what it does first
         };
         let without = judge(&arguments).unwrap();
         std::fs::write(directory.join("ca.crt"), "").unwrap();
+        let empty = judge(&arguments).unwrap();
+        let authority = crate::blocks::CA
+            .replace("<ca>\n", "")
+            .replace("</ca>\n", "");
+        std::fs::write(directory.join("ca.crt"), authority).unwrap();
         let with = judge(&arguments).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
 
@@ -531,6 +533,11 @@ look at what it does first
         let shown = text(&without);
         assert!(shown.contains("office.conf:4: refused ca: "), "{shown}");
         assert!(shown.contains("ca.crt: cannot be read: "), "{shown}");
+        let shown = text(&empty);
+        assert!(
+            !empty.usable && shown.contains("office.conf:4: refused ca: the file is empty"),
+            "{shown}"
+        );
         assert!(with.usable && with.report.is_clean());
         assert_eq!(counts(&with.report), [5, 2, 0]);
         assert!(text(&with).contains("warning: No server certificate verification"));

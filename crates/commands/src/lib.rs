@@ -228,6 +228,26 @@ pub fn run() -> ExitCode {
     command(of_command)
 }
 
+/// Keys for files of tests: what is empty would not come up.
+#[cfg(test)]
+mod blocks {
+    /// The authority of a client or a server.
+    pub(crate) const CA: &str = concat!(
+        "<ca>\n",
+        include_str!("../../config/tests/openvpn/keys/ca.crt"),
+        "</ca>\n"
+    );
+
+    /// A server's certificate and key.
+    pub(crate) const SERVER: &str = concat!(
+        "<cert>\n",
+        include_str!("../../config/tests/openvpn/keys/server.crt"),
+        "</cert>\n<key>\n",
+        include_str!("../../config/tests/openvpn/keys/server.key"),
+        "</key>\n"
+    );
+}
+
 #[cfg(all(test, feature = "manual"))]
 mod tests {
     /// The widest line of a command's help, and of its subcommands'.

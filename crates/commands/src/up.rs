@@ -56,6 +56,10 @@ pub(crate) fn command() -> Command {
              (implied by --allow-scripts)",
         ))
         .arg(flag(
+            "allow-forwarding",
+            "Let a WireGuard file that also calls a peer make this machine a router ([Server]; implied by --allow-scripts)",
+        ))
+        .arg(flag(
             "allow-insecure-ciphers",
             "Permit BF-CBC, DES and no cipher at all, which can be broken (OpenVPN)",
         ))
@@ -127,7 +131,7 @@ pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     }
     if config::openvpn::is_openvpn(&path) {
         let model = read_openvpn(&path, matches, settings.lines.as_ref(), false)?;
-        return Ok(service::openvpn::judge(&model)?);
+        return Ok(service::openvpn::rehearse(&model, &settings.dataplane)?);
     }
     wireguard::judge(&path, matches)
 }
@@ -146,6 +150,7 @@ fn read_openvpn(
     };
     let mut import = config::openvpn::read(path, options)?;
     import.check_secrecy();
+    import.check_files();
     for warning in import.warnings.iter().filter(|_| tells) {
         terminal::note(warning);
     }
@@ -216,7 +221,7 @@ fn tell_lines(origin: Option<&str>, warnings: &[String]) {
 const BOUND: &str = "the file has lines, which have devices of their own: leave --bind-device out";
 
 const REFUSED: &str = "lines are refused (see above): mend them, allow what they want with \
-    --allow-scripts or --allow-files, or go on without them with --ignore-refused";
+    --allow-scripts, --allow-files or --allow-forwarding, or go on without them with --ignore-refused";
 
 fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let settings = settings::load(matches)?;

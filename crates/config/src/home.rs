@@ -18,6 +18,14 @@ use std::str::FromStr;
 use crate::lines::known;
 use crate::types::{AllowedIp, Endpoint};
 
+/// What a `[Server]` section does to the machine.
+pub const ROUTES: &str =
+    "this machine forwards the packets of its peers, and masquerades them unless `Masquerade = no`";
+
+/// Why a `[Server]` section needs a permission.
+pub(crate) const CALLS_TOO: &str = "this file also calls a peer (Endpoint), and would make this machine a router for that \
+    peer: it would forward packets and masquerade them; permit it with --allow-forwarding, or remove the section";
+
 /// Most networks and most name servers that a section may name.
 pub const NETWORKS_MAX: usize = 16;
 

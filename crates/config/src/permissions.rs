@@ -1,7 +1,7 @@
 //! Decides what a tunnel's file may touch on this machine beside its tunnel.
 //!
 //! Files of tunnels come from providers and offices, and are obeyed by root. Without a permission such a file
-//! names no program that runs, no file that is written, no file whose content is sent, no file that is read as more
+//! makes this machine no router, names no program that runs, no file that is written, no file whose content is sent, no file that is read as more
 //! configuration, and no port or socket by which others than this machine command the tunnel. Certificates and keys are read
 //! without a permission, as regular files of a bounded size: their content stays on the machine, and no error quotes it.
 //!
@@ -9,7 +9,7 @@
 //!
 //! | entry | permission |
 //! |---|---|
-//! | `millrace up`, `check`, `import`, and units that run them | `--allow-files`, `--allow-scripts` |
+//! | `millrace up`, `check`, `import`, and units that run them | `--allow-files`, `--allow-scripts`, `--allow-forwarding` |
 //! | an interface of OpenWrt | [`UCI_OPTION`]; no scripts |
 //! | a file that LuCI's page offers | none, and no certificates or keys by path either |
 //! | `millrace openvpn`, or the program called `openvpn` | all: the caller uses OpenVPN's own command line |
@@ -42,6 +42,7 @@ const OF_PPPD: [&str; 2] = ["/etc/ppp", "/etc/pptpd.conf"];
 pub struct Permissions {
     files: bool,
     scripts: bool,
+    forwarding: bool,
 }
 
 impl Permissions {
@@ -52,12 +53,22 @@ impl Permissions {
     /// Scripts and files.
     pub const ALL: Self = Self::new(true, true);
 
-    /// Scripts imply files: a script may do anything with them.
+    /// Scripts imply files and forwarding: a script may do anything.
     #[must_use]
     pub const fn new(files: bool, scripts: bool) -> Self {
         Self {
             files: files || scripts,
             scripts,
+            forwarding: scripts,
+        }
+    }
+
+    /// The same, and where `permitted` a WireGuard file that calls a peer may make this machine a router as well.
+    #[must_use]
+    pub const fn with_forwarding(self, permitted: bool) -> Self {
+        Self {
+            forwarding: self.forwarding || permitted,
+            ..self
         }
     }
 
@@ -65,6 +76,12 @@ impl Permissions {
     #[must_use]
     pub const fn scripts(self) -> bool {
         self.scripts
+    }
+
+    /// The file may have this machine forward packets though it calls a peer (`[Server]`).
+    #[must_use]
+    pub const fn forwarding(self) -> bool {
+        self.forwarding
     }
 
     /// The file may name files that are written, sent or read as configuration, and sockets for commands.
@@ -78,7 +95,10 @@ impl Permissions {
     pub(crate) fn with_place(self, path: &Path) -> Self {
         let path = canonicalize(path).unwrap_or_default();
         let of_pppd = OF_PPPD.iter().any(|it| path.starts_with(it));
-        Self::new(self.files || of_pppd, self.scripts)
+        Self {
+            files: self.files || of_pppd,
+            ..self
+        }
     }
 }
 
@@ -106,6 +126,9 @@ mod tests {
         assert!(!Permissions::NONE.files() && !Permissions::NONE.scripts());
         assert!(Permissions::FILES.files() && !Permissions::FILES.scripts());
         assert_eq!(Permissions::new(false, true), Permissions::ALL);
+        assert!(Permissions::ALL.forwarding() && !Permissions::FILES.forwarding());
+        let permitted = Permissions::NONE.with_forwarding(true);
+        assert!(permitted.forwarding() && !permitted.files() && !permitted.scripts());
     }
 
     #[test]

@@ -50,6 +50,12 @@ impl<T> Import<T> {
         }
     }
 
+    /// The model, to be looked at.
+    #[must_use]
+    pub const fn model(&self) -> Option<&T> {
+        self.model.as_ref()
+    }
+
     /// The model.
     ///
     /// # Errors
@@ -120,10 +126,42 @@ impl Report {
 
     /// Says that what this line of the file sets has no effect after all.
     pub(crate) fn ignore(&mut self, line: usize, reason: &str) {
+        self.judge_again(&[line], Verdict::Ignored, reason);
+    }
+
+    /// Refuses the line that a fault found later is about: one that begins as [`Report::describe`] does. A fault of no
+    /// honoured line is of the file as a whole.
+    pub fn refuse(&mut self, fault: &str) {
+        let honoured = |entry: &&Entry| entry.verdict == Verdict::Honoured;
+        let reason = |entry: &Entry| {
+            let place = self.describe(&Entry {
+                reason: String::new(),
+                ..entry.clone()
+            });
+            let rest = fault.strip_prefix(&place)?;
+            let about = rest.starts_with([':', ' ']);
+            about.then(|| rest.trim_start_matches([':', ' ']).to_owned())
+        };
+        let mut entries = self.entries.iter().enumerate().rev();
+        let found = entries.find_map(|(at, entry)| {
+            Some(entry).filter(honoured)?;
+            Some((at, reason(entry)?))
+        });
+        match found.and_then(|(at, reason)| Some((self.entries.get_mut(at)?, reason))) {
+            Some((entry, reason)) => {
+                entry.verdict = Verdict::Refused;
+                entry.reason = reason;
+            }
+            None => self.push(0, "", Verdict::Refused, fault),
+        }
+    }
+
+    /// Gives what is honoured on these lines another verdict, for one reason.
+    pub(crate) fn judge_again(&mut self, lines: &[usize], verdict: Verdict, reason: &str) {
         let honoured =
-            |entry: &&mut Entry| entry.line == line && entry.verdict == Verdict::Honoured;
+            |entry: &&mut Entry| lines.contains(&entry.line) && entry.verdict == Verdict::Honoured;
         for entry in self.entries.iter_mut().filter(honoured) {
-            entry.verdict = Verdict::Ignored;
+            entry.verdict = verdict;
             reason.clone_into(&mut entry.reason);
         }
     }
@@ -163,5 +201,36 @@ impl Report {
             verdict,
             reason: reason.into(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_is_found_later_goes_to_its_line() {
+        let mut report = Report {
+            file: "a.ovpn".to_owned(),
+            entries: Vec::new(),
+        };
+        report.push(
+            2,
+            "tls-auth",
+            Verdict::Ignored,
+            "set again at line 3, which holds",
+        );
+        report.push(3, "tls-auth", Verdict::Honoured, "");
+        report.push(4, "user", Verdict::Honoured, "");
+        report.push(5, "username", Verdict::Honoured, "");
+        report.refuse("a.ovpn:3: tls-auth: the block is empty");
+        report.refuse("a.ovpn:4: user nosuch: there is none");
+        report.refuse("there is no certificate");
+        let told: Vec<_> = report.with(Verdict::Refused).collect();
+        let of = |at: usize| (told[at].line, &*told[at].key, &*told[at].reason);
+        assert_eq!(of(0), (3, "tls-auth", "the block is empty"));
+        assert_eq!(of(1), (4, "user", "nosuch: there is none"));
+        assert_eq!(of(2), (0, "", "there is no certificate"));
+        assert_eq!(told.len(), 3);
     }
 }

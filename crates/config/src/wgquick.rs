@@ -10,6 +10,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::file;
+use crate::home;
 use crate::lines::{Found, Sections};
 use crate::permissions::Permissions;
 use crate::report::{Entry, Report, Verdict};
@@ -37,7 +38,8 @@ pub const FAULTS_MAX: usize = 1000;
 /// What the caller permits a file to do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Whether `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run: a file from elsewhere does not decide this itself.
+    /// Whether `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run, and a `[Server]` section is honoured beside a peer
+    /// that is called: a file from elsewhere does not decide this itself.
     pub permissions: Permissions,
 }
 
@@ -277,6 +279,9 @@ impl Parser {
             };
             return self.leave_out(number, name, format!("belongs in {place}; move it there"));
         }
+        if value.is_empty() && value::MAY_BE_EMPTY.contains(&name) {
+            return self.empty(number, name);
+        }
         // An empty list is the one empty value with a meaning.
         if value.is_empty() && name != "AllowedIPs" {
             return self.wrong(number, name, "has no value; remove the line or complete it");
@@ -298,6 +303,19 @@ impl Parser {
                 self.leave_out(number, name, reason);
             }
             Err(reason) => self.wrong(number, name, reason),
+        }
+    }
+
+    /// Takes a key without a value as one that is not written.
+    fn empty(&mut self, number: usize, name: &'static str) {
+        value::clear(&mut self.tunnel.interface, name);
+        match value::SCRIPT_KEYS.contains(&name) {
+            true => self.report.push(number, name, Verdict::Honoured, ""),
+            false => self.honoured(number, name, String::new()),
+        }
+        if let Some(entry) = self.report.entries.last_mut() {
+            entry.verdict = Verdict::Ignored;
+            entry.reason = "has no value, and counts as not written".to_owned();
         }
     }
 
@@ -454,6 +472,19 @@ impl Parser {
         let (full, called) = (self.tunnel.is_full(), self.tunnel.called());
         let whole = std::mem::take(&mut self.lines).finish(full, called);
         (self.tunnel.lines, self.tunnel.home) = (whole.lines, whole.home);
+        if let [head, keys @ ..] = &*whole.home_lines {
+            let permitted = called == 0 || self.options.permissions.forwarding();
+            let (verdict, reason) = match permitted {
+                true => (Verdict::Honoured, home::ROUTES),
+                false => (Verdict::Refused, home::CALLS_TOO),
+            };
+            self.report.judge_again(&[*head], verdict, reason);
+            if !permitted {
+                self.tunnel.home = None;
+                let reason = "its [Server] is refused";
+                self.report.judge_again(keys, Verdict::Ignored, reason);
+            }
+        }
         for (line, reason) in whole.faults {
             self.wrong(line, "", reason);
         }

@@ -20,9 +20,12 @@ const KEYS: [&str; 2] = [
     "6NWExpoPHRTK+kovv34fgcihc6tJwHmPEuGLIv2MFGg=",
 ];
 
-/// A provider's profile; its `ca` is empty, as nothing is dialled.
-const PROFILE: &str =
-    "client\ndev tun\nremote 192.0.2.1 1194\n<ca>\n</ca>\nauth-user-pass\nfast-io\n";
+/// A provider's profile.
+const PROFILE: &str = concat!(
+    "client\ndev tun\nremote 192.0.2.1 1194\n<ca>\n",
+    include_str!("../../config/tests/openvpn/keys/ca.crt"),
+    "</ca>\nauth-user-pass\nfast-io\n"
+);
 
 fn office() -> (&'static str, Value) {
     (

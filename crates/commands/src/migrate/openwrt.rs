@@ -156,6 +156,7 @@ fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::{CA, SERVER};
     use std::fs;
 
     #[test]
@@ -205,8 +206,8 @@ mod tests {
         let at = |name: &str| directory.path().join(name);
         fs::create_dir(at("copies")).unwrap();
         fs::write(at("network"), "config interface 'lan'\n").unwrap();
-        let ca = "<ca>\n</ca>\nauth-user-pass\n";
-        let server = "server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n<ca>\n</ca>\n<cert>\n</cert>\n<key>\n</key>\n";
+        let ca = format!("{CA}auth-user-pass\n");
+        let server = format!("server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n{CA}{SERVER}");
         let client = format!("client\ndev tun\nremote vpn.example\nfast-io\n{ca}");
         for (name, text) in [
             ("good", client.as_str()),
@@ -215,7 +216,7 @@ mod tests {
                 "client\ndev tun\nremote vpn.example\nca missing.crt\nauth-user-pass\n",
             ),
             ("tap", &client.replace("dev tun", "dev tap")),
-            ("server", server),
+            ("server", server.as_str()),
             ("lacks_keys", "server 10.8.0.0 255.255.255.0\ndev tun\n"),
             (
                 "guarded",

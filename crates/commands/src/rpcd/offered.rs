@@ -273,6 +273,7 @@ fn is_page(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::{CA, SERVER};
 
     const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nAddress = 10.8.0.2/32\n";
 
@@ -338,7 +339,7 @@ mod tests {
     fn a_file_is_judged_and_kept_once() {
         let directory = tempfile::tempdir().unwrap();
         let to = directory.path().join("kept");
-        let profile = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass\n";
+        let profile = format!("client\ndev tun\nremote 192.0.2.1\n{CA}auth-user-pass\n");
         let file = offered("provider.txt", profile.as_bytes());
         let report = file.check().unwrap();
         assert_eq!(
@@ -366,8 +367,10 @@ mod tests {
     #[test]
     fn lines_that_are_refused_are_not_kept() {
         let directory = tempfile::tempdir().unwrap();
-        let profile = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass /etc/shadow\nup /bin/x\n\
-            management 0.0.0.0 7506\nconfig /etc/shadow\n";
+        let profile = format!(
+            "client\ndev tun\nremote 192.0.2.1\n{CA}auth-user-pass /etc/shadow\nup /bin/x\n\
+            management 0.0.0.0 7506\nconfig /etc/shadow\n"
+        );
         let file = offered("provider.ovpn", profile.as_bytes());
         let report = file.check().unwrap();
         assert_eq!(report["report"]["refused"], 4, "{report}");
@@ -469,10 +472,10 @@ mod tests {
     #[test]
     fn servers_are_kept_but_for_those_that_scripts_guard() {
         let directory = tempfile::tempdir().unwrap();
-        let server = "server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n<ca>\n</ca>\n<cert>\n</cert>\n<key>\n</key>\n";
+        let server = format!("server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n{CA}{SERVER}");
         let guarded =
             format!("{server}script-security 2\nauth-user-pass-verify /bin/false via-file\n");
-        for (text, usable) in [(server, true), (&guarded, false)] {
+        for (text, usable) in [(&server, true), (&guarded, false)] {
             let file = offered("server.ovpn", text.as_bytes());
             let report = file.check().unwrap();
             assert_eq!(report["report"]["usable"], usable, "{report}");

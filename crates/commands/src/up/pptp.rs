@@ -29,7 +29,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn 
 
 /// Says why a tunnel could not be run from a file, if so.
 pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
-    read(path, matches).map(|_| ())
+    Ok(service::pptp::rehearse(&read(path, matches)?)?)
 }
 
 fn read(path: &Path, matches: &ArgMatches) -> Result<pptp::Pptp, Box<dyn Error>> {

@@ -31,6 +31,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 #[derive(Clone, Copy, Debug)]
 struct Switches {
     allow_scripts: bool,
+    permissions: Permissions,
     ignore_refused: bool,
     no_dns: bool,
     daemon: bool,
@@ -40,6 +41,7 @@ impl From<&ArgMatches> for Switches {
     fn from(matches: &ArgMatches) -> Self {
         Self {
             allow_scripts: matches.get_flag("allow-scripts"),
+            permissions: crate::check::permitted(matches),
             ignore_refused: matches.get_flag("ignore-refused"),
             no_dns: matches.get_flag("no-dns"),
             daemon: matches.get_flag("daemon"),
@@ -72,6 +74,9 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         given = shared.refuse("--bind-device names one device for everything");
     }
     tell_lines(given.origin.as_deref(), &given.warnings);
+    if tunnel.home.is_some() {
+        terminal::note(format_args!("[Server]: {}", config::home::ROUTES));
+    }
     if host::recover(&ifname)? {
         log::info!("{ifname}: undid what an earlier run left behind");
     }
@@ -136,7 +141,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
 /// Reads a file and shows what of it is not honoured.
 fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
     let options = wgquick::Options {
-        permissions: Permissions::new(false, switches.allow_scripts),
+        permissions: switches.permissions,
     };
     let (tunnel, report) = wgquick::read(path, options)?.into_tunnel()?;
     tell(&report);

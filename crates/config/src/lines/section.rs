@@ -16,12 +16,15 @@ enum Section {
     Refused,
 }
 
+/// What reports call the head of the section of a server at home.
+const SERVER: &str = "[Server]";
+
 /// What a comment is.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Found {
-    /// A comment, or the head of a section.
+    /// A comment, or the head of a section of lines.
     Nothing,
-    /// A key that is honoured.
+    /// A key that is honoured, or the head of `[Server]`, which says something by itself.
     Key(&'static str),
     /// A fault: the key, if there is one, and why.
     Fault(String, String),
@@ -40,6 +43,8 @@ pub(crate) struct Sections {
     seen: Vec<&'static str>,
     /// All keys that were taken, with their lines of the file.
     keys: Vec<(usize, &'static str)>,
+    /// Lines of the head of `[Server]` and of its keys.
+    home_lines: Vec<usize>,
 }
 
 /// What the whole of a file says of its lines.
@@ -48,6 +53,8 @@ pub(crate) struct Whole {
     pub(crate) lines: Lines,
     /// `[Server]`, which is no line but stands in comments as they do.
     pub(crate) home: Option<HomeServer>,
+    /// Lines of the file that make up `[Server]`, its head first.
+    pub(crate) home_lines: Vec<usize>,
     /// Faults, with the lines of the file that they are on.
     pub(crate) faults: Vec<(usize, String)>,
     /// Keys that do nothing, by their lines of the file, and why.
@@ -93,6 +100,9 @@ impl Sections {
             Ok(name) => {
                 self.seen.push(name);
                 self.keys.push((number, name));
+                if self.section == Section::Server {
+                    self.home_lines.push(number);
+                }
                 Found::Key(name)
             }
         }
@@ -127,6 +137,10 @@ impl Sections {
             Section::Refused
         };
         match refused {
+            None if self.section == Section::Server => {
+                self.home_lines.push(number);
+                Found::Key(SERVER)
+            }
             None => Found::Nothing,
             Some(reason) => {
                 if self.section == Section::Line {
@@ -237,6 +251,7 @@ impl Sections {
             idle: self.keys.iter().filter_map(idle).collect(),
             lines: self.lines,
             home: self.home,
+            home_lines: self.home_lines,
             faults,
         }
     }
@@ -246,13 +261,9 @@ impl Sections {
         let Lines {
             mode, lines, shape, ..
         } = &self.lines;
-        let metered = lines.iter().filter(|line| line.metered).count();
-        let goes_back = match mode {
-            LineMode::Single => false,
-            LineMode::Failover | LineMode::Critical | LineMode::BalancePackets => true,
-            // Of metered lines one is used at a time.
-            LineMode::Duplicate | LineMode::Balance => metered > 1,
-        };
+        // Every other mode uses one line at a time for something: handshakes, lines that are metered or used up, a server
+        // that cannot be reached by several.
+        let goes_back = *mode != LineMode::Single;
         let shares = matches!(mode, LineMode::Balance | LineMode::BalancePackets);
         match key {
             "Rate" if *shape => None,
@@ -303,9 +314,9 @@ mod tests {
         assert_eq!(idle(&with("failover"), true), [7]);
         assert_eq!(idle(&with("failover"), false), [2, 3, 7]);
         assert_eq!(idle(&with("critical"), true), [7]);
-        assert_eq!(idle(&with("balance"), true), [3]);
+        assert_eq!(idle(&with("balance"), true), [0; 0]);
         assert_eq!(idle(&with("balance-packets"), true), [0; 0]);
-        assert_eq!(idle(&with("duplicate"), true), [3, 7]);
+        assert_eq!(idle(&with("duplicate"), true), [7]);
         assert_eq!(idle(&with("single"), true), [3, 7]);
         let shaped =
             "[Lines]\nMode = single\nShape = yes\n[Line]\nName = a\nInterface = e\nRate = 5M";
@@ -316,9 +327,6 @@ mod tests {
             "a rate counts for those who call, too"
         );
         assert_eq!(idle("[Lines]\nHold = 5\nReorder = yes", false), [2]);
-        let metered = "Metered = yes\n[Line]\nName = b\nInterface = f\nMetered = yes";
-        let two = format!("{}\n{metered}", with("balance"));
-        assert_eq!(idle(&two, true), [0; 0], "one of two metered lines");
         assert_eq!(idle("[Lines]\nMode = balance", false), [0; 0]);
     }
 

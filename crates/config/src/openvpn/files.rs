@@ -11,8 +11,9 @@ use crate::report::Verdict;
 use crate::secrecy;
 
 /// Directives whose file or block is secret.
-pub(super) const SECRETS: [&str; 11] = [
+pub(super) const SECRETS: [&str; 12] = [
     "key",
+    "management",
     "pkcs12",
     "askpass",
     "auth-user-pass",
@@ -41,6 +42,10 @@ impl Import {
         }
         for (name, path) in written(model) {
             let path = model.path(path);
+            if path.is_dir() {
+                let reason = format!("{}: is a directory; name a file", path.display());
+                failed.push((name, reason));
+            }
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
             if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
                 let reason = format!(
@@ -218,6 +223,8 @@ fn files(model: &OpenVpn) -> Vec<(&'static str, PathBuf)> {
         }
     };
     prompted("askpass", tls.askpass.as_ref());
+    let management = model.service.management.as_ref();
+    prompted("management", management.and_then(|it| it.password.as_ref()));
     if let Some(client) = model.client() {
         prompted("auth-user-pass", client.auth_user_pass.as_ref());
     }

@@ -42,6 +42,27 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Reads an endpoint as `wg` does, which also takes an IPv6 address without brackets: the last colon stands before the
+    /// port.
+    ///
+    /// # Errors
+    /// As [`Endpoint::from_str`].
+    pub fn from_wg(text: &str) -> Result<Self, AddressError> {
+        match (text.parse(), text.rsplit_once(':')) {
+            (Err(AddressError::Brackets), Some((host, port))) if !text.starts_with('[') => {
+                let bracketed = format!("[{host}]:{port}").parse();
+                // What stands in front of the port may be no address at all.
+                bracketed.map_err(|fault| match fault {
+                    AddressError::Address => AddressError::Brackets,
+                    fault => fault,
+                })
+            }
+            (other, _) => other,
+        }
+    }
+}
+
 impl From<SocketAddr> for Endpoint {
     /// An IPv6 scope becomes a numeric zone.
     fn from(addr: SocketAddr) -> Self {
@@ -166,7 +187,42 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_ipv6_address_without_brackets_is_taken_as_wg_does() {
+        for (text, taken) in [
+            ("2001:db8::1:51820", Ok("[2001:db8::1]:51820")),
+            ("2001:db8:0:0:0:0:0:1:51820", Ok("[2001:db8::1]:51820")),
+            ("::1:51820", Ok("[::1]:51820")),
+            ("fe80::1%eth0:51820", Ok("[fe80::1%eth0]:51820")),
+            ("[2001:db8::1]:51820", Ok("[2001:db8::1]:51820")),
+            ("192.0.2.1:51820", Ok("192.0.2.1:51820")),
+            ("a.example:51820", Ok("a.example:51820")),
+            ("2001:db8::1:0", Err(AddressError::Port)),
+            ("2001:db8::1:c000", Err(AddressError::Port)),
+            ("2001:db8:0:0:0:0:0:1", Err(AddressError::Brackets)),
+            ("a:b:51820", Err(AddressError::Brackets)),
+            ("[2001:db8::1:51820", Err(AddressError::Brackets)),
+        ] {
+            let taken = taken.map(str::to_owned);
+            assert_eq!(
+                Endpoint::from_wg(text).map(|it| it.to_string()),
+                taken,
+                "{text}"
+            );
+        }
+    }
+
     proptest! {
+        #[test]
+        fn wg_takes_whatever_else_is_taken(text in "[\\[\\]0-9a-f:.%-]{1,40}") {
+            if let Ok(endpoint) = text.parse::<Endpoint>() {
+                prop_assert_eq!(Endpoint::from_wg(&text), Ok(endpoint));
+            }
+            if let Ok(endpoint) = Endpoint::from_wg(&text) {
+                prop_assert_eq!(endpoint.to_string().parse::<Endpoint>().unwrap(), endpoint);
+            }
+        }
+
         #[test]
         fn a_parsed_endpoint_goes_round(text in "[\\[\\]0-9a-f:.%-]{1,40}") {
             if let Ok(endpoint) = text.parse::<Endpoint>() {

@@ -45,6 +45,11 @@ pub(super) const DISPENSABLE_KEYS: [&str; 5] = [
     "PersistentKeepalive",
 ];
 
+/// Keys that `wg-quick` takes without a value, which programs write for "none": they count as not written.
+pub(super) const MAY_BE_EMPTY: [&str; 8] = [
+    "Address", "DNS", "MTU", "Table", "PreUp", "PostUp", "PreDown", "PostDown",
+];
+
 /// Keys that add to what an earlier line gave; all others replace it.
 pub(super) const LIST_KEYS: [&str; 3] = ["Address", "DNS", "AllowedIPs"];
 
@@ -127,13 +132,29 @@ pub(super) fn interface(interface: &mut Interface, name: &str, value: &str) -> V
     Ok(remark)
 }
 
+/// Takes a key of [`MAY_BE_EMPTY`] without a value: what an earlier line set is not set any more, unless the key adds.
+pub(super) fn clear(interface: &mut Interface, name: &str) {
+    match name {
+        "MTU" => interface.mtu = None,
+        "Table" => interface.table = Table::Auto,
+        _ => {}
+    }
+}
+
 /// Sets a key of `[Peer]` that needs to know no other peer.
 pub(super) fn peer(peer: &mut Peer, name: &str, value: &str) -> Verdicted {
     let mut remark = String::new();
     match name {
         "PresharedKey" => peer.preshared_key = Some(key(value)?),
         "Endpoint" => {
-            let endpoint: Endpoint = parsed(&compact(value))?;
+            let text = compact(value);
+            let endpoint = Endpoint::from_wg(&text);
+            let endpoint = endpoint.map_err(|why| format!("`{}`: {why}", shown(&text)))?;
+            if matches!(endpoint.host, Host::Ip(IpAddr::V6(_)) | Host::Scoped(..))
+                && !text.starts_with('[')
+            {
+                remark = format!("taken as {endpoint}, as `wg` does");
+            }
             if matches!(endpoint.host, Host::Name(_)) {
                 remark = "the name is looked up when the tunnel comes up".to_owned();
             }

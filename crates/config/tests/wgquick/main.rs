@@ -82,6 +82,107 @@ fn lines_that_can_be_left_out_leave_a_tunnel_without_them() {
     }
 }
 
+/// As wg-easy and WGDashboard write files, and as `wg-quick` reads them.
+#[test]
+fn keys_that_wg_quick_takes_without_a_value_count_as_not_written() {
+    for key in [
+        "Address", "DNS", "MTU", "Table", "PreUp", "PostUp", "PreDown", "PostDown",
+    ] {
+        let import = interface(&format!("{key} = \n"));
+        let [private, empty] = &import.report.entries[..] else {
+            panic!("{key}: {:?}", import.report.entries);
+        };
+        assert_eq!(
+            (private.verdict, empty.verdict),
+            (Verdict::Honoured, Verdict::Ignored),
+            "{key}"
+        );
+        assert_eq!(empty.key, key);
+        assert_eq!(tunnel(import), tunnel(interface("")), "{key}");
+    }
+    for key in ["PrivateKey", "ListenPort", "FwMark", "SaveConfig"] {
+        let fault = fault(interface(&format!("{key} =")));
+        assert!(fault.contains(&format!("{key}: has no value")), "{fault}");
+    }
+    for key in [
+        "PublicKey",
+        "PresharedKey",
+        "Endpoint",
+        "PersistentKeepalive",
+    ] {
+        let fault = fault(peer(&format!("{key} =")));
+        assert!(fault.contains(&format!("{key}: has no value")), "{fault}");
+    }
+    // Of two lines the last counts, and may say nothing.
+    let import =
+        interface("MTU = 1300\nMTU =\nTable = off\nTable = # as usual\nDNS = 10.0.0.1\nDNS =");
+    assert!(import.report.is_clean());
+    let verdicts: Vec<_> = import.report.entries.iter().map(|it| it.verdict).collect();
+    let [honoured, ignored] = [Verdict::Honoured, Verdict::Ignored];
+    assert_eq!(
+        verdicts,
+        [
+            honoured, ignored, ignored, ignored, ignored, honoured, ignored
+        ]
+    );
+    let read = tunnel(import).interface;
+    assert_eq!(
+        (read.mtu, read.table, read.dns.len()),
+        (None, Table::Auto, 1)
+    );
+}
+
+#[test]
+fn an_endpoint_may_be_an_ipv6_address_without_brackets() {
+    let import = peer("Endpoint = 2001:db8::1:51820");
+    let entry = import.report.entries.last().unwrap().clone();
+    assert_eq!(entry.verdict, Verdict::Honoured);
+    assert!(
+        entry.reason.contains("[2001:db8::1]:51820"),
+        "{}",
+        entry.reason
+    );
+    let endpoint = tunnel(import).peers[0].endpoint.clone().unwrap();
+    assert_eq!(endpoint.to_string(), "[2001:db8::1]:51820");
+}
+
+/// A file from a provider calls a peer; a server's own file is called.
+#[test]
+fn a_file_that_calls_a_peer_makes_no_router_without_permission() {
+    let file = |options: Options, endpoint: &str| {
+        let text = format!(
+            "#! [Server]\n#! Masquerade = yes\n[Interface]\nPrivateKey = {PRIVATE}\n[Peer]\nPublicKey = {PUBLIC}\n{endpoint}"
+        );
+        parse(&text, "wg0.conf", options)
+    };
+    let verdicts = |import: &Import| {
+        let entries = import.report.entries.iter().take(2);
+        entries
+            .map(|it| (it.key.clone(), it.verdict))
+            .collect::<Vec<_>>()
+    };
+    let of = |head, key| {
+        vec![
+            ("[Server]".to_owned(), head),
+            ("Masquerade".to_owned(), key),
+        ]
+    };
+    let called = "Endpoint = 192.0.2.1:51820\n";
+    let import = file(Options::default(), called);
+    assert_eq!(verdicts(&import), of(Verdict::Refused, Verdict::Ignored));
+    assert!(fault(import.clone()).contains("--allow-forwarding"));
+    assert_eq!(tunnel(import).home, None);
+    let permitted = Options {
+        permissions: Permissions::NONE.with_forwarding(true),
+    };
+    for import in [file(permitted, called), file(Options::default(), "")] {
+        assert_eq!(verdicts(&import), of(Verdict::Honoured, Verdict::Honoured));
+        // It says what the section does.
+        assert!(import.report.entries[0].reason.contains("forwards"));
+        assert!(tunnel(import).home.is_some());
+    }
+}
+
 #[test]
 fn every_key_is_read() {
     let text = format!(
@@ -195,7 +296,7 @@ fn faults_name_the_line_and_the_remedy() {
             "PrivateKey: a key has 44 characters here, this has 3",
         ),
         ("Endpoint = 1.2.3.4:5", "Endpoint: belongs in [Peer]"),
-        ("MTU =", "MTU: has no value"),
+        ("ListenPort =", "ListenPort: has no value"),
         ("MTU", "wg0.conf:3: not of the form `Key = Value`"),
         ("; a comment", "wg0.conf:3: a comment begins with `#`"),
         (
@@ -219,7 +320,7 @@ fn faults_name_the_line_and_the_remedy() {
             "Endpoint = 1.2.3.4",
             "wg0.conf:5: Endpoint: `1.2.3.4`: the port is missing",
         ),
-        ("Endpoint = fd00::1:1", "write an IPv6 address in brackets"),
+        ("Endpoint = fd00:1:1", "write an IPv6 address in brackets"),
         (
             "AllowedIPs = +10.0.0.0/8",
             "`+` and `-` change a running interface",

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use config::home::{HomeServer, Masquerading};
 use config::lines::{Line, LineMode, Lines};
+use config::permissions::Permissions;
 use config::tunnel::*;
 use config::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, family_bits};
 use config::wgquick::*;
@@ -176,7 +177,10 @@ proptest! {
     #[test]
     fn saving_loses_nothing(any in any_tunnel()) {
         let text = any.to_conf();
-        let import = import(&text);
+        let options = Options {
+            permissions: Permissions::NONE.with_forwarding(true),
+        };
+        let import = parse(&text, "wg0.conf", options);
         prop_assert!(import.is_usable(), "{:?}", import.report);
         prop_assert_eq!(tunnel(import), any);
     }

@@ -161,7 +161,9 @@ impl Context {
             Signal::Exit(_) | Signal::Status => false,
         };
         let judged = match begins_anew {
-            true => self.read_again().and_then(|read| super::judge(&read)),
+            true => self
+                .read_again()
+                .and_then(|read| super::rehearse(&read, &self.dataplane)),
             false => Ok(()),
         };
         if let Err(error) = &judged {

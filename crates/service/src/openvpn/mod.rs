@@ -31,6 +31,7 @@ mod network;
 mod plane_call;
 mod policy;
 mod process;
+mod ready;
 mod release;
 mod revocation;
 mod secrets;
@@ -57,7 +58,6 @@ use crypto::select::Algorithm;
 use device::Rungs;
 use host::SharedManager;
 use host::background;
-use host::privileges;
 use host::written_file::PidFile;
 use signals::Signals;
 use std::io::{self, Write as _};
@@ -65,6 +65,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
+
+pub use ready::rehearse;
 
 /// What waits for the control thread: a thousand clients that connect at once send a few control packets each.
 #[doc(hidden)]
@@ -215,28 +217,16 @@ pub fn lacking(config: &OpenVpn) -> Option<&'static str> {
     )
 }
 
-/// Says why nothing can be started with a configuration, if so: up to the sockets this is what a start does.
+/// Goes through a start with OpenVPN's own command line, as [`rehearse`].
 ///
 /// # Errors
-/// The reason, with its place in the file where that is known.
-pub fn judge(config: &OpenVpn) -> Result<(), String> {
-    if let Some(why) = lacking(config) {
-        return Err(config.located(why));
-    }
-    let (user, group) = (
-        config.service.user.as_deref(),
-        config.service.group.as_deref(),
-    );
-    privileges::look_up(user, group).map_err(|error| config.located(&error.to_string()))?;
-    setup::judge(config).map_err(|error| config.located(&error.to_string()))
-}
-
-/// The same for OpenVPN's own command line.
-///
-/// # Errors
-/// As [`judge`].
+/// Why the start would end.
 pub fn judge_arguments(arguments: &[String]) -> Result<(), String> {
-    judge(&read_again(arguments, None)?)
+    let environment = std::env::var(ENVIRONMENT).ok();
+    let settings = Settings::load(None, environment.as_deref(), &[]);
+    let settings = settings.map_err(|error| error.to_string())?;
+    let config = read_again(arguments, settings.lines.as_ref())?;
+    rehearse(&config, &settings.dataplane)
 }
 
 fn refuse(why: &str) -> Ended {
@@ -292,21 +282,10 @@ fn with_config(
     options: RunOptions,
     signals: &mut Option<Rc<Signals>>,
 ) -> Ended {
-    if let Some(why) = lacking(&config) {
-        return refuse(&config.located(why));
-    }
-    let config = match kernel_plane::is_wanted(&dataplane) {
-        true => kernel_plane::checked(config),
-        false => Ok(config),
-    };
-    let config = match config {
+    let config = match ready::fit(config, &dataplane) {
         Ok(config) => config,
-        Err(unfit) => return refuse(&unfit),
+        Err(why) => return refuse(&why),
     };
-    let service = &config.service;
-    if let Err(error) = privileges::look_up(service.user.as_deref(), service.group.as_deref()) {
-        return refuse(&config.located(&error.to_string()));
-    }
     let log = config
         .service
         .log

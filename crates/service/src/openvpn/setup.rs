@@ -52,20 +52,28 @@ pub(super) enum SetupError {
     Tls(#[from] tls::SettingsError),
 }
 
-/// Reads what a directive names.
+/// Reads what a directive names. Nothing in it is a fault: the directive would silently count for nothing.
 fn load(
     what: &'static str,
     source: &Source,
     directory: Option<&Path>,
 ) -> Result<Zeroizing<Vec<u8>>, SetupError> {
-    source.load(directory).map_err(|error| SetupError::File {
+    let bytes = source.load(directory).map_err(|error| SetupError::File {
         what,
         name: match source {
             Source::Inline(_) => "inline".to_owned(),
             Source::File(path) => path.display().to_string(),
         },
         error,
-    })
+    })?;
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        let kind = if source.is_inline() { "block" } else { "file" };
+        return Err(SetupError::Content {
+            what,
+            reason: format!("the {kind} is empty; fill it, or remove the directive"),
+        });
+    }
+    Ok(bytes)
 }
 
 fn load_or_empty(
@@ -105,19 +113,6 @@ pub(super) fn wants_passphrase(error: &SetupError) -> bool {
             IdentityError::PassphraseNeeded(_) | IdentityError::WrongPassphrase(_)
         ))
     )
-}
-
-/// Whether all files can be read and used that a start needs.
-pub(super) fn judge(config: &OpenVpn) -> Result<(), SetupError> {
-    match tls_settings(config, None) {
-        // Only who starts it knows the passphrase.
-        Err(error) if !wants_passphrase(&error) => return Err(error),
-        _ => {}
-    }
-    for connection in &config.connections {
-        wrap_settings(config, connection)?;
-    }
-    Ok(())
 }
 
 /// Certificates, keys and rules, read and checked.

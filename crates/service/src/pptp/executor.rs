@@ -19,8 +19,8 @@ use crate::strangers;
 use crate::tun_test::TunTest;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
-use ::config::pptp::{Pptp, Role};
-use ::pptp::session::{StartError, Up};
+use ::config::pptp::{Client, Pptp, Role, Server};
+use ::pptp::session::{ClientSettings, StartError, Up};
 use control::Control;
 use engine::interface::{Reader, Writer};
 use host::{ApplyError, SharedManager, background, logging, notify, privileges, startup};
@@ -124,8 +124,7 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
     );
     match &model.role {
         Role::Client(client) => {
-            let mut settings = settings::client(model, client)?;
-            settings.common.check()?;
+            let settings = client_settings(model, client)?;
             let at = ClientOptions {
                 host: client.host.clone(),
                 port: client.port,
@@ -135,7 +134,6 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
                 let words = "--bind-device and a [[line]] exclude each other";
                 return Err(RunError::Ended(words.to_owned()));
             }
-            settings.common.link.lines = !model.lines.lines.is_empty();
             let lines = ServerLines::new(&model.lines);
             let machine = ClientMachine::new(settings, at, settings::entropy());
             let machine = machine.with_server_lines(lines);
@@ -143,12 +141,7 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
             executor.map_or(Ok(()), Executor::serve)
         }
         Role::Server(server) => {
-            let mut settings = settings::server(model, server);
-            let answering = Answering::new(&model.lines);
-            settings.common.link.lines = answering.is_some();
-            let users = Box::new(settings::users(server));
-            let machine = ServerMachine::new(settings, users, settings::entropy(), model.reorder)?;
-            let machine = machine.answering(answering);
+            let machine = server_machine(model, server)?;
             let Some(mut executor) = Executor::new(machine, model, options)? else {
                 return Ok(());
             };
@@ -161,6 +154,33 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
             executor.serve()
         }
     }
+}
+
+/// Goes through a start up to its first socket, and changes nothing.
+///
+/// # Errors
+/// Why the start would end.
+pub fn rehearse(model: &Pptp) -> Result<(), RunError> {
+    match &model.role {
+        Role::Client(client) => client_settings(model, client).map(drop),
+        Role::Server(server) => server_machine(model, server).map(drop),
+    }
+}
+
+fn client_settings(model: &Pptp, client: &Client) -> Result<ClientSettings, RunError> {
+    let mut settings = settings::client(model, client)?;
+    settings.common.check()?;
+    settings.common.link.lines = !model.lines.lines.is_empty();
+    Ok(settings)
+}
+
+fn server_machine(model: &Pptp, server: &Server) -> Result<ServerMachine, RunError> {
+    let mut settings = settings::server(model, server);
+    let answering = Answering::new(&model.lines);
+    settings.common.link.lines = answering.is_some();
+    let users = Box::new(settings::users(server));
+    let machine = ServerMachine::new(settings, users, settings::entropy(), model.reorder)?;
+    Ok(machine.answering(answering))
 }
 
 /// A machine and what it works with.

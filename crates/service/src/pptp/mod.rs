@@ -19,7 +19,7 @@ mod server;
 mod settings;
 mod spread;
 
-pub use executor::{RunError, RunOptions, run};
+pub use executor::{RunError, RunOptions, rehearse, run};
 
 #[cfg(test)]
 mod tests;

@@ -137,9 +137,7 @@ mod tests {
             "[Interface]\nPrivateKey = {key}\n{interface}\n[Peer]\nPublicKey = {key}\n\
              Endpoint = 192.0.2.1:51820\nAllowedIPs = {ranges}\n"
         );
-        let options = wgquick::Options {
-            permissions: config::permissions::Permissions::NONE,
-        };
+        let options = wgquick::Options::default();
         let parsed = wgquick::parse(&text, "wg0.conf", options);
         parsed.into_tunnel().unwrap().0
     }
@@ -200,9 +198,7 @@ mod tests {
                 key(byte)
             );
         }
-        let options = wgquick::Options {
-            permissions: config::permissions::Permissions::NONE,
-        };
+        let options = wgquick::Options::default();
         let parsed = wgquick::parse(&text, "wg0.conf", options);
         let tunnel = parsed.into_tunnel().unwrap().0;
         let plan = ProbePlan::new(MtuProbe::Auto, (68, 1420), &tunnel).unwrap();

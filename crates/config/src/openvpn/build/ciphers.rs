@@ -45,7 +45,7 @@ impl Builder {
             self.judge_cipher(name, cipher, names.fallback.is_some());
         }
         if let Some(bits) = names.keysize {
-            self.judge_keysize(bits, cipher);
+            self.judge_keysize(bits);
         }
         self.judge_digest();
     }
@@ -153,15 +153,13 @@ impl Builder {
         }
     }
 
-    fn judge_keysize(&mut self, bits: u32, cipher: Option<Cipher>) {
-        match cipher {
-            Some(Cipher::BlowfishCbc) if bits != 128 && self.data.allow_insecure => {
-                self.conflict(
-                    "keysize",
-                    "BF-CBC has keys of 128 bits here; remove the line",
-                );
-            }
-            _ => self.ignored("keysize", "every cipher has its own key size"),
+    /// `keysize` beside the cipher that is used with a peer that negotiates nothing.
+    fn judge_keysize(&mut self, bits: u32) {
+        if self.data.fallback == Some(Cipher::BlowfishCbc) && bits != 128 {
+            let reason = "BF-CBC has keys of 128 bits here; remove the line at both ends";
+            self.conflict("keysize", reason);
+        } else {
+            self.ignored("keysize", "every cipher has its own key size");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Builder;
 use super::proxy::{HttpOptions, http_option, http_override, http_proxy, socks_proxy};
 use super::sizes::sizes;
 use super::value::{
-    OK, Outcome, Remark, at, host, number, one_of, port, prompted, seconds, source,
+    OK, Outcome, Remark, at, capped, host, number, one_of, port, prompted, seconds, source,
 };
 use crate::openvpn::directive::{Directive, Origin};
 use crate::openvpn::{Family, HttpProxy, KeyDirection, Mtu, PORT, Proxy, ResolvRetry, Source};
@@ -209,7 +209,7 @@ pub(super) fn apply_to(draft: &mut Draft, directive: &Directive, block: bool) ->
                 .to_owned(),
         )),
         "connect-timeout" | "server-poll-timeout" => {
-            number(at(directive, 0), 1..=86_400).map(|seconds| {
+            capped(at(directive, 0), 1..=86_400).map(|seconds| {
                 draft.timeout = seconds;
                 Remark::Plain
             })
@@ -345,10 +345,10 @@ fn resolv_retry(text: &str) -> Result<ResolvRetry, String> {
 }
 
 fn retry(draft: &mut Draft, directive: &Directive) -> Outcome {
-    let seconds = number(at(directive, 0), 0..=0xffff_u32)?;
+    let seconds = capped(at(directive, 0), 0..=0xffff_u32)?;
     draft.retry = seconds;
     if let Some(text) = directive.get(1) {
-        draft.retry_max = number(text, 0..=86_400)?;
+        draft.retry_max = capped(text, 0..=86_400)?;
     }
     draft.retry_max = draft.retry_max.max(seconds);
     OK

@@ -53,13 +53,17 @@ impl Builder {
         // What goes past the tunnel does so by routes to the server, and not by a mark.
         let whole = sections.finish(false, usize::from(!server));
         let lines = whole.lines;
-        self.network.home = whole.home;
+        // Only a server's packets come from others.
+        self.network.home = whole.home.filter(|_| server);
+        let idle = whole.home_lines.iter().filter(|_| !server);
+        let idle = idle.map(|number| (*number, "only a server's file has a [Server]"));
+        let idle: Vec<_> = idle.chain(whole.idle).collect();
         for (number, reason) in whole.faults {
             if let Some((origin, _)) = places.get(number) {
                 self.refuse(origin, "", reason);
             }
         }
-        for (number, reason) in whole.idle {
+        for (number, reason) in idle {
             let judged = places.get(number).and_then(|(_, at)| *at);
             if let Some(judged) = judged.and_then(|at| self.judged.get_mut(at)) {
                 judged.verdict = Verdict::Ignored;
@@ -188,7 +192,7 @@ mod tests {
                 verdicts.collect::<Vec<_>>()
             };
             assert_eq!(idle("Mode"), [Verdict::Honoured]);
-            assert_eq!(idle("Hold"), [Verdict::Ignored], "one metered line");
+            assert_eq!(idle("Hold"), [Verdict::Honoured]);
             let (config, _) = import.into_model().unwrap();
             assert_eq!(config.lines.mode, LineMode::Duplicate);
             let names: Vec<_> = config.lines.lines.iter().map(|it| &*it.name).collect();
@@ -217,6 +221,21 @@ mod tests {
             .unwrap();
         assert_eq!(config.lines.mode, LineMode::Duplicate);
         assert!(!import(&format!("{server}{TWO}")).is_usable());
+    }
+
+    #[test]
+    fn only_a_servers_file_has_a_server_section() {
+        let section = "#! [Server]\n#! Masquerade = yes\n";
+        let server = "server 10.8.0.0 255.255.255.0\ndev tun\nca ca\ncert cert\nkey key\ndh none\n";
+        for (file, verdict) in [(CLIENT, Verdict::Ignored), (server, Verdict::Honoured)] {
+            let import = import(&format!("{section}{file}"));
+            let entries = import.report.entries.iter().take(2);
+            let verdicts: Vec<_> = entries.map(|it| (it.key.as_str(), it.verdict)).collect();
+            assert_eq!(verdicts, [("[Server]", verdict), ("Masquerade", verdict)]);
+            let (config, _) = import.into_model().unwrap();
+            let is_server = verdict == Verdict::Honoured;
+            assert_eq!(config.network.home.is_some(), is_server);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Builder;
-use super::value::{OK, Outcome, at, credentials, host, number, one_of};
+use super::value::{OK, Outcome, at, capped, credentials, host, number, one_of};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::{LogFile, Management, ManagementAddress, Prompted, RemapUsr1, StatusFile};
 
@@ -72,18 +72,18 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         }
         "suppress-timestamps" => service.suppress_timestamps = true,
         "machine-readable-output" => service.machine_readable = true,
-        "verb" => match number(value, 0..=15_u8) {
+        "verb" => match capped(value, 0..=15_u8) {
             Ok(level) => service.verb = level.min(11),
             Err(reason) => return Some(Err(reason)),
         },
-        "mute" => match number(value, 0..=u32::MAX) {
+        "mute" => match capped(value, 0..=u32::MAX) {
             Ok(count) => service.mute = count,
             Err(reason) => return Some(Err(reason)),
         },
         "status" => {
             let seconds = match directive
                 .get(1)
-                .map_or(Ok(60), |text| number(text, 0..=86_400))
+                .map_or(Ok(60), |text| capped(text, 0..=86_400))
             {
                 Ok(seconds) => seconds,
                 Err(reason) => return Some(Err(reason)),

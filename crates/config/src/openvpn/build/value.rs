@@ -43,6 +43,20 @@ where
         })
 }
 
+/// A number in decimal; one above the range counts as its end, as stock does with levels and pauses.
+pub(crate) fn capped<T>(text: &str, range: RangeInclusive<T>) -> Result<T, String>
+where
+    T: TryFrom<u64> + Into<u64> + PartialOrd + std::fmt::Display + Copy,
+{
+    let end = *range.end();
+    let digits = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    match decimal(text) {
+        Some(number) if number > end.into() => Ok(end),
+        None if digits => Ok(end),
+        _ => number(text, range),
+    }
+}
+
 /// A time in seconds.
 pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     number(text, 0..=i32::MAX.unsigned_abs())
@@ -116,8 +130,17 @@ pub(crate) fn ipv4_network(network: &str, mask: Option<&str>) -> Result<(Ipv4Add
     Ok((network, bits))
 }
 
-/// A host: a name or an address, at most 253 characters of those that such things have.
+/// A host: a name or an address, at most 253 characters of those that such things have. Only an IPv6 address has colons.
 pub(crate) fn host(text: &str) -> Result<String, String> {
+    if text.contains(':') && text.split('%').next().is_none_or(|it| ipv6(it).is_err()) {
+        return Err(match text.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') && self::port(port).is_ok() => format!(
+                "`{}` is no host name or address; the port is a word of its own: write `{host} {port}`",
+                shown(text)
+            ),
+            _ => format!("`{}` is no host name or address", shown(text)),
+        });
+    }
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'%');
     // What begins with `-` would be an option of a program that it is given to.
     let option = text.starts_with('-');
@@ -193,6 +216,17 @@ mod tests {
             assert!(number(text, 0..=5u8).is_err(), "{text}");
         }
         assert!(port("0").is_err() && port("65536").is_err());
+        for (text, taken) in [("2", Some(2)), ("9", Some(9)), ("10", Some(9)), ("1", None)] {
+            assert_eq!(capped(text, 2..=9u8).ok(), taken, "{text}");
+        }
+        for text in ["256", "99999999999999999999"] {
+            assert_eq!(capped(text, 2..=9u8), Ok(9), "{text}");
+        }
+        assert!(
+            ["", "-1", "+1", "1x"]
+                .iter()
+                .all(|it| capped(it, 0..=9u8).is_err())
+        );
     }
 
     #[test]
@@ -218,6 +252,15 @@ mod tests {
         assert!(host("vpn.example.org").is_ok() && host("fe80::1%eth0").is_ok());
         assert!(host("a b").is_err() && host("").is_err() && host("a;b").is_err());
         assert!(host("-x").is_err());
+        assert!(host("2001:db8::1").is_ok() && host("::ffff:192.0.2.1").is_ok());
+        for text in ["203.0.113.1:1194", "vpn.example:1194"] {
+            let (name, port) = text.split_once(':').unwrap();
+            let wanted = format!("write `{name} {port}`");
+            assert!(host(text).unwrap_err().ends_with(&wanted), "{text}");
+        }
+        for text in ["a:b", "2001:db8::1:x", ":", "%eth0:1", "2001:db8::/64"] {
+            assert!(host(text).is_err(), "{text}");
+        }
         assert_eq!(place("net_gateway"), Ok(Place::NetGateway));
         assert!(matches!(place("10.0.0.1"), Ok(Place::Address(_))));
     }

@@ -15,14 +15,12 @@ mod tests;
 
 use super::hooks::Hooks;
 use super::management::QueryKind;
-use super::policy::scripts::Hook;
+use super::ready::Ready;
 use super::revocation::RevocationFile;
 use super::{Context, Ended, secrets, setup};
-use config::openvpn::{ControlWrap, Prompted};
+use config::openvpn::Prompted;
 use executor::Executor;
 use machine::{Machine, Parts};
-use openvpn::tls::TlsSettings;
-use openvpn::wrap::WrapSettings;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -49,23 +47,13 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
     let config = &context.config;
     // In front of the list itself, so that one written between the two is taken later.
     let crl = RevocationFile::new(config);
-    let mut tls = load_tls(context)?;
+    let Ready { mut tls, wraps, .. } = ready(context)?;
     let hooks = Hooks::new(config, context.file.as_deref(), SystemTime::now());
-    if let Some(command) = &config.scripts.tls_verify {
-        // What may not be run is found out now.
-        hooks.invocation(Hook::TlsVerify, command, [], &hooks.base)?;
+    if config.scripts.tls_verify.is_some() {
         tls.ask_for_verdicts();
     }
     for warning in tls.warnings() {
         log::warn!("WARNING: {warning}");
-    }
-    // Read once: a process that gave up its rights cannot read the keys again.
-    let mut wraps: Vec<(ControlWrap, WrapSettings)> = Vec::new();
-    for connection in &config.connections {
-        if !wraps.iter().any(|(wanted, _)| *wanted == connection.wrap) {
-            let settings = setup::wrap_settings(config, connection)?;
-            wraps.push((connection.wrap.clone(), settings));
-        }
     }
     let tls = Arc::new(tls);
     setup::prepare(&tls);
@@ -83,28 +71,20 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
     Ok((machine, executor))
 }
 
-/// Certificates and keys, with a passphrase asked for where one is needed.
-pub(super) fn load_tls(context: &Context) -> Result<TlsSettings, Box<dyn Error>> {
-    let mut settings = read_tls(context)?;
-    settings.set_earliest(crate::floor::earliest());
-    Ok(settings)
-}
-
-fn read_tls(context: &Context) -> Result<TlsSettings, Box<dyn Error>> {
+/// What the tunnel starts with; a passphrase is asked for where the key needs one.
+pub(super) fn ready(context: &Context) -> Result<Ready, Box<dyn Error>> {
     let config = &context.config;
-    match setup::tls_settings(config, None) {
-        Err(error) if setup::wants_passphrase(&error) => {
-            let file = matches!(config.tls.askpass, Some(Prompted::From(_)));
-            let asked = match file {
-                true => None,
-                false => context.ask("Private Key", QueryKind::Password),
-            };
-            let passphrase = match asked {
-                Some(answer) => answer?.text,
-                None => secrets::passphrase(config.tls.askpass.as_ref(), config)?,
-            };
-            Ok(setup::tls_settings(config, Some(passphrase.as_bytes()))?)
-        }
-        other => Ok(other?),
-    }
+    let mut ready = Ready::read(config, context.file.as_deref(), || {
+        let file = matches!(config.tls.askpass, Some(Prompted::From(_)));
+        let asked = match file {
+            true => None,
+            false => context.ask("Private Key", QueryKind::Password),
+        };
+        Ok(match asked {
+            Some(answer) => answer?.text,
+            None => secrets::passphrase(config.tls.askpass.as_ref(), config)?,
+        })
+    })?;
+    ready.tls.set_earliest(crate::floor::earliest());
+    Ok(ready)
 }

@@ -5,7 +5,7 @@ use super::super::super::management::Addresses;
 use super::super::super::monitoring::{Monitored as _, Status};
 use super::super::super::policy::clients;
 use super::super::super::policy::periodic_file::write_atomically;
-use super::super::super::setup;
+use super::super::super::{ready, setup};
 use super::super::machine::{
     ClientFile, ClientKey, ConfigurationRead, Effect, Event, Job, JobId, Polled,
 };
@@ -58,7 +58,7 @@ impl<'a> Executor<'a> {
                 return Some(Event::ConfigurationRead(self.read_configuration()));
             }
             Effect::ReadPasswords => {
-                let read = start::passwords(self.machine.config());
+                let read = ready::passwords(self.machine.config());
                 return Some(Event::PasswordsRead(read.map_err(|it| it.to_string())));
             }
             Effect::RefreshRevocations => self.crl.refresh(self.machine.config(), &self.tls),

@@ -5,10 +5,8 @@ use super::super::super::device::Peers;
 use super::super::super::hooks::Hooks;
 use super::super::super::policy::background::{Background, Crew};
 use super::super::super::policy::clients::ServerSide;
-use super::super::super::policy::htpasswd::PasswordFile;
-use super::super::super::policy::persist;
-use super::super::super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
 use super::super::super::policy::timestamp::Clock;
+use super::super::super::ready::Ready;
 use super::super::super::revocation::RevocationFile;
 use super::super::super::{Context, client, device, process, setup, terms};
 use super::super::machine::{Connections, Machine, Now, Setup, is_tcp};
@@ -16,7 +14,7 @@ use super::handshakes::{self, Handshakes};
 use super::listeners::Listeners;
 use super::{Executor, Failure};
 use crate::inbox::Inbox;
-use config::openvpn::{Connection, OpenVpn, Topology};
+use config::openvpn::{Connection, OpenVpn};
 use engine::Sockets;
 use netio::poll::Waker;
 use netio::udp::Family;
@@ -48,7 +46,14 @@ impl<'a> Executor<'a> {
         let now = Now::read();
         // In front of the list itself, so that one written between the two is taken later.
         let crl = RevocationFile::new(&context.config);
-        let mut tls = client::load_tls(context)?;
+        let Ready {
+            mut tls,
+            wraps,
+            server,
+        } = client::ready(context)?;
+        let (Some(server), Some((_, wrap))) = (server, wraps.into_iter().next()) else {
+            return Err("no server in the configuration".into());
+        };
         let threads = handshakes::threads();
         if threads.is_some() {
             tls.hand_out_handshakes();
@@ -58,18 +63,16 @@ impl<'a> Executor<'a> {
         for warning in tls.warnings() {
             log::warn!("WARNING: {warning}");
         }
-        let wrap = setup::wrap_settings(config, connection)?;
-        let tokens = match &wanted.auth_token {
-            None => None,
-            Some(token) => {
-                let secret = setup::token_secret(config, token)?;
+        let tokens = match (&wanted.auth_token, &server.token_secret) {
+            (None, _) | (_, None) => None,
+            (Some(token), Some(secret)) => {
                 let lifetime = Some(token.lifetime).filter(|n| *n > 0);
                 let renewal = match (token.renewal, config.timers.renegotiation.seconds) {
                     (0, 0) => 3600,
                     (0, n) | (n, _) => n,
                 };
                 Some(Arc::new(TokenKeeper::new(
-                    &secret,
+                    secret,
                     lifetime.map(|n| Duration::from_secs(n.into())),
                     Duration::from_secs(renewal.into()),
                 )))
@@ -97,7 +100,6 @@ impl<'a> Executor<'a> {
         settings.starts = starts.map(|rate| (rate.count, Duration::from_secs(rate.seconds.into())));
         settings.force_cookie = config.tls.force_cookie;
 
-        let passwords = passwords(config)?;
         let topology = config.network.topology.unwrap_or_default();
         let side = ServerSide {
             topology,
@@ -106,7 +108,6 @@ impl<'a> Executor<'a> {
             pool_netmask: wanted.pool.and_then(|pool| pool.netmask),
             pool_bits_v6: wanted.pool_v6.map(|pool| pool.bits),
         };
-        let pool = make_pool(config, topology)?;
 
         let inbox = Arc::new(Inbox::new(INBOX)?);
         let mtu = terms::tun_mtu(connection);
@@ -180,8 +181,8 @@ impl<'a> Executor<'a> {
             listener: Listener::new(settings, now.instant, now.system),
             connections,
             side,
-            pool,
-            passwords,
+            pool: server.pool,
+            passwords: server.passwords,
         };
         let mut executor = Self {
             context,
@@ -216,44 +217,4 @@ impl<'a> Executor<'a> {
 /// Raises the limit of open files for so many clients over TCP, as far as that is permitted. Returns the limit.
 pub(super) fn raise_open_files(max_clients: usize) -> usize {
     process::raise_open_files(Connections::open_files_for(max_clients))
-}
-
-/// The file of names and password hashes, if there is one.
-pub(super) fn passwords(config: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, Failure> {
-    let path = config.server().and_then(|it| it.password_file.as_ref());
-    let Some(path) = path else {
-        return Ok(None);
-    };
-    let (file, bad) = PasswordFile::load(&config.path(path))?;
-    for line in bad {
-        log::warn!("WARNING: {}: {line}", path.display());
-    }
-    log::info!("{} users in {}", file.users(), path.display());
-    Ok(Some(Arc::new(file)))
-}
-
-fn make_pool(config: &OpenVpn, topology: Topology) -> Result<Option<Pool>, Failure> {
-    let Some(server) = config.server() else {
-        return Ok(None);
-    };
-    if server.pool.is_none() && server.pool_v6.is_none() {
-        return Ok(None);
-    }
-    let v4 = server.pool.map(|pool| Ipv4Range {
-        start: pool.start,
-        end: pool.end,
-        layout: match topology {
-            Topology::Net30 => Layout::Net30,
-            Topology::P2p | Topology::Subnet => Layout::Single,
-        },
-    });
-    let v6 = server.pool_v6.map(|pool| Ipv6Range {
-        start: pool.base,
-        prefix: pool.bits,
-    });
-    let mut pool = Pool::new(v4, v6, server.duplicate_cn)?;
-    if let Some(wanted) = &server.pool_persist {
-        persist::load(&config.path(&wanted.path), &mut pool, wanted.seconds == 0)?;
-    }
-    Ok(Some(pool))
 }

@@ -1,0 +1,192 @@
+//! Everything of a configuration that is read and judged before the first socket is opened.
+//!
+//! The start takes a [`Ready`]; `millrace check` makes one by [`rehearse`] and throws it away, so that both say the same of
+//! a file.
+
+use super::hooks::Hooks;
+use super::management::server::password;
+use super::policy::scripts::Hook;
+#[cfg(feature = "server")]
+use super::policy::{
+    htpasswd::PasswordFile,
+    persist,
+    pool::{Ipv4Range, Ipv6Range, Layout, Pool},
+};
+use super::{kernel_plane, lacking, secrets, setup};
+use config::openvpn::{ControlWrap, OpenVpn, Prompted};
+#[cfg(feature = "server")]
+use config::openvpn::{Server, Topology};
+use config::settings::DataplaneSettings;
+use host::privileges;
+use openvpn::tls::TlsSettings;
+use openvpn::wrap::WrapSettings;
+use std::error::Error;
+#[cfg(feature = "server")]
+use std::sync::Arc;
+use std::time::SystemTime;
+use zeroize::Zeroizing;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// What a tunnel starts with, checked.
+pub(super) struct Ready {
+    /// Certificates, keys and rules.
+    pub(super) tls: TlsSettings,
+    /// Each wrap of the control channel. Read once: a process that gave up its rights cannot read the keys again.
+    pub(super) wraps: Vec<(ControlWrap, WrapSettings)>,
+    /// What only a server has.
+    #[cfg(feature = "server")]
+    pub(super) server: Option<ReadyServer>,
+}
+
+/// What only a server has.
+#[cfg(feature = "server")]
+pub(super) struct ReadyServer {
+    /// The secret that tokens are made with.
+    pub(super) token_secret: Option<Zeroizing<[u8; 32]>>,
+    /// Names and password hashes.
+    pub(super) passwords: Option<Arc<PasswordFile>>,
+    /// The clients' addresses.
+    pub(super) pool: Option<Pool>,
+}
+
+impl Ready {
+    /// Reads what the configuration names. `passphrase` is called if the private key needs one.
+    ///
+    /// # Errors
+    /// A file cannot be read, or does not hold what its directive needs; the message begins with the directive.
+    pub(super) fn read(
+        config: &OpenVpn,
+        file: Option<&str>,
+        passphrase: impl FnOnce() -> Outcome<Zeroizing<String>>,
+    ) -> Outcome<Self> {
+        if let Some(command) = config.scripts.tls_verify.as_ref() {
+            let hooks = Hooks::new(config, file, SystemTime::now());
+            hooks.invocation(Hook::TlsVerify, command, [], &hooks.base)?;
+        }
+        let mut wraps: Vec<(ControlWrap, WrapSettings)> = Vec::new();
+        for connection in &config.connections {
+            if !wraps.iter().any(|(wanted, _)| *wanted == connection.wrap) {
+                let settings = setup::wrap_settings(config, connection)?;
+                wraps.push((connection.wrap.clone(), settings));
+            }
+        }
+        #[cfg(feature = "server")]
+        let server = config
+            .server()
+            .map(|server| ReadyServer::read(config, server))
+            .transpose()?;
+        let tls = match setup::tls_settings(config, None) {
+            Err(error) if setup::wants_passphrase(&error) => {
+                setup::tls_settings(config, Some(passphrase()?.as_bytes()))?
+            }
+            other => other?,
+        };
+        Ok(Self {
+            tls,
+            wraps,
+            #[cfg(feature = "server")]
+            server,
+        })
+    }
+}
+
+#[cfg(feature = "server")]
+impl ReadyServer {
+    fn read(config: &OpenVpn, server: &Server) -> Outcome<Self> {
+        let secret = |token| setup::token_secret(config, token);
+        Ok(Self {
+            token_secret: server.auth_token.as_ref().map(secret).transpose()?,
+            passwords: passwords(config)?,
+            pool: pool(config, server)?,
+        })
+    }
+}
+
+/// The file of names and password hashes, if there is one.
+#[cfg(feature = "server")]
+pub(super) fn passwords(config: &OpenVpn) -> Outcome<Option<Arc<PasswordFile>>> {
+    let path = config.server().and_then(|it| it.password_file.as_ref());
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let (file, bad) = PasswordFile::load(&config.path(path))?;
+    for line in bad {
+        log::warn!("WARNING: {}: {line}", path.display());
+    }
+    log::info!("{} users in {}", file.users(), path.display());
+    Ok(Some(Arc::new(file)))
+}
+
+#[cfg(feature = "server")]
+fn pool(config: &OpenVpn, server: &Server) -> Outcome<Option<Pool>> {
+    if server.pool.is_none() && server.pool_v6.is_none() {
+        return Ok(None);
+    }
+    let v4 = server.pool.map(|pool| Ipv4Range {
+        start: pool.start,
+        end: pool.end,
+        layout: match config.network.topology.unwrap_or_default() {
+            Topology::Net30 => Layout::Net30,
+            Topology::P2p | Topology::Subnet => Layout::Single,
+        },
+    });
+    let v6 = server.pool_v6.map(|pool| Ipv6Range {
+        start: pool.base,
+        prefix: pool.bits,
+    });
+    let mut pool = Pool::new(v4, v6, server.duplicate_cn)?;
+    if let Some(wanted) = &server.pool_persist {
+        persist::load(&config.path(&wanted.path), &mut pool, wanted.seconds == 0)?;
+    }
+    Ok(Some(pool))
+}
+
+/// The configuration, if this program and this machine can run it at all.
+///
+/// # Errors
+/// Why not, with the directive's place in front.
+pub(super) fn fit(config: OpenVpn, dataplane: &DataplaneSettings) -> Result<OpenVpn, String> {
+    if let Some(why) = lacking(&config) {
+        return Err(config.located(why));
+    }
+    let config = match kernel_plane::is_wanted(dataplane) {
+        true => kernel_plane::checked(config)?,
+        false => config,
+    };
+    let service = &config.service;
+    match privileges::look_up(service.user.as_deref(), service.group.as_deref()) {
+        Ok(()) => Ok(config),
+        Err(error) => Err(config.located(&error.to_string())),
+    }
+}
+
+/// Goes through a start up to its first socket, and changes nothing. A passphrase that somebody would be asked for is
+/// taken for the right one.
+///
+/// # Errors
+/// Why the start would end, with the directive's place in front.
+pub fn rehearse(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), String> {
+    let config = fit(config.clone(), dataplane)?;
+    let mut asked = false;
+    let mut read = || {
+        if let Some(wanted) = &config.service.management
+            && !matches!(wanted.password, Some(Prompted::Ask))
+        {
+            password(&config, wanted)?;
+        }
+        Ready::read(&config, None, || match &config.tls.askpass {
+            Some(Prompted::From(_)) => {
+                Ok(secrets::passphrase(config.tls.askpass.as_ref(), &config)?)
+            }
+            _ => {
+                asked = true;
+                Err("a passphrase is asked for".into())
+            }
+        })
+    };
+    match read() {
+        Err(error) if !asked => Err(config.located(&error.to_string())),
+        _ => Ok(()),
+    }
+}
