@@ -20,6 +20,8 @@ mod connect;
 mod console;
 mod context;
 mod device;
+#[doc(hidden)]
+pub mod fuzz;
 mod hooks;
 mod idle;
 mod kernel_plane;

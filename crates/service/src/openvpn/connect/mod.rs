@@ -10,6 +10,7 @@ mod attempts;
 mod dial;
 mod digest;
 mod error;
+pub(super) mod fuzz;
 mod http;
 mod random;
 mod resolve;

@@ -1,0 +1,92 @@
+//! Functions of untrusted bytes for fuzz targets: none may panic, or take memory beyond what it is given.
+
+use super::management::{Action, LogFlag, Management, Settings};
+use super::policy::status_file::Format;
+use config::openvpn::AuthRetry;
+use std::time::Instant;
+
+pub use super::connect::fuzz::proxy;
+
+/// The most that may wait for a client of the management port that reads nothing: what is kept for one that reads, and
+/// the longest answer.
+const WAITING: usize = (1 << 20) + (1 << 18);
+
+/// What a client of the management port sends, in pieces. Without the password it has nothing done.
+pub fn management(bytes: &[u8]) {
+    let Some((&form, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let password = form & 1 != 0;
+    let mut port = Management::new(Settings {
+        password: password.then(|| "secret".to_owned().into()),
+        hold: form & 2 != 0,
+        server: form & 4 != 0,
+        title: String::new(),
+        pid: 1,
+        log_lines: 250,
+        verb: 3,
+        mute: 0,
+        auth_retry: AuthRetry::None,
+        format: Format::One,
+    });
+    port.connected();
+    port.hold(5);
+    let now = Instant::now();
+    for part in bytes.chunks(usize::from(form >> 3) * 8 + 1) {
+        port.receive(part);
+        while let Some(action) = port.next_action(now) {
+            assert!(port.has_trusted_peer(), "{action:?} without the password");
+            match action {
+                Action::Status(_) => port.reply_status("OpenVPN STATISTICS\nEND"),
+                Action::Kill(_) => port.reply_kill(1),
+                Action::LoadStats => port.reply_load(1, 2, 3),
+                Action::ClientCount => port.reply_client_count(1),
+                Action::ClientKill { .. } | Action::ChallengeResponse(_) => port.reply_done(true),
+                _ => {}
+            }
+        }
+        // A peer's text may come into the log, and must not look like an answer.
+        let before = port.transmit().len();
+        port.logged(0, LogFlag::Info, &String::from_utf8_lossy(part));
+        let told = &port.transmit()[before..];
+        let lines = told.split(|it| *it == b'\n').count();
+        assert!(told.is_empty() || lines == 2 && told.starts_with(b">LOG:"));
+        assert!(port.transmit().len() < WAITING);
+        if port.wants_close() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_fuzzing_began_with() {
+        for text in [
+            &b"\x00log on all\nstate 1\nstatus 3\n"[..],
+            b"\x07secret\nload-stats\nkill a\nclient-kill 0 HALT\nbytecount 1\n",
+            b"\x01POST / HTTP/1.1\r\n\r\nsignal SIGTERM\n",
+            b"\x82hold release\npassword 'Auth' \"a\\\"b\"\nexit\n",
+        ] {
+            management(text);
+        }
+        for text in [
+            &b"\x00HTTP/1.1 407 x\r\nProxy-Authenticate: Digest realm=\"a\", nonce=\"n\", qop=\"auth\"\r\n\r\n"[..],
+            b"\x05HTTP/1.0 200 OK\n\n",
+            b"\x81\x05\x02\x01\x00\x05\x00\x00\x03\x04abcd\x00\x50",
+        ] {
+            proxy(text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            management(&bytes);
+            proxy(&bytes);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! What an HTTP or SOCKS proxy answers.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| service::openvpn::fuzz::proxy(bytes));
