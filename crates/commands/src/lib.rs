@@ -239,6 +239,7 @@ mod blocks {
     );
 
     /// A server's certificate and key.
+    #[cfg(feature = "openwrt")]
     pub(crate) const SERVER: &str = concat!(
         "<cert>\n",
         include_str!("../../config/tests/openvpn/keys/server.crt"),
