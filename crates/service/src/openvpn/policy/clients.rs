@@ -101,14 +101,14 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses for a client: those of its settings, else those of the lease. A client with a
-    /// fixed IPv4 address needs no lease, and gets no IPv6 address from the pool either.
+    /// The addresses for a client: those of its settings, else those of the lease, each family by
+    /// itself.
     pub(crate) fn new(
         server: &ServerSide,
         settings: &ClientSettings,
         lease: Option<&Lease>,
     ) -> Self {
-        let lease = lease.filter(|_| needs_lease(settings));
+        let lease = lease.filter(|_| needs_lease(server, settings));
         let fixed = settings.ifconfig_push;
         let ours_v6 = server.ifconfig_v6.map(|ifconfig| ifconfig.local);
         let fixed_v6 = settings.ifconfig_v6_push.and_then(|push| {
@@ -149,10 +149,14 @@ impl ServerSide {
     }
 }
 
-/// Whether a client with these settings takes a place in the pool. One with a fixed IPv4 address
-/// does not, and gives back what it had.
-pub(crate) const fn needs_lease(settings: &ClientSettings) -> bool {
-    settings.ifconfig_push.is_none()
+/// Whether a client with these settings takes a place in the pool: it lacks a fixed address of a
+/// family of the pool. One that does not gives back what it had.
+///
+/// A place has an address of each family. So a client with only a fixed IPv4 address keeps the
+/// place for its IPv6 address: were the place free, another client would get that address too.
+pub(crate) const fn needs_lease(server: &ServerSide, settings: &ClientSettings) -> bool {
+    let lacks_v6 = server.pool_bits_v6.is_some() && settings.ifconfig_v6_push.is_none();
+    settings.ifconfig_push.is_none() || lacks_v6
 }
 
 /// The options that a client is pushed, in stock's order: the server's list with the changes of
@@ -306,9 +310,14 @@ mod tests {
             iroutes_v6: vec![("fd01::1".parse().unwrap(), 48)],
             ..ClientSettings::default()
         };
-        assert!(!needs_lease(&settings));
+        let without_v6 = ServerSide {
+            ifconfig_v6: None,
+            pool_bits_v6: None,
+            ..server(Topology::Subnet)
+        };
+        assert!(!needs_lease(&without_v6, &settings));
         let lease = lease(Layout::Single);
-        let addresses = Addresses::new(&server(Topology::Subnet), &settings, Some(&lease));
+        let addresses = Addresses::new(&without_v6, &settings, Some(&lease));
         assert_eq!(
             push_options(&[], &settings, &addresses),
             ["ifconfig 172.16.0.1 255.255.255.0"]
@@ -324,24 +333,36 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_ipv6_address_goes_with_a_leased_ipv4_address() {
-        let settings = ClientSettings {
-            ifconfig_v6_push: Some(IfconfigV6Push {
-                local: "fd00::99".parse().unwrap(),
-                bits: 64,
-                remote: None,
-            }),
-            ..ClientSettings::default()
+    fn a_fixed_address_of_one_family_leaves_the_leased_one_of_the_other() {
+        let v4 = Ifconfig {
+            local: [10, 8, 0, 99].into(),
+            second: [255, 255, 255, 0].into(),
         };
-        let lease = lease(Layout::Single);
-        let addresses = Addresses::new(&server(Topology::Subnet), &settings, Some(&lease));
-        assert_eq!(
-            push_options(&[], &settings, &addresses),
-            [
-                "ifconfig-ipv6 fd00::99/64 fd00::1",
-                "ifconfig 10.8.0.4 255.255.255.0"
-            ]
-        );
+        let v6 = IfconfigV6Push {
+            local: "fd00::99".parse().unwrap(),
+            bits: 64,
+            remote: None,
+        };
+        let leased_v6 = "ifconfig-ipv6 fd00::1000/64 fd00::1";
+        let leased_v4 = "ifconfig 10.8.0.4 255.255.255.0";
+        let fixed_v6 = "ifconfig-ipv6 fd00::99/64 fd00::1";
+        let fixed_v4 = "ifconfig 10.8.0.99 255.255.255.0";
+        for (ifconfig_push, ifconfig_v6_push, leases, wanted) in [
+            (None, None, true, [leased_v6, leased_v4]),
+            (Some(v4), None, true, [leased_v6, fixed_v4]),
+            (None, Some(v6), true, [fixed_v6, leased_v4]),
+            (Some(v4), Some(v6), false, [fixed_v6, fixed_v4]),
+        ] {
+            let settings = ClientSettings {
+                ifconfig_push,
+                ifconfig_v6_push,
+                ..ClientSettings::default()
+            };
+            let (side, lease) = (server(Topology::Subnet), lease(Layout::Single));
+            assert_eq!(needs_lease(&side, &settings), leases, "{wanted:?}");
+            let addresses = Addresses::new(&side, &settings, Some(&lease));
+            assert_eq!(push_options(&[], &settings, &addresses), wanted);
+        }
     }
 
     #[test]

@@ -215,7 +215,8 @@ impl Machine<'_> {
             return;
         };
         if let Some(pool) = &mut self.pool {
-            match (client.lease, clients::needs_lease(&settings)) {
+            let needed = clients::needs_lease(&self.side, &settings);
+            match (client.lease, needed) {
                 (None, true) => client.lease = pool.acquire(Some(&client.common_name)),
                 (Some(lease), false) => {
                     pool.forget(lease.place);
@@ -223,7 +224,7 @@ impl Machine<'_> {
                 }
                 _ => {}
             }
-            if client.lease.is_none() && clients::needs_lease(&settings) {
+            if client.lease.is_none() && needed {
                 line!(self, Warn, "no free address in the pool");
             }
         }
