@@ -426,9 +426,9 @@ impl<K: Kernel> Peers<K> {
                 if let (Some(line), Some(to)) = (&mut peer.line, state.remote)
                     && !is_same(line.endpoint.addr, to)
                 {
-                    line.endpoint = Endpoint::new(to);
+                    line.endpoint = elsewhere(line.endpoint, to);
                     let line = line.id;
-                    untold = Some(Notice::Moved { line, to });
+                    untold = Some(Notice::Moved { line });
                 }
             }
             Err(error) if error.is_not_found() => {
@@ -459,6 +459,14 @@ pub(crate) fn family(endpoint: Endpoint) -> Family {
 fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     let plain = |it: SocketAddr| (it.ip().to_canonical(), it.port());
     plain(one) == plain(other)
+}
+
+/// A peer that has moved, and calls the same address of ours as before.
+fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
+    let source = before
+        .source
+        .filter(|source| source.ip.is_ipv4() == to.is_ipv4());
+    Endpoint { addr: to, source }
 }
 
 /// Our address that the kernel sends from: the one that the peer has called, or that the socket is bound to, which the kernel does

@@ -1,7 +1,6 @@
 //! What the data plane tells control. The other half of the boundary is what control asks of it.
 
 use crate::{Line, LineId, PeerId, StreamId};
-use std::net::SocketAddr;
 
 /// The data plane's view of the protocol's state machine.
 ///
@@ -47,12 +46,11 @@ pub enum Notice {
         /// Our name for its session.
         index: u32,
     },
-    /// An authentic packet came from another address, and the peer is there now.
+    /// An authentic packet came from another address, and the peer is there now. [`DataPlane::peer`](crate::DataPlane::peer)
+    /// knows where: a peer may move with each packet, and a notice that named the address would be late.
     Moved {
         /// The line that it was heard by.
         line: LineId,
-        /// Where it is.
-        to: SocketAddr,
     },
     /// Nothing was heard from the peer for as long as [`DataPlane::keep_alive`](crate::DataPlane::keep_alive) said: nothing is
     /// sent to it any more.

@@ -375,7 +375,7 @@ impl World {
             let mut out = Vec::new();
             let from = Remote::tcp(CLIENT, STREAM);
             let bytes = &arrival.bytes;
-            let _ = self.listener.receive(bytes, from, self.now, &mut out);
+            let _ = self.listener.receive(bytes, from, None, self.now, &mut out);
             self.perform_server(out);
         }
         while self.client.inbox.next_message().is_some() {}

@@ -275,10 +275,7 @@ impl<W: Wire> InboundDrain<W> {
             return;
         }
         if run.stream.is_none() && peer.heard_from(run.line, run.from, millis) {
-            let moved = Notice::Moved {
-                line: run.line,
-                to: run.from.addr,
-            };
+            let moved = Notice::Moved { line: run.line };
             shared.control.notify(peer.id(), moved);
         }
         peer.message_bytes.add(message_bytes);

@@ -39,7 +39,6 @@ fn answers_follow_a_peer_to_where_its_last_authentic_packet_came_from() {
                 PeerId(1),
                 Notice::Moved {
                     line: LineId::FIRST,
-                    to: new,
                 },
             )]
         } else {

@@ -1,9 +1,9 @@
 //! What the kernel's news mean for control.
 
 use super::super::kernel::Kernel;
-use super::Peers;
+use super::{Peers, elsewhere};
 use netio::netlink::{OvpnEvent, PeerEnd};
-use plane::{Endpoint, LineId, Notice, PeerId};
+use plane::{LineId, Notice, PeerId};
 use std::net::SocketAddr;
 
 impl<K: Kernel> Peers<K> {
@@ -30,7 +30,7 @@ impl<K: Kernel> Peers<K> {
             }
             OvpnEvent::Floated { peer, to } => {
                 let line = LineId::FIRST;
-                Some((self.floated(peer, to)?, Notice::Moved { line, to }))
+                Some((self.floated(peer, to)?, Notice::Moved { line }))
             }
             OvpnEvent::Overrun => {
                 // What became of them is seen when they are looked at.
@@ -50,7 +50,7 @@ impl<K: Kernel> Peers<K> {
     pub(super) fn floated(&mut self, number: u32, to: SocketAddr) -> Option<PeerId> {
         let id = self.by_number(number)?;
         let line = self.peers.get_mut(&id)?.line.as_mut()?;
-        line.endpoint = Endpoint::new(to);
+        line.endpoint = elsewhere(line.endpoint, to);
         Some(id)
     }
 

@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use plane::{Endpoint, Line, Source};
+
 use super::drops::{Drops, Refused};
-use super::remote::{Remote, Source};
+use super::remote::{self, Remote};
 use super::settings::{ListenerSettings, ServerOutput};
 use super::table::{ClientId, Table};
 use crate::cookie::{CookieError, CookieKeeper, ResetLimiter};
@@ -60,7 +62,7 @@ impl Listener {
         }
     }
 
-    /// Takes a control packet.
+    /// Takes a control packet. `called` is our address that it came to; answers leave from there.
     ///
     /// # Errors
     /// Why it was dropped; it is counted in [`drops`](Self::drops).
@@ -68,10 +70,11 @@ impl Listener {
         &mut self,
         datagram: &[u8],
         from: Remote,
+        called: Option<Source>,
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
-        let outcome = self.dispatch(datagram, from, now, out);
+        let outcome = self.dispatch(datagram, from, called, now, out);
         if let Err(why) = &outcome {
             self.drops.count(why);
         }
@@ -82,6 +85,7 @@ impl Listener {
         &mut self,
         datagram: &[u8],
         from: Remote,
+        called: Option<Source>,
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
@@ -91,10 +95,15 @@ impl Listener {
         let head =
             ControlHead::peek(datagram).map_err(|it| Refused::Session(Dropped::Packet(it)))?;
         if let Some(id) = self.table.find(from, head.session) {
-            let mut outcome = Ok(());
-            self.with(id, out, |session, out| {
-                outcome = session.receive(datagram, now, out);
-            });
+            let Some(session) = self.table.session(id) else {
+                return Ok(());
+            };
+            let mut outputs = Vec::new();
+            let outcome = session.receive(datagram, now, &mut outputs);
+            if outcome.is_ok() {
+                self.table.called(id, called);
+            }
+            self.route(id, outputs, out);
             return outcome.map_err(Refused::Session);
         }
         if self.closing {
@@ -127,9 +136,9 @@ impl Listener {
                     return Err(Refused::Limited);
                 }
                 if stream || cannot_resend {
-                    return self.begin(first, Start::Reset, from, now, out);
+                    return self.begin(first, Start::Reset, from, called, now, out);
                 }
-                self.answer(first, from.address, now, seconds, out);
+                self.answer(first, from.address, called, now, seconds, out);
                 Ok(())
             }
             // A cookie proves an address, which a connection has proved already.
@@ -143,7 +152,7 @@ impl Listener {
                 self.limiter.proven();
                 let mut first = first;
                 first.wrap.skip_reset();
-                self.begin(first, Start::AfterResets(own), from, now, out)
+                self.begin(first, Start::AfterResets(own), from, called, now, out)
             }
         }
     }
@@ -173,11 +182,11 @@ impl Listener {
         if self.table.len() < most {
             return;
         }
-        let mut sources: HashMap<Source, (usize, u64, ClientId)> = HashMap::new();
+        let mut sources: HashMap<remote::Source, (usize, u64, ClientId)> = HashMap::new();
         let mut count = 0;
         for (id, entry) in self.table.half_open() {
             count += 1;
-            let source = Source::from(entry.remote.address);
+            let source = remote::Source::from(entry.remote.address);
             let (of, oldest, which) = sources.entry(source).or_insert((0, entry.begun, id));
             *of += 1;
             if entry.begun < *oldest {
@@ -202,6 +211,7 @@ impl Listener {
         &self,
         mut first: FirstPacket,
         from: SocketAddr,
+        called: Option<Source>,
         now: Instant,
         seconds: u64,
         out: &mut Vec<ServerOutput>,
@@ -221,6 +231,7 @@ impl Listener {
         };
         out.push(ServerOutput::Send {
             to: Remote::udp(from),
+            called,
             // The field has 32 bits.
             datagram: first.wrap.seal(&reset, seconds as u32),
         });
@@ -231,6 +242,7 @@ impl Listener {
         first: FirstPacket,
         start: Start,
         from: Remote,
+        called: Option<Source>,
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
@@ -264,7 +276,7 @@ impl Listener {
                 }
             });
         }
-        let client = self.table.insert(session, from);
+        let client = self.table.insert(session, from, called);
         out.push(ServerOutput::Started {
             client,
             from,
@@ -289,14 +301,18 @@ impl Listener {
 
     /// Passes on what a session puts out.
     fn route(&mut self, client: ClientId, outputs: Vec<Output>, out: &mut Vec<ServerOutput>) {
-        let Some(to) = self.remote(client) else {
+        let Some((to, called)) = self.table.entry(client).map(|it| (it.remote, it.called)) else {
             return;
         };
         let (mut closed, mut connected) = (false, false);
         for output in outputs {
             match output {
                 Output::Send(datagram) => {
-                    out.push(ServerOutput::Send { to, datagram });
+                    out.push(ServerOutput::Send {
+                        to,
+                        called,
+                        datagram,
+                    });
                     continue;
                 }
                 Output::Closed(_) => closed = true,
@@ -394,17 +410,13 @@ impl Listener {
     ///
     /// Returns `false`, and changes nothing, if the session of another client is at that address: a client that could take it
     /// would cut the other off. A client over TCP is where its connection is.
-    pub fn floated(
-        &mut self,
-        client: ClientId,
-        to: SocketAddr,
-        out: &mut Vec<ServerOutput>,
-    ) -> bool {
-        let to = Remote::udp(to);
+    pub fn floated(&mut self, client: ClientId, to: Endpoint, out: &mut Vec<ServerOutput>) -> bool {
+        let (to, called) = (Remote::udp(to.addr), to.source);
         let Some(entry) = self.table.entry(client) else {
             return false;
         };
         if entry.remote == to {
+            self.table.called(client, called);
             return true;
         }
         if entry.remote.is_stream() {
@@ -420,6 +432,7 @@ impl Listener {
             return false;
         }
         self.table.move_to(client, to);
+        self.table.called(client, called);
         self.replace(client, to, out);
         true
     }
@@ -438,6 +451,13 @@ impl Listener {
     #[must_use]
     pub fn session(&self, id: ClientId) -> Option<&Session> {
         self.table.entry(id).map(|it| &*it.session)
+    }
+
+    /// The way to a client, from our address that it calls.
+    #[must_use]
+    pub fn line(&self, id: ClientId) -> Option<Line> {
+        let entry = self.table.entry(id)?;
+        Some(entry.remote.line(entry.called))
     }
 
     /// Where a client is.

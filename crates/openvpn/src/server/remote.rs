@@ -1,6 +1,6 @@
 //! Where a client is: its address, and the transport that it comes by.
 
-use plane::StreamId;
+use plane::{Endpoint, Line, StreamId};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Where a client is. The same address over UDP and over TCP, or on two connections, is two clients: behind one NAT
@@ -36,6 +36,19 @@ impl Remote {
     #[must_use]
     pub const fn is_stream(&self) -> bool {
         self.connection.is_some()
+    }
+
+    /// The line to it, from `called`: our address that it calls, where that is known.
+    #[must_use]
+    pub const fn line(&self, called: Option<plane::Source>) -> Line {
+        let endpoint = Endpoint {
+            addr: self.address,
+            source: called,
+        };
+        match self.connection {
+            Some(stream) => Line::tcp(endpoint, stream),
+            None => Line::udp(endpoint),
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use plane::Source;
+
 use super::remote::Remote;
 use super::table::ClientId;
 use crate::keyfile::v2::Metadata;
@@ -52,6 +54,8 @@ pub enum ServerOutput {
     Send {
         /// Where to.
         to: Remote,
+        /// From which of our addresses: the one that the receiver called. `None` lets the kernel choose.
+        called: Option<Source>,
         /// One datagram; over TCP one packet behind its length.
         datagram: Vec<u8>,
     },

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
+use plane::Source;
+
 use super::remote::Remote;
 use crate::session::Session;
 use crate::session_id::SessionId;
@@ -22,6 +24,8 @@ impl ClientId {
 pub(super) struct Entry {
     pub(super) session: Box<Session>,
     pub(super) remote: Remote,
+    /// Our address that the client called last.
+    pub(super) called: Option<Source>,
     /// Rises with each session that begins.
     pub(super) begun: u64,
     queued: Option<Instant>,
@@ -43,11 +47,17 @@ impl Table {
         self.count
     }
 
-    pub(super) fn insert(&mut self, session: Session, remote: Remote) -> ClientId {
+    pub(super) fn insert(
+        &mut self,
+        session: Session,
+        remote: Remote,
+        called: Option<Source>,
+    ) -> ClientId {
         self.begun += 1;
         let entry = Some(Entry {
             session: Box::new(session),
             remote,
+            called,
             begun: self.begun,
             queued: None,
         });
@@ -102,6 +112,13 @@ impl Table {
         let before = core::mem::replace(&mut entry.remote, remote);
         self.forget_remote(id, before);
         self.by_remote.entry(remote).or_default().push(id);
+    }
+
+    /// The client called this address of ours.
+    pub(super) fn called(&mut self, id: ClientId, called: Option<Source>) {
+        if let Some(Some(entry)) = self.entries.get_mut(id.slot()) {
+            entry.called = called;
+        }
     }
 
     pub(super) fn entry(&self, id: ClientId) -> Option<&Entry> {

@@ -1,6 +1,6 @@
 //! Strangers on the wire: they cost a drop, and disturb no client.
 
-use plane::StreamId;
+use plane::{Endpoint, StreamId};
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -223,7 +223,7 @@ fn floating_takes_no_clients_place() {
         .copied()
         .find(|it| world.listener.remote(*it) != Some(Remote::udp(world.clients[b].address)))
         .unwrap();
-    assert!(world.listener.floated(first, free, &mut out));
+    assert!(world.listener.floated(first, Endpoint::new(free), &mut out));
     assert!(out.is_empty());
     assert_eq!(world.listener.remote(first), Some(Remote::udp(free)));
     // Control goes on at the new address.
@@ -250,7 +250,7 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
         let now = world.now;
         world
             .listener
-            .receive(&reset, remote, now, &mut out)
+            .receive(&reset, remote, None, now, &mut out)
             .unwrap();
         let started = out.iter().find_map(|it| match it {
             ServerOutput::Started { client, from, .. } => Some((*client, *from)),
@@ -266,7 +266,11 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
         own.push(id);
     }
     let mut out = Vec::new();
-    assert!(!world.listener.floated(own[0], address, &mut out));
+    assert!(
+        !world
+            .listener
+            .floated(own[0], Endpoint::new(address), &mut out)
+    );
     world.listener.disconnected(first, &mut out);
     assert!(world.listener.session(own[0]).is_none());
     assert!(world.listener.session(own[1]).is_some());
@@ -295,7 +299,7 @@ fn sessions_that_never_come_up_keep_no_client_out() {
         let remote = Remote::tcp(stranger, StreamId(connection));
         world
             .listener
-            .receive(&reset, remote, now, &mut out)
+            .receive(&reset, remote, None, now, &mut out)
             .unwrap();
         world.perform_server(out);
     };
@@ -329,7 +333,7 @@ fn sessions_of_many_networks_that_never_come_up_keep_no_client_out() {
         let remote = Remote::tcp(stranger, StreamId(net.into()));
         world
             .listener
-            .receive(&reset, remote, now, &mut out)
+            .receive(&reset, remote, None, now, &mut out)
             .unwrap();
         world.perform_server(out);
     }

@@ -217,7 +217,7 @@ impl World {
         let mut waiting = std::collections::VecDeque::from(out);
         while let Some(output) = waiting.pop_front() {
             let (client, output) = match output {
-                ServerOutput::Send { to, datagram } => {
+                ServerOutput::Send { to, datagram, .. } => {
                     self.throw(SERVER, to.address, datagram);
                     continue;
                 }
@@ -313,7 +313,7 @@ impl World {
             // Drops are counted.
             let _ = self
                 .listener
-                .receive(datagram, Remote::udp(from), now, &mut out);
+                .receive(datagram, Remote::udp(from), None, now, &mut out);
             return self.perform_server(out);
         }
         let Some(at) = self

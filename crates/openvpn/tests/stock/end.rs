@@ -204,7 +204,7 @@ impl ServerEnd {
         let mut waiting = std::collections::VecDeque::from(out);
         while let Some(output) = waiting.pop_front() {
             let (client, output) = match output {
-                ServerOutput::Send { to, datagram } => {
+                ServerOutput::Send { to, datagram, .. } => {
                     let _ = self.socket.send_to(&datagram, to.address);
                     continue;
                 }
@@ -261,7 +261,7 @@ impl ServerEnd {
                 Some((datagram, from)) => {
                     if let Err(why) =
                         self.listener
-                            .receive(&datagram, Remote::udp(from), now, &mut out)
+                            .receive(&datagram, Remote::udp(from), None, now, &mut out)
                     {
                         eprintln!("server: {why}");
                     }

@@ -79,6 +79,8 @@ pub(crate) enum Look {
     Bytes,
     /// How its lines do.
     Lines,
+    /// Where it is, as it has moved.
+    Moved,
 }
 
 /// What a call has returned.

@@ -32,6 +32,11 @@ fn packets_leave_from_the_address_that_was_called_or_the_socket_is_bound_to() {
         give(&mut peers, 0);
         assert_eq!(known(&peers).local, without, "{address:?}");
         assert_eq!(told(&mut peers, calling(2)), Some(called));
+        // It moves, and calls the same address.
+        let to = ([192, 0, 2, 9], 4).into();
+        assert_eq!(peers.floated(NUMBER, to), Some(PEER));
+        let source = peers.line(PEER).unwrap().endpoint.source;
+        assert_eq!(source.map(|it| it.ip), Some(called));
         assert_eq!(told(&mut peers, line(3)), without, "{address:?}");
     }
 }
@@ -43,10 +48,7 @@ fn a_peer_that_was_followed_without_a_word_is_found_out_once() {
     assert_eq!(peers.look(PEER, now).unwrap().1, None);
     let to: SocketAddr = ([192, 0, 2, 9], 4).into();
     counted(&mut peers).remote = Some(to);
-    let moved = Notice::Moved {
-        line: line(1).id,
-        to,
-    };
+    let moved = Notice::Moved { line: line(1).id };
     let (peer, untold) = peers.look(PEER, now).unwrap();
     assert_eq!(peer.line.unwrap().endpoint, Endpoint::new(to));
     assert_eq!(untold, Some(moved));

@@ -14,10 +14,7 @@ fn control_is_told_what_it_has_to_act_on() {
     let gone = |peer, why| OvpnEvent::PeerGone { peer, why };
     let worn = |peer| OvpnEvent::KeyWorn { peer, key_id: 0 };
     let to = line(9).endpoint.addr;
-    let moved = Notice::Moved {
-        line: line(9).id,
-        to,
-    };
+    let moved = Notice::Moved { line: line(9).id };
     let floated = |peer| OvpnEvent::Floated { peer, to };
     let refresh = Notice::Refresh { index: SESSION };
     let other = NUMBER + 1;

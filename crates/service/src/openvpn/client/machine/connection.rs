@@ -23,7 +23,7 @@ use openvpn::data::protocol::session;
 use openvpn::key_method::Credentials;
 use openvpn::message::Message;
 use openvpn::session::{CloseReason, Output, Session};
-use plane::{Notice, StreamId};
+use plane::{Line, Notice, StreamId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,6 +31,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often the use of keys is looked at: a cipher with short blocks may be good for a second.
 const TRAFFIC: Duration = Duration::from_millis(500);
+
+/// The least time between two lines of the log about a server that moves. Those between are debug lines.
+const MOVES_TOLD_APART: Duration = Duration::from_secs(60);
 
 /// How often where keys wear slowly: what has nothing to send wakes the router up no more often than it pings.
 const SLOW_TRAFFIC: Duration = Duration::from_secs(10);
@@ -76,6 +79,8 @@ pub(in super::super) struct Connection {
     patience: Instant,
     /// The session is up, which is told when the routes are set.
     unannounced: bool,
+    /// When the log last told that the server moved.
+    move_told: Option<Instant>,
     /// When the session began, or later was up.
     since: SystemTime,
 }
@@ -181,6 +186,7 @@ impl Machine<'_> {
             certified: false,
             patience: monotonic + patience,
             unannounced: false,
+            move_told: None,
             since: wall,
         }));
         self.with_connection(now, out, |machine, it, out| machine.perform(it, now, out));
@@ -205,13 +211,7 @@ impl Machine<'_> {
                     self.answered_by_line(now);
                 }
             }
-            Event::Notice(notice) => {
-                let before = it.remote;
-                noticed(it, notice, now, &mut outputs, out);
-                if it.remote != before {
-                    self.server_moved(it.remote, now, out);
-                }
-            }
+            Event::Notice(notice) => noticed(it, notice, now, &mut outputs, out),
             Event::StreamClosed(stream) if it.stream == Some(stream) => {
                 out.info("Connection reset, restarting [0]");
                 it.close(CloseReason::Local);
@@ -223,6 +223,7 @@ impl Machine<'_> {
             Event::InterfaceSet(set) => self.interface_set(it, *set, now, out),
             Event::RoutesSet => self.routes_set(it, out),
             Event::PeerState(Look::Lines, state) => self.look_at_lines(it, state, now, out),
+            Event::PeerState(Look::Moved, state) => self.follow_server(it, state.line, now, out),
             answer => it.answered(&answer, now, &mut outputs),
         }
         it.outputs.extend(outputs);
@@ -361,6 +362,35 @@ impl Machine<'_> {
         }
     }
 
+    /// The data plane reaches the server by this line now.
+    fn follow_server(
+        &mut self,
+        it: &mut Connection,
+        line: Option<Line>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let Some(to) = line
+            .map(|it| it.endpoint.addr)
+            .filter(|to| *to != it.remote)
+        else {
+            return;
+        };
+        let from = std::mem::replace(&mut it.remote, to);
+        let again = |at: Instant| now.monotonic < at + MOVES_TOLD_APART;
+        let text = format!("the server floated from {from} to {to}");
+        if it.move_told.is_some_and(again) {
+            out.debug(text);
+        } else {
+            it.move_told = Some(now.monotonic);
+            out.info(text);
+        }
+        for call in PlaneCall::moved(SERVER, from, to) {
+            out.plane(call);
+        }
+        self.server_moved(to, now, out);
+    }
+
     /// The configuration and the server that has proved itself, for scripts.
     pub(super) fn environment_of(&self, it: &Connection) -> Environment {
         let mut environment = self.hooks.base.clone();
@@ -464,13 +494,7 @@ fn noticed(
             "the server compresses packets, and not as agreed or allowed: they are \
              dropped. Remove comp-lzo and compress at the server, or set `comp-lzo no` there",
         ),
-        Notice::Moved { to, .. } => {
-            out.info(format!("the server floated from {} to {to}", it.remote));
-            let from = std::mem::replace(&mut it.remote, to);
-            for call in PlaneCall::moved(SERVER, from, to) {
-                out.plane(call);
-            }
-        }
+        Notice::Moved { .. } => out.plane(PlaneCall::Peer(SERVER, Look::Moved)),
         Notice::Silent => it.session.fell_silent(outputs),
         Notice::Failed => it.session.close(CloseReason::DataPlane, outputs),
         Notice::Refresh { .. } => it.session.renegotiate(now.monotonic, outputs),

@@ -9,12 +9,15 @@ use crate::lines::LineFacts;
 use crate::openvpn::connect::{ResolveError, Target};
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
+use crate::openvpn::plane_call::Look;
 use crate::openvpn::secrets::Login;
 use config::lines::Line;
 use openvpn::data::inband::OCC_REQUEST;
 use openvpn::data::protocol::session;
 use openvpn::server::Remote;
-use plane::{CipherName, KeyUsage, LineId, LineMode, Moving, PeerState, Sender, StreamId, Times};
+use plane::{
+    CipherName, Endpoint, KeyUsage, LineId, LineMode, Moving, PeerState, Sender, StreamId, Times,
+};
 use std::net::SocketAddr;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -294,7 +297,9 @@ impl World {
                     last_data_sent: self.plane.times.last_sent.filter(|_| self.data),
                     ..Times::default()
                 };
+                let heard_at = self.heard_at.map(|at| plane::Line::udp(Endpoint::new(at)));
                 let state = PeerState {
+                    line: heard_at.filter(|_| look == Look::Moved),
                     times,
                     ..PeerState::default()
                 };

@@ -10,6 +10,7 @@ use openvpn::server::{ClientId, Listener, ListenerSettings, Remote, ServerOutput
 use openvpn::session::{Decision, Output, ServerSettings, Settings};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
+use plane::Endpoint;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -154,14 +155,17 @@ impl Server {
             let asked = self.has_options && Says::of(packet) == Says::Request;
             let answer = asked.then(|| plane.seal(Says::Options, now.monotonic));
             if !from.is_stream() && !self.knows(id, from) {
-                self.listener.floated(id, from.address, &mut out);
+                self.listener
+                    .floated(id, Endpoint::new(from.address), &mut out);
             }
             let mut sent = self.perform(out, now);
             sent.extend(self.listener.remote(id).zip(answer.flatten()));
             return sent;
         }
         // What is dropped is counted.
-        let _ = self.listener.receive(packet, from, now.monotonic, &mut out);
+        let _ = self
+            .listener
+            .receive(packet, from, None, now.monotonic, &mut out);
         self.perform(out, now)
     }
 
@@ -181,7 +185,7 @@ impl Server {
         let mut waiting = VecDeque::from(out);
         while let Some(output) = waiting.pop_front() {
             let (id, output) = match output {
-                ServerOutput::Send { to, datagram } => {
+                ServerOutput::Send { to, datagram, .. } => {
                     sent.push((to, datagram));
                     continue;
                 }

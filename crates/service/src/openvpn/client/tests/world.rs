@@ -86,6 +86,8 @@ pub(super) struct World {
     pub(super) peer: Option<(SocketAddr, Option<StreamId>)>,
     /// Whether the server may move.
     pub(super) float: bool,
+    /// Where the data plane heard it, once it has moved.
+    pub(super) heard_at: Option<SocketAddr>,
     pub(super) plane: DataPlane,
     pub(super) host: Host,
     pub(super) interface: bool,
@@ -148,6 +150,7 @@ impl World {
             open: BTreeSet::new(),
             tries: Vec::new(),
             relayed: [None; 2],
+            heard_at: None,
             told: false,
             hellos: 0,
             used: LineId::FIRST,
@@ -364,7 +367,8 @@ impl World {
                 return;
             }
             if from != peer {
-                self.handle(Event::Notice(Notice::Moved { line, to: from }));
+                self.heard_at = Some(from);
+                self.handle(Event::Notice(Notice::Moved { line }));
             }
             if Says::of(&packet) == Says::Options {
                 self.handle(Event::Message(inband::options("V4").into()));

@@ -14,7 +14,7 @@ use openvpn::session::{AuthId, ControlTraffic};
 use plane::CipherName;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 /// How far a client has come in. New keys of a client that is in change nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,13 @@ pub(super) struct Client {
     /// A script was told that it came, and is to be told when it goes.
     pub(super) announced: bool,
     /// When it was told our options last.
-    pub(super) options_told: Option<std::time::Instant>,
+    pub(super) options_told: Option<Instant>,
+    /// When the data plane was asked last where it is, as it had moved.
+    pub(super) located: Option<Instant>,
+    /// It has moved since: the data plane is asked again in the next round.
+    pub(super) moved: bool,
+    /// When the log last told that it moved.
+    pub(super) move_told: Option<Instant>,
 }
 
 impl Client {

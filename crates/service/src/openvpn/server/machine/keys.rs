@@ -97,8 +97,12 @@ impl Machine<'_> {
             return;
         };
         client.bytes = state.rx_bytes + state.tx_bytes;
-        if look == Look::Bytes {
-            return;
+        match look {
+            Look::Bytes => return,
+            Look::Moved => {
+                return self.about(key.id, |machine| machine.follow(key.id, state.line));
+            }
+            Look::Timers | Look::Lines => {}
         }
         let times = Times {
             last_received: state.times.last_received,

@@ -12,6 +12,7 @@ mod effect;
 mod event;
 mod held;
 mod keys;
+mod moved;
 mod new_client;
 mod outputs;
 mod reload;
@@ -45,7 +46,7 @@ use client::{Client, Deferred};
 use config::openvpn::{Connection, OpenVpn};
 use held::Held;
 use openvpn::message::Restart;
-use openvpn::server::{ClientId, Listener, ServerOutput, Source};
+use openvpn::server::{ClientId, Listener, Source};
 use openvpn::session::{CloseReason, ControlTraffic, Output, Session};
 use plane::LineId;
 use std::collections::HashMap;
@@ -253,6 +254,7 @@ impl<'a> Machine<'a> {
             self.round = now + ROUND;
             self.out.push(Effect::RefreshRevocations);
             self.poll_deferred();
+            self.locate_moved();
             self.watch_keys();
         }
         if self.persist_at.is_some_and(|at| now >= at) {
@@ -276,10 +278,6 @@ impl<'a> Machine<'a> {
             drop(speaking);
             machine.perform(out);
         });
-    }
-
-    fn perform(&mut self, out: Vec<ServerOutput>) {
-        self.perform_from(out, None);
     }
 
     /// Lines that are logged meanwhile are about this client.

@@ -9,18 +9,12 @@ use openvpn::data::format::Shape;
 use openvpn::keyfile::v2::Metadata;
 use openvpn::server::{ClientId, Remote};
 use openvpn::session::{CloseReason, Session};
-use plane::{Endpoint, Line, Moving};
+use plane::Moving;
 use std::sync::Arc;
 
 impl Machine<'_> {
     /// A session began.
-    pub(super) fn started(
-        &mut self,
-        id: ClientId,
-        from: Remote,
-        heard: Option<Endpoint>,
-        metadata: Option<Metadata>,
-    ) {
+    pub(super) fn started(&mut self, id: ClientId, from: Remote, metadata: Option<Metadata>) {
         if let Some(stream) = from.connection {
             if !self.connections.has(stream) {
                 return self.with(id, |session, _, out| session.close(CloseReason::Local, out));
@@ -34,7 +28,7 @@ impl Machine<'_> {
         let begun = self.listener.session(id);
         let control = begun.map(Session::control_traffic).map(Arc::clone);
         let control = control.unwrap_or_default();
-        let line = line_to(from, heard);
+        let line = self.listener.line(id).unwrap_or(from.line(None));
         // A connection is where it is.
         let gathered = self.theirs.gathered.filter(|_| from.connection.is_none());
         let moving = match gathered {
@@ -83,17 +77,10 @@ impl Machine<'_> {
             cipher: None,
             announced: false,
             options_told: None,
+            located: None,
+            moved: false,
+            move_told: None,
         };
         self.clients.insert(id, Box::new(client));
-    }
-}
-
-/// The line to a client. `heard` is our end of it, where that is known.
-pub(super) fn line_to(to: Remote, heard: Option<Endpoint>) -> Line {
-    let heard = heard.filter(|it| it.addr == to.address);
-    let endpoint = heard.unwrap_or_else(|| Endpoint::new(to.address));
-    match to.connection {
-        Some(stream) => Line::tcp(endpoint, stream),
-        None => Line::udp(endpoint),
     }
 }

@@ -1,28 +1,27 @@
 //! Doing what the sessions ask for.
 
-use super::new_client::line_to;
 use super::{Effect, Machine, PlaneCall, line, peer};
 use openvpn::data::inband::PING;
 use openvpn::data::protocol::session;
 use openvpn::message::Message;
 use openvpn::server::{ClientId, ServerOutput, Source};
 use openvpn::session::{Output, Session};
-use plane::Endpoint;
 
 impl Machine<'_> {
-    /// Does what the sessions ask for, in order. `heard` is where the datagram came from that led to
-    /// it: strangers are answered from the address that they called.
-    pub(super) fn perform_from(&mut self, out: Vec<ServerOutput>, heard: Option<Endpoint>) {
+    /// Does what the sessions ask for, in order. Whatever is sent leaves from the address that its receiver called.
+    pub(super) fn perform(&mut self, out: Vec<ServerOutput>) {
         for output in out {
             match output {
-                ServerOutput::Send { to, datagram } => {
-                    self.plane(PlaneCall::Send(line_to(to, heard), datagram));
-                }
+                ServerOutput::Send {
+                    to,
+                    called,
+                    datagram,
+                } => self.plane(PlaneCall::Send(to.line(called), datagram)),
                 ServerOutput::Started {
                     client,
                     from,
                     metadata,
-                } => self.started(client, from, heard, metadata),
+                } => self.started(client, from, metadata),
                 ServerOutput::Client { client, output } => {
                     self.about(client, |machine| machine.one(client, output));
                 }

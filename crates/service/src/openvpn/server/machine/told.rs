@@ -6,14 +6,14 @@ use super::super::super::management::{State, Victim};
 use super::super::super::policy::log_lines;
 use super::super::super::signals::Signal;
 use super::client::Client;
-use super::{Admission, Effect, Event, Machine, PlaneCall, line, peer};
+use super::{Admission, Effect, Event, Machine, PlaneCall, line};
 use crate::inbox::Arrival;
 use config::openvpn::RemapUsr1;
 use openvpn::data::inband::InBand;
 use openvpn::message::Restart;
 use openvpn::server::{ClientId, Refused, Remote};
 use openvpn::session::CloseReason;
-use plane::{Endpoint, Line, Notice, StreamId};
+use plane::{Notice, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -214,10 +214,11 @@ impl<'a> Machine<'a> {
     fn receive(&mut self, arrival: Arrival, from: Remote) {
         let mut out = Vec::new();
         let now = self.now.instant;
-        let heard = arrival.from;
         // A session writes to the log by itself.
         let speaking = self.who.clone().map(super::Speaking::of);
-        let received = self.listener.receive(&arrival.bytes, from, now, &mut out);
+        let received =
+            self.listener
+                .receive(&arrival.bytes, from, arrival.from.source, now, &mut out);
         drop(speaking);
         // Strangers can cause this: rarely more than a debug line.
         match received {
@@ -234,13 +235,13 @@ impl<'a> Machine<'a> {
             Err(why) => line!(self, Debug, "control packet: {why}"),
             Ok(()) => {}
         }
-        self.perform_from(out, Some(heard));
+        self.perform(out);
     }
 
     fn notice(&mut self, id: ClientId, notice: Notice) {
-        let Some(client) = self.clients.get_mut(&id) else {
+        if !self.clients.contains_key(&id) {
             return;
-        };
+        }
         match notice {
             Notice::Compressed { unpacked: true } => line!(
                 self,
@@ -262,27 +263,7 @@ impl<'a> Machine<'a> {
             Notice::Refresh { .. } => {
                 self.with(id, |session, now, out| session.renegotiate(now, out));
             }
-            Notice::Moved { to, .. } => {
-                // A connection is where it is.
-                if client.is_stream() {
-                    return;
-                }
-                let before = client.from.address;
-                let mut out = Vec::new();
-                if self.listener.floated(id, to, &mut out) {
-                    line!(self, Info, "peer {} floated from {before} to {to}", id.0);
-                    client.from.address = to;
-                    client.environment.set_peer("trusted", to);
-                    for call in PlaneCall::moved(peer(id), before, to) {
-                        self.plane(call);
-                    }
-                } else {
-                    line!(self, Warn, "it may not take the address {to} of another");
-                    let stays = Line::udp(Endpoint::new(before));
-                    self.plane(PlaneCall::SetLine(peer(id), stays));
-                }
-                self.perform(out);
-            }
+            Notice::Moved { .. } => self.has_moved(id),
             _ => {}
         }
     }

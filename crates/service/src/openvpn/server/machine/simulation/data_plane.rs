@@ -5,7 +5,10 @@ use super::wire::{DataPacket, Packet};
 use openvpn::data::protocol::session;
 use openvpn::server::ClientId;
 use openvpn::session::{DataKeys, Layout};
-use plane::{CipherName, KeyUsage, LineId, Notice, PeerId, PeerState, RouteChange, Sender};
+use plane::{
+    CipherName, Endpoint, KeyUsage, Line, LineId, Notice, PeerId, PeerState, RouteChange, Sender,
+    Source,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -48,6 +51,21 @@ impl Peer {
     }
 }
 
+/// An address of a client, and ours that it calls: one of two, for its whole life.
+pub(super) fn heard(from: SocketAddr) -> Endpoint {
+    let odd = match from.ip() {
+        IpAddr::V4(ip) => ip.octets()[3] & 1,
+        IpAddr::V6(_) => 0,
+    };
+    Endpoint {
+        addr: from,
+        source: Some(Source {
+            ip: [203, 0, 113, 1 + 76 * odd].into(),
+            ifindex: 1,
+        }),
+    }
+}
+
 /// The key id of a session of this peer's.
 fn key_id(id: PeerId, of: u32) -> u8 {
     (of - session(id, 0)).try_into().unwrap()
@@ -69,6 +87,7 @@ impl DataPlane {
     ) -> (Option<Event<'static>>, Option<(SocketAddr, Packet)>) {
         match call {
             PlaneCall::Send(line, message) => {
+                assert_eq!(line.endpoint, heard(line.endpoint.addr), "as it was called");
                 let packet = Packet::Control(message);
                 return (None, Some((line.endpoint.addr, packet)));
             }
@@ -76,7 +95,10 @@ impl DataPlane {
                 let before = self.peers.insert(id, Peer::default());
                 assert!(before.is_none(), "{id:?} was removed before");
             }
-            PlaneCall::SetLine(id, line) => self.peer(id).address = Some(line.endpoint.addr),
+            PlaneCall::SetLine(id, line) => {
+                assert_eq!(line.endpoint, heard(line.endpoint.addr), "as it was called");
+                self.peer(id).address = Some(line.endpoint.addr);
+            }
             PlaneCall::SetSender(id, Sender::Address(from), first) => {
                 assert_eq!(first, session(id, 0));
                 self.peer(id).sender = Some(from);
@@ -115,7 +137,11 @@ impl DataPlane {
                 return (Some(used), None);
             }
             PlaneCall::Peer(client, look) => {
-                let state = self.peer(client.peer()).state;
+                let peer = self.peer(client.peer());
+                let state = PeerState {
+                    line: peer.address.map(|at| Line::udp(heard(at))),
+                    ..peer.state
+                };
                 return (Some(Event::PeerState(client, look, state)), None);
             }
             PlaneCall::Inject(id, _) => return (None, self.peer(id).seal(now)),
@@ -200,7 +226,6 @@ impl DataPlane {
             ClientId(id.0),
             Notice::Moved {
                 line: LineId::FIRST,
-                to: from,
             },
         ))
     }

@@ -36,7 +36,11 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
         let wanted: BTreeSet<_> = client.networks.iter().copied().collect();
         assert_eq!(peer.routes, wanted, "{id:?} has other routes");
         let address = Some(client.from.address);
-        assert_eq!(peer.address, address, "{id:?} is elsewhere");
+        // Until the next round at most.
+        assert!(
+            peer.address == address || client.moved,
+            "{id:?} is elsewhere"
+        );
         // One that was sent away stays until it has heard it.
         if is_up {
             assert!(peer.sealing.is_some(), "{id:?} gets no packets");

@@ -100,6 +100,49 @@ fn clients_that_come_at_once_come_in_at_once() {
     world.all_are_in();
 }
 
+/// A client may come from another port with each packet. Control follows it once a second, writes one line, and reaches it
+/// where it is in the end: its keys are renewed.
+#[test]
+fn a_client_that_moves_with_each_packet_is_followed_quietly() {
+    log::set_max_level(log::LevelFilter::Info);
+    let size = Size {
+        clients: 2,
+        max_clients: 10,
+        troubled: SEC,
+        apart: true,
+        come_within: SEC,
+        resets: (100_000, SEC),
+        check_every: 1,
+    };
+    let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
+    world.calm();
+    world.run_for(SEC * 30);
+    world.all_are_in();
+    let before = world.seen().floats;
+    for _ in 0..500 {
+        world.float(0);
+        let (from, now) = (world.clients[0].address, world.now.instant);
+        let Some(wire::Packet::Data(packet)) = world.clients[0].talk(now) else {
+            panic!("it has no keys");
+        };
+        if let Some(event) = world.data_plane.arrive(from, &packet, now) {
+            world.tell(event);
+        }
+        world.run_for(SEC / 50);
+    }
+    let floats = world.seen().floats - before;
+    assert!((5..=15).contains(&floats), "{floats} in ten seconds");
+    assert_eq!(world.floats_told, 1, "lines of the log");
+    world.run_for(SEC * 2);
+    let address = world.clients[0].address;
+    let mut known = world.machine.clients.values();
+    assert!(known.any(|it| it.from.address == address), "{address}");
+    let renewals = world.seen().renewals;
+    world.run_for(SEC * 150);
+    assert!(world.seen().renewals >= renewals + 4, "both clients' keys");
+    world.all_are_in();
+}
+
 #[test]
 fn a_client_that_the_data_plane_gives_up_is_out_at_once_and_comes_again() {
     for notice in [Notice::Silent, Notice::Failed] {

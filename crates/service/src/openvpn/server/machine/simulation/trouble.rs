@@ -64,7 +64,7 @@ impl World {
     }
 
     /// A client has another address.
-    fn float(&mut self, at: usize) {
+    pub(super) fn float(&mut self, at: usize) {
         let before = self.clients[at].address;
         self.next_port = self.next_port.wrapping_add(1).max(1024);
         let to = SocketAddr::new(before.ip(), self.next_port);

@@ -10,7 +10,7 @@ use super::super::{
     ClientFile, ConfigurationRead, Connections, Effect, Event, Machine, Now, Setup,
 };
 use super::client::{Client, Outcome};
-use super::data_plane::DataPlane;
+use super::data_plane::{DataPlane, heard};
 use super::invariants;
 use super::jobs::{Jobs, Start};
 use super::management_client::ManagementClient;
@@ -22,7 +22,7 @@ use crate::openvpn::seeded::Random;
 use config::openvpn::OpenVpn;
 use openvpn::server::Listener;
 use openvpn::session::ClientSettings;
-use plane::{Endpoint, LineId};
+use plane::LineId;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,6 +63,8 @@ pub(super) struct World {
     /// What has gone wrong so far.
     pub(super) seen: Seen,
     pub(super) troubled: bool,
+    /// Lines of the log about clients that moved.
+    pub(super) floats_told: u64,
     /// Nothing arrives until then.
     pub(super) dead_until: Instant,
     /// When the server is to be told that time has passed.
@@ -118,6 +120,7 @@ impl World {
             management: ManagementClient::new(),
             seen: Seen::default(),
             troubled: true,
+            floats_told: 0,
             dead_until: now.instant,
             deadline: None,
             next_port: 41_000,
@@ -176,7 +179,7 @@ impl World {
         let now = self.now.instant;
         match item {
             Item::ToServer(from, Packet::Control(bytes)) => self.tell(Event::Packet(Arrival {
-                from: Endpoint::new(from),
+                from: heard(from),
                 line: LineId::FIRST,
                 stream: None,
                 bytes: bytes.into(),
@@ -396,7 +399,11 @@ impl World {
                 return Some(Event::Revoked(revoked.collect()));
             }
             Effect::ReadPasswords => return Some(Event::PasswordsRead(Ok(None))),
-            Effect::Log { text, .. } => self.management.logged(&text, self.now),
+            Effect::Log { level, text, .. } => {
+                self.floats_told +=
+                    u64::from(level == log::Level::Info && text.contains("floated"));
+                self.management.logged(&text, self.now);
+            }
             Effect::State(state, _) => self.management.state_changed(state, self.now),
             Effect::Exit(ended) => self.ended = Some(ended),
             _ => {}
