@@ -216,6 +216,30 @@ fn log_lines_name_their_client() {
     assert_eq!(server.said("VERIFY OK"), 0);
 }
 
+/// `tls-verify` is asked in each handshake: a client that it refuses by then is out at its next renewal.
+#[test]
+fn a_script_judges_the_certificate_in_each_handshake() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new(|setup| {
+        setup
+            .server
+            .file("verify.sh", "[ ! -e refused ] || exit 1\n");
+        setup.server.words("tls-verify", ["/bin/sh verify.sh"]);
+        setup.server.line("reneg-sec 0");
+        setup.client.line("reneg-sec 2");
+    });
+    let server = office.server();
+    let mut client = office.client();
+    until("a change of keys", || {
+        server.said("new data channel keys") >= 1
+    });
+    fs::write(server.directory().join("refused"), "").unwrap();
+    client.wait_for_lines("AUTH_FAILED", 1).unwrap();
+    assert_eq!(client.said(READY_LINE), 1);
+}
+
 /// A client's own file: its address, the network behind it, and what it is pushed instead of the server's list. What it
 /// sends from an address that is neither does not arrive.
 #[test]
@@ -236,7 +260,13 @@ fn a_client_gets_what_its_own_file_says() {
     });
     let server = office.server();
     let client = office.client();
-    assert_eq!(client.addresses().unwrap(), [ip("10.8.0.77")]);
+    // The address of the other family comes from the pool.
+    let mut fd0f = office.setup.server6().to_string();
+    fd0f.pop();
+    let addresses = [ip("10.8.0.77"), ip(&format!("{fd0f}1000"))];
+    assert_eq!(client.addresses().unwrap(), addresses);
+    usable(&office.net.a, &addresses[1].to_string());
+    pings(&office.net.b, &addresses[1].to_string(), 3);
     let routes = office.net.a.output("ip", ["route"]).unwrap();
     assert!(routes.contains("192.168.90.0/24"), "{routes}");
     assert!(!routes.contains("192.168.91.0/24"), "{routes}");

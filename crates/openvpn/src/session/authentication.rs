@@ -15,9 +15,6 @@ use crate::message::{AuthFailed, AuthFailedKind, Message};
 use crate::negotiate::{IvProto, PeerInfo};
 use crate::role::Role;
 
-/// Longest user name and password that are handed on, in bytes.
-const MAX_LOGIN: usize = 4096;
-
 impl Session {
     pub(super) fn take_client_record(
         &mut self,
@@ -149,11 +146,11 @@ impl Session {
 /// User name and password as text; `None` if there are none.
 fn login_of(login: &Login) -> Option<(String, Zeroizing<String>)> {
     match login {
-        Login::Given(given) if given.username.len() + given.password.len() <= MAX_LOGIN => Some((
+        Login::Given(given) => Some((
             String::from_utf8_lossy(&given.username).into_owned(),
             Zeroizing::new(String::from_utf8_lossy(&given.password).into_owned()),
         )),
-        _ => None,
+        Login::Absent | Login::TooLong => None,
     }
 }
 

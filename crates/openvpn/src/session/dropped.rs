@@ -27,6 +27,9 @@ pub enum Dropped {
     /// It is too far ahead of what has come.
     #[error("control packet from too far ahead")]
     TooFarAhead,
+    /// The client begins a renewal of the keys too soon after the one before. It sends the packet again.
+    #[error("renewal of the keys too soon after the one before")]
+    TooSoon,
     /// The session is over.
     #[error("the session is over")]
     Closed,

@@ -24,6 +24,9 @@ use crate::session_id::SessionId;
 use crate::verify::PeerCertificate;
 use crate::wrap::Wrap;
 
+/// The least time between two renewals of the keys that a client begins. Each costs the server a handshake.
+const RENEWED_APART: Duration = Duration::from_secs(1);
+
 /// What both sides agreed on when the session came up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
@@ -224,6 +227,9 @@ impl Session {
             }
             if !self.may_renegotiate() {
                 return Err(Dropped::KeyId(key_id));
+            }
+            if matches!(self.role(), Role::Server) && now < self.primary.started + RENEWED_APART {
+                return Err(Dropped::TooSoon);
             }
             log::debug!("the peer renews the keys, key id {key_id}");
             self.begin_renegotiation(now, out);

@@ -11,7 +11,9 @@ use crate::identity::{self, Identity};
 use crate::role::Role;
 use crate::tls::verifier::PeerVerifier;
 use crate::tls::{SettingsError, suites};
-use crate::verify::{PeerRules, RevocationLists, Revocations, RevokedSerials, Trust};
+use crate::verify::{
+    PeerCertificate, PeerRules, RevocationLists, Revocations, RevokedSerials, Trust,
+};
 
 /// A version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -217,17 +219,20 @@ impl TlsSettings {
         Ok(())
     }
 
-    /// Whether a certificate that was good when its session began is revoked now. `serial` is its serial number in decimal
-    /// digits, `hex` the same in hexadecimal ones with colons between the bytes.
-    pub fn is_revoked(&self, serial: &str, hex: &str) -> bool {
+    /// Whether a certificate that was good when its session began is revoked now, or one of those that signed it.
+    pub fn is_revoked(&self, peer: &PeerCertificate) -> bool {
         let revocations = self
             .revocations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let by_name = revocations.serials.map(|it| it.contains(serial));
-        // Where that cannot be told, the next negotiation decides.
-        by_name == Some(Ok(true)) || revocations.lists.is_some_and(|it| it.name(hex))
+        peer.chain.iter().any(|certificate| {
+            let serials = revocations.serials.as_ref();
+            let by_name = serials.map(|it| it.contains(&certificate.serial));
+            // Where that cannot be told, the next negotiation decides.
+            let listed = |it: &Arc<RevocationLists>| it.name(certificate);
+            by_name == Some(Ok(true)) || revocations.lists.as_ref().is_some_and(listed)
+        })
     }
 
     /// Each peer whose certificate is good by all rules needs a verdict of control, too (`tls-verify` of a client): the

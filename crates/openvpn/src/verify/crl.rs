@@ -13,6 +13,7 @@ use rustls::pki_types::SignatureVerificationAlgorithm;
 use crate::der::{self, BadDer, Reader};
 use crate::identity::pem;
 use crate::name;
+use crate::verify::peer::ChainCertificate;
 use crate::verify::time::Time;
 
 /// All lists of `crl-verify`.
@@ -60,14 +61,19 @@ impl RevocationLists {
         Ok(Self { lists })
     }
 
-    /// Whether any list names the serial number, in hexadecimal digits with colons between the bytes.
-    pub(crate) fn name(&self, serial: &str) -> bool {
-        let bytes = serial.split(':').map(|byte| u8::from_str_radix(byte, 16));
+    /// Whether a list of the certificate's issuer names its serial number.
+    pub(crate) fn name(&self, certificate: &ChainCertificate) -> bool {
+        let digits = certificate.serial_hex.split(':');
+        let bytes = digits.map(|byte| u8::from_str_radix(byte, 16));
         let Ok(bytes) = bytes.collect::<Result<Vec<u8>, _>>() else {
             return false;
         };
         let serial = der::unsigned(&bytes);
-        self.lists.iter().any(|list| list.revoked.contains(serial))
+        let mut theirs = self
+            .lists
+            .iter()
+            .filter(|it| it.issuer == certificate.issuer);
+        theirs.any(|list| list.revoked.contains(serial))
     }
 
     /// What the lists of the authority with this name and key say about a serial number.

@@ -1,5 +1,6 @@
 //! What is known of a verified peer, for logs, scripts and accounts.
 
+use crate::name;
 use crate::verify::certificate::Certificate;
 use crate::verify::rules::{sha1, sha256};
 use crate::verify::serial;
@@ -26,6 +27,8 @@ pub struct ChainCertificate {
     pub sha1: [u8; 20],
     /// SHA-256 of the certificate (`tls_digest_sha256_n`).
     pub sha256: [u8; 32],
+    /// The issuer's name in the form in which names are compared.
+    pub(crate) issuer: Box<[u8]>,
     /// The parts of the subject, by OpenSSL's short names, in order: `("CN", "server")`.
     pub fields: Vec<(String, String)>,
 }
@@ -57,14 +60,18 @@ impl PeerCertificate {
 
 impl ChainCertificate {
     pub(super) fn new(certificate: &Certificate<'_>) -> Self {
-        let name = certificate.subject_name();
+        let subject = certificate.subject_name();
         Self {
-            subject: name.as_ref().map(ToString::to_string).unwrap_or_default(),
+            subject: subject
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
             serial: serial::decimal(certificate.serial_integer),
             serial_hex: serial::hex(certificate.serial),
             sha1: sha1(certificate.der),
             sha256: sha256(certificate.der),
-            fields: name.map(|name| name.fields()).unwrap_or_default(),
+            issuer: name::canonical(certificate.issuer).into(),
+            fields: subject.map(|name| name.fields()).unwrap_or_default(),
         }
     }
 

@@ -39,6 +39,31 @@ fn a_refused_client_is_told_why() {
     }
 }
 
+/// A login is shown to control however long it is: taken for none, it would let in who needs none.
+#[test]
+fn a_long_login_is_a_login() {
+    let (name, password) = ("n".repeat(3000), "p".repeat(4000));
+    let mut setup = Setup::new();
+    setup.login(&name, &password);
+    let mut world = World::new(setup);
+    let expected = (name, password);
+    world.judge = Box::new(move |request| {
+        let shown = (&request.username, &**request.password);
+        assert!(
+            shown == (&expected.0, &expected.1),
+            "{} bytes",
+            shown.0.len() + shown.1.len()
+        );
+        Some(reject("no such user"))
+    });
+    world.add_client();
+    world.run_for(secs(50));
+    assert!(matches!(
+        world.closed(0),
+        Some(CloseReason::AuthFailed(why)) if why.reason == "no such user"
+    ));
+}
+
 #[test]
 fn an_answer_may_take_its_time() {
     let mut setup = Setup::new();

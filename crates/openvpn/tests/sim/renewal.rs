@@ -65,6 +65,22 @@ fn no_packet_is_lost_by_renewal() {
     }
 }
 
+/// Each renewal costs the server a handshake: a client gets one a second, and keeps its session.
+#[test]
+fn a_client_that_renews_without_end_is_served_once_a_second() {
+    let mut world = World::with_client(renewing(0, 0, false, true));
+    world.run_for(secs(2));
+    let id = world.up();
+    for _ in 0..60 * 50 {
+        world.client(0, |it, now, out| it.renegotiate(now, out));
+        world.run_for(millis(20));
+    }
+    let renewed = world.renegotiated(0).len();
+    assert!((10..=61).contains(&renewed), "{renewed} in a minute");
+    assert_eq!(world.up(), id);
+    assert!(world.client_is_up(0));
+}
+
 #[test]
 fn the_old_keys_seal_for_a_while() {
     let mut world = World::with_client(renewing(3600, 0, false, true));

@@ -47,6 +47,26 @@ fn revoked_certificates_are_refused() {
     Pair::new(other, options("p384", Role::Server)).connect();
 }
 
+/// A session that goes on is judged by its whole certificate: another authority may have given out the same number.
+#[test]
+fn a_list_ends_sessions_of_its_own_authority_only() {
+    let mut with_list = client();
+    with_list.crl = Some(file("odd/crl.pem"));
+    let settings = TlsSettings::new(with_list).unwrap();
+    let revoked = client_sees("odd/revoked.crt", client()).unwrap();
+    assert!(settings.is_revoked(&revoked));
+    let good = client_sees("p256/server.crt", client()).unwrap();
+    assert!(!settings.is_revoked(&good));
+
+    let mut pair = Pair::new(options("p384", Role::Client), options("p384", Role::Server));
+    pair.connect();
+    let mut other = pair.client.peer().unwrap().clone();
+    let number = &revoked.chain[0];
+    other.chain[0].serial.clone_from(&number.serial);
+    other.chain[0].serial_hex.clone_from(&number.serial_hex);
+    assert!(!settings.is_revoked(&other), "of another authority");
+}
+
 #[test]
 fn one_good_list_of_several_is_enough() {
     let with = |names: [&str; 2]| {

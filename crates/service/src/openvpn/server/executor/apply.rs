@@ -65,7 +65,7 @@ impl<'a> Executor<'a> {
             Effect::FindRevoked(certified) => {
                 let revoked = certified
                     .into_iter()
-                    .filter(|(_, serial)| self.tls.is_revoked(&serial.decimal, &serial.hex));
+                    .filter(|(_, certificate)| self.tls.is_revoked(certificate));
                 return Some(Event::Revoked(revoked.map(|(client, _)| client).collect()));
             }
             Effect::WriteFile(path, text) => {

@@ -147,11 +147,9 @@ impl Machine<'_> {
                 .invocation(hook, command, arguments, environment)
                 .map_err(|e| Refusal::logged(e.to_string()))
         };
-        if let (Some(command), Some(certificate), false) = (
-            &config.scripts.tls_verify,
-            &request.certificate,
-            request.renegotiation,
-        ) {
+        if let (Some(command), Some(certificate)) =
+            (&config.scripts.tls_verify, &request.certificate)
+        {
             for (depth, of) in certificate.chain.iter().enumerate().rev() {
                 let arguments = tls_verify_arguments(depth, &of.subject).to_vec();
                 checks

@@ -10,21 +10,13 @@ use super::event::{ClientKey, PlaneCall};
 use config::openvpn::PasswordMethod;
 use openvpn::server::Source;
 use openvpn::session::{AuthId, Handshake};
+use openvpn::verify::PeerCertificate;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A background job. No two of a server have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct JobId(pub(crate) u64);
-
-/// The serial number of a certificate.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Serial {
-    /// Decimal digits.
-    pub(crate) decimal: String,
-    /// Hexadecimal digits, with colons between the bytes.
-    pub(crate) hex: String,
-}
 
 /// Something to do.
 pub(crate) enum Effect {
@@ -86,7 +78,7 @@ pub(crate) enum Effect {
     /// Read the revocation list if it has changed.
     RefreshRevocations,
     /// Look which of these clients have a certificate that is revoked now.
-    FindRevoked(Vec<(ClientKey, Serial)>),
+    FindRevoked(Vec<(ClientKey, Arc<PeerCertificate>)>),
     /// Write this into a file, whole or not at all.
     WriteFile(PathBuf, String),
 

@@ -5,11 +5,11 @@ use super::super::super::policy::clients::{self, Addresses};
 use super::super::super::policy::scripts::Learned;
 use super::client::Step;
 use super::connected::{add, remove};
-use super::effect::Serial;
 use super::{ClientKey, ConfigurationRead, Effect, Machine, PlaneCall, line};
 use config::openvpn::{ClientSettings, OpenVpn, Role};
 use openvpn::server::ClientId;
 use openvpn::session::CloseReason;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl<'a> Machine<'a> {
@@ -78,12 +78,8 @@ impl<'a> Machine<'a> {
     /// becomes of the configuration: a certificate may have been revoked because its key is in other hands.
     pub(super) fn find_revoked(&mut self) {
         let certified = self.clients.iter().filter_map(|(id, client)| {
-            let value = |name| client.environment.value(name).map(str::to_owned);
-            let serial = Serial {
-                decimal: value("tls_serial_0")?,
-                hex: value("tls_serial_hex_0")?,
-            };
-            Some((client.key(*id), serial))
+            let certificate = self.listener.session(*id)?.certificate()?;
+            Some((client.key(*id), Arc::clone(certificate)))
         });
         let certified: Vec<_> = certified.collect();
         self.out.push(Effect::RefreshRevocations);
