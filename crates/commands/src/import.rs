@@ -375,11 +375,14 @@ mod tests {
         assert!(end("F", "away", 1).contains("without the line that is refused"));
         assert!(end("F", "away", 0).ends_with("`millrace up away` brings it up"));
 
-        // What the user permits is kept.
+        // Lines that the user permits are kept.
+        let permitted =
+            format!("client\ndev tun\nremote 192.0.2.1\nscript-security 2\nup /bin/true\n{CA}");
+        let source = bench.file("own.ovpn", &permitted);
         let matches = command().get_matches_from(["import", "x", "--allow-scripts"]);
         let (kept, refused) = import(&source, Some("own"), &to, &matches).unwrap();
         assert_eq!(refused, 0);
-        assert_eq!(fs::read_to_string(&kept).unwrap(), *text);
+        assert_eq!(fs::read_to_string(&kept).unwrap(), permitted);
         let scripts = format!("{WIREGUARD}PostUp = touch /x\nMTU = 1300\n");
         let kept = bench
             .import(&bench.file("wg7.conf", &scripts), None)
@@ -442,7 +445,8 @@ mod tests {
             "beside.ovpn",
             "client\ndev tun\nremote a.example\nca ca.crt\nauth-user-pass\n",
         );
-        bench.file("ca.crt", "");
+        let authority = CA.replace("<ca>\n", "").replace("</ca>\n", "");
+        bench.file("ca.crt", &authority);
         let error = bench.import(&beside, None).unwrap_err();
         assert!(error.contains("files that lie beside it"), "{error}");
         assert!(!bench.0.path().join("kept").exists());
