@@ -209,7 +209,7 @@ fn the_doctor_says_what_is_wrong_and_no_more_once_it_is_mended() {
     let inside = "Address = 192.168.1.77/24\nMTU = 1480";
     let file = site.file(WG, inside, &b4.to_string(), "0.0.0.0/0", "");
     let mut process = a.command(PROGRAM).arg("up").arg(file).spawn().unwrap();
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     until("all that is wrong with it", || {
         let found = found(a);
         has(&found, "dns-leak", "past wg0")

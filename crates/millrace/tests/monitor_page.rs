@@ -201,7 +201,7 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     goes_to(&browser, "events");
     for said in [
         "wg0: line dsl is down",
-        "wg0: no line reaches the peer",
+        "wg0 is silent: no line reaches it",
         "wg0 has ended",
         "wg0 is up",
         "the guard holds what leaves the LAN",

@@ -108,7 +108,7 @@ fn a_tunnel_that_starts_before_its_line_and_its_dns_comes_up_when_they_do() {
     until("a query", || dns.asked() > 0);
     assert_eq!(rules(), before);
     dns.set(NAME, &[site.net.link.b4()]);
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     assert!(rules().contains("suppress_prefixlength 0"), "{}", rules());
     reaches(a, B4);
     pings(a, B4, 2);
@@ -139,12 +139,12 @@ fn every_address_of_a_name_is_tried() {
     let _server = site.server();
     let dns = site.dns(&[ip(UNUSED6), ip(UNUSED), site.net.link.b4()]);
     let mut process = site.up("10.0.0.0/24");
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     reaches(&site.net.a, B4);
     ends(process);
     dns.set(NAME, &[ip(UNUSED6), ip(UNUSED), site.net.link.b6()]);
     let mut process = site.up("10.0.0.0/24");
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     reaches(&site.net.a, B4);
     let endpoint = site.net.a.output("wg", ["show", WG, "endpoints"]).unwrap();
     assert!(
@@ -210,7 +210,7 @@ fn a_peer_that_moves_is_found_past_a_full_tunnel_with_its_own_name_servers() {
     let file = site.directory.file(&format!("{WG}.conf"), &text);
     let command = a.command(PROGRAM).env("PATH", path).arg("up").arg(file);
     let mut process = command.spawn().unwrap();
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     reaches(a, B4);
     let resolver = a.run(|| fs::read_to_string("/etc/resolv.conf")).unwrap();
     assert!(resolver.unwrap().contains("10.0.0.53"));
@@ -239,13 +239,13 @@ fn the_last_good_address_is_kept_over_a_start() {
     let dns = site.dns(&[site.net.link.b4()]);
     let a = &site.net.a;
     let mut process = site.up("0.0.0.0/0");
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     reaches(a, B4);
     ends(process);
     drop(dns);
     let mut process = site.up("0.0.0.0/0");
     says(&mut process, "its last address that was good is tried");
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     reaches(a, B4);
     ends(process);
     // A captive portal answers with its own address, at which there is no peer, and after that nothing answers. The file is
@@ -255,7 +255,7 @@ fn the_last_good_address_is_kept_over_a_start() {
     a.output("sh", ["-ec", age]).unwrap();
     let portal = site.dns(&[ip(UNUSED)]);
     let mut process = site.up("0.0.0.0/0");
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     until("a second query", || {
         ping(a, ip(B4), &PingOptions::count(1)).unwrap();
         portal.asked() > 2
@@ -267,7 +267,7 @@ fn the_last_good_address_is_kept_over_a_start() {
     drop(portal);
     let mut process = site.up("0.0.0.0/0");
     says(&mut process, "its last address that was good is tried");
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     reaches(a, B4);
     ends(process);
     let _dns = site.dns(&[]);
@@ -297,7 +297,7 @@ fn a_lines_own_name_servers_are_asked_by_the_line() {
     let file = site.file("10.0.0.0/24");
     let command = a.command(PROGRAM).arg("up").arg(file);
     let mut process = command.arg("--config").arg(settings).spawn().unwrap();
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     reaches(a, B4);
     assert_eq!(dns.asked(), 2, "addresses of both families");
     ends(process);
@@ -314,7 +314,7 @@ fn an_address_that_wg_sets_takes_the_place_of_the_name() {
     let dns = site.dns(&[ip(UNUSED)]);
     let a = &site.net.a;
     let mut process = site.up("10.0.0.0/24");
-    says(&mut process, "is up;");
+    says(&mut process, "is up");
     let endpoint = format!("{}:{PORT_B}", site.net.link.b4());
     let words = [
         "set",

@@ -66,6 +66,10 @@ fn compare(
     let mut differences = Vec::new();
     for (script, wanted) in stock {
         for (name, value) in wanted {
+            // The stock server tells 0.0.0.0 on a host without a default route.
+            if name == "route_net_gateway" && value == "0.0.0.0" {
+                continue;
+            }
             let any = ANY_VALUE.contains(&&**name);
             match ours[script].get(name) {
                 None => differences.push(format!("{who}: {script}: {name}={value} is missing")),

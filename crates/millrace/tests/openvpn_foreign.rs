@@ -32,7 +32,7 @@ fn files_that_a_profile_names_are_as_they_were() {
         let exit = net
             .a
             .command(PROGRAM)
-            .args(["up", "--ignore-refused"])
+            .args(["up", "-v", "--ignore-refused"])
             .arg(&profile)
             .spawn()
             .unwrap()

@@ -206,12 +206,14 @@ fn a_management_port_without_descriptors_turns_its_client_away() {
     let keys = credentials(KeyKind::Ecdsa);
     let file = setup.server_file(&millrace(), keys, net.link.b4()).unwrap();
     let server = millrace().start(&net.b, &file).unwrap();
-    let limited = NoDescriptors::of(&net.b, server.process.id());
+    let process = server.process.id();
+    let before = open_files(process);
+    let limited = NoDescriptors::of(&net.b, process);
     let to: SocketAddr = (net.link.b4(), 1194).into();
     let call = || net.a.run(|| TcpStream::connect(to)).unwrap().unwrap();
     let strangers: Vec<TcpStream> = (0..limited.free).map(|_| call()).collect();
     until("no descriptor is free", || {
-        server.said("TCP connection established") == strangers.len()
+        open_files(process) == before + strangers.len()
     });
     let mut client = UnixStream::connect(server.directory().join(Management::SOCKET)).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -335,15 +335,17 @@ fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
         .map(|it| it.mark)
         .chain(ways.blocks.then_some(ways.block));
     let from = format!("iifname {}", quoted(&around.lan));
-    let families = ["meta nfproto ipv4", "ip6 saddr != { ::, fe80::/10 }"];
-    let mut those: Vec<String> = marks.map(|mark| has("meta", ways.mask, mark)).collect();
-    // What a held device sends to the router itself has no mark, and is answered as well.
+    let mut those: Vec<String> = marks
+        .map(|mark| format!("{from} {}", has("meta", ways.mask, mark)))
+        .collect();
+    // Packets to the router itself have no mark, and it answers them. A port out of its bridge is no device of the LAN.
     if !around.macs.is_empty() {
         let macs = around.macs.iter().map(ToString::to_string);
         those.push(format!("ether saddr {}", braces(macs)));
     }
+    let families = ["meta nfproto ipv4", "ip6 saddr != { ::, fe80::/10 }"];
     let rules = those.iter().flat_map(|those| {
-        families.map(|it| format!("{from} {those} {it} fib saddr . iif oif missing drop"))
+        families.map(|it| format!("{those} {it} fib saddr . iif oif missing drop"))
     });
     WantedChain {
         name: "foreign".to_owned(),

@@ -206,7 +206,7 @@ impl Lines {
             return;
         };
         // It leaves from the address that this line calls.
-        assert_eq!(way, way_of(line));
+        assert_eq!(way.from, way_of(line).from);
         self.answered[line].push(packet.clone());
         self.fly(false, LineId(line as u8), packet);
     }
