@@ -13,6 +13,7 @@ use config::pptp;
 use config::relay;
 use config::report::{Entry, Import, Report, Verdict};
 use config::settings::Settings;
+use config::tunnel::{Table, Tunnel};
 use config::wgquick::{self, Options};
 use serde::Serialize;
 
@@ -278,6 +279,7 @@ fn judge_openvpn(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportEr
             warnings.extend(misfits);
             tell_lines(origin, &mut report);
         }
+        warnings.extend(default_routes(model));
         if let Err(fault) = service::openvpn::rehearse(model, &settings.dataplane) {
             usable = false;
             report.refuse(&fault);
@@ -303,6 +305,7 @@ fn judge_wg_quick(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportE
         let given = tunnel.lines_with(settings(arguments, &mut warnings).lines.as_ref());
         warnings.extend(given.warnings);
         tell_lines(given.origin, &mut report);
+        warnings.extend(endpoints_inside(&tunnel));
     }
     // The name is as much a part of the configuration as the lines.
     if wgquick::interface_name(file).is_err() {
@@ -322,6 +325,44 @@ fn judge_wg_quick(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportE
         usable,
         warnings,
     })
+}
+
+/// Ranges that hold the tunnel's own endpoints, and what comes of that.
+fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
+    let table = tunnel.interface.table;
+    let ranges = tunnel.ranges_of_endpoints().filter_map(|(range, endpoint)| {
+        let effect = match table {
+            Table::Off => return None,
+            Table::Auto if range.is_default() => return None,
+            Table::Auto => "this host's packets to there go through the tunnel, the tunnel's own past it, by a mark".to_owned(),
+            Table::Id(table) => format!(
+                "with Table = {table} rules of your own must keep the tunnel's packets out of that table: set FwMark, and add \
+                 `ip rule add not fwmark MARK table {table}`"
+            ),
+        };
+        Some(format!("AllowedIPs {range} holds the endpoint {endpoint}: {effect}"))
+    });
+    ranges.collect()
+}
+
+/// What becomes of default routes that an OpenVPN file asks for by `route` and `route-ipv6`.
+fn default_routes(model: &openvpn::OpenVpn) -> Vec<String> {
+    let network = &model.network;
+    let v4 = network.routes.iter().filter(|it| it.bits == 0);
+    let v4 = v4.map(|it| ("route 0.0.0.0 0.0.0.0", it.metric.or(network.route_metric)));
+    let v6 = network.routes_v6.iter().filter(|it| it.bits == 0);
+    let v6 = v6.map(|it| ("route-ipv6 ::/0", it.metric.or(network.route_metric)));
+    let told = v4.chain(v6).map(|(option, metric)| match metric {
+        None => format!(
+            "{option} leads all packets into the tunnel, by more specific routes as redirect-gateway def1 makes them: no \
+             default route of this host wins over them"
+        ),
+        Some(metric) => format!(
+            "{option} has metric {metric}: a default route of this host with a lower one wins, and packets leave outside the \
+             tunnel; leave the metric out to have the tunnel win"
+        ),
+    });
+    told.collect()
 }
 
 /// `FILE:LINE: VERDICT KEY: REASON`, one line each, and the sums.

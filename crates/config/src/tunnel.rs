@@ -115,6 +115,16 @@ impl Tunnel {
         self.called() == 0 && !takes_all && (self.home.is_some() || listens)
     }
 
+    /// The ranges that hold the address of an endpoint, which is given by address, with that.
+    pub fn ranges_of_endpoints(&self) -> impl Iterator<Item = (AllowedIp, IpAddr)> {
+        let endpoints = self.peers.iter().filter_map(|peer| peer.endpoint.as_ref());
+        let addresses = endpoints.filter_map(|it| Some(it.socket_addr()?.ip()));
+        addresses.flat_map(|addr| {
+            let ranges = self.allowed_ips().filter(move |range| range.contains(addr));
+            ranges.map(move |range| (range, addr))
+        })
+    }
+
     /// How many of its peers it calls.
     #[must_use]
     pub fn called(&self) -> usize {

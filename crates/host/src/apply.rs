@@ -5,6 +5,7 @@ mod change;
 mod effect;
 mod outer;
 mod recovery;
+mod rivals;
 
 use std::io;
 

@@ -1,6 +1,7 @@
 //! What a plan has to know of the host. Gathering it changes nothing that stays.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
@@ -11,7 +12,7 @@ use crate::mtu::LineMtu;
 use crate::step::{FORWARD_V4, FORWARD_V6, MAIN, SRC_VALID_MARK, Step, accept_ra};
 use crate::system::System;
 use crate::want::{Gateway, Mtu, Want};
-use crate::ways::{FIRST_METRIC, way_without};
+use crate::ways::{FIRST_METRIC, covers, way_without};
 
 /// Priority of the rule that is added and removed to see whether the kernel knows its attribute:
 /// after the default table's 32767, where no packet comes by.
@@ -28,7 +29,7 @@ const DEVICE_RULES: RangeInclusive<u32> = 900..=999;
 pub const POLICY_RULES: RangeInclusive<u32> = 830..=896;
 
 /// Addresses for documentation (RFC 5737, RFC 3849): what leads there leads everywhere.
-const ANYWHERE: [IpAddr; 2] = [
+pub(crate) const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
@@ -51,6 +52,8 @@ pub struct Facts {
     /// IPv4 addresses, with the bits of their networks, of the interface that the best default
     /// route leads to.
     pub local_networks: Vec<(IpAddr, u8)>,
+    /// Networks that the host's other interfaces are on, where pushed routes are judged by them.
+    pub connected: Vec<Connected>,
     /// Ways to routers that are given by address, and to name servers.
     pub ways: BTreeMap<IpAddr, EndpointWay>,
     /// The host's name servers that are other machines.
@@ -72,6 +75,35 @@ pub struct Facts {
     /// Settings that packets are forwarded by, in the order in which they are to be set, and what they
     /// are to be.
     pub forwarding: Vec<Setting>,
+}
+
+/// A network that an interface of the host is on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Connected {
+    /// Its first address.
+    pub network: IpAddr,
+    /// Bits of its prefix.
+    pub prefix: u8,
+    /// The interface's name.
+    pub device: String,
+}
+
+impl Connected {
+    /// True when an address is of the network.
+    pub(crate) fn holds(&self, addr: IpAddr) -> bool {
+        covers(self.network, self.prefix, addr)
+    }
+}
+
+impl fmt::Display for Connected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            network,
+            prefix,
+            device,
+        } = self;
+        write!(f, "{network}/{prefix} of {device}")
+    }
 }
 
 /// A setting below `/proc/sys`.
@@ -156,6 +188,9 @@ impl Facts {
         }
         let routes = system.routes(None)?;
         facts.used_tables = routes.iter().map(|route| route.table).collect();
+        if want.routes.iter().any(|route| route.pushed) {
+            facts.connected = connected(&routes, tunnel, system);
+        }
         facts.defaults = routes;
         facts.defaults.retain(|route| {
             let usable = route.table == MAIN && route.kind == RouteKind::Unicast;
@@ -315,6 +350,32 @@ impl Facts {
         self.src_valid_mark = system.sysctl(SRC_VALID_MARK);
         self.suppress_prefixlength = knows_suppress_prefixlength(system);
     }
+}
+
+/// The networks of the host's interfaces other than the tunnel's, by the routes that the kernel makes for their addresses.
+fn connected(routes: &[Route], tunnel: Option<u32>, system: &mut dyn System) -> Vec<Connected> {
+    // linux/rtnetlink.h
+    const RTPROT_KERNEL: u8 = 2;
+    let link_local = |addr: IpAddr| match addr {
+        IpAddr::V4(addr) => addr.is_link_local(),
+        IpAddr::V6(addr) => addr.is_unicast_link_local(),
+    };
+    let made = routes.iter().filter(|route| {
+        let ours = route.dev.is_none() || route.dev == tunnel;
+        route.table == MAIN && route.protocol == Some(RTPROT_KERNEL) && !ours && route.via.is_none()
+    });
+    let mut found = Vec::new();
+    for route in made.filter(|route| route.prefix != 0 && !link_local(route.dst)) {
+        let device = route.dev.and_then(|dev| system.device(dev).ok());
+        if let Some((device, _)) = device {
+            found.push(Connected {
+                network: route.dst,
+                prefix: route.prefix,
+                device,
+            });
+        }
+    }
+    found
 }
 
 /// What the interface `dev` carries, and a route by it.

@@ -56,7 +56,7 @@ pub mod written_file;
 pub use apply::{Applied, ApplyError, left_behind, recover, recover_all};
 pub use dns::dnsmasq::{self, Dnsmasq};
 pub use dns::{DnsError, NameServers, Resolver};
-pub use facts::{EndpointWay, Facts, POLICY_RULES};
+pub use facts::{Connected, EndpointWay, Facts, POLICY_RULES};
 pub use journal::JournalError;
 pub use managed::{Managed, ManagedError, Manager, SharedManager};
 pub use mtu::{LineMtu, MtuFollower, TunnelMtu};

@@ -96,6 +96,12 @@ impl Managed {
         self.plan.mtu
     }
 
+    /// What the user should know, one sentence each.
+    pub fn warnings(&self) -> impl Iterator<Item = &str> {
+        let plan = self.plan.warnings.iter().map(String::as_str);
+        plan.chain(self.applied.iter().flat_map(Applied::refused))
+    }
+
     /// Whose it is.
     #[must_use]
     pub fn manager(&self) -> &SharedManager {

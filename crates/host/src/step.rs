@@ -70,6 +70,8 @@ pub enum Step {
         table: u32,
         /// The tunnel is of use without it: what the kernel refuses is left out.
         optional: bool,
+        /// In the main table it goes before a route of others to the same network, and does not fail because of one.
+        first: bool,
     },
     /// Name servers and search domains.
     Dns {
@@ -99,12 +101,14 @@ pub enum Step {
         /// Priority of the rule; the lowest number is looked at first.
         priority: u32,
     },
-    /// Before that, the main table decides where it has more than a default route.
+    /// Before that, the main table decides where it has a longer prefix than the tunnel's table.
     MainRule {
         /// Whether it is about IPv6.
         v6: bool,
         /// Priority of the rule; the lowest number is looked at first.
         priority: u32,
+        /// Routes of prefixes of so many bits or fewer are passed over: 0 for default routes only.
+        passes: u8,
     },
     /// A setting below `/proc/sys`, and its value before.
     Sysctl {
@@ -268,11 +272,49 @@ impl Step {
     pub(super) fn is_optional(&self) -> bool {
         match self {
             Self::Route { optional, .. } => *optional,
-            Self::Masquerade { .. } => true,
+            // Settings are read-only in many containers.
+            Self::Masquerade { .. } | Self::Sysctl { .. } => true,
             // Without the way to the server everything stands still.
             Self::OuterRoute { dst, towards, .. } => *towards != Some(*dst),
             _ => false,
         }
+    }
+
+    /// What the host does where an optional step was refused.
+    pub(super) fn without(&self) -> &'static str {
+        match self {
+            Self::Route { .. } => "packets to there do not go through the tunnel",
+            Self::OuterRoute { .. } => "packets to there may go through the tunnel",
+            Self::Sysctl { key, .. } if key == SRC_VALID_MARK => {
+                "a strict rp_filter may drop the server's answers"
+            }
+            Self::Sysctl { .. } => "packets of those who call may not be forwarded",
+            Self::Masquerade { .. } => {
+                "packets of those who call keep their addresses, and may not be answered"
+            }
+            _ => "the tunnel goes on without it",
+        }
+    }
+
+    /// True when this was made for the `planned` step, whose metric may have been taken by another route.
+    pub(super) fn is_made_for(&self, planned: &Self) -> bool {
+        let mut made = planned.clone();
+        match (&mut made, self) {
+            (
+                Self::Route {
+                    metric,
+                    first: true,
+                    ..
+                },
+                Self::Route { metric: own, .. },
+            ) if metric.is_none() => *metric = *own,
+            (Self::OuterRoute { metric, .. }, Self::OuterRoute { metric: own, .. })
+            | (Self::Unreachable { metric, .. }, Self::Unreachable { metric: own, .. }) => {
+                *metric = *own;
+            }
+            _ => {}
+        }
+        made == *self
     }
 
     /// The route of a step that is one; `dev` is the tunnel's interface.
@@ -333,8 +375,13 @@ impl Step {
                 priority: Some(priority),
                 ..Rule::not_marked(family(v6), mark, table)
             }),
-            Self::MainRule { v6, priority } => Some(Rule {
+            Self::MainRule {
+                v6,
+                priority,
+                passes,
+            } => Some(Rule {
                 priority: Some(priority),
+                suppress_prefixlength: Some(passes.into()),
                 ..Rule::main_without_default(family(v6))
             }),
             _ => None,

@@ -57,6 +57,8 @@ pub trait System {
     fn routes(&mut self, table: Option<u32>) -> Result<Vec<Route>, NetlinkError>;
     /// Adds a route.
     fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
+    /// Adds an IPv4 route in front of others with its destination, metric and table.
+    fn prepend_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
     /// Deletes the first route that has all that `route` gives.
     fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
     /// Which way a packet with a firewall mark (0 for none) would go.
@@ -162,6 +164,10 @@ impl System for Netlink {
 
     fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         self.add_route(route)
+    }
+
+    fn prepend_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.prepend_route(route)
     }
 
     fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {

@@ -1,8 +1,9 @@
 //! What a tunnel wants of the host, in terms that no protocol has for itself.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::dns::NameServers;
+use crate::step::MAIN;
 
 /// What a tunnel wants of the host: made by a service from its settings and from what the other
 /// end told it, and turned into steps by [`crate::Plan`].
@@ -109,8 +110,19 @@ pub struct WantedRoute {
     pub metric: Option<u32>,
     /// Number of the routing table, for routes into the tunnel.
     pub table: u32,
-    /// The tunnel is of use without it.
+    /// The tunnel is of use without it, and it goes before a route of the host to the same network; otherwise such a route
+    /// is a reason to fail.
     pub optional: bool,
+    /// The other end asked for it, not the configuration.
+    pub pushed: bool,
+}
+
+impl WantedRoute {
+    /// True for a default route that is to win over the host's: one without a metric of its own.
+    #[must_use]
+    pub const fn leads_all(&self) -> bool {
+        self.optional && self.prefix == 0 && self.metric.is_none() && self.table == MAIN
+    }
 }
 
 /// The network of a route.
@@ -126,6 +138,15 @@ pub enum Destination {
 }
 
 impl Destination {
+    /// The network of a default route.
+    #[must_use]
+    pub const fn all(v6: bool) -> Self {
+        Self::Network(match v6 {
+            true => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            false => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        })
+    }
+
     /// True for IPv6.
     pub(crate) const fn is_v6(self) -> bool {
         match self {
@@ -188,9 +209,23 @@ pub enum EndpointRoutes {
 }
 
 impl Want {
-    /// True where rules lead default routes into the tunnel, if the kernel has them.
+    /// True where rules lead packets into the tunnel, if the kernel has them.
     pub(crate) fn uses_rules(&self) -> bool {
-        self.default_v4 == Some(DefaultV4::Rules) || self.default_v6 == Some(DefaultV6::Rules)
+        self.default_v4 == Some(DefaultV4::Rules)
+            || self.default_v6 == Some(DefaultV6::Rules)
+            || (self.endpoint_routes == EndpointRoutes::ForDefault && self.covers_endpoint())
+    }
+
+    /// True when a route of the main table would lead the tunnel's own packets into it.
+    fn covers_endpoint(&self) -> bool {
+        let covers = |route: &WantedRoute, endpoint: IpAddr| match route.to {
+            Destination::Network(network) => {
+                route.table == MAIN && crate::ways::covers(network, route.prefix, endpoint)
+            }
+            Destination::DefaultGateway { .. } => false,
+        };
+        let covered = |route: &WantedRoute| self.endpoints.iter().any(|it| covers(route, *it));
+        self.routes.iter().any(covered)
     }
 
     /// True when an address or a route into the tunnel is of IPv6.

@@ -5,6 +5,9 @@ use service::status::{LineStatus, NO_CARRIER, PeerStatus, SILENT, Status};
 /// Seconds after which a peer of WireGuard that is spoken to has begun a new session (REJECT_AFTER_TIME).
 pub const LATELY: u64 = 180;
 
+/// Warnings of a tunnel that are told.
+const WARNINGS: usize = 3;
+
 /// How a tunnel is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
@@ -55,9 +58,19 @@ impl State {
     }
 }
 
-/// How it is, and why.
+/// How it is, and why. What the tunnel asked for and does not have is told first.
 #[must_use]
 pub fn health(status: &Status) -> (State, String) {
+    let (state, words) = carries(status);
+    let warnings = status.warnings.iter().take(WARNINGS).cloned();
+    let all: Vec<String> = warnings
+        .chain(Some(words))
+        .filter(|it| !it.is_empty())
+        .collect();
+    (state, all.join("; "))
+}
+
+fn carries(status: &Status) -> (State, String) {
     match status.state.as_deref() {
         Some("connecting") => return (State::Connecting, "calling its server".to_owned()),
         Some(SILENT) => return (State::Silent, reason(&status.peers)),
@@ -239,6 +252,19 @@ mod tests {
         assert_eq!(
             (state, words.as_str()),
             (State::Up, "1 of 2 peers heard from lately")
+        );
+    }
+
+    #[test]
+    fn what_a_tunnel_does_not_have_is_told_first() {
+        let (state, words) = health(&Status {
+            protocol: "wireguard".to_owned(),
+            warnings: vec!["no route".to_owned(), "no DNS".to_owned()],
+            ..Status::default()
+        });
+        assert_eq!(
+            (state, words.as_str()),
+            (State::Idle, "no route; no DNS; it has no peers")
         );
     }
 

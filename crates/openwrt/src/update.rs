@@ -1,7 +1,7 @@
 //! What netifd is told that an interface has, in the words of `notify_proto`.
 
 use crate::blob::Value;
-use host::{DefaultV4, DefaultV6, Destination, Gateway, MAIN, Want};
+use host::{DefaultV4, DefaultV6, Destination, Gateway, MAIN, Want, WantedRoute};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The method and the object that netifd is told by.
@@ -76,7 +76,7 @@ impl Update {
             addresses: addresses.take(LIST_MAX).collect(),
             ..Self::default()
         };
-        for route in &want.routes {
+        for route in want.routes.iter().filter(|route| !route.leads_all()) {
             let (Destination::Network(target), Gateway::Tunnel(gateway)) =
                 (route.to, route.gateway)
             else {
@@ -117,9 +117,15 @@ impl Update {
                 unreachable,
             });
         };
-        let v4 = want.default_v4.is_some_and(|it| match it {
-            DefaultV4::Rules | DefaultV4::Halves | DefaultV4::Replace => true,
-        });
+        let leads_all = |v6: bool| {
+            let inside = |route: &WantedRoute| matches!(route.gateway, Gateway::Tunnel(_));
+            let mut routes = want.routes.iter();
+            routes.any(|it| it.leads_all() && it.to == Destination::all(v6) && inside(it))
+        };
+        let v4 = leads_all(false)
+            || want.default_v4.is_some_and(|it| match it {
+                DefaultV4::Rules | DefaultV4::Halves | DefaultV4::Replace => true,
+            });
         let gateway = want.gateway.filter(IpAddr::is_ipv4);
         match (v4, rules.own_table_v4) {
             (true, true) => add(Ipv4Addr::UNSPECIFIED.into(), 0, gateway, false),
@@ -131,6 +137,7 @@ impl Update {
         }
         let v6 = match want.default_v6 {
             Some(DefaultV6::Rules | DefaultV6::Global) => Some(false),
+            None if leads_all(true) && !want.block_ipv6 => Some(false),
             None => want.block_ipv6.then_some(true),
         };
         match (v6, rules.own_table_v6) {
@@ -264,7 +271,7 @@ fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
 mod tests {
     use super::*;
     use crate::blob;
-    use host::{NameServers, WantedAddress, WantedRoute};
+    use host::{NameServers, WantedAddress};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -279,6 +286,7 @@ mod tests {
             metric: None,
             table,
             optional: false,
+            pushed: false,
         };
         let address = |addr: &str, prefix| WantedAddress {
             addr: ip(addr),
@@ -381,6 +389,26 @@ mod tests {
             ..rules
         };
         assert!(told(&want, rules).is_empty());
+        // Those of an OpenVPN profile are no others.
+        let all = |v6| WantedRoute {
+            name: String::new(),
+            to: Destination::all(v6),
+            prefix: 0,
+            gateway: Gateway::Tunnel(None),
+            metric: None,
+            table: MAIN,
+            optional: true,
+            pushed: false,
+        };
+        let by_routes = Want {
+            routes: vec![all(false), all(true)],
+            ..Want::default()
+        };
+        assert_eq!(
+            told(&by_routes, RouteRules::default()),
+            ["0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"]
+        );
+        assert!(told(&by_routes, rules).is_empty());
         let blocked = Want {
             block_ipv6: true,
             ..Want::default()

@@ -62,6 +62,10 @@ pub struct Status {
     pub uptime_ms: u64,
     /// With OpenVPN our addresses in the tunnel.
     pub addresses: Vec<String>,
+    /// What the tunnel asked of the host and does not have, such as routes that the kernel refused, and what else the user
+    /// should know: one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The peers: of an OpenVPN server its clients, of an OpenVPN client the server.
     pub peers: Vec<PeerStatus>,
     /// Messages of the control channel or of the handshake that were refused, and sessions that

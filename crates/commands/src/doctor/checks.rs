@@ -24,12 +24,13 @@ pub(super) struct Finding {
 type Check = fn(&Facts, &mut Vec<Finding>);
 
 /// All checks, in the order in which one would look.
-pub(super) const CHECKS: [(&str, Check); 16] = [
+pub(super) const CHECKS: [(&str, Check); 17] = [
     ("tun", tun),
     ("clock", clock),
     ("route", route),
     ("dns", dns),
     ("dns-leak", dns_leak),
+    ("loop", into_itself),
     ("mtu", mtu),
     ("offload", offload),
     ("rules", rules),
@@ -186,13 +187,32 @@ fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
+/// A tunnel whose own packets are led into it: nothing comes of them, whatever its MTU is.
+fn into_itself(facts: &Facts, found: &mut Vec<Finding>) {
+    for tunnel in &facts.tunnels {
+        for (peer, _, _) in tunnel.ways.iter().filter(|way| way.1 == tunnel.device) {
+            say(
+                found,
+                format!(
+                    "the packets of {} to its peer {peer} are led into {} itself, and reach nobody",
+                    tunnel.device, tunnel.device
+                ),
+                &format!("ip route get {peer}; AllowedIPs, route"),
+                &format!(
+                    "let `millrace up` set the routes, which keeps {peer} outside; or add a route to {peer} by the line"
+                ),
+            );
+        }
+    }
+}
+
 fn mtu(facts: &Facts, found: &mut Vec<Finding>) {
     for tunnel in facts.tunnels.iter().filter(|it| it.protocol == "wireguard") {
         let place = match &tunnel.mtu_reason {
             Some(reason) => format!("MTU of {} ({reason})", tunnel.device),
             None => format!("MTU of {}", tunnel.device),
         };
-        for (peer, line, mtu) in &tunnel.ways {
+        for (peer, line, mtu) in tunnel.ways.iter().filter(|way| way.1 != tunnel.device) {
             let overhead = WIREGUARD[usize::from(peer.is_ipv6())];
             let most = mtu.saturating_sub(overhead);
             if tunnel.mtu > most {

@@ -4,7 +4,7 @@ use super::given::{At, Given, Kind};
 use super::manager::Netifd;
 use super::telling::Telling;
 use super::{Ended, Outcome};
-use crate::up::wireguard::{call_peers, device_of, difference};
+use crate::up::wireguard::{call_peers, device_of, difference, has_much, leads_much};
 use config::settings::Settings;
 use config::tunnel::{Peer, Tunnel};
 use config::types::Key32;
@@ -106,14 +106,13 @@ impl Owned<'_> {
     /// for by nothing.
     fn missing<'n>(&self, names: &'n [Named]) -> Option<&'n Named> {
         let routed = self.routed();
-        if !routed.is_full() || !self.given.keeps_endpoints() {
+        if !leads_much(&routed) || !self.given.keeps_endpoints() {
             return None;
         }
-        let leads_all = |peer: &&Peer| peer.allowed_ips.iter().any(|range| range.is_default());
         let all: Vec<&Key32> = routed
             .peers
             .iter()
-            .filter(leads_all)
+            .filter(|peer| has_much(peer))
             .map(|it| &it.public_key)
             .collect();
         let mut missing = names.iter();
@@ -149,7 +148,11 @@ impl Owned<'_> {
 
     fn tell_mtu(&self, daemon: &Daemon) {
         let tunnel = self.tunnel();
-        daemon.with(|interface| interface.tell_mtu(self.managed.tunnel_mtu(), &tunnel));
+        let warnings = self.managed.warnings().map(str::to_owned).collect();
+        daemon.with(|interface| {
+            interface.tell_mtu(self.managed.tunnel_mtu(), &tunnel);
+            interface.tell_warnings(warnings);
+        });
     }
 
     fn log_once(&mut self, what: &str) {

@@ -114,6 +114,9 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
     if let Some(found) = &status.mtu_probe {
         paint.line(&mut out, "mtu probes", &shown(found));
     }
+    for warning in &status.warnings {
+        paint.line(&mut out, "warning", &warning.escape_debug().to_string());
+    }
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
     // As `wg`: those that were heard of last come first, those that never were last.
     peers.sort_by_key(|peer| peer.latest_handshake_age.unwrap_or(u64::MAX));

@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use config::lines::{Lines, SharedLines};
 use config::permissions::Permissions;
 use config::settings::Settings;
-use config::tunnel::{Peer, Tunnel};
+use config::tunnel::{Peer, Table, Tunnel};
 use config::types::Key32;
 use config::uapi::{SetDevice, SetPeer};
 use config::wgquick;
@@ -160,6 +160,20 @@ pub(crate) fn device_of(tunnel: &Tunnel) -> SetDevice {
     set
 }
 
+/// Ranges of shorter prefixes lead much of the Internet into a tunnel, as some programs split a default route.
+const LONGEST_OF_MUCH: u8 = 8;
+
+/// Whether a range of a peer may hold the host's name servers as well as a default route does.
+pub(crate) fn has_much(peer: &Peer) -> bool {
+    let mut ranges = peer.allowed_ips.iter();
+    ranges.any(|range| range.prefix() < LONGEST_OF_MUCH)
+}
+
+/// Whether names of a tunnel's endpoints have to be looked up before its routes are there.
+pub(crate) fn leads_much(tunnel: &Tunnel) -> bool {
+    tunnel.interface.table != Table::Off && tunnel.peers.iter().any(has_much)
+}
+
 /// Says where peers are.
 pub(crate) fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
     for peer in peers {
@@ -300,8 +314,7 @@ impl Up<'_> {
 
     /// The name without which nothing can be done yet.
     fn missing<'n>(&self, names: &'n [Named]) -> Option<&'n Named> {
-        let leads_all = |peer: &Peer| peer.allowed_ips.iter().any(|range| range.is_default());
-        let full = self.tunnel.is_full();
+        let full = leads_much(&self.tunnel);
         let dns = !self.tunnel.interface.dns.is_empty() && !self.switches.no_dns;
         if !full && !dns {
             return None;
@@ -309,7 +322,7 @@ impl Up<'_> {
         let needed = |name: &&Named| {
             let mut peers = self.tunnel.peers.iter();
             let peer = peers.find(|peer| peer.public_key == name.public_key);
-            name.addresses.is_empty() && (!full || peer.is_some_and(leads_all))
+            name.addresses.is_empty() && (!full || peer.is_some_and(has_much))
         };
         names.iter().find(needed)
     }
@@ -379,6 +392,7 @@ impl Up<'_> {
         self.mtu.begin(&want, &facts);
         daemon.with(|interface| interface.tell_mtu(self.mtu.wanted(), &self.tunnel));
         (self.plan, self.facts) = (plan, facts);
+        self.tell_warnings(daemon);
         self.scripts(&self.tunnel.interface.scripts.post_up)?;
         if self.waiting_for.take().is_some() {
             log::info!("{} is up", self.ifname);
@@ -389,6 +403,14 @@ impl Up<'_> {
         startup::is_over();
         notify::ready("up");
         self.let_go(background::ready)
+    }
+
+    /// Has the status tell what the file asked for and the host does not do.
+    fn tell_warnings(&self, daemon: &Daemon) {
+        let refused = self.applied.iter().flat_map(Applied::refused);
+        let plan = self.plan.warnings.iter().map(String::as_str);
+        let warnings = plan.chain(refused).map(str::to_owned).collect();
+        daemon.with(|interface| interface.tell_warnings(warnings));
     }
 
     /// Brings what was done to the host up to date with the file and with what is known of the endpoints.
@@ -423,13 +445,13 @@ impl Up<'_> {
         if plan.fwmark != 0 {
             mark(daemon, plan.fwmark)?;
         }
-        for error in applied.change(&self.plan, &plan, &mut netlink) {
-            log::warn!("{}: {error}", self.ifname);
-        }
+        // Refused steps are logged, and stay in the status.
+        let _ = applied.change(&self.plan, &plan, &mut netlink);
         if plan.fwmark == 0 && self.plan.fwmark != 0 {
             mark(daemon, 0)?;
         }
         self.plan = plan;
+        self.tell_warnings(daemon);
         Ok(())
     }
 

@@ -8,11 +8,15 @@ use netio::netlink::{Netlink, NetlinkError};
 use super::ApplyError;
 use super::effect::{execute, exists, revert};
 use super::recovery::recovered;
+use super::rivals::Rivals;
 use crate::journal::{DIRECTORY, Directory, Journal};
 use crate::plan::Plan;
 use crate::step::Step;
 use crate::system::System;
 use crate::ways::{Way, with_free_metric};
+
+/// Most sentences about what was refused that are kept: a server may push many routes.
+const REFUSED_MAX: usize = 32;
 
 /// Opens the host.
 pub(super) type Open = fn() -> Result<Box<dyn System>, NetlinkError>;
@@ -29,6 +33,8 @@ pub struct Applied {
     pub(super) ifname: String,
     /// What has been done and is to be undone, in order.
     pub(super) done: Vec<Step>,
+    /// What was asked for and does not stand, one sentence each, with its step.
+    pub(super) refused: Vec<(Option<Step>, String)>,
     /// Where the host's own routes led when they were last looked at.
     pub(super) seen: Vec<(IpAddr, Option<Way>)>,
     /// The interface stays when the process goes.
@@ -61,6 +67,7 @@ impl Applied {
         let mut applied = Self {
             ifname: ifname.to_owned(),
             done: Vec::new(),
+            refused: Vec::new(),
             seen: Vec::new(),
             persistent: system.is_persistent(ifname),
             journal: Some(recovered(&Directory::lock(directory)?, ifname, system)?.0),
@@ -96,9 +103,11 @@ impl Applied {
         after: &Plan,
         system: &mut dyn System,
     ) -> Result<(), ApplyError> {
-        let gone = |step: &Step| before.steps.contains(step) && !after.steps.contains(step);
+        let has = |plan: &Plan, made: &Step| plan.steps.iter().any(|step| made.is_made_for(step));
+        let gone = |step: &Step| has(before, step) && !has(after, step);
         let (gone, kept) = std::mem::take(&mut self.done).into_iter().partition(gone);
         self.done = kept;
+        self.forget_refused(after);
         if let Some(journal) = &self.journal {
             let gone: Vec<Step> = gone;
             for error in revert(&gone, &self.ifname, system, journal) {
@@ -118,16 +127,42 @@ impl Applied {
         if let Some(journal) = &mut self.journal {
             journal.set_interface(dev);
         }
+        let mut rivals = Rivals::new(dev);
         for step in &plan.steps {
-            self.step(step, dev, system)?;
+            self.step(step, &mut rivals, system)?;
         }
+        self.judge_ways(plan, dev, system)?;
         self.look(system)
+    }
+
+    /// What the tunnel asked for and the host does not do, one sentence each.
+    pub fn refused(&self) -> impl Iterator<Item = &str> {
+        self.refused.iter().map(|(_, why)| why.as_str())
+    }
+
+    pub(super) fn refuse(&mut self, step: Option<&Step>, why: String) {
+        if self.refused.len() > REFUSED_MAX || self.refused().any(|known| known == why) {
+            return;
+        }
+        let why = match self.refused.len() {
+            REFUSED_MAX => "more was refused than is told here".to_owned(),
+            _ => why,
+        };
+        log::error!("{}: {why}", self.ifname);
+        self.refused.push((step.cloned(), why));
+    }
+
+    /// Forgets what was refused of steps that the next plan has not.
+    pub(super) fn forget_refused(&mut self, next: &Plan) {
+        let stays = |refused: &Step| next.steps.iter().any(|step| refused.is_made_for(step));
+        let stays = |(step, _): &(Option<Step>, String)| step.as_ref().is_some_and(stays);
+        self.refused.retain(stays);
     }
 
     pub(super) fn step(
         &mut self,
         step: &Step,
-        dev: u32,
+        rivals: &mut Rivals,
         system: &mut dyn System,
     ) -> Result<(), ApplyError> {
         // No other tunnel decides about the same step meanwhile.
@@ -150,6 +185,10 @@ impl Applied {
             }
         }
         let step = with_free_metric(step, system)?;
+        let step = rivals.win(step, system)?;
+        if let Some(why) = rivals.shadow(&step, system)? {
+            self.refuse(Some(&step), why);
+        }
         let written =
             if step.outlives_interface() || (step.belongs_to_interface() && self.persistent) {
                 Some(self.record(&step)?)
@@ -157,7 +196,7 @@ impl Applied {
                 None
             };
         let remembered = written.is_some() || step.belongs_to_interface();
-        match execute(&step, &self.ifname, dev, system) {
+        match execute(&step, &self.ifname, rivals.dev, system) {
             Ok(()) => {
                 if remembered {
                     self.done.push(step);
@@ -168,12 +207,7 @@ impl Applied {
                 if let (Some(mark), Some(journal)) = (written, &mut self.journal) {
                     journal.retract(mark)?;
                 }
-                // Servers push routes to the network that the interface brings by itself.
-                if matches!(&error, ApplyError::Netlink(error) if error.is_exists()) {
-                    log::debug!("{}: {error}", self.ifname);
-                } else {
-                    log::warn!("{}: {error}; going on without it", self.ifname);
-                }
+                self.refuse(Some(&step), format!("{error}: {}", step.without()));
                 Ok(())
             }
             Err(error) => {
@@ -250,6 +284,7 @@ impl Applied {
             }
         }
         other.done.clear();
+        other.refused.clear();
         other.seen.clear();
         other
     }

@@ -1,6 +1,7 @@
 //! From one plan to another while the tunnel is up.
 
 use super::effect::revert;
+use super::rivals::Rivals;
 use super::{Applied, ApplyError};
 use crate::plan::Plan;
 use crate::step::Step;
@@ -19,9 +20,15 @@ impl Applied {
             Err(error) => return vec![error.into()],
         };
         let mut errors = Vec::new();
+        let mut rivals = Rivals::new(dev);
+        self.forget_refused(new);
         for step in &new.steps {
-            if !old.steps.contains(step) && !matches!(step, Step::Mtu { .. }) {
-                errors.extend(self.step(step, dev, system).err());
+            if old.steps.contains(step) || matches!(step, Step::Mtu { .. }) {
+                continue;
+            }
+            if let Err(error) = self.step(step, &mut rivals, system) {
+                self.refuse(Some(step), error.to_string());
+                errors.push(error);
             }
         }
         let has_dns = new.steps.iter().any(|it| matches!(it, Step::Dns { .. }));
@@ -39,24 +46,27 @@ impl Applied {
                 errors.extend(self.retire(step, system).err());
             }
         }
+        errors.extend(self.judge_ways(new, dev, system).err());
         errors
     }
 
     /// Undoes one step. A setting of the whole host, which others may rely on, stays until the end.
     fn retire(&mut self, step: &Step, system: &mut dyn System) -> Result<(), ApplyError> {
         // What was there before the tunnel is not the tunnel's to remove.
-        let done = self.done.iter().any(|done| done == step);
-        let (Some(journal), true) = (&self.journal, done) else {
+        let same = |done: &&Step| *done == step;
+        let done = self.done.iter().find(same);
+        let done = done.or_else(|| self.done.iter().find(|done| done.is_made_for(step)));
+        let (Some(journal), Some(step)) = (&self.journal, done.cloned()) else {
             return Ok(());
         };
         if matches!(step, Step::Sysctl { .. }) {
             return Ok(());
         }
-        let errors = revert(std::slice::from_ref(step), &self.ifname, system, journal);
+        let errors = revert(std::slice::from_ref(&step), &self.ifname, system, journal);
         // The rest stays among what is undone in the end: another tunnel may have left it to this one, whose journal
         // goes on naming it.
         if matches!(step, Step::Dns { .. }) || step.belongs_to_interface() {
-            self.done.retain(|done| done != step);
+            self.done.retain(|done| *done != step);
         }
         errors.into_iter().next().map_or(Ok(()), Err)
     }

@@ -3,11 +3,11 @@
 use std::io;
 
 use netio::netlink::masquerade::Masquerade;
-use netio::netlink::{Family, Route, Rule};
+use netio::netlink::{Family, NetlinkError, Route, Rule};
 
 use super::{ApplyError, absent_is_fine};
 use crate::journal::Journal;
-use crate::step::{MAIN, SRC_VALID_MARK, Step};
+use crate::step::{MAIN, Step};
 use crate::system::System;
 use crate::ways::{is_same, metric_of};
 
@@ -23,10 +23,12 @@ pub(super) fn execute(
         Step::Mtu { mtu } => system.set_mtu(dev, *mtu)?,
         Step::Up => system.set_up(dev)?,
         Step::Dns { resolver, wanted } => system.set_dns(resolver, ifname, wanted)?,
-        Step::Route { .. }
-        | Step::HostRoute { .. }
-        | Step::OuterRoute { .. }
-        | Step::Unreachable { .. } => {
+        Step::Route { first, .. } => {
+            if let Some(route) = step.route(Some(dev)) {
+                add(&route, *first, system)?;
+            }
+        }
+        Step::HostRoute { .. } | Step::OuterRoute { .. } | Step::Unreachable { .. } => {
             if let Some(route) = step.route(Some(dev)) {
                 system.add_route(&route)?;
             }
@@ -37,16 +39,7 @@ pub(super) fn execute(
                 system.add_rule(&rule)?;
             }
         }
-        // Read-only in many containers, where the filter that looks at it is off as well.
-        Step::Sysctl { key, value, .. } => {
-            if let Err(error) = set_sysctl(system, key, value) {
-                let effect = match key == SRC_VALID_MARK {
-                    true => "a strict rp_filter may drop the server's answers",
-                    false => "packets of those who call may not be forwarded",
-                };
-                log::warn!("{ifname}: {error}; {effect}");
-            }
-        }
+        Step::Sysctl { key, value, .. } => set_sysctl(system, key, value)?,
         Step::Masquerade {
             interface,
             sources,
@@ -59,6 +52,26 @@ pub(super) fn execute(
         })?,
     }
     Ok(())
+}
+
+/// Adds a route into the tunnel. With `first` an IPv4 route goes before those of others with its metric, as OpenVPN makes
+/// it; where the first of them is the tunnel's own, as its network is, nothing is to be done.
+pub(super) fn add(route: &Route, first: bool, system: &mut dyn System) -> Result<(), NetlinkError> {
+    match system.add_route(route) {
+        Err(error) if first && error.is_exists() => {
+            let routes = system.routes(Some(route.table))?;
+            let equal = |it: &&Route| {
+                let key = |it: &Route| (it.dst, it.prefix, metric_of(it));
+                key(it) == key(route)
+            };
+            match routes.iter().find(equal) {
+                Some(found) if found.dev == route.dev => Ok(()),
+                Some(_) if route.dst.is_ipv4() => system.prepend_route(route),
+                _ => Err(error),
+            }
+        }
+        outcome => outcome,
+    }
 }
 
 /// True when the host has already what the step would make; `others` are the steps of other

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use lab::Host;
-use netio::netlink::{Family, Netlink, Route, RouteKind, VethEnd};
+use netio::netlink::{Family, Netlink, Route, RouteKind, Rule, VethEnd};
 
 use super::applied::{Open, open};
 use super::effect::set_sysctl;
@@ -22,6 +22,7 @@ use crate::want::{
 
 mod memory;
 mod properties;
+mod rivals;
 mod shared;
 
 const OPEN: Open = open;
@@ -64,6 +65,7 @@ fn full() -> Want {
             metric: None,
             table: MAIN,
             optional: false,
+            pushed: false,
         }],
         default_v4: Some(DefaultV4::Rules),
         default_v6: Some(DefaultV6::Rules),
@@ -214,6 +216,7 @@ fn into_tunnel(dst: &str, prefix: u8) -> Step {
         metric: None,
         table: MAIN,
         optional: true,
+        first: true,
     }
 }
 
@@ -321,6 +324,7 @@ fn a_displaced_default_route_comes_back_where_another_router_leads_to_its_gatewa
             metric: None,
             table: MAIN,
             optional: false,
+            pushed: false,
         }];
         let facts = Facts::gather(&want, "wg0", netlink).unwrap();
         let plan = Plan::new(&want, &facts).unwrap();
@@ -372,6 +376,7 @@ fn addresses_and_routes_of_an_interface_that_stays_are_taken_back() {
             metric: Some(9),
             table: MAIN,
             optional: true,
+            first: true,
         };
         let nowhere = Step::Route {
             dst: ip("10.10.0.0"),
@@ -380,6 +385,7 @@ fn addresses_and_routes_of_an_interface_that_stays_are_taken_back() {
             metric: None,
             table: MAIN,
             optional: true,
+            first: true,
         };
         let plan = steps([
             address("10.8.0.6", 32, Some("10.8.0.5")),

@@ -1,7 +1,11 @@
 use super::*;
 
 fn rule(priority: u32) -> Step {
-    Step::MainRule { v6: true, priority }
+    Step::MainRule {
+        v6: true,
+        priority,
+        passes: 0,
+    }
 }
 
 fn open(scratch: &tempfile::TempDir, ifname: &str) -> Result<(Journal, Left), JournalError> {

@@ -34,7 +34,7 @@ impl Routes<'_> {
     pub(super) fn add_default_routes(&mut self) -> Result<(), PlanError> {
         let v6 = self.want.default_v6.filter(|_| self.v6);
         match self.want.default_v4 {
-            Some(DefaultV4::Halves) => self.lead_halves(&HALVES_V4, true),
+            Some(DefaultV4::Halves) => self.lead_all(false),
             Some(DefaultV4::Replace) => self.replace(),
             Some(DefaultV4::Rules) | None => {}
         }
@@ -42,24 +42,32 @@ impl Routes<'_> {
             self.block_local();
         }
         if v6 == Some(DefaultV6::Global) && !self.want.block_ipv6 {
-            for (network, prefix) in GLOBAL_V6 {
-                self.lead(network.into(), prefix, true);
-            }
+            self.lead_all(true);
         }
-        if self.want.block_ipv6 && self.facts.ipv6 {
-            for (network, prefix) in GLOBAL_V6 {
-                self.block(network.into(), prefix);
-            }
+        // What the tunnel cannot take must not leave by the host's own line.
+        let cut_off = self.want.default_v6.is_some() && !self.v6;
+        if (self.want.block_ipv6 || cut_off) && self.facts.ipv6 {
+            self.block_all_v6();
         }
         let v4 = self.want.default_v4 == Some(DefaultV4::Rules);
         let v6 = v6 == Some(DefaultV6::Rules);
-        if !v4 && !v6 {
-            return Ok(());
+        if !self.facts.suppress_prefixlength {
+            if v4 || v6 {
+                self.add_halves(v4, v6);
+            }
+            return self.keep_covered();
         }
-        if self.facts.suppress_prefixlength {
-            self.add_rules(v4, v6)
-        } else {
-            self.add_halves(v4, v6)
+        let mut ranges = self.take_covering();
+        if v4 {
+            ranges.push((Ipv4Addr::UNSPECIFIED.into(), 0));
+        }
+        if v6 {
+            ranges.push((Ipv6Addr::UNSPECIFIED.into(), 0));
+        }
+        self.keep_from_addresses()?;
+        match ranges.is_empty() {
+            true => Ok(()),
+            false => self.add_rules(&ranges),
         }
     }
 
@@ -73,12 +81,31 @@ impl Routes<'_> {
             metric: None,
             table: MAIN,
             optional,
+            first: true,
         });
     }
 
-    fn lead_halves<A: Copy + Into<IpAddr>>(&mut self, halves: &[A; 2], optional: bool) {
+    /// All packets of a family, by routes that no default route of the host can win over, whatever its metric and however
+    /// late it comes.
+    pub(super) fn lead_all(&mut self, v6: bool) {
+        if !v6 {
+            return self.lead_halves(&HALVES_V4);
+        }
+        for (network, prefix) in GLOBAL_V6 {
+            self.lead(network.into(), prefix, false);
+        }
+    }
+
+    /// Packets to global IPv6 networks are answered with "unreachable".
+    pub(super) fn block_all_v6(&mut self) {
+        for (network, prefix) in GLOBAL_V6 {
+            self.block(network.into(), prefix);
+        }
+    }
+
+    fn lead_halves<A: Copy + Into<IpAddr>>(&mut self, halves: &[A; 2]) {
         for &half in halves {
-            self.lead(half.into(), 1, optional);
+            self.lead(half.into(), 1, false);
         }
     }
 
@@ -95,12 +122,12 @@ impl Routes<'_> {
                      it, as with def1"
                         .to_owned(),
                 );
-                return self.lead_halves(&HALVES_V4, true);
+                return self.lead_all(false);
             };
             displaced.push(Step::Displace(saved));
         }
         self.displaced.append(&mut displaced);
-        self.lead(Ipv4Addr::UNSPECIFIED.into(), 0, true);
+        self.lead(Ipv4Addr::UNSPECIFIED.into(), 0, false);
     }
 
     /// Two halves of the local network into the tunnel, its gateway excepted.
@@ -144,8 +171,8 @@ impl Routes<'_> {
         }
     }
 
-    /// A default route in a table of its own, for everything but the tunnel's own packets.
-    fn add_rules(&mut self, v4: bool, v6: bool) -> Result<(), PlanError> {
+    /// Routes in a table of its own, for everything but the tunnel's own packets.
+    fn add_rules(&mut self, ranges: &[(IpAddr, u8)]) -> Result<(), PlanError> {
         let table = match self.want.fwmark {
             0 => (FIRST_TABLE..FIRST_TABLE + TABLES_TRIED)
                 .find(|table| !self.facts.used_tables.contains(table))
@@ -153,27 +180,33 @@ impl Routes<'_> {
             mark => mark,
         };
         self.plan.fwmark = table;
-        if v4 {
+        if ranges.iter().any(|(network, _)| network.is_ipv4()) {
             self.please_strict_filter();
-            self.add_rules_of(Ipv4Addr::UNSPECIFIED.into(), table);
+            self.add_rules_of(false, ranges, table);
             self.mark_is_valid();
         }
-        if v6 {
-            self.add_rules_of(Ipv6Addr::UNSPECIFIED.into(), table);
+        if ranges.iter().any(|(network, _)| network.is_ipv6()) {
+            self.add_rules_of(true, ranges, table);
         }
         Ok(())
     }
 
-    fn add_rules_of(&mut self, any: IpAddr, table: u32) {
-        let v6 = any.is_ipv6();
-        self.rules.push(Step::Route {
-            dst: any,
-            prefix: 0,
+    fn add_rules_of(&mut self, v6: bool, ranges: &[(IpAddr, u8)], table: u32) {
+        let own = ranges.iter().filter(|(network, _)| network.is_ipv6() == v6);
+        let own = own.map(|&(dst, prefix)| Step::Route {
+            dst,
+            prefix,
             via: None,
             metric: None,
             table,
             optional: false,
+            first: false,
         });
+        self.rules.extend(own);
+        let bits = ranges
+            .iter()
+            .filter(|(network, _)| network.is_ipv6() == v6)
+            .map(|(_, prefix)| *prefix);
         // Before all others but the local table's, which is where the kernel would put them too.
         // By their places they are told from those of another full tunnel.
         let first = self.facts.first_rule.max(3);
@@ -186,6 +219,7 @@ impl Routes<'_> {
         self.rules.push(Step::MainRule {
             v6,
             priority: first - 2,
+            passes: bits.min().unwrap_or(0),
         });
     }
 
@@ -208,19 +242,17 @@ impl Routes<'_> {
 
     /// For kernels without the rules: two halves win over the default route without replacing it,
     /// and the endpoints keep the ways that they have now.
-    fn add_halves(&mut self, v4: bool, v6: bool) -> Result<(), PlanError> {
-        self.keep_for_halves(v4, v6)?;
+    fn add_halves(&mut self, v4: bool, v6: bool) {
         if v4 {
-            self.lead_halves(&HALVES_V4, false);
+            self.lead_halves(&HALVES_V4);
         }
         if v6 {
-            self.lead_halves(&HALVES_V6, false);
+            self.lead_halves(&HALVES_V6);
         }
         self.plan.warnings.push(
             "this kernel cannot pass over default routes: the endpoints got routes by the present \
              gateway, which do not follow when that changes"
                 .to_owned(),
         );
-        Ok(())
     }
 }

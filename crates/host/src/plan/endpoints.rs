@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
+use netio::netlink::Family;
+
 use super::PlanError;
 use super::routes::{Routes, push_once};
 use crate::facts::EndpointWay;
-use crate::step::Step;
+use crate::step::{MAIN, Step};
 use crate::want::{EndpointRoutes, WantedAddress};
 use crate::ways::covers;
 
@@ -20,6 +22,7 @@ impl Routes<'_> {
             return;
         };
         for way in &self.facts.endpoints {
+            self.pass_over_route_to(way.addr);
             if not_on_link && way.via.is_none() {
                 continue;
             }
@@ -38,6 +41,27 @@ impl Routes<'_> {
         }
     }
 
+    /// Leaves out a route into the tunnel to nothing but its own endpoint, before which no other route could go.
+    fn pass_over_route_to(&mut self, addr: IpAddr) {
+        let bits = Family::of(addr).bits();
+        let leads = |step: &Step| match *step {
+            Step::Route {
+                dst,
+                prefix,
+                table: MAIN,
+                ..
+            } => dst == addr && prefix == bits,
+            _ => false,
+        };
+        let before = self.inside.len();
+        self.inside.retain(|step| !leads(step));
+        if self.inside.len() != before {
+            self.plan.warnings.push(format!(
+                "the route {addr}/{bits} is left out: it would lead the tunnel's own packets to its server into the tunnel"
+            ));
+        }
+    }
+
     fn leads_astray(&self, addr: IpAddr) -> bool {
         let covered = |step: &Step| match *step {
             Step::Route { dst, prefix, .. } | Step::Unreachable { dst, prefix, .. } => {
@@ -52,6 +76,61 @@ impl Routes<'_> {
         self.inside.iter().chain(&self.blocked).any(covered) || self.want.addresses.iter().any(own)
     }
 
+    /// For [`EndpointRoutes::ForDefault`] with rules: takes the routes away that would lead the tunnel's own packets into it,
+    /// for the table that these do not look into.
+    pub(super) fn take_covering(&mut self) -> Vec<(IpAddr, u8)> {
+        if self.want.endpoint_routes != EndpointRoutes::ForDefault {
+            return Vec::new();
+        }
+        let endpoints: Vec<IpAddr> = self.called().map(|way| way.addr).collect();
+        let covering = |step: &mut Step| match *step {
+            Step::Route {
+                dst,
+                prefix,
+                table: MAIN,
+                ..
+            } => endpoints.iter().any(|it| covers(dst, prefix, *it)),
+            _ => false,
+        };
+        let taken = self.inside.extract_if(.., covering);
+        let range = |step| match step {
+            Step::Route { dst, prefix, .. } => Some((dst, prefix)),
+            _ => None,
+        };
+        taken.filter_map(range).collect()
+    }
+
+    /// Endpoints that are other machines.
+    fn called(&self) -> impl Iterator<Item = &EndpointWay> {
+        self.facts.endpoints.iter().filter(|way| !way.local)
+    }
+
+    /// For [`EndpointRoutes::ForDefault`]: endpoints that the network of an address of the tunnel holds keep their ways.
+    pub(super) fn keep_from_addresses(&mut self) -> Result<(), PlanError> {
+        let holds = |addr: IpAddr| {
+            let mut own = self.want.addresses.iter();
+            own.any(|own| own.addr != addr && covers(own.addr, own.prefix, addr))
+        };
+        self.keep_those(|_, way| holds(way.addr))
+    }
+
+    /// For [`EndpointRoutes::ForDefault`] without rules: the endpoints that any route of the tunnel covers keep their ways.
+    pub(super) fn keep_covered(&mut self) -> Result<(), PlanError> {
+        self.keep_those(|routes, way| routes.leads_astray(way.addr))
+    }
+
+    fn keep_those(&mut self, which: impl Fn(&Self, &EndpointWay) -> bool) -> Result<(), PlanError> {
+        if self.want.endpoint_routes != EndpointRoutes::ForDefault {
+            return Ok(());
+        }
+        let kept = self.called().filter(|way| which(self, way));
+        let steps = kept.map(|way| way.host_route().ok_or(PlanError::NoWayToEndpoint(way.addr)));
+        for step in steps.collect::<Result<Vec<Step>, _>>()? {
+            push_once(&mut self.past, step);
+        }
+        Ok(())
+    }
+
     /// For [`EndpointRoutes::ForDefault`] with rules: answers come by an interface that the main
     /// table would not choose for the endpoint, which a strict filter drops.
     pub(super) fn please_strict_filter(&mut self) {
@@ -63,21 +142,5 @@ impl Routes<'_> {
                 push_once(&mut self.past, step);
             }
         }
-    }
-
-    /// For [`EndpointRoutes::ForDefault`] with halves, in the families that these redirect.
-    pub(super) fn keep_for_halves(&mut self, v4: bool, v6: bool) -> Result<(), PlanError> {
-        if self.want.endpoint_routes != EndpointRoutes::ForDefault {
-            return Ok(());
-        }
-        let redirected = |way: &&EndpointWay| if way.addr.is_ipv4() { v4 } else { v6 };
-        for way in self.facts.endpoints.iter().filter(redirected) {
-            if !way.local {
-                let step = way.host_route();
-                let step = step.ok_or(PlanError::NoWayToEndpoint(way.addr))?;
-                push_once(&mut self.past, step);
-            }
-        }
-        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use netio::netlink::Family;
 
 use super::{Plan, PlanError};
-use crate::facts::{EndpointWay, Facts};
+use crate::facts::{Connected, EndpointWay, Facts};
 use crate::step::{MAIN, Step};
 use crate::want::{Destination, Gateway, Want, WantedAddress, WantedRoute};
 use crate::ways::{FIRST_METRIC, covers, masked};
@@ -90,12 +90,20 @@ impl<'a> Routes<'a> {
         let to = self.destination(route.to)?;
         let way = self.way(route)?;
         let (dst, prefix) = (masked(to, route.prefix), route.prefix);
+        if route.pushed {
+            self.tell_pushed(dst, route, &way);
+        }
         match way {
-            // The plan's warnings say so.
-            Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => {}
+            // The plan's warnings say so. What was to take everything must not leave by the host's own line.
+            Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => {
+                if prefix == 0 && self.facts.ipv6 {
+                    self.block_all_v6();
+                }
+            }
             // `block_ipv6` answers these instead.
             Way::Tunnel(_) if dst.is_ipv6() && self.want.block_ipv6 => self.block(dst, prefix),
             Way::Tunnel(_) if !route.optional && self.is_connected(dst, route) => {}
+            Way::Tunnel(_) if route.leads_all() => self.lead_all(dst.is_ipv6()),
             Way::Tunnel(via) => self.lead_in(Step::Route {
                 dst,
                 prefix,
@@ -103,6 +111,7 @@ impl<'a> Routes<'a> {
                 metric: route.metric,
                 table: route.table,
                 optional: route.optional,
+                first: route.optional,
             }),
             // A router is not reached by itself: the kernel would take no route by it any more.
             Way::Past { via, dev, .. } if via == Some(dst) && prefix == Family::of(dst).bits() => {
@@ -111,6 +120,32 @@ impl<'a> Routes<'a> {
             Way::Past { via, dev, towards } => self.lead_past(dst, route, via, dev, towards),
         }
         Ok(())
+    }
+
+    /// Tells of a pushed route that takes away what the user may count on: a network that the host is on, or the tunnel.
+    fn tell_pushed(&mut self, dst: IpAddr, route: &WantedRoute, way: &Way) {
+        // As its option begins.
+        let name = route.name.split('/').next().unwrap_or_default();
+        let warning = match way {
+            Way::Tunnel(_) => {
+                let mut networks = self.facts.connected.iter();
+                let holds = |it: &&Connected| it.prefix <= route.prefix && it.holds(dst);
+                let Some(local) = networks.find(holds) else {
+                    return;
+                };
+                format!(
+                    "the server leads {name}, which is on the local network {local}, into the tunnel; to keep it outside: \
+                     pull-filter ignore \"{name}\""
+                )
+            }
+            // To the server itself there is such a route in any case.
+            Way::Past { .. } if self.facts.endpoints.iter().any(|it| it.addr == dst) => return,
+            Way::Past { .. } => format!(
+                "the server leads {name} past the tunnel, by this host's own line; to keep it inside: \
+                 pull-filter ignore \"{name}\""
+            ),
+        };
+        self.plan.warnings.push(warning);
     }
 
     fn lead_past(

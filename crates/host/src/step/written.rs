@@ -26,6 +26,7 @@ struct Values {
     dev: Option<u32>,
     dst: Option<IpAddr>,
     except: Option<Vec<(IpAddr, u8)>>,
+    first: bool,
     interface: Option<String>,
     key: Option<String>,
     mark: Option<u32>,
@@ -34,6 +35,7 @@ struct Values {
     onlink: Option<bool>,
     only: Vec<String>,
     optional: Option<bool>,
+    passes: u8,
     peer: Option<IpAddr>,
     prefix: Option<u8>,
     priority: Option<u32>,
@@ -110,6 +112,7 @@ impl Values {
                 metric: self.metric,
                 table: self.table?,
                 optional: self.optional?,
+                first: self.first,
             },
             "Dns" => Step::Dns {
                 resolver: self.resolver?,
@@ -133,6 +136,7 @@ impl Values {
             "MainRule" => Step::MainRule {
                 v6: self.v6?,
                 priority: self.priority?,
+                passes: self.passes,
             },
             "Sysctl" => Step::Sysctl {
                 key: self.key?,
@@ -225,6 +229,7 @@ mod tests {
                     metric: number,
                     table: 51820,
                     optional: via.is_some(),
+                    first: via.is_none(),
                 },
                 Step::HostRoute {
                     dst: THERE,
@@ -260,6 +265,7 @@ mod tests {
                 Step::MainRule {
                     v6: via.is_some(),
                     priority: 9,
+                    passes: u8::from(via.is_some()),
                 },
             ]);
         }

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use super::System;
 use crate::dns::{DnsError, NameServers, Resolver};
 use crate::step::SRC_VALID_MARK;
-use crate::ways::metric_of;
+use crate::ways::{is_same, metric_of};
 
 /// What goes wrong, at which of the changes that are asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -281,24 +281,26 @@ impl System for Memory {
     }
 
     fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        let mut route = *route;
+        let route = *route;
         self.netlink("add route", |memory| {
-            if masked(route.dst, route.prefix) != route.dst {
-                return Err(Errno::EINVAL);
-            }
-            if let Some(via) = route.via {
-                route.dev = Some(memory.interface_to(via, route.dev)?);
-            }
-            match route.dev {
-                Some(dev) if !memory.link(dev)?.up => return Err(Errno::ENETDOWN),
-                None if route.kind == RouteKind::Unicast => return Err(Errno::ENODEV),
-                _ => {}
-            }
+            let route = memory.acceptable(route)?;
             let key = |it: &Route| (it.table, it.dst, it.prefix, metric_of(it));
             if memory.routes.iter().any(|it| key(it) == key(&route)) {
                 return Err(Errno::EEXIST);
             }
             memory.routes.push(route);
+            Ok(())
+        })
+    }
+
+    fn prepend_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let route = *route;
+        self.netlink("add route", |memory| {
+            let route = memory.acceptable(route)?;
+            if memory.routes.iter().any(|it| is_same(it, &route)) {
+                return Err(Errno::EEXIST);
+            }
+            memory.routes.insert(0, route);
             Ok(())
         })
     }

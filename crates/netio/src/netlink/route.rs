@@ -263,6 +263,21 @@ impl Netlink {
         )
     }
 
+    /// Adds a route in front of others with the same destination, metric and table, as `ip route prepend` does. Only for
+    /// IPv4: the kernel puts an IPv6 route behind those of its metric.
+    ///
+    /// # Errors
+    /// As [`Netlink::add_route`]; [`NetlinkError::is_exists`] if there is the same route.
+    pub fn prepend_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.change(
+            RTM_NEWROUTE,
+            &route.new_message(),
+            NLM_F_CREATE,
+            "add route",
+            format_args!("{route}"),
+        )
+    }
+
     /// Adds a route, in the place of one with the same destination, metric and table if there is one.
     ///
     /// # Errors

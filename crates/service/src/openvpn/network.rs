@@ -10,6 +10,9 @@
 //!   server, not only for `redirect-gateway`: without it the tunnel would carry itself. It follows
 //!   when the gateway changes. `allow-recursive-routing` and the flag `local` switch it off.
 //! - `redirect-gateway` without `def1` does not touch a default route that has a higher metric.
+//! - A default route by `route` or `route-ipv6` without a metric is made of more specific routes, over which no default route
+//!   of the host wins: neither one without a metric nor one that DHCP or a router advertisement brings later.
+//! - An IPv6 route that names no metric gets one below that of the host's route to the same network.
 //! - `block-ipv6` makes the global IPv6 networks unreachable by routes; the kernel then answers
 //!   as OpenVPN does ("no route to host"), and goes on doing so when the process dies. OpenVPN
 //!   blocks only what is routed into the tunnel.

@@ -546,6 +546,7 @@ impl<'m, M: Machine> Executor<'m, M> {
     fn show(&mut self) {
         let mut status = Status {
             mtu: self.network.mtu,
+            warnings: self.network.warnings(),
             workers: 1,
             bound_device: self.options.bind_device.clone(),
             ..Status::default()

@@ -34,6 +34,8 @@ pub(super) struct Network {
     ifname: String,
     want: Want,
     applied: Option<Applied>,
+    /// What the plan says to the user.
+    warnings: Vec<String>,
     /// Another program gives the interface what it has.
     managed: Option<Managed>,
     /// The MTU that was set, in bytes; 0 before.
@@ -46,6 +48,7 @@ impl Network {
             ifname: ifname.to_owned(),
             want: Want::default(),
             applied: None,
+            warnings: Vec::new(),
             managed: manager.map(|it| Managed::new(it.clone(), ifname)),
             mtu: 0,
         }
@@ -82,7 +85,19 @@ impl Network {
             }
         });
         (self.want, self.mtu) = (want, plan.mtu);
+        self.warnings = plan.warnings;
         Ok(())
+    }
+
+    /// What the tunnel asked of the host and does not have, and what else the user should know: one sentence each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let plan = self.warnings.iter().map(String::as_str);
+        let managed = self.managed.iter().flat_map(Managed::warnings);
+        let refused = self.applied.iter().flat_map(Applied::refused);
+        plan.chain(managed)
+            .chain(refused)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// When routes of the host have changed: the way to the server goes the way that the host has now.
@@ -199,5 +214,6 @@ fn route(range: &AllowedIp) -> WantedRoute {
         metric: None,
         table: MAIN,
         optional: false,
+        pushed: false,
     }
 }

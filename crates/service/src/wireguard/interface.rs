@@ -58,6 +58,8 @@ pub struct Interface {
     unbound: Option<SocketError>,
     /// What the owner wants the MTU to be, and why.
     pub(super) wanted_mtu: Option<TunnelMtu>,
+    /// What the owner said that the user should know.
+    pub(super) warnings: Vec<String>,
     /// What the settings say of probes.
     pub(super) mtu_probe: MtuProbe,
     news: News,
@@ -96,6 +98,7 @@ impl Interface {
             answer: None,
             unbound: None,
             wanted_mtu: None,
+            warnings: Vec::new(),
             mtu_probe: MtuProbe::Off,
             news: News::default(),
         }
@@ -383,6 +386,11 @@ impl Interface {
             .range()
             .and_then(|range| ProbePlan::new(self.mtu_probe, range, tunnel));
         self.handle(Event::ProbePaths(plan.map(Box::new)));
+    }
+
+    /// Says what the tunnel asked of the host and does not have, for its status: one sentence each.
+    pub fn tell_warnings(&mut self, warnings: Vec<String>) {
+        self.warnings = warnings;
     }
 
     /// What probes have shown that the interface's MTU may be, where that is less than was told.

@@ -75,6 +75,7 @@ impl Interface {
             mtu_probe: self.machine.probe_report(),
             workers: statistics.workers,
             uptime_ms: now.saturating_duration_since(started).as_millis() as u64,
+            warnings: self.warnings.clone(),
             peers: peers.collect(),
             refused: self.machine.refusals().to_map(),
             dataplane: self.dataplane(statistics),

@@ -74,6 +74,7 @@ fn route(range: AllowedIp, table: u32) -> WantedRoute {
         metric: None,
         table,
         optional: false,
+        pushed: false,
     }
 }
 

@@ -128,6 +128,14 @@ fn name_servers_that_are_missing_silent_or_past_the_tunnel() {
 }
 
 #[test]
+fn a_tunnel_that_carries_itself_is_not_blamed_on_its_mtu() {
+    finds("loop", "into office itself", |it| {
+        "office".clone_into(&mut it.tunnels[0].ways[0].1);
+        it.tunnels[0].ways[0].2 = 1420;
+    });
+}
+
+#[test]
 fn packets_that_do_not_fit_the_line() {
     finds("mtu", "do not fit", |it| it.tunnels[0].ways[0].2 = 1492);
     // It is said where the MTU is from.

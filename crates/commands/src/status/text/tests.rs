@@ -232,3 +232,14 @@ fn a_server_that_cannot_be_heard_is_told() {
     status.state = Some("no carrier".to_owned());
     assert!(render(&status, Paint::PLAIN).contains("openvpn client, no carrier\n"));
 }
+
+#[test]
+fn what_the_tunnel_does_not_have_is_told() {
+    let status = Status {
+        warnings: vec!["cannot add route 10.20.0.0/16: File exists".to_owned()],
+        ..example()
+    };
+    let text = render(&status, Paint::PLAIN);
+    let told = "\n  warning: cannot add route 10.20.0.0/16: File exists\n";
+    assert!(text.contains(told), "{text}");
+}

@@ -89,6 +89,7 @@ fn route() -> impl Strategy<Value = WantedRoute> {
             metric,
             table: if own_table { 7 } else { MAIN },
             optional,
+            pushed: optional,
         }
     })
 }
@@ -306,8 +307,11 @@ proptest! {
         let mut want = want;
         want.default_v4 = want.default_v4.filter(|it| *it != DefaultV4::Replace);
         // The new gateway is not inside the tunnel.
-        let gateways = Destination::Network(ip("198.51.100.0"));
-        want.routes.retain(|route| route.to != gateways);
+        let gateways = [
+            Destination::Network(ip("198.51.100.0")),
+            Destination::DefaultGateway { v6: false },
+        ];
+        want.routes.retain(|route| !gateways.contains(&route.to));
         want.block_local = false;
         let (old, new) = (default_by(ip("198.51.100.1")), default_by(ip("198.51.100.5")));
         let mut after = host.clone();

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use netio::netlink::{Family, Route, Rule};
+use netio::netlink::{Family, Route, RouteKind, Rule};
 use nix::errno::Errno;
 
 use super::{Memory, masked};
@@ -33,6 +33,21 @@ impl Memory {
             if index == dev && is_new(self, &route) {
                 self.routes.push(route);
             }
+        }
+    }
+
+    /// The route as the kernel would take it, with the interface that leads to its gateway.
+    pub(super) fn acceptable(&mut self, mut route: Route) -> Result<Route, Errno> {
+        if masked(route.dst, route.prefix) != route.dst {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(via) = route.via {
+            route.dev = Some(self.interface_to(via, route.dev)?);
+        }
+        match route.dev {
+            Some(dev) if !self.link(dev)?.up => Err(Errno::ENETDOWN),
+            None if route.kind == RouteKind::Unicast => Err(Errno::ENODEV),
+            _ => Ok(route),
         }
     }
 

@@ -79,6 +79,8 @@ pub(crate) struct Inside {
     ifname: String,
     remote: Option<IpAddr>,
     applied: Option<Applied>,
+    /// What the plans that are in force say to the user.
+    warnings: Vec<String>,
     /// Another program gives the interface what it has.
     managed: Option<Managed>,
     /// Other servers that are kept outside the tunnel.
@@ -116,6 +118,7 @@ impl Inside {
             ifname: ifname.to_owned(),
             remote,
             applied: None,
+            warnings: Vec::new(),
             managed: None,
             kept: Vec::new(),
         })
@@ -125,6 +128,18 @@ impl Inside {
     pub(crate) fn managed_by(mut self, manager: &SharedManager) -> Self {
         self.managed = Some(Managed::new(manager.clone(), &self.ifname));
         self
+    }
+
+    /// What the options ask for and the host does not do, and what else the user should know: one sentence each.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let own = self.network.warnings.iter().chain(&self.warnings);
+        let managed = self.managed.iter().flat_map(Managed::warnings);
+        let refused = self.applied.iter().flat_map(Applied::refused);
+        own.map(String::as_str)
+            .chain(managed)
+            .chain(refused)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// True when the other would do the same: what is set can stay over a reconnection.
@@ -171,6 +186,7 @@ impl Inside {
     pub(crate) fn take_over(&mut self, mut other: Self) -> Result<(), InsideError> {
         let mut netlink = Netlink::open()?;
         self.outdate();
+        self.warnings.clear();
         if let Some(before) = other.managed.take() {
             self.managed = Some(before);
         }
@@ -240,6 +256,8 @@ impl Inside {
         for warning in &after.warnings {
             log::warn!("WARNING: {warning}");
         }
+        self.warnings.retain(|it| !before.warnings.contains(it));
+        self.warnings.extend(after.warnings.iter().cloned());
         self.network.clone_from(&wanted.network);
         self.facts.clone_from(&wanted.facts);
         self.want.clone_from(&wanted.want);
@@ -253,6 +271,7 @@ impl Inside {
         for warning in &plan.warnings {
             log::warn!("WARNING: {warning}");
         }
+        self.warnings.extend(plan.warnings.iter().cloned());
         let mut netlink = Netlink::open()?;
         match self.applied.take() {
             None => self.applied = Some(Applied::apply(plan, &self.ifname, &mut netlink)?),
@@ -285,6 +304,7 @@ impl Inside {
         if let Some(mut managed) = self.managed.take() {
             managed.lost();
         }
+        self.warnings.clear();
         let errors = self.applied.take().map_or(Ok(()), Applied::undo);
         for error in errors.err().into_iter().flatten() {
             log::warn!("{}: {error}", self.ifname);

@@ -43,6 +43,8 @@ pub(crate) struct Route {
     pub gateway: Option<Place>,
     /// The metric; `None` for the kernel's choice.
     pub metric: Option<u32>,
+    /// The server asked for it.
+    pub pushed: bool,
 }
 
 /// What the inside of the tunnel looks like.
@@ -209,22 +211,24 @@ impl TunnelNetwork {
             prefix: route.bits,
             gateway: route.gateway.clone(),
             metric: route.metric.or(metric),
+            pushed: false,
         });
         let theirs = pushed
             .routes
             .iter()
-            .map(|route| from_push(route, false, metric));
+            .map(|route| from_push(route, false, metric, config.route_metric));
         let own_v6 = config.routes_v6.iter().map(|route| Route {
             v6: true,
             network: Place::Address(route.network.into()),
             prefix: route.bits,
             gateway: route.gateway.map(|gateway| Place::Address(gateway.into())),
             metric: route.metric.or(metric),
+            pushed: false,
         });
         let theirs_v6 = pushed
             .routes_ipv6
             .iter()
-            .map(|route| from_push(route, true, metric));
+            .map(|route| from_push(route, true, metric, config.route_metric));
         self.routes = own.chain(theirs).chain(own_v6).chain(theirs_v6).collect();
     }
 
@@ -355,6 +359,7 @@ fn from_push<A: Copy + Into<IpAddr>>(
     route: &push::Route<A>,
     v6: bool,
     metric: Option<u32>,
+    own: Option<u32>,
 ) -> Route {
     let place = |target: RouteTarget<A>| match target {
         RouteTarget::Address(addr) => Place::Address(addr.into()),
@@ -367,6 +372,11 @@ fn from_push<A: Copy + Into<IpAddr>>(
         network: place(route.network),
         prefix: route.prefix,
         gateway: route.gateway.map(place),
-        metric: route.metric.or(metric),
+        // A default route that a server asks for is to win over the host's, whatever metric it names.
+        metric: match route.prefix {
+            0 => own,
+            _ => route.metric.or(metric),
+        },
+        pushed: true,
     }
 }

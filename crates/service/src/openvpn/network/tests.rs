@@ -9,7 +9,9 @@ use openvpn::push::{PullFilter, PushReply};
 use super::TunnelNetwork;
 use super::merge::NetworkError;
 use super::want::Outside;
-use host::{EndpointWay, Facts, MAIN, NameServers, Plan, Resolver, SavedRoute, Step, Want};
+use host::{
+    Connected, EndpointWay, Facts, MAIN, NameServers, Plan, Resolver, SavedRoute, Step, Want,
+};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -88,13 +90,16 @@ impl TunnelNetwork {
 
 fn inside(text: &str, via: Option<&str>) -> Step {
     let (dst, prefix) = text.split_once('/').unwrap();
+    let everything = ["::/3", "2000::/4", "3000::/4", "fc00::/7"];
     Step::Route {
         dst: ip(dst),
         prefix: prefix.parse().unwrap(),
         via: via.map(ip),
         metric: None,
         table: MAIN,
-        optional: true,
+        // Without what was to take everything there is no tunnel.
+        optional: !(dst == "0.0.0.0" || dst == "128.0.0.0" || everything.contains(&text)),
+        first: true,
     }
 }
 
@@ -292,6 +297,7 @@ fn gateways_are_words_addresses_and_mistakes() {
         metric: Some(7),
         table: MAIN,
         optional: true,
+        first: true,
     };
     let expected = [
         past("10.2.0.0", 16, Some("198.51.100.1"), Some("0.0.0.0")),
@@ -301,12 +307,89 @@ fn gateways_are_words_addresses_and_mistakes() {
         inside("10.6.0.0/16", Some("10.8.0.9")),
     ];
     assert_eq!(plan.steps, expected);
+    // To the server there is such a route in any case.
+    let [first, second, third] = &plan.warnings[..] else {
+        panic!("{:?}", plan.warnings);
+    };
+    for (warning, route) in [(first, "route 10.2.0.0"), (second, "route 10.3.0.0")] {
+        let told = format!("the server leads {route} past the tunnel");
+        assert!(warning.starts_with(&told), "{warning}");
+    }
+    assert!(third.contains("10.4.0.0/16 is left out"), "{third}");
+}
+
+#[test]
+fn default_routes_by_route_are_those_of_def1() {
+    let halves = [inside("0.0.0.0/1", GATEWAY), inside("128.0.0.0/1", GATEWAY)];
+    for option in [
+        "route 0.0.0.0 0.0.0.0",
+        "route 0.0.0.0 0.0.0.0 vpn_gateway",
+        "route 0.0.0.0 0.0.0.0 10.8.0.1",
+        // The server's metrics do not keep its route from winning.
+        "route 0.0.0.0 0.0.0.0 vpn_gateway 300",
+        "route-metric 300,route 0.0.0.0 0.0.0.0",
+    ] {
+        let steps = routes(option).steps;
+        assert_eq!(
+            steps,
+            [[to_server()].as_slice(), &halves].concat(),
+            "{option}"
+        );
+    }
+    let v6 = routes("ifconfig-ipv6 fd00::2/64 fd00::1,route-ipv6 ::/0").steps;
+    let global = ["::/3", "2000::/4", "3000::/4", "fc00::/7"];
+    assert_eq!(v6, global.map(|network| inside(network, None)));
+    // One in the file itself means what it says.
+    let config = Network {
+        routes: vec![ConfigRoute {
+            network: Place::Address(ip("0.0.0.0")),
+            bits: 0,
+            gateway: None,
+            metric: Some(300),
+        }],
+        ..Network::default()
+    };
+    let network = TunnelNetwork::merge(&config, 1500, Some(&pushed(SUBNET))).unwrap();
+    let steps = network.route_plan(&facts()).steps;
+    let own = |step: &Step| {
+        matches!(
+            step,
+            Step::Route {
+                prefix: 0,
+                metric: Some(300),
+                ..
+            }
+        )
+    };
+    assert!(steps.len() == 2 && own(&steps[1]), "{steps:?}");
+}
+
+#[test]
+fn pushed_routes_into_a_local_network_are_told() {
+    let mut at_home = facts();
+    at_home.connected = vec![Connected {
+        network: ip("192.168.1.0"),
+        prefix: 24,
+        device: "lan0".to_owned(),
+    }];
+    for (option, told) in [
+        ("route 192.168.1.0 255.255.255.0", true),
+        ("route 192.168.1.77", true),
+        ("route 192.168.0.0 255.255.0.0", false),
+        ("route 192.168.2.0 255.255.255.0", false),
+    ] {
+        let plan = network(&format!("{SUBNET},{option}")).route_plan(&at_home);
+        let says = |it: &String| it.contains("192.168.1.0/24 of lan0");
+        assert_eq!(plan.warnings.iter().any(says), told, "{option}");
+        assert_eq!(plan.warnings.len(), usize::from(told), "{option}");
+    }
+}
+
+#[test]
+fn a_route_to_the_server_alone_is_left_out() {
+    let plan = routes("route 192.0.2.1,route 192.0.2.0 255.255.255.0");
+    assert_eq!(plan.steps, [to_server(), inside("192.0.2.0/24", GATEWAY)]);
     assert_eq!(plan.warnings.len(), 1);
-    assert!(
-        plan.warnings[0].contains("10.4.0.0/16 is left out"),
-        "{:?}",
-        plan.warnings
-    );
 }
 
 #[test]

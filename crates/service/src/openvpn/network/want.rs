@@ -90,6 +90,7 @@ impl TunnelNetwork {
             metric: route.metric,
             table: MAIN,
             optional: true,
+            pushed: route.pushed,
         }));
         Ok(())
     }

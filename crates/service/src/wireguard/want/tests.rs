@@ -52,6 +52,7 @@ fn route(network: &str, table: u32) -> Step {
         metric: None,
         table,
         optional: false,
+        first: false,
     }
 }
 
@@ -117,7 +118,12 @@ fn a_full_tunnel_gets_a_table_with_rules_of_both_families() {
             priority: 32765,
         };
         let priority = 32764;
-        [unmarked, Step::MainRule { v6, priority }]
+        let main = Step::MainRule {
+            v6,
+            priority,
+            passes: 0,
+        };
+        [unmarked, main]
     };
     let [v4_unmarked, v4_main] = rules(false);
     let [v6_unmarked, v6_main] = rules(true);
@@ -164,12 +170,27 @@ fn an_old_kernel_gets_halves_and_a_route_to_the_endpoint_before_them() {
     let mut old = facts();
     old.suppress_prefixlength = false;
     let plan = plan(&lines, &old);
+    // They win over another tunnel's, as the default route that they stand for.
+    let half = |network| match route(network, MAIN) {
+        Step::Route {
+            dst, prefix, table, ..
+        } => Step::Route {
+            dst,
+            prefix,
+            via: None,
+            metric: None,
+            table,
+            optional: false,
+            first: true,
+        },
+        step => step,
+    };
     let expected = [
         host_route(),
-        route("0.0.0.0/1", MAIN),
-        route("128.0.0.0/1", MAIN),
-        route("::/1", MAIN),
-        route("8000::/1", MAIN),
+        half("0.0.0.0/1"),
+        half("128.0.0.0/1"),
+        half("::/1"),
+        half("8000::/1"),
     ];
     assert_eq!(plan.steps[2..], expected);
     assert_eq!((plan.fwmark, plan.warnings.len()), (0, 1));
@@ -212,13 +233,49 @@ fn without_ipv6_its_part_is_left_out_with_a_warning() {
         ipv6: false,
         ..facts()
     };
-    for plan in [
-        plan(&lines, &off),
-        plan(&format!("MTU = 1200\n{lines}"), &facts()),
+    let plan_without = plan(&lines, &off);
+    assert_eq!(plan_without.steps.len(), 3);
+    assert_eq!(plan_without.warnings.len(), 1);
+    // What the tunnel was to take does not leave by the line.
+    let short = plan(&format!("MTU = 1200\n{lines}"), &facts());
+    let blocks = |step: &&Step| matches!(step, Step::Unreachable { .. });
+    assert_eq!(short.steps.iter().filter(blocks).count(), 4);
+    assert_eq!((short.steps.len(), short.warnings.len()), (7, 1));
+}
+
+#[test]
+fn ranges_that_hold_the_endpoint_go_where_the_tunnels_own_packets_do_not_look() {
+    let rules = |plan: &Plan| {
+        let main = plan.steps.iter().find_map(|step| match step {
+            Step::MainRule { passes, .. } => Some(*passes),
+            _ => None,
+        });
+        (plan.fwmark, main)
+    };
+    let table = 51821;
+    for (ranges, held, passes) in [
+        ("0.0.0.0/1, 128.0.0.0/1", "128.0.0.0/1", 1),
+        ("192.0.2.0/24, 10.0.0.0/8", "192.0.2.0/24", 24),
+        ("192.0.2.1/32", "192.0.2.1/32", 32),
+        ("192.0.0.0/8, 192.0.2.0/24", "192.0.0.0/8", 8),
     ] {
-        assert_eq!(plan.steps.len(), 3);
-        assert_eq!(plan.warnings.len(), 1);
+        let with = plan(&format!("{PEER}AllowedIPs = {ranges}"), &facts());
+        assert_eq!(rules(&with), (table, Some(passes)), "{ranges}");
+        assert!(with.steps.contains(&route(held, table)), "{ranges}");
+        // What does not hold it stays where everybody looks for it.
+        assert!(!with.steps.contains(&route(held, MAIN)), "{ranges}");
+        let mut old = facts();
+        old.suppress_prefixlength = false;
+        let with = plan(&format!("{PEER}AllowedIPs = {ranges}"), &old);
+        assert!(with.steps.contains(&host_route()), "{ranges}");
     }
+    let apart = plan(&format!("{PEER}AllowedIPs = 10.0.0.0/8"), &facts());
+    assert_eq!(rules(&apart), (0, None));
+    let own = plan(
+        &format!("Address = 192.0.2.9/24{PEER}AllowedIPs = 10.0.0.0/8"),
+        &facts(),
+    );
+    assert!(own.steps.contains(&host_route()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a client tells of itself.
 
 use super::super::super::monitoring::{Monitored, Status};
+use super::super::super::network::Inside;
 use super::super::super::policy::status_file::ClientStatus;
 use super::super::super::statusdoc;
 use super::super::effect::SERVER;
@@ -70,6 +71,10 @@ impl Monitored for View<'_, '_> {
             refused: machine.refusals().to_map(),
             fwmark: executor.context.config.sockets.mark.unwrap_or(0),
             bound_device: executor.context.config.sockets.device.clone(),
+            warnings: executor
+                .inside
+                .as_ref()
+                .map_or_else(Vec::new, Inside::warnings),
             ..Document::default()
         };
         if let Some(plane) = plane {

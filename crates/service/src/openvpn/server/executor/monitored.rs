@@ -4,6 +4,7 @@ use super::super::super::management::Victim;
 use super::super::super::monitoring::{Monitored, Status};
 use super::super::machine::{Event, Now};
 use super::Executor;
+use super::network::Set;
 use crate::status::{Status as Document, dataplane};
 use plane::LineId;
 
@@ -37,6 +38,7 @@ impl Monitored for Executor<'_> {
             addresses: v4.into_iter().chain(v6).collect(),
             peers,
             refused,
+            warnings: self.set.as_ref().map_or_else(Vec::new, Set::warnings),
             dataplane: dataplane(statistics),
             ..Document::default()
         }

@@ -14,6 +14,12 @@ pub(super) struct Set {
     environment: Environment,
 }
 
+impl Set {
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.inside.warnings()
+    }
+}
+
 /// The inside that the configuration asks for. Names in routes are looked up, unless `stop` comes first: then they are left
 /// out.
 fn configured(

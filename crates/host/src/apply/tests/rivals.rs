@@ -1,0 +1,144 @@
+//! Routes into the tunnel to networks that the host has routes to already.
+
+use super::*;
+use crate::want::EndpointRoutes;
+
+/// A route of the host's own by its line.
+fn own(network: &str, prefix: u8, metric: Option<u32>) -> Route {
+    let via = match network.contains(':') {
+        true => "2001:db8:1::1",
+        false => "198.51.100.1",
+    };
+    Route {
+        metric,
+        ..Route::new(ip(network), prefix).via(ip(via))
+    }
+}
+
+fn wanted(network: &str, prefix: u8, metric: Option<u32>) -> WantedRoute {
+    WantedRoute {
+        name: format!("route {network}/{prefix}"),
+        to: Destination::Network(ip(network)),
+        prefix,
+        gateway: Gateway::Tunnel(None),
+        metric,
+        table: MAIN,
+        optional: true,
+        pushed: false,
+    }
+}
+
+/// What a host has, what is asked for, an address in there, whether it goes by the tunnel, and whether the user hears.
+type Case = (
+    &'static str,
+    u8,
+    Option<u32>,
+    Option<u32>,
+    &'static str,
+    bool,
+    bool,
+);
+
+#[test]
+fn routes_win_over_those_of_the_host_or_are_told() {
+    let cases: [Case; 14] = [
+        ("0.0.0.0", 0, None, None, "8.8.8.8", true, false),
+        ("0.0.0.0", 0, Some(100), None, "8.8.8.8", true, false),
+        ("0.0.0.0", 0, None, Some(0), "8.8.8.8", true, false),
+        ("0.0.0.0", 0, Some(100), Some(100), "8.8.8.8", true, false),
+        ("0.0.0.0", 0, None, Some(50), "8.8.8.8", false, true),
+        ("10.20.0.0", 16, None, None, "10.20.1.1", true, false),
+        ("10.20.0.0", 16, Some(7), Some(7), "10.20.1.1", true, false),
+        ("10.20.0.0", 16, Some(7), Some(8), "10.20.1.1", false, true),
+        ("0.0.0.0", 1, None, None, "8.8.8.8", true, false),
+        ("::", 0, Some(1024), None, "2001:db8:9::1", true, false),
+        ("fd20::", 64, Some(1024), None, "fd20::1", true, false),
+        ("fd20::", 64, Some(256), None, "fd20::1", true, false),
+        ("fd20::", 64, Some(20), Some(20), "fd20::1", false, true),
+        ("fd20::", 64, Some(1), None, "fd20::1", false, true),
+    ];
+    for case in cases {
+        let (network, prefix, has, asked, address, inside, told) = case;
+        in_host("rivals", |netlink, directory| {
+            let wan = netlink.index_of("wan").unwrap();
+            netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+            if (network, has) != ("0.0.0.0", None) || prefix != 0 {
+                netlink.add_route(&own(network, prefix, has)).unwrap();
+            }
+            if (network, prefix) == ("0.0.0.0", 0) && has.is_some() {
+                let default = Route::default_of(Family::V4).via(ip("198.51.100.1"));
+                netlink
+                    .delete_route(&Route {
+                        metric: Some(0),
+                        ..default
+                    })
+                    .unwrap();
+            }
+            let before = state(netlink);
+            let want = Want {
+                addresses: full().addresses,
+                mtu: Mtu::Exact(1400),
+                routes: vec![wanted(network, prefix, asked)],
+                endpoint_routes: EndpointRoutes::Off,
+                ..Want::default()
+            };
+            let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+            let plan = Plan::new(&want, &facts).unwrap();
+            let applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+            let dev = dev_to(netlink, address, 0);
+            assert_eq!(dev == "wg0", inside, "{case:?}: {dev}");
+            assert_eq!(applied.refused().count() > 0, told, "{case:?}");
+            applied.undo().unwrap();
+            assert_eq!(state(netlink), before, "{case:?}");
+        });
+    }
+}
+
+/// A default route that is added later wins over none of the tunnel's.
+#[test]
+fn a_default_route_that_comes_later_does_not_win() {
+    in_host("later", |netlink, directory| {
+        let want = Want {
+            addresses: full().addresses,
+            mtu: Mtu::Exact(1400),
+            routes: vec![wanted("0.0.0.0", 0, None), wanted("::", 0, None)],
+            endpoint_routes: EndpointRoutes::Off,
+            ..Want::default()
+        };
+        let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+        let plan = Plan::new(&want, &facts).unwrap();
+        let _applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        let default = Route::default_of(Family::V4).via(ip("198.51.100.1"));
+        netlink.delete_route(&default).unwrap();
+        netlink.prepend_route(&default).unwrap();
+        let wan = netlink.index_of("wan").unwrap();
+        netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+        netlink.add_route(&own("::", 0, Some(1))).unwrap();
+        for address in ["8.8.8.8", "192.0.2.1", "2001:db8:9::1"] {
+            assert_eq!(dev_to(netlink, address, 0), "wg0", "{address}");
+        }
+    });
+}
+
+/// Rules of another program that lead packets past the main table are told.
+#[test]
+fn rules_that_lead_past_the_tunnel_are_told() {
+    in_host("rules", |netlink, directory| {
+        let rule = Rule {
+            priority: Some(500),
+            ..Rule::new(Family::V4, 99)
+        };
+        netlink.add_rule(&rule).unwrap();
+        let other = Route::default_of(Family::V4).via(ip("198.51.100.1"));
+        netlink.add_route(&other.table(99)).unwrap();
+        let plan = def1(netlink, "198.51.100.1");
+        let mut plan = plan;
+        // A way of its own to the address that is asked for.
+        plan.steps
+            .retain(|step| !matches!(step, Step::OuterRoute { .. }));
+        let applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        let told: Vec<&str> = applied.refused().collect();
+        assert_eq!(told.len(), 1);
+        assert!(told[0].contains("IPv4 packets by wan"), "{told:?}");
+    });
+}
