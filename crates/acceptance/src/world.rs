@@ -68,9 +68,10 @@ impl World {
             .fold(String::new(), |text, line| text + line + "\n")
     }
 
-    /// The interface by which the client sends to an address.
+    /// The interface by which the client sends to an address, behind which `mark MARK` may stand.
     pub fn way_to(&self, address: &str) -> String {
-        let text = self.client.output("ip", ["route", "get", address]);
+        let words = ["route", "get"].into_iter().chain(address.split(' '));
+        let text = self.client.output("ip", words);
         let text = text.unwrap_or_default();
         let mut words = text.split_whitespace();
         words.find(|word| *word == "dev");
