@@ -1,7 +1,5 @@
 //! What scripts are told: everything that the stock program tells them, with the same values.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -75,7 +73,7 @@ fn compare(
                 None => differences.push(format!("{who}: {script}: {name}={value} is missing")),
                 Some(own) if any || own == value => {}
                 Some(own) => {
-                    differences.push(format!("{who}: {script}: {name}={value}, ours {own}"))
+                    differences.push(format!("{who}: {script}: {name}={value}, ours {own}"));
                 }
             }
         }

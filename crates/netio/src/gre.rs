@@ -283,12 +283,15 @@ impl std::fmt::Debug for Received {
     }
 }
 
+/// Where a packet goes, and the address that it leaves from where that is chosen.
+type Ends = (Ipv4Addr, Option<Ipv4Addr>);
+
 /// Packets to be sent, one behind the other in one memory, which is used again.
 pub struct Outgoing {
     memory: Vec<u8>,
     headers: Headers,
     /// Where they go to and which of our addresses they come from, and their places.
-    packets: Vec<((Ipv4Addr, Option<Ipv4Addr>), Range<usize>)>,
+    packets: Vec<(Ends, Range<usize>)>,
 }
 
 impl Default for Outgoing {

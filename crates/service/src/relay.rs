@@ -121,7 +121,9 @@ fn clients(model: &model::Relay) -> Vec<Client> {
 
 /// The file of stamps of a relay that listens there.
 fn stamps_of(listen: &model::Listen, table: &mut Table) -> Option<Stamps> {
-    let address = listen.address.map_or("any".to_owned(), |it| it.to_string());
+    let address = listen
+        .address
+        .map_or_else(|| "any".to_owned(), |it| it.to_string());
     let path = format!("/run/millrace/relay-{address}-{}.stamps", listen.port);
     let opened = Stamps::open(Path::new(&path), table);
     let failed = |error: &io::Error| {

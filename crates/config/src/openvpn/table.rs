@@ -118,8 +118,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Entry> {
 pub(crate) fn nameable(word: &str) -> String {
     let name = word.trim_start_matches('<').trim_end_matches('>');
     let letters = |it: &u8| it.is_ascii_lowercase() || b"-_".contains(it);
-    let is_like_one =
-        (1..=40).contains(&name.len()) && name.as_bytes().iter().all(|it| letters(it));
+    let is_like_one = (1..=40).contains(&name.len()) && name.as_bytes().iter().all(letters);
     match is_like_one || find(name).is_some() || near(name).is_some() {
         true => lexer::shown(word),
         false => String::new(),

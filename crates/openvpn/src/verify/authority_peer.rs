@@ -51,7 +51,7 @@ pub(super) fn chain<'a>(
         let issuer = named.into_iter().take(budget).find(|issuer| {
             budget -= 1;
             key_weakness(issuer, candidates.profile).is_none()
-                && own.signed().is_ok_and(|(body, algorithm, signature)| {
+                && own.signed().is_ok_and(|[body, algorithm, signature]| {
                     verifies(issuer.public_key, algorithm, body, signature, algorithms)
                 })
         });

@@ -111,11 +111,11 @@ impl<'a> Certificate<'a> {
     }
 
     /// The bytes that are signed, the algorithm, and the signature.
-    pub(crate) fn signed(&self) -> Result<(&'a [u8], &'a [u8], &'a [u8]), BadDer> {
+    pub(crate) fn signed(&self) -> Result<[&'a [u8]; 3], BadDer> {
         let mut certificate = der::only(self.der, der::SEQUENCE)?;
         let body = certificate.element(der::SEQUENCE)?;
         let algorithm = certificate.content(der::SEQUENCE)?;
-        Ok((body.whole, algorithm, certificate.bit_string()?))
+        Ok([body.whole, algorithm, certificate.bit_string()?])
     }
 
     /// Whether it is an authority's by its basic constraints (CA:TRUE).

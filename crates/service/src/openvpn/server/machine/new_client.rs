@@ -28,7 +28,7 @@ impl Machine<'_> {
         let begun = self.listener.session(id);
         let control = begun.map(Session::control_traffic).map(Arc::clone);
         let control = control.unwrap_or_default();
-        let line = self.listener.line(id).unwrap_or(from.line(None));
+        let line = self.listener.line(id).unwrap_or_else(|| from.line(None));
         // A connection is where it is.
         let gathered = self.theirs.gathered.filter(|_| from.connection.is_none());
         let moving = match gathered {
