@@ -12,5 +12,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     // One document a connection, and readers take it line by line.
     assert!(!written.contains(&b'\n'));
     let again: Status = serde_json::from_slice(&written).expect("what was written is read");
-    assert_eq!(serde_json::to_vec(&again).expect("a status is written"), written);
+    assert_eq!(
+        serde_json::to_vec(&again).expect("a status is written"),
+        written
+    );
 });

@@ -10,7 +10,7 @@ use wireguard::{DATA_HEADER_LEN, DataHeader, DataKeys, WireGuard};
 const GUARD: [u8; 16] = [0xaa; 16];
 
 fn keys() -> DataKeys {
-    let key = |byte| Key::new([byte; 32]);
+    let key = |byte| Key::from([byte; 32]);
     DataKeys {
         remote_index: 7,
         seal: key(1),
