@@ -11,7 +11,7 @@
 //! * [`guard`]: devices of the LAN that leave only by a tunnel.
 //! * [`policy`]: which devices, networks and names go through which tunnel.
 //! * [`kind`]: which of these a file is.
-//! * [`permissions`]: what a tunnel's file may touch beside its tunnel; [`file`]: how the files that it names are opened.
+//! * [`permissions`]: what a tunnel's file may touch beside its tunnel; [`mod@file`]: how the files that it names are opened.
 //! * [`error`]: why there is no model.
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
