@@ -376,8 +376,9 @@ mod tests {
         assert!(end("F", "away", 0).ends_with("`millrace up away` brings it up"));
 
         // Lines that the user permits are kept.
-        let permitted =
-            format!("client\ndev tun\nremote 192.0.2.1\nscript-security 2\nup /bin/true\n{CA}");
+        let permitted = format!(
+            "client\ndev tun\nremote 192.0.2.1\nauth-user-pass\nscript-security 2\nup /bin/true\n{CA}"
+        );
         let source = bench.file("own.ovpn", &permitted);
         let matches = command().get_matches_from(["import", "x", "--allow-scripts"]);
         let (kept, refused) = import(&source, Some("own"), &to, &matches).unwrap();

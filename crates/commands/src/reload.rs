@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(judged("--allow-scripts\0", text), Ok(()));
         let typo = text.replace("PrivateKey", "PrivteKey");
         assert!(judged("--allow-scripts\0", &typo).is_err());
-        let words = b"openvpn\0--client\0--dev\0tun\0--remote\x00192.0.2.1\0";
+        let words = b"openvpn\0--client\0--dev\0tun\0--remot\x00192.0.2.1\0";
         let error = judge(arguments(words)).unwrap_err().to_string();
         assert!(error.contains("remot"), "{error}");
     }
