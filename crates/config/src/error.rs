@@ -16,7 +16,7 @@ pub enum ImportError {
     Read {
         /// The file as it was named.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// A wg-quick file is above [`FILE_MAX`].

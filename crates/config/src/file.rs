@@ -54,7 +54,7 @@ fn regular(data: &Metadata) -> io::Result<()> {
 /// empty.
 ///
 /// # Errors
-/// As [`open`].
+/// The errors of [`open`].
 pub fn read(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = open(path)?;
     match file.metadata()?.len() {
@@ -63,10 +63,11 @@ pub fn read(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// As [`read`], or what comes within [`PATIENCE`] by a pipe that the caller handed over.
+/// Reads a file as [`read`] does; from a pipe that the caller handed over, it takes the bytes that come within
+/// [`PATIENCE`].
 ///
 /// # Errors
-/// As [`open`]; [`io::ErrorKind::TimedOut`] where the pipe's other end goes on.
+/// The errors of [`open`]; [`io::ErrorKind::TimedOut`] where the pipe's other end goes on.
 pub fn read_handed_over(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     if !is_handed_over(path) {
         return read(path, max);

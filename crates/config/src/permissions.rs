@@ -37,7 +37,7 @@ const PASSWORDS: [&str; 2] = ["password", "pw"];
 /// Where pppd and pptpd have their own files.
 const OF_PPPD: [&str; 2] = ["/etc/ppp", "/etc/pptpd.conf"];
 
-/// What the owner of the machine permits a tunnel's file. The default permits nothing.
+/// Permissions that the owner of the machine gives a tunnel's file. The default permits nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     files: bool,
@@ -63,7 +63,7 @@ impl Permissions {
         }
     }
 
-    /// The same, and where `permitted` a WireGuard file that calls a peer may make this machine a router as well.
+    /// Adds, where `permitted`, that a WireGuard file that calls a peer may make this machine a router.
     #[must_use]
     pub const fn with_forwarding(self, permitted: bool) -> Self {
         Self {

@@ -38,7 +38,7 @@ pub const POOL_MAX: usize = 1024;
 /// Largest file that is read, in bytes; a real one has a few hundred.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// What is said of every file that does not allow it, before how to.
+/// The warning about every file that does not allow PPTP, before the remedy.
 macro_rules! protects_nothing {
     () => {
         "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets can be changed on \
@@ -47,13 +47,13 @@ macro_rules! protects_nothing {
 }
 const PROTECTS_NOTHING: &str = protects_nothing!();
 
-/// What is said of a file that does not allow it.
+/// The error for a file that does not allow PPTP.
 pub const INSECURE: &str = concat!(
     protects_nothing!(),
     "If it has to be PPTP, write allow-insecure = \"pptp\", and use a password that is used for nothing else"
 );
 
-/// What is said of any file by a program that was built without PPTP.
+/// The error for any PPTP file in a program that was built without PPTP.
 pub const NOT_BUILT: &str =
     "this program was built without PPTP: use WireGuard, or one that has it (feature `pptp`)";
 
@@ -99,7 +99,7 @@ pub enum Role {
     Server(Server),
 }
 
-/// What only a client has.
+/// Settings of a client only.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// Name or address of the server.
@@ -110,7 +110,7 @@ pub struct Client {
     pub username: String,
     /// The password.
     pub password: Password,
-    /// What is led into the tunnel.
+    /// The networks that are led into the tunnel.
     pub routes: Vec<AllowedIp>,
     /// Whether all of IPv4 is.
     pub default_route: bool,
@@ -129,7 +129,7 @@ pub enum Password {
     File(PathBuf),
 }
 
-/// What only a server has.
+/// Settings of a server only.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Where the control connections come to.
@@ -182,7 +182,7 @@ pub enum Auth {
     Pap,
 }
 
-/// What a file gave.
+/// The model and the report of a file.
 pub type Import = crate::report::Import<Pptp>;
 
 /// Whether a file is one of these, by its name, or as one of another program by what is in it.
@@ -193,7 +193,7 @@ pub fn is_pptp(path: &Path) -> bool {
     is_pptp_text(path, text.as_deref().unwrap_or_default())
 }
 
-/// As [`is_pptp`], of a file with this content.
+/// Whether a file with this content is PPTP's; see [`is_pptp`].
 pub(crate) fn is_pptp_text(path: &Path, text: &str) -> bool {
     is_toml(path) || ppp::is_options(text)
 }
@@ -223,10 +223,10 @@ pub fn read(path: &Path, permissions: Permissions) -> Result<Import, ImportError
     read_bytes(&bytes(path)?, path, permissions)
 }
 
-/// As [`read`], of a file with this content, which need not be at its place yet.
+/// Reads a file with this content, which need not be at its place yet, as [`read`] does.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn read_bytes(
     bytes: &[u8],
     path: &Path,
@@ -238,7 +238,7 @@ pub fn read_bytes(
 /// Reads a file of which nothing is to be started: it need not allow what is insecure, and nothing of it is sent.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn read_to_leave(path: &Path) -> Result<Import, ImportError> {
     let text = text(&bytes(path)?, path)?;
     Ok(parse_either(&text, path, false, Permissions::FILES))
@@ -434,7 +434,7 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
             keys.missing("password", "is written twice: here and as password-file");
             None
         }
-        // What is wrong with either was said.
+        // The fault of either was told.
         (None, None) if keys.has("password") || keys.has("password-file") => None,
         (None, None) => {
             keys.missing(
@@ -461,7 +461,7 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
     })
 }
 
-/// What is said of a `password-file` that the tunnel's file may not name.
+/// The error for a `password-file` that the tunnel's file may not name.
 fn sent(path: &Path) -> String {
     let own = path.with_extension("password");
     let own = own.file_name().unwrap_or_default().to_string_lossy();

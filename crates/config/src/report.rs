@@ -1,4 +1,4 @@
-//! What became of every line of an imported file.
+//! The verdict on every line of an imported file.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub struct Report {
     pub entries: Vec<Entry>,
 }
 
-/// What a file gave of which nothing is honoured as long as anything is refused: a report on all its lines, and a model if
-/// none was.
+/// A file of which nothing is honoured as long as anything is refused: a report on all its lines, and a model if none
+/// was.
 #[derive(Debug)]
 pub struct Import<T> {
-    /// What became of each line.
+    /// The verdict on each line.
     pub report: Report,
     model: Option<T>,
 }
@@ -81,13 +81,13 @@ pub struct Entry {
     pub line: usize,
     /// The key, in its usual spelling where it is known; empty for none.
     pub key: String,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// Why, and what to do about it. May be empty when honoured. Never holds a key's value.
     pub reason: String,
 }
 
-/// What became of a line.
+/// The verdict on a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// It does what it says.

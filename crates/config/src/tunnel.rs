@@ -19,7 +19,7 @@ pub struct Tunnel {
     pub peers: Vec<Peer>,
     /// The lines, which stand in comments.
     pub lines: Lines,
-    /// What a server at home says, in comments too.
+    /// Settings of a server at home, from comments.
     pub home: Option<HomeServer>,
 }
 
@@ -151,8 +151,8 @@ impl Tunnel {
             .flat_map(|peer| peer.allowed_ips.iter().copied())
     }
 
-    /// What `wg setconf` would send for this tunnel: everything replaced, what the file does not
-    /// say set back. Endpoints may still be names; the receiver of the model has to look them up.
+    /// The request that `wg setconf` would send for this tunnel: it replaces everything, and sets back what the file
+    /// leaves out. Endpoints may still be names; the receiver of the model has to look them up.
     #[must_use]
     pub fn to_set_device(&self) -> SetDevice {
         let peers = self.peers.iter().map(|peer| SetPeer {

@@ -35,7 +35,7 @@ pub const PEERS_MAX: usize = 1 << 16;
 /// Most faults that a report lists; a file with more is not what it was taken for.
 pub const FAULTS_MAX: usize = 1000;
 
-/// What the caller permits a file to do.
+/// The caller's permissions for a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Whether `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run, and a `[Server]` section is honoured beside a peer

@@ -123,7 +123,7 @@ proptest! {
         }
     }
 
-    /// What is written is read as the same.
+    /// Settings that are written are read back unchanged.
     #[test]
     fn settings_survive_being_written(
         lan in prop::collection::vec("[a-z0-9=+._-]{2,15}", 0..4),

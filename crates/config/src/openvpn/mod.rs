@@ -39,14 +39,15 @@ pub use model::*;
 /// stays pure.
 pub type ReadFile<'a> = dyn FnMut(&Path) -> io::Result<Zeroizing<Vec<u8>>> + 'a;
 
-/// What the caller permits and assumes.
+/// Permissions and assumptions of the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Ciphers with 64-bit blocks, DES and `cipher none` are permitted, as
     /// `--allow-insecure-ciphers` says.
     pub allow_insecure_ciphers: bool,
-    /// What the configuration may touch beside its tunnel: scripts that run as `script-security` says, files to be written
-    /// (`log`, `status`, `writepid`, …), sent (`auth-user-pass FILE`) or read as more configuration (`config FILE`).
+    /// Permissions of the configuration beside its tunnel: scripts that run as `script-security` says, files to be
+    /// written (`log`, `status`, `writepid`, …), sent (`auth-user-pass FILE`) or read as more configuration (`config
+    /// FILE`).
     pub permissions: Permissions,
 }
 
@@ -56,13 +57,13 @@ pub struct Import {
     model: Option<OpenVpn>,
     /// The verdict on every directive.
     pub report: Report,
-    /// What stock prints as a warning and goes on, one sentence each.
+    /// Warnings that stock prints before it goes on, one sentence each.
     pub warnings: Vec<String>,
-    /// What was asked for instead of a tunnel; there is no model then.
+    /// An action that was asked for instead of a tunnel; there is no model then.
     pub action: Option<Action>,
     /// A key or a password stands in the file itself.
     holds_secrets: bool,
-    /// What leaves no model, with file and line, and how many of it there is.
+    /// Faults that leave no model, with file and line, and how many there are.
     faults: (Vec<String>, usize),
 }
 
@@ -108,10 +109,10 @@ pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
     read_bytes(&bytes, path, options)
 }
 
-/// As [`read`], of a file with this content, which need not be at its place yet.
+/// Reads a file with this content, which need not be at its place yet, as [`read`] does.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn read_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ImportError> {
     let mut read = read_config;
     let mut collector = Collector::new(&mut read, options.permissions);
@@ -165,7 +166,7 @@ pub fn parse_arguments(
 /// [`parse_arguments`].
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     if path == Path::new("stdin") {
         let mut bytes = Zeroizing::new(Vec::with_capacity(1 << 16));
@@ -185,7 +186,7 @@ pub fn is_openvpn(path: &Path) -> bool {
     is_openvpn_text(path, text.as_deref().unwrap_or_default())
 }
 
-/// As [`is_openvpn`], of a file with this content.
+/// Whether a file with this content is OpenVPN's; see [`is_openvpn`].
 pub(crate) fn is_openvpn_text(path: &Path, text: &str) -> bool {
     let by_name = || path.extension().is_some_and(|it| it == "ovpn");
     by_content(text).unwrap_or_else(by_name)

@@ -11,7 +11,7 @@ use program::{OTHERS, SCRIPTS, SERVER, SERVICE};
 use session::{DATA, TIMERS, TLS};
 use tunnel::{CONNECTION, DEVICE, NETWORK, ROLE};
 
-/// What becomes of a directive.
+/// The treatment of a directive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Support {
     /// It does what it says; its values may still be refused.

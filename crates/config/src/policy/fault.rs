@@ -1,4 +1,4 @@
-//! What is wrong with settings of which each line is well.
+//! Faults of settings whose lines are each well.
 
 use super::{DOMAINS_MAX, Domain, ENTRIES_MAX, Policy, TUNNELS_MAX, Target, Way};
 

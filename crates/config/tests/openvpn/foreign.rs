@@ -1,4 +1,4 @@
-//! What a profile from elsewhere must not reach under `millrace up`.
+//! Files that a foreign profile must not reach under `millrace up`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn read(base: &str, lines: &str, options: Options) -> Import {
     parse_bytes(text.as_bytes(), Path::new("a.ovpn"), &mut no_files, options).unwrap()
 }
 
-/// What is said of the last line.
+/// The verdict on the last line.
 fn verdict(import: &Import) -> (Verdict, String) {
     let entry = import.report.entries.last().unwrap();
     (entry.verdict, entry.reason.clone())
@@ -108,7 +108,7 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
 /// Each directive that names a file, with each permission: a new directive has to be sorted in here.
 #[test]
 fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
-    // What is only read and stays on the machine needs none.
+    // Files that are only read and stay on the machine need no permission.
     let read_only = [
         "ca",
         "cert",
@@ -191,7 +191,7 @@ fn no_file_is_read_as_configuration_that_a_profile_chose() {
     assert!(import.report.entries.iter().any(|it| it.key == "mssfix"));
 }
 
-/// Whatever file is named, and whatever is wrong with it.
+/// Files with many contents are included, each with its own fault.
 #[test]
 fn an_included_files_words_are_in_no_report_and_in_no_error() {
     let long = "x".repeat(300);
@@ -239,7 +239,7 @@ fn an_included_files_words_are_in_no_report_and_in_no_error() {
     }
 }
 
-/// What is no configuration at all is not quoted either, where a file of keys or passwords is named on the command line.
+/// A file of keys or passwords that is named on the command line is not quoted either.
 #[test]
 fn a_file_that_is_no_configuration_is_not_quoted() {
     for text in [

@@ -212,7 +212,7 @@ fn secrets_are_not_shown() {
     assert!(!shown.contains("SESS_ID_abc") && !shown.contains("sesame"));
 }
 
-/// As old editors save it: one byte that is no UTF-8 is no reason to refuse the whole file.
+/// Old editors save such files: one byte that is not UTF-8 is no reason to refuse the whole file.
 #[test]
 fn bytes_that_are_no_utf8_harm_only_the_value_that_they_stand_in() {
     let parse =

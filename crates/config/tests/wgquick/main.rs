@@ -39,7 +39,7 @@ fn tunnel(import: Import) -> Tunnel {
     import.into_tunnel().unwrap().0
 }
 
-/// What is refused, whether or not that leaves a tunnel.
+/// The refused lines, whether or not the file gives a tunnel.
 fn fault(import: Import) -> String {
     let refused = |report: &Report| -> Vec<String> {
         let entries = report.entries.iter();
@@ -82,7 +82,7 @@ fn lines_that_can_be_left_out_leave_a_tunnel_without_them() {
     }
 }
 
-/// As wg-easy and WGDashboard write files, and as `wg-quick` reads them.
+/// wg-easy and WGDashboard write such files, and `wg-quick` reads them.
 #[test]
 fn keys_that_wg_quick_takes_without_a_value_count_as_not_written() {
     for key in [

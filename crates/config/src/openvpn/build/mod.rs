@@ -42,10 +42,10 @@ pub(crate) mod timers;
 mod tls;
 pub(crate) mod value;
 
-/// What is said of Ethernet tunnels.
+/// The error for Ethernet tunnels.
 pub(crate) const TAP: &str = "Ethernet (tap) tunnels are not built; use `dev tun` and routes";
 
-/// What stock says to a directive that it cannot place.
+/// Stock's words for a directive that it cannot place.
 pub(crate) const UNRECOGNIZED: &str = "Unrecognized option or missing or extra parameter(s)";
 
 /// Most faults that a report lists; a file with more is not what it was taken for.
@@ -407,7 +407,7 @@ impl Builder {
         }
     }
 
-    /// As [`Builder::conflict`], unless a directive of this name is refused already.
+    /// Records a conflict as [`Builder::conflict`] does, unless a directive of this name is refused already.
     pub(crate) fn conflict_once(&mut self, name: &'static str, reason: &str) {
         if !self.was_refused(name) {
             self.conflict(name, reason);

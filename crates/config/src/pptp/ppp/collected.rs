@@ -23,7 +23,7 @@ const OPTIONS_MAX: usize = 1000;
 pub(super) struct Given {
     /// In its usual spelling.
     pub(super) name: &'static str,
-    /// What follows it; perhaps a secret.
+    /// The words behind it; perhaps a secret.
     pub(super) value: Zeroizing<String>,
     /// The line of the file that was named first.
     line: usize,
@@ -74,7 +74,7 @@ impl Source<'_> {
     }
 }
 
-/// What collects.
+/// The state of the collection.
 struct Collector<'c> {
     read: &'c Read<'c>,
     report: &'c mut Report,
@@ -157,7 +157,7 @@ impl<'c> Collector<'c> {
                 (Meaning::Nothing(reason), _) => self.push(place, name, Verdict::Ignored, reason),
                 (Meaning::Refused(reason), _) => self.push(place, name, Verdict::Refused, reason),
                 (Meaning::Taken, "file") => self.of_file(&value, place, name, source),
-                // As pppd: a name, which leads nowhere else.
+                // pppd takes a name there, and no path.
                 (Meaning::Taken, "call")
                     if value.starts_with('/') || value.split('/').any(|part| part == "..") =>
                 {

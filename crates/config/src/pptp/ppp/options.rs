@@ -1,6 +1,6 @@
-//! What each of pppd's options is here.
+//! The meaning of each of pppd's options here.
 
-/// What an option is.
+/// The meaning of an option.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Meaning {
     /// The option is taken by its name.
@@ -309,5 +309,5 @@ pub(super) fn names() -> Vec<&'static str> {
     names.filter(|name| !WEAKENING.contains(name)).collect()
 }
 
-/// What is said of a client that asks the server to log in.
+/// The error for a client that asks the server to log in.
 pub(super) const ASKS_SERVER: &str = PROVES;
