@@ -1,5 +1,4 @@
-//! What the program prints for people. The reader may have seen enough (`| head -1`), and that
-//! is no fault: `print!` would panic.
+//! Output for people. The reader may have seen enough (`| head -1`), and that is no fault: `print!` would panic.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -36,7 +35,7 @@ pub fn line(text: impl Display) {
     end_unless_read(writeln!(io::stdout(), "{text}"));
 }
 
-/// As [`line()`], for a text with its own ends of lines.
+/// Prints a text with its own ends of lines; see [`line()`].
 pub fn text(text: impl Display) {
     let mut out = io::stdout();
     end_unless_read(write!(out, "{text}").and_then(|()| out.flush()));
@@ -61,7 +60,7 @@ pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// As [`note`], without an end of line.
+/// Prints a note without an end of line; see [`note`].
 pub fn note_text(text: impl Display) {
     let _ = write!(io::stderr(), "{text}");
 }
