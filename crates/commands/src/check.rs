@@ -17,7 +17,7 @@ use config::tunnel::{Table, Tunnel};
 use config::wgquick::{self, Options};
 use serde::Serialize;
 
-/// What the user asked for.
+/// The arguments of `check`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
     /// The file.
@@ -34,12 +34,12 @@ pub(crate) struct Arguments {
     pub settings: Option<PathBuf>,
 }
 
-/// What is said of a file.
+/// The judgement on a file.
 pub(crate) struct Judged {
     pub(crate) report: Report,
     /// It gives a tunnel.
     pub(crate) usable: bool,
-    /// What holds for no line, and does no harm by itself.
+    /// Warnings about the file as a whole, which do no harm by themselves.
     warnings: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// What a file is judged by beside its text.
+/// The options by which a file is judged, beside its text.
 pub(crate) fn permissions(command: Command) -> Command {
     command
         .arg(flag(
@@ -94,7 +94,7 @@ pub(crate) fn permissions(command: Command) -> Command {
         .arg(super::settings::file_argument())
 }
 
-/// What the command line permits a file to touch.
+/// The permissions that the command line gives a file.
 pub(crate) fn permitted(matches: &ArgMatches) -> Permissions {
     let [files, scripts] = ["allow-files", "allow-scripts"].map(|name| matches.get_flag(name));
     Permissions::new(files, scripts).with_forwarding(matches.get_flag("allow-forwarding"))
@@ -166,7 +166,7 @@ pub(crate) fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
     judge_bytes(kind, &bytes, arguments)
 }
 
-/// As [`judge`], of a file with this content, which need not be at its place yet.
+/// Judges a file with this content, which need not be at its place yet, as [`judge`] does.
 pub(crate) fn judge_bytes(
     kind: Kind,
     bytes: &[u8],
@@ -345,7 +345,7 @@ fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
     ranges.collect()
 }
 
-/// What becomes of default routes that an OpenVPN file asks for by `route` and `route-ipv6`.
+/// Sentences on the default routes that an OpenVPN file asks for by `route` and `route-ipv6`.
 fn default_routes(model: &openvpn::OpenVpn) -> Vec<String> {
     let network = &model.network;
     let v4 = network.routes.iter().filter(|it| it.bits == 0);
@@ -480,7 +480,7 @@ look at what it does first
         let document = json(&judged()).unwrap();
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         assert_eq!(document["refused"], 1);
-        // As the exit code says, which is that of `up`.
+        // `usable` says what the exit code of `check` and `up` says.
         assert_eq!(document["usable"], false);
         assert_eq!(document["usable_without_refused"], true);
         let mut clean = judged();

@@ -310,7 +310,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         Err(error) => hold(error)?,
     };
     tell(&done);
-    // What cannot be set now is tried again; but without a record nothing would be: what starts this again does it then.
+    // The watch tries again later. Without a record it could not: whatever starts this again does it then.
     let is_unrecorded = |error: &GuardError| matches!(error, GuardError::Record { .. });
     if done.errors.iter().any(is_unrecorded) {
         return Ok(ExitCode::FAILURE);
@@ -344,7 +344,7 @@ fn end(errors: &[GuardError]) -> Result<ExitCode, CommandError> {
 }
 
 fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // What is in force can be looked at, whatever the file is like.
+    // The state in force can be looked at, however wrong the file is.
     let file = wanted::from_file(matches);
     let known = file.as_ref().ok().and_then(Option::as_ref);
     let mut report = control::status(known)?;

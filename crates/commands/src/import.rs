@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 /// Largest file that is taken, in bytes: an OpenVPN profile with its keys in it has ten kilobytes.
 const SIZE_MAX: u64 = 1 << 20;
 
-/// What stands for standard input.
+/// The word for standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Endings by which files are known, and are looked for.
@@ -116,7 +116,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// What is said at the end of a file that was kept without so many lines, which are refused.
+/// The last line about a file that was kept without the refused lines, so many.
 fn end(kept: &str, called: &str, refused: usize) -> String {
     match refused {
         0 => format!("kept as {kept}; `millrace up {called}` brings it up"),
@@ -142,7 +142,7 @@ fn import(
         (None, Some(stem)) if !piped => stem.to_string_lossy().into_owned(),
         _ => return Err(ImportingError::NoName),
     };
-    // What follows a dot would be taken for the file's ending.
+    // The text behind a dot would be taken for the file's ending.
     if !is_ifname(&name) || name.contains('.') {
         return Err(ImportingError::Name(name));
     }
@@ -321,7 +321,7 @@ mod tests {
             let matches = command().get_matches_from(["import", "x"]);
             let result = import(source, name, &to, &matches);
             let result = result.map(|it| it.0).map_err(|it| it.to_string());
-            // Whatever came of it, nothing is left of the trial.
+            // No outcome leaves a file of the trial behind.
             for entry in fs::read_dir(&to).into_iter().flatten().flatten() {
                 assert!(!entry.file_name().to_string_lossy().starts_with('.'));
             }

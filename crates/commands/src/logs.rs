@@ -205,7 +205,7 @@ impl Source {
             let line = line?;
             let text = String::from_utf8_lossy(&line);
             let marked = || self.marks.iter().any(|mark| text.contains(mark.as_str()));
-            // What the journal says where it has nothing.
+            // The journal's own words for an empty log.
             if text == "-- No entries --" || !(self.marks.is_empty() || marked()) {
                 continue;
             }

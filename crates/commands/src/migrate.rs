@@ -310,7 +310,7 @@ fn network(address: Ipv4Addr, bits: u8) -> Ipv4Addr {
     Ipv4Addr::from_bits(address.to_bits() & mask)
 }
 
-/// What a client can do by itself: its key. The rest is the office's to say.
+/// The part that a client can make by itself: its key. The rest is for the office to say.
 fn client_file(client: &Client, office: &str) -> (Vec<New>, String) {
     let (private, public) = pair();
     let routes: Vec<String> = client.routes.iter().map(ToString::to_string).collect();
@@ -415,7 +415,7 @@ mod tests {
         let small = text.replace("dns", "pool = \"10.9.0.9\"\ndns") + "bob = \"b\"\n";
         assert!(says(&small, Some("h")).contains("pool"));
         assert!(says("x = 1\n", Some("h")).contains("protocol"));
-        // What is there stays as it is.
+        // Files that exist stay as they are.
         let (directory, _) = migrated(&text, Some("[::1]:5")).unwrap();
         let again = migrate(
             &directory.path().join("office.toml"),

@@ -147,7 +147,7 @@ pub(crate) enum PeerError {
     Key(#[from] service::openvpn::authority::KeyFileError),
 }
 
-/// What a client that is added is to get.
+/// The parameters of a client that is added.
 pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
     pub(crate) lan_only: bool,
@@ -204,13 +204,13 @@ impl Wanted<'_> {
 #[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// What tells it apart whatever its name: a public key, or a certificate's serial number.
+    /// Its identity, whatever its name: a public key, or a certificate's serial number.
     pub(crate) id: String,
     pub(crate) detail: String,
     pub(crate) revoked: bool,
 }
 
-/// What programs get of a client that was added.
+/// The document for programs about a client that was added.
 #[derive(Serialize)]
 struct Added<'a> {
     name: &'a str,
@@ -318,7 +318,7 @@ pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// What is said where [`tell`] finds none to tell.
+/// The note where [`tell`] finds no running tunnel to tell.
 pub(crate) fn not_up(path: &Path) -> String {
     let name = running::name_of(path);
     format!("{name} is not up by `millrace up`: it counts from the next start")
@@ -349,7 +349,7 @@ pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     }
 }
 
-/// Those who may call.
+/// Lists the clients.
 pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     match config::openvpn::is_openvpn(path) {
         true => openvpn::list(path),

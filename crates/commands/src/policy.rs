@@ -218,7 +218,7 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         Err(error) => hold(file(matches), error)?,
     };
     tell(&done);
-    // What cannot be set now is tried again; but without a record nothing would be: what starts this again does it then.
+    // The watch tries again later. Without a record it could not: whatever starts this again does it then.
     if !done.report.asked {
         return Ok(ExitCode::FAILURE);
     }
@@ -248,7 +248,7 @@ fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // What is in force can be looked at, whatever the file is like.
+    // The state in force can be looked at, however wrong the file is.
     let file = match Policy::read(file(matches)) {
         Ok((policy, _)) => Ok(Some(policy)),
         Err(error) => {

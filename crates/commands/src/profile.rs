@@ -24,7 +24,7 @@ pub(crate) enum ProfileError {
     None {
         /// The name.
         name: String,
-        /// What would be it.
+        /// The paths that would be such a file.
         looked_for: Vec<PathBuf>,
     },
     /// Nothing of that name where this user may look.

@@ -136,8 +136,8 @@ pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     wireguard::judge(&path, matches)
 }
 
-/// What an OpenVPN file says, with what the command line says instead. Without `tells`, nothing is said of a file that
-/// can be used.
+/// Reads an OpenVPN file, with the command line's settings in place of its own. Without `tells`, a file that can be
+/// used is read in silence.
 fn read_openvpn(
     path: &Path,
     matches: &ArgMatches,
@@ -168,7 +168,7 @@ fn read_openvpn(
     if refused {
         return Err(REFUSED.into());
     }
-    // Those of the command line count, for a file that people were given.
+    // The command line decides these, as the file may come from elsewhere.
     model.service.daemon = false;
     model.service.log = None;
     if model.service.verb == 1 {
@@ -217,7 +217,7 @@ fn tell_lines(origin: Option<&str>, warnings: &[String]) {
     }
 }
 
-/// What is said of `--bind-device` and lines in a file.
+/// The error for `--bind-device` beside lines in a file.
 const BOUND: &str = "the file has lines, which have devices of their own: leave --bind-device out";
 
 const REFUSED: &str = "lines are refused (see above): mend them, allow what they want with \

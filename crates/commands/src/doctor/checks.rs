@@ -1,4 +1,4 @@
-//! What is wrong with what is known. Each check is a function of the facts, and says what, where, and what to do.
+//! Finds faults in the facts. Each check is a function of the facts, and says what is wrong, where, and what to do.
 
 use super::facts::{Facts, Starter, TunDevice};
 use netio::netlink::{Family, Rule};
@@ -11,12 +11,12 @@ use std::time::Duration;
 pub(super) struct Finding {
     /// The check, by one word.
     pub(super) check: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub(super) what: String,
     /// Where it is to be seen or set.
     #[serde(rename = "where")]
     pub(super) place: String,
-    /// What to do.
+    /// The remedy.
     #[serde(rename = "do")]
     pub(super) remedy: String,
 }

@@ -1,4 +1,4 @@
-//! What the process with privileges answers.
+//! Answers of the process with privileges.
 
 use crate::list;
 use crate::peer::{self, PeerError, Wanted, qr};
@@ -56,7 +56,7 @@ impl Host {
     pub(super) fn write(&mut self) {
         let Some(day) = self.day.take() else { return };
         self.written = Instant::now();
-        // What comes from the half without rights is written in no other form than its own.
+        // Days from the half without rights are read and written anew, so that nothing else gets into the file.
         let day = monitor::day::Day::from_text(&day).to_text();
         let write = || {
             if let Some(directory) = self.history.parent() {

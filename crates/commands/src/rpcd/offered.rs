@@ -28,15 +28,15 @@ const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 /// A file, and the interface that it is for.
 pub(super) struct Offered {
     interface: String,
-    /// What it was called where it comes from; nothing for what was pasted.
+    /// Its name where it comes from; nothing for pasted text.
     name: PathBuf,
     bytes: Zeroizing<Vec<u8>>,
 }
 
-/// What happened to a file on its way.
+/// Damage to a file on its way.
 struct Damage {
     words: Vec<&'static str>,
-    /// What it was before, where that can be told.
+    /// The content before the damage, where that can be told.
     mended: Option<Zeroizing<String>>,
 }
 
@@ -64,7 +64,7 @@ impl Offered {
         })
     }
 
-    /// What is to be said of the file before anything is kept. Of one that is damaged no line is judged.
+    /// The report on the file before anything is kept. No line of a damaged file is judged.
     pub(super) fn check(&self) -> Result<Value, String> {
         let text = match self.text() {
             Ok(text) => text,
@@ -192,7 +192,7 @@ fn hopeless(words: &'static str) -> Damage {
     }
 }
 
-/// What programs that sent, saved or copied a file have done to it.
+/// Damage by programs that sent, saved or copied a file.
 fn damage(bytes: &[u8]) -> Option<Damage> {
     if bytes.trim_ascii().is_empty() {
         return Some(hopeless("it is empty"));
