@@ -1,4 +1,4 @@
-//! What one step does to the host, whether it is done already, and how it is undone.
+//! The effect of one step on the host, whether it is done already, and how it is undone.
 
 use std::io;
 
@@ -83,7 +83,7 @@ pub(super) fn exists(
 ) -> Result<bool, ApplyError> {
     Ok(match step {
         Step::HostRoute { dst, .. } => {
-            // Those have metrics of their own, and go when their tunnel goes.
+            // Such routes have metrics of their own, and go when their tunnel goes.
             let outer = others
                 .iter()
                 .filter(|step| matches!(step, Step::OuterRoute { .. }));

@@ -72,8 +72,8 @@ impl<'a> Routes<'a> {
         self.add_default_routes()?;
         self.keep_endpoints();
         let Self { mut plan, .. } = self;
-        // What is displaced is the first to go and the last to come back: while a route past the
-        // tunnel leads to its gateway by another, the kernel refuses it.
+        // Displaced routes are the first to go and the last to come back: while a route past the tunnel leads to its
+        // gateway by another, the kernel refuses it.
         for mut steps in [
             self.displaced,
             self.past,
@@ -124,7 +124,7 @@ impl<'a> Routes<'a> {
 
     /// Tells of a pushed route that takes away what the user may count on: a network that the host is on, or the tunnel.
     fn tell_pushed(&mut self, dst: IpAddr, route: &WantedRoute, way: &Way) {
-        // As its option begins.
+        // The option begins with this word.
         let name = route.name.split('/').next().unwrap_or_default();
         let warning = match way {
             Way::Tunnel(_) => {

@@ -28,7 +28,8 @@ fn wanted(network: &str, prefix: u8, metric: Option<u32>) -> WantedRoute {
     }
 }
 
-/// What a host has, what is asked for, an address in there, whether it goes by the tunnel, and whether the user hears.
+/// The host's routes, the wanted route, an address in it, whether the address goes by the tunnel, and whether the user
+/// hears.
 type Case = (
     &'static str,
     u8,
