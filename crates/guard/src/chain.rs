@@ -75,7 +75,7 @@ pub enum Refusal {
     Drop,
 }
 
-/// What becomes of the packets that a rule matches.
+/// The effect on packets that a rule matches.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Verdict {
     /// The firewall's chains are asked.
@@ -100,7 +100,7 @@ pub struct WantedChain {
     kind: &'static str,
     /// Hook and priority.
     place: (u32, i32),
-    /// What each rule matches, and what then.
+    /// The match of each rule, and its verdict.
     rules: Vec<(String, Verdict)>,
     /// Tells this text from others.
     mark: String,
@@ -213,7 +213,7 @@ impl WantedChain {
         accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
         // Answers to what came by the line, such as a login from there.
         accepted.push("ct direction reply ct state { established, related }".to_owned());
-        // What tunnels send themselves.
+        // Marks of the tunnels' own packets.
         let mut marks: Vec<u32> = around.marks.clone();
         marks.push(TUNNELS_MARK);
         marks.sort_unstable();
@@ -325,8 +325,8 @@ impl WantedChain {
     }
 }
 
-/// What a line needs: an address by DHCP, neighbours and routers of IPv6, groups; and the time, without which no certificate is
-/// valid and no handshake is new.
+/// Packets that a line needs: an address by DHCP, neighbours and routers of IPv6, groups; and the time, without which
+/// no certificate is valid and no handshake is new.
 const LINE: [&str; 5] = [
     "udp dport { 67, 123, 547 }",
     "icmpv6 type { nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert, mld2-listener-report }",
@@ -381,7 +381,7 @@ fn networks_set(networks: &[Network]) -> String {
     format!("{{ {} }}", texts.join(", "))
 }
 
-/// What drops all other sources, but those that a host has before it has an address.
+/// The statement that drops all other sources, except those that a host has before it has an address.
 fn drop_others(networks: &[Network], family: Family) -> String {
     let first = match family {
         Family::V4 => "0.0.0.0".to_owned(),
@@ -467,7 +467,8 @@ mod tests {
         assert!(lines[4].contains("oifname \"mr-*\" accept"));
         assert!(lines[5].contains("oifname \"tun0\" accept"));
         assert!(lines[6].contains("\"br-guest\" } counter reject with icmpx"));
-        // What comes by another device is judged by the port and by the source, and nobody is told.
+        // Packets that come by another device are judged by the port and by the source, and their sender gets no
+        // answer.
         assert!(lines[7].contains(" guard oifname { \"br-lan\""));
         assert!(lines[8].contains(" guard oifname \"mr-*\" accept"));
         let ends = [
@@ -589,7 +590,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever names are taken, each stands between quotes, and nothing of them is a statement.
+        /// For any names, each stands between quotes, and no part of them is a statement.
         #[test]
         fn names_stay_between_quotes(lan in "[ -~]{1,15}", tunnel in "[ -~]{1,16}") {
             let text = format!("lan = [{lan:?}]\ntunnels = [{tunnel:?}]");

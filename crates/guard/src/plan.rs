@@ -32,7 +32,7 @@ pub struct Plan {
     pub is_open: bool,
     /// Further chains that are to be made anew, or taken away where settings ask for none.
     pub further: Vec<&'static str>,
-    /// What `dnsmasq` is told.
+    /// The change to `dnsmasq`'s settings.
     pub dns: Option<DnsChange>,
     /// The rules, of both families.
     pub rules: Changes,
@@ -41,7 +41,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What sets the guard, on a host where the facts hold.
+    /// The plan that sets the guard on a host where the facts hold.
     #[must_use]
     pub fn set(guard: &Guard, facts: &Facts) -> Self {
         let around = Surroundings::new(guard, facts);
@@ -85,7 +85,7 @@ impl Plan {
         plan
     }
 
-    /// What takes the guard away.
+    /// The plan that takes the guard away.
     #[must_use]
     pub fn lift(facts: &Facts) -> Self {
         let rules = facts.rules.iter().flatten().flatten();
@@ -124,7 +124,7 @@ fn is_lead(route: &Route) -> bool {
     route.prefix == 0 && route.metric == Some(METRIC)
 }
 
-/// What takes the guard's own default routes away.
+/// The steps that take the guard's own default routes away.
 fn leads<'f>(routes: impl Iterator<Item = &'f Route>) -> impl Iterator<Item = Lead> {
     let ours = routes.filter(|route| is_lead(route));
     ours.copied().map(Lead::Remove)

@@ -35,7 +35,7 @@ impl Record {
         Self::lock_in(Path::new(DIRECTORY), name)
     }
 
-    /// The same in another directory.
+    /// Locks the record in another directory.
     ///
     /// # Errors
     /// [`GuardError::Record`].
@@ -63,7 +63,7 @@ impl Record {
         })
     }
 
-    /// What was asked for.
+    /// The recorded settings.
     #[must_use]
     pub fn read(&self) -> Option<String> {
         read(&self.directory, self.name)
@@ -103,7 +103,7 @@ impl Record {
     }
 }
 
-/// What was asked for by the record of this name, without waiting for the lock.
+/// The settings in the record of this name, without waiting for the lock.
 #[must_use]
 pub fn peek(name: &str) -> Option<String> {
     read(Path::new(DIRECTORY), name)

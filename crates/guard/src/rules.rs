@@ -57,7 +57,7 @@ pub fn is_policys(rule: &Rule) -> bool {
             .any(|it| (*it..it + POLICY_SPAN).contains(&priority))
 }
 
-/// What has to be done to rules.
+/// The changes to rules.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
     /// Rules to be added, in this order, before any is deleted.
@@ -154,12 +154,12 @@ pub fn is_ours(rule: &Rule) -> bool {
     rule.priority.is_some_and(|it| PRIORITIES.contains(&it))
 }
 
-/// What leads from the rules that there are, of one family, to those that are wanted.
+/// The changes that lead from the present rules of one family to the wanted ones.
 pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
     changes_among(have, want, is_ours)
 }
 
-/// The same, among rules that `is_ours` says are there to be changed.
+/// The changes among rules of which `is_ours` says that they may be changed.
 #[must_use]
 pub fn changes_among(have: &[Rule], want: &[Rule], is_ours: fn(&Rule) -> bool) -> Changes {
     let mut left: Vec<&Rule> = want.iter().collect();

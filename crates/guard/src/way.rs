@@ -31,7 +31,7 @@ pub enum Way {
 pub enum Why {
     /// There is no interface that is a tunnel.
     NoDevice {
-        /// Those that would be.
+        /// The tunnels that would do.
         tunnels: String,
     },
     /// No tunnel is in the list and in the guard's file, so that there never is a way.
