@@ -133,7 +133,7 @@ fn of_peer(peer: &PeerStatus) -> (State, String) {
     if !peer.lines.is_empty() && peer.lines.iter().all(down) {
         return (State::Silent, "no line reaches the peer".to_owned());
     }
-    // What is sent and never answered: bytes of handshakes count, too.
+    // A peer that never answers: bytes of handshakes count as sent, too.
     let calls = peer.keepalive.is_some() || peer.tx_bytes > 0;
     match peer.latest_handshake_age {
         Some(age) if age <= LATELY => (
@@ -150,7 +150,7 @@ fn of_peer(peer: &PeerStatus) -> (State, String) {
     }
 }
 
-/// What is wrong with some of the lines.
+/// Faults of some of the lines.
 fn lines(peers: &[PeerStatus]) -> Option<String> {
     let [peer] = peers else { return None };
     let bad: Vec<String> = peer
