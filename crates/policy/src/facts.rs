@@ -1,4 +1,4 @@
-//! What a plan has to know of the host. Gathering it changes nothing.
+//! Facts about the host that a plan needs. Gathering them changes nothing.
 
 use std::ops::RangeInclusive;
 
@@ -39,7 +39,7 @@ pub struct Facts {
     pub ipv6: bool,
 }
 
-/// What is known of the table of the packet filter.
+/// The state of the packet filter's table.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum TableFact {
     /// It is not there.
@@ -154,7 +154,7 @@ impl Facts {
         apart(held.collect())
     }
 
-    /// What the table of the packet filter depends on.
+    /// Facts that the packet filter's table depends on.
     pub(crate) fn surroundings(&self, policy: &Policy) -> Surroundings {
         let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
         Surroundings {

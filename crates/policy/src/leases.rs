@@ -69,7 +69,7 @@ pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     found
 }
 
-/// What to tell of a name that more devices have than one owner has of a kind; `None` where there is nothing to tell.
+/// A note about a name that more devices have than one owner has of a kind; `None` where there are fewer.
 pub(crate) fn crowd(name: &str, names: &Names) -> Option<String> {
     let count = names.get(&name.to_ascii_lowercase()).map_or(0, Vec::len);
     (count > MACS_KEPT).then(|| {

@@ -36,8 +36,8 @@ pub(crate) struct Held {
     pub(crate) table: Option<u32>,
 }
 
-/// What is known of the addresses of these hardware addresses: what was known before, and what leases and neighbours say now. An
-/// address that another device has now is that device's.
+/// The addresses of these hardware addresses: the known ones, and those of leases and neighbours now. An address that
+/// another device has now is that device's.
 pub(crate) fn near(macs: &[Mac], before: &Near, now: &[(Mac, IpAddr)]) -> Near {
     let is_fit = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),
@@ -127,7 +127,7 @@ pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> 
     held.map(|it| it.0).collect()
 }
 
-/// Whose packets an entry is about: by device, by network, or both.
+/// The senders that an entry is about: by device, by network, or both.
 fn sources(
     entry: &Resolved,
     policy: &Policy,
