@@ -45,7 +45,7 @@ impl GreSocket {
         let fd = check(unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_GRE) })?;
         // SAFETY: `fd` is a fresh descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // As with UDP: routers may cut what does not fit.
+        // Routers may cut packets that do not fit, as with UDP.
         let discovery = libc::IP_PMTUDISC_DONT;
         set_int(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discovery)?;
         if let Some(device) = device {
@@ -374,7 +374,7 @@ mod tests {
         });
     }
 
-    /// As much as came from one address, without what others send meanwhile.
+    /// Receives so many packets from one address, without those of other senders.
     fn receive(socket: &GreSocket, count: usize, from: Ipv4Addr) -> Vec<Vec<u8>> {
         let poller = Poller::new().unwrap();
         poller.add(socket, 0).unwrap();
