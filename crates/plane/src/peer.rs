@@ -7,7 +7,7 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
 
-/// What authentic packets of a peer from another address mean.
+/// The meaning of authentic packets of a peer from another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Moving {
@@ -42,7 +42,7 @@ pub struct Times {
     pub last_data_received: Option<Instant>,
 }
 
-/// What a data plane knows of a peer at a moment.
+/// A data plane's state of a peer at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerState {
     /// The line that is used to send, with the address where the peer was heard last; `None` while it has none.
