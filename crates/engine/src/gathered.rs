@@ -18,7 +18,7 @@ const ADDRESSES_MAX: usize = 4;
 /// at any: an idle peer keeps its lines.
 pub(crate) const ALIVE: u64 = 5_000;
 
-/// The same where what goes to an address goes nowhere else. A caller asks by each line once a second while data goes, and
+/// The time for an address whose packets go nowhere else. A caller asks by each line once a second while data goes, and
 /// the keepalive that follows the answer goes by all of its lines.
 pub(crate) const ALIVE_FOR_SHARES: u64 = 3_000;
 
