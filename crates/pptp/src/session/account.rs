@@ -30,7 +30,7 @@ impl Accounts for () {
     }
 }
 
-/// What a server judges one client's login by.
+/// A server's means to judge one client's login.
 pub(super) struct Door<'a> {
     pub(super) accounts: &'a dyn Accounts,
     pub(super) guesses: &'a mut Guesses,

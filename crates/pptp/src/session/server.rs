@@ -28,7 +28,7 @@ pub use lines::ProbeCounters;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
-/// What a server asks for, in order. Calls are named by our call ID, which no two calls of a server share.
+/// The wishes of a server, in order. Calls are named by our call ID, which no two calls of a server share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerOutput {
     /// Send this as the payload of an IP packet of protocol 47.

@@ -357,7 +357,7 @@ fn wrong_passwords_are_judged_more_and_more_slowly() {
             street.client(ATTACKER, USER, "a guess");
         }
         street.pass(Duration::from_millis(100));
-        // Those that were refused hang up.
+        // Clients that were refused hang up.
         let gone = street.callers.iter().filter(|it| match &it.2 {
             Caller::Client(client) => client.is_finished(),
             _ => false,
