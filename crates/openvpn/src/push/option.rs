@@ -102,7 +102,7 @@ pub struct RedirectGateway {
     pub private: bool,
     /// No route to the server is needed, it is on the same network.
     pub local: bool,
-    /// As `local` if it is on the same network.
+    /// Means `local` if it is on the same network.
     pub autolocal: bool,
     /// Two halves instead of the default route.
     pub def1: bool,
