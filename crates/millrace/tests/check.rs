@@ -11,7 +11,7 @@ use lab::openvpn::KeyKind;
 use lab::peer::Keys;
 use nix::sys::signal::Signal;
 
-/// What the owner permits, so that only the files themselves are judged.
+/// The owner's permissions, so that only the files themselves are judged.
 const PERMITTED: [&str; 2] = ["--allow-scripts", "--allow-insecure-ciphers"];
 
 /// A file: its name, its text, and a word of why it gives no tunnel; none where it gives one.
@@ -177,7 +177,7 @@ fn wireguard() {
         text: format!("{interface}{interface_more}{peer}{peer_more}"),
         fault,
     };
-    // As wg-easy and WGDashboard write them.
+    // wg-easy and WGDashboard write these lines.
     let empty = "Address = 10.66.0.1/24\nDNS = \nMTU = \nTable =\nPreUp = \nPostUp = # none\nPreDown =\nPostDown = \n";
     let rows = [
         row("", "", None),

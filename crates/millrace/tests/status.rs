@@ -115,7 +115,7 @@ fn limit_is_of_the_last_second() {
     until("an idle tunnel", || status()["dataplane"]["limits"] == "");
 }
 
-/// What comes to nothing is counted by its reason, before anything costly was computed for it.
+/// Refused handshakes are counted by their reason, before anything costly was computed for them.
 #[test]
 fn refused_handshakes_are_counted() {
     if !ready() {
