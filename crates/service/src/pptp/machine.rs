@@ -1,4 +1,4 @@
-//! What the executor and the machines say to each other.
+//! Messages between the executor and the machines.
 
 use crate::lines::LineFacts;
 use crate::status::Status;
@@ -55,7 +55,7 @@ impl Way {
     }
 }
 
-/// What a machine is told.
+/// An event for a machine.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
     /// Begin.
@@ -72,7 +72,7 @@ pub(super) enum Event<'a> {
     Ended(StreamId),
     /// A control connection that was finished is closed.
     Closed(StreamId),
-    /// What the host says of the lines, in their order.
+    /// The host's facts about the lines, in their order.
     LinesRead(&'a [Option<LineFacts>]),
     /// The host's devices or addresses are others.
     LinksChanged,
@@ -86,7 +86,7 @@ pub(super) enum Event<'a> {
     Stop,
 }
 
-/// What a machine wants done, in order.
+/// A request of a machine, in order.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Look a name up.
@@ -105,7 +105,7 @@ pub(super) enum Effect {
     Knock(LineId, SocketAddrV4),
     /// A client's tunnel is up: give the interface what was agreed on, and lead packets into it.
     Up {
-        /// What was agreed on.
+        /// The agreement.
         up: Up,
         /// The server that it goes to.
         server: Ipv4Addr,

@@ -54,7 +54,7 @@ impl PeerStatus {
     }
 }
 
-/// What keeps packets to an address from leaving this host.
+/// The obstacle that keeps packets to an address on this host.
 fn obstacle(netlink: &mut Netlink, to: IpAddr, mark: u32, device: Option<&str>) -> Option<String> {
     let link = match device {
         Some(name) => netlink.link(name),
@@ -97,7 +97,7 @@ impl Status {
                 }
                 continue;
             }
-            // Whatever the tables say, packets come.
+            // Packets come, whatever the tables say.
             if peer.last_heard_age.is_some_and(|age| age < JUST_HEARD) {
                 continue;
             }
@@ -117,7 +117,8 @@ impl Status {
         if is_server || self.peers.iter().any(|it| it.state.is_none()) {
             return;
         }
-        // What holds for every peer holds for the tunnel. Without a carrier a client that calls cannot be heard, either.
+        // A state that holds for every peer holds for the tunnel. Without a carrier a client that calls cannot be
+        // heard, either.
         if let Some(first) = self.peers.first() {
             let connecting = self.state.as_deref() == Some("connecting");
             let state = first.state.as_deref();

@@ -79,7 +79,7 @@ impl Sockets {
         Ok(socket)
     }
 
-    /// What a connection by a line is made with.
+    /// The options of a connection by a line.
     pub(super) fn tcp_by(&self, line: LineId) -> TcpOptions {
         let settings = self.settings.lines.get(line.index());
         settings.map_or_else(TcpOptions::default, |settings| TcpOptions {
