@@ -140,7 +140,7 @@ impl Guarded {
         }
         for way in ["192.168.1.2", "fd00:1::2"] {
             self.pc.add_default_route(ip(way)).unwrap();
-            // The device goes on sending while nobody answers for its router.
+            // The device goes on sending while its router does not answer neighbour requests.
             let words = [
                 "neighbour",
                 "replace",

@@ -98,7 +98,7 @@ pub fn audit_watched<'t>(
 ) -> Result<Audit<'t>, AuditError> {
     let mut examiner = Examiner::default();
     let name = path.display().to_string();
-    // A whole system takes minutes to read, and would say no more.
+    // Reading a whole system takes minutes, and would find no more.
     if chosen.is_none() && is_x86(path) {
         return Err(AuditError::X86(name));
     }
@@ -118,7 +118,7 @@ pub fn audit_watched<'t>(
     examiner.finish(&name, table, chosen)
 }
 
-/// Programs that every root file system has one of.
+/// Programs of which every root file system has at least one.
 const PROGRAMS: [&str; 4] = ["bin/busybox", "usr/bin/env", "bin/sh", "sbin/init"];
 
 /// Longest program that is looked at before all else, in bytes.
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// The file system of a PC is not read to its end to say that no chip is known for it.
+    /// The audit of a PC ends early: no chip is known for it, however much is read.
     #[test]
     fn the_root_of_an_x86_machine_is_known_by_its_first_program() {
         if !cfg!(target_arch = "x86_64") {

@@ -24,9 +24,9 @@ pub(crate) struct Arguments {
     pub file: PathBuf,
     /// JSON instead of text.
     pub json: bool,
-    /// Judge as `millrace up` with `--allow-scripts` or `--allow-files` would.
+    /// The permissions by which the file is judged: those of `millrace up` with `--allow-scripts` or `--allow-files`.
     pub permissions: Permissions,
-    /// The file has no others beside it: keys and certificates have to be in it.
+    /// The file stands alone: keys and certificates have to be in it.
     pub alone: bool,
     /// Judge as `millrace openvpn --allow-insecure-ciphers` would.
     pub allow_insecure_ciphers: bool,
@@ -237,8 +237,8 @@ fn judge_relay(bytes: &[u8], file: &Path) -> Result<Judged, ImportError> {
     Ok(judge_all(relay::read_bytes(bytes, file)?, missing, &[file]))
 }
 
-/// Of a file of which nothing is honoured as long as anything is refused. `fault` is why this program cannot start what the
-/// file describes; `secrets` are the files with secrets in them.
+/// Judges a file of which no line is honoured as long as one is refused. `fault` is why this program cannot start the
+/// tunnel; `secrets` are the files with secrets in them.
 fn judge_all<T>(import: Import<T>, fault: Option<&str>, secrets: &[impl AsRef<Path>]) -> Judged {
     let usable = import.is_usable() && fault.is_none();
     let mut report = import.report;
@@ -270,7 +270,7 @@ fn judge_openvpn(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportEr
     let mut model = import.into_model().ok().map(|(model, _)| model);
     if let Some(model) = &mut model {
         if arguments.alone {
-            // It is for netifd, which keeps the process root's.
+            // netifd runs the process as root.
             (model.service.user, model.service.group) = (None, None);
         }
         let settings = settings(arguments, &mut warnings);
@@ -327,7 +327,7 @@ fn judge_wg_quick(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportE
     })
 }
 
-/// Ranges that hold the tunnel's own endpoints, and what comes of that.
+/// Sentences on ranges that hold the tunnel's own endpoints.
 fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
     let table = tunnel.interface.table;
     let ranges = tunnel.ranges_of_endpoints().filter_map(|(range, endpoint)| {
@@ -418,7 +418,7 @@ struct Line<'a> {
 
 fn json(judged: &Judged) -> serde_json::Result<String> {
     let mut document = serde_json::to_value(judged.document())?;
-    // `up` takes a file with refused lines only where it is told to go on without them: as is, the file is not usable.
+    // `up` takes a file with refused lines only with `--ignore-refused`, so the file as it is counts as not usable.
     document["usable"] = (judged.usable && judged.report.is_clean()).into();
     document["usable_without_refused"] = judged.usable.into();
     Ok(serde_json::to_string_pretty(&document)? + "\n")

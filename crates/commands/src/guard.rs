@@ -32,7 +32,7 @@ const OFF: u8 = 3;
 /// Exit code of `on`, `watch` and `reload` where nothing is asked for, or nothing of it can be held: there is nothing to watch.
 const NOTHING: u8 = 4;
 
-/// Between two tries of `on --wait`.
+/// The pause between two tries of `on --wait`.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The command's own command line.
@@ -197,8 +197,8 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     Ok(code(good))
 }
 
-/// Sets the guard until one layer at least is in place: the network, which waits for this, starts with nothing in clear. Where
-/// nothing is asked for there is nothing to wait for.
+/// Sets the guard again and again until one layer at least is in place, so that the network, which waits for this,
+/// starts with nothing in clear. Where no settings ask for a guard it returns at once.
 fn wait(matches: &ArgMatches) {
     let mut said = String::new();
     loop {

@@ -261,7 +261,7 @@ pub(crate) fn without_refused(text: &str, report: &Report) -> Zeroizing<String> 
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         let word = line.trim();
         if let Some(tag) = &end {
-            // Of a block all lines go.
+            // All lines of the block go.
             if word.starts_with(tag.as_str()) {
                 end = None;
             }

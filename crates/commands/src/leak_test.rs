@@ -195,7 +195,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
                 .collect::<Result<_, _>>()?,
         ),
     };
-    // Who names tunnels means these and no others.
+    // A user who names tunnels means no others.
     let own = match matches.contains_id("tunnel") {
         true => Vec::new(),
         false => own_tunnels(),

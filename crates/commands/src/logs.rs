@@ -70,7 +70,7 @@ fn is_known(name: &str, running: &[Running]) -> bool {
     let runs = running.iter().any(|it| it.name == name);
     runs || !crate::profile::files_of(name).is_empty()
         || service::status::socket_path(name).exists()
-        // Of OpenWrt: netifd's interfaces have no files of their own.
+        // Interfaces of OpenWrt's netifd have no files of their own.
         || Path::new("/etc/config/network").exists()
 }
 

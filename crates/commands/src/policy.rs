@@ -24,7 +24,7 @@ use text::{document, render};
 /// Exit code of `status` where the policy is off, as that of services that do not run.
 const OFF: u8 = 3;
 
-/// Between two tries of `on --wait`.
+/// The pause between two tries of `on --wait`.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The command's own command line.
@@ -143,8 +143,8 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     ))
 }
 
-/// Sets the policy until the packet filter or the rules are in place: the network, which waits for this, starts with what is
-/// held. Without a file there is nothing to wait for.
+/// Sets the policy again and again until the packet filter or the rules are in place, so that the network, which waits
+/// for this, starts with devices held. Without a file it returns at once.
 fn wait(file: &Path) {
     let mut said = String::new();
     loop {

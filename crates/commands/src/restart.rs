@@ -120,7 +120,7 @@ fn restart_daemons() -> Outcome<ExitCode> {
             }) if arguments.iter().any(|it| it == "--daemon") => down::end(&name, pid)
                 .map_err(Into::into)
                 .and_then(|()| up_again(arguments, &directory)),
-            // One at a terminal would lose it; others are restarted by what has started them.
+            // A tunnel at a terminal would lose the terminal; units and programs restart their own.
             _ => continue,
         };
         match restarted {
@@ -151,7 +151,7 @@ fn call(program: &str, arguments: &[&str]) -> Outcome<ExitCode> {
 
 /// Asks systemd about processes and units.
 trait Systemd {
-    /// The unit that a process is in, or none. An error where systemd cannot be asked.
+    /// The unit that a process is in, or none. Fails where systemd cannot be asked.
     fn unit_of(&self, pid: i32) -> Result<Option<String>, ()>;
 
     /// The main process of a unit; 0 if it has none.
@@ -237,7 +237,7 @@ fn unit_of(groups: &str) -> Option<&str> {
     unit.ends_with(".service").then_some(unit)
 }
 
-/// Finds out what has the tunnel up; `root` is where the host's files are.
+/// Finds the unit or process that has the tunnel up; `root` is where the host's files are.
 fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Outcome<By> {
     let netifd = Path::new("/etc/config/network");
     let interface = |it: &Running| it.name == name && it.path.starts_with(netifd);
@@ -305,7 +305,7 @@ fn in_background(mut arguments: Vec<OsString>) -> Vec<OsString> {
 mod tests {
     use super::*;
 
-    /// Says nothing of processes, and this of the main process of every unit.
+    /// A systemd that knows no processes, and names this main process for every unit.
     struct ByGroups(Option<i32>);
 
     impl Systemd for ByGroups {
@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// Says that every process is in this unit, and its main process.
+    /// A systemd that has every process in this unit, with its main process.
     struct In(Option<&'static str>);
 
     impl Systemd for In {

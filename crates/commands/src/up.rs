@@ -119,7 +119,7 @@ fn openvpn_up(
     ))
 }
 
-/// Says why a running tunnel could not begin anew with its file, if so. `matches` are those that it was brought up with.
+/// The reason why a running tunnel could not begin anew with its file. `matches` are those that it was brought up with.
 pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
@@ -200,7 +200,7 @@ fn tell(report: &config::report::Report) {
     for entry in &report.entries {
         match entry.verdict {
             Verdict::Refused => terminal::note(report.describe(entry)),
-            // By a name of its own: what is logged as this command's is shown without `-v`, too.
+            // A target of its own, as lines of this command's are shown without `-v`, too.
             Verdict::Ignored => log::info!(target: "profile", "{}", report.describe(entry)),
             Verdict::Honoured => {}
         }

@@ -373,7 +373,7 @@ impl Guard {
             return Some("lo is the host itself".to_owned());
         }
         for pattern in self.tunnels.iter().filter(|_| !self.lan.is_empty()) {
-            // A device that is reached is the stronger word than one that only begins like tunnels.
+            // A device that `reach` names is no tunnel, even if its name begins like one.
             let is_meant = |name: &&String| !pattern.open || !self.reach.contains(name);
             let mut all = all().filter(is_meant);
             if let Some(name) = all.find(|name| pattern.matches(name)) {
@@ -419,7 +419,7 @@ pub fn server(text: &str) -> Option<IpAddr> {
     is_one.then_some(ip)
 }
 
-/// A network or an address that the router may reach; not everything.
+/// A network or an address that the router may reach; a range of all addresses is refused.
 #[must_use]
 pub fn allowed(text: &str) -> Option<AllowedIp> {
     let network: AllowedIp = text.parse().ok()?;

@@ -203,7 +203,7 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "toml")
 }
 
-/// Which files have the passwords of one of these: itself, or those that pppd has them in, as far as it may name them.
+/// The files with the passwords of such a file: itself, or those in which pppd has them, as far as it may name them.
 #[must_use]
 pub fn secrets_of(path: &Path, permissions: Permissions) -> Vec<PathBuf> {
     match is_toml(path) {
@@ -235,7 +235,7 @@ pub fn read_bytes(
     Ok(parse_either(&text(bytes, path)?, path, true, permissions))
 }
 
-/// Reads a file of which nothing is to be started: it need not allow what is insecure, and nothing of it is sent.
+/// Reads a file that will not be started: it need not allow insecure settings, and its passwords are not sent.
 ///
 /// # Errors
 /// The errors of [`read`].

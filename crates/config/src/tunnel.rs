@@ -106,16 +106,16 @@ impl Tunnel {
         self.interface.table != Table::Off && self.allowed_ips().any(|range| range.is_default())
     }
 
-    /// Whether peers call this host by it, and none of them takes all that is sent: the tunnel of a server.
+    /// Whether it is the tunnel of a server: peers call this host by it, and none of them takes all packets.
     #[must_use]
     pub fn is_server(&self) -> bool {
-        // Halves of everything stand for a default route.
+        // Two halves of all addresses stand for a default route.
         let takes_all = self.allowed_ips().any(|range| range.prefix() <= 1);
         let listens = self.interface.listen_port.is_some_and(|port| port != 0);
         self.called() == 0 && !takes_all && (self.home.is_some() || listens)
     }
 
-    /// The ranges that hold the address of an endpoint, which is given by address, with that.
+    /// The ranges that hold the address of an endpoint, each with that endpoint; endpoints by name are left out.
     pub fn ranges_of_endpoints(&self) -> impl Iterator<Item = (AllowedIp, IpAddr)> {
         let endpoints = self.peers.iter().filter_map(|peer| peer.endpoint.as_ref());
         let addresses = endpoints.filter_map(|it| Some(it.socket_addr()?.ip()));

@@ -306,7 +306,7 @@ impl Parser {
         }
     }
 
-    /// Takes a key without a value as one that is not written.
+    /// Treats a key without a value as absent.
     fn empty(&mut self, number: usize, name: &'static str) {
         value::clear(&mut self.tunnel.interface, name);
         match value::SCRIPT_KEYS.contains(&name) {

@@ -191,7 +191,8 @@ impl Gathered {
     }
 }
 
-/// Adds an address that was heard then to those beside the first. Of too many, the one that was silent longest goes.
+/// Adds an address that was heard then to those beside the first. When there are too many, the one that was silent
+/// longest goes.
 fn keep_beside(others: &mut Vec<Arc<Other>>, endpoint: Endpoint, millis: u64) {
     if others.len() + 1 >= ADDRESSES_MAX {
         let longest = others.iter().enumerate();

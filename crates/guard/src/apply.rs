@@ -49,7 +49,7 @@ pub(crate) fn set(
             Err(error) => applied.errors.push(error),
         }
     }
-    // Each by itself: a kernel that cannot do one of these can still hold.
+    // The chains are made one by one: a kernel that cannot make one of them can still hold packets.
     for name in &plan.further {
         let wanted = WantedChain::further(name, guard, &around);
         let done = match &wanted {

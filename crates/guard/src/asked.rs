@@ -43,7 +43,7 @@ impl Asked {
         known_of(&self.0.read().unwrap_or_default())
     }
 
-    /// Says that it shall be on, and what is known of the LAN.
+    /// Records that the guard shall be on, with the known parts of the LAN.
     pub(crate) fn write(&self, guard: &Guard, known: &Known) -> Result<(), GuardError> {
         let networks = known.networks.iter();
         let mut text: String = networks

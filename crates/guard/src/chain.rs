@@ -28,7 +28,7 @@ use crate::networks::{Network, Surroundings};
 /// The table, of the family `inet`.
 pub const TABLE: &str = "millrace";
 
-/// The chain that holds.
+/// The chain that holds packets.
 pub const CHAIN: &str = "guard";
 
 /// Before the firewall's own chains, which have 0: what is refused here is not accepted there.
@@ -43,19 +43,19 @@ const DNS_PRIORITY: i32 = -105;
 /// The chain of foreign sources.
 pub(crate) const FOREIGN_CHAIN: &str = "guard-foreign";
 
-/// Before connections are followed: what is dropped here leaves no trace.
+/// The priority before connection tracking: a packet that is dropped here leaves no trace.
 const FOREIGN_PRIORITY: i32 = -300;
 
 /// The chain that translates sources.
 pub(crate) const SOURCE_CHAIN: &str = "guard-source";
 
-/// Where sources are translated.
+/// The priority of source translation.
 const SOURCE_PRIORITY: i32 = 100;
 
 /// The chain of the router's own packets.
 pub(crate) const ROUTER_CHAIN: &str = "guard-router";
 
-/// All chains beside the one that holds.
+/// All chains beside the one that holds packets.
 pub(crate) const FURTHER: [&str; 4] = [FOREIGN_CHAIN, DNS_CHAIN, SOURCE_CHAIN, ROUTER_CHAIN];
 
 /// The name of the chain of name servers.
@@ -69,9 +69,9 @@ const TUNNELS_MARK: u32 = 51820;
 /// How packets are refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// They are answered, so that programs give up at once. Sources are judged by the kernel's routes.
+    /// Refuses with an answer, so that programs give up at once. The kernel's routes judge sources.
     Reject,
-    /// In silence, for kernels that cannot answer. Sources are judged by the networks that were known.
+    /// Refuses in silence, for kernels that cannot answer. The known networks judge sources.
     Drop,
 }
 
@@ -82,13 +82,13 @@ enum Verdict {
     Accept,
     /// They go nowhere.
     Refuse,
-    /// They go nowhere, and nobody is told: their source may be anybody's.
+    /// Drops packets in silence: their source may be anybody's.
     Drop,
-    /// They go nowhere, and nobody is told, if their source is not behind the device that they came by: the networks that are.
+    /// Drops packets in silence, if their source is not behind the device that they came by: the networks that are.
     DropForeign(Vec<Network>, Family),
     /// They come to this host.
     Redirect,
-    /// They get the address of the device that they leave by.
+    /// Gives packets the address of the device that they leave by.
     Masquerade,
 }
 
@@ -123,8 +123,8 @@ impl WantedChain {
             rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Accept));
         }
         rules.push((format!("{all} counter"), Verdict::Refuse));
-        // From here on the device does not count by which packets came in: ports that are taken out of a bridge, and a bridge
-        // that has another name, are still the LAN's. Answers to such packets may go astray: there are none.
+        // The next rules do not ask for a device: ports that are taken out of a bridge, and a renamed bridge, are still
+        // the LAN's. Such packets get no answer, as it might go astray.
         let mut held = Vec::new();
         if !around.ports.is_empty() {
             held.push(from(&names(&around.ports)));
@@ -204,14 +204,14 @@ impl WantedChain {
         Self::of(SOURCE_CHAIN, "nat hook postrouting", place, rules)
     }
 
-    /// The chain of what the router itself sends: by a tunnel, to the LAN, or what line and tunnel need.
+    /// The chain of the router's own packets: they leave by a tunnel, to the LAN, or for the needs of line and tunnel.
     fn of_router(guard: &Guard, around: &Surroundings) -> Self {
         let mut accepted = vec![
             "oifname \"lo\"".to_owned(),
             format!("oifname {}", set(&guard.within())),
         ];
         accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
-        // Answers to what came by the line, such as a login from there.
+        // Answers to packets that came by the line, such as a login from there.
         accepted.push("ct direction reply ct state { established, related }".to_owned());
         // Marks of the tunnels' own packets.
         let mut marks: Vec<u32> = around.marks.clone();
@@ -308,7 +308,7 @@ impl WantedChain {
                 .all(|(rule, comment)| rule.comment == comment)
     }
 
-    /// Whether it is this chain for other networks or other settings: nothing of it was taken away.
+    /// Whether the chain is whole, but for other networks or other settings.
     pub(crate) fn is_of_before(&self, chain: &Chain) -> bool {
         let count = chain.rules.len();
         let first = chain.rules.first().map_or("", |it| it.comment.as_str());
@@ -409,7 +409,7 @@ pub fn removal(name: &str) -> String {
     format!("flush chain inet {TABLE} {name}\ndelete chain inet {TABLE} {name}\n")
 }
 
-/// How many packets a chain of the guard's has refused since it was made: of its rules those count that refuse.
+/// The number of packets that a chain of the guard's has refused since it was made: the count of its rules that refuse.
 #[must_use]
 pub fn refused(chain: &Chain) -> Option<u64> {
     let counted = chain.rules.iter().filter_map(|it| it.packets);
@@ -501,7 +501,7 @@ mod tests {
         let mut other = guard();
         other.tunnels.pop();
         assert!(!WantedChain::new(&other, &around()).is(&chain));
-        // Another network is no fault of anybody, a missing rule is.
+        // A changed network is no fault; a missing rule is one.
         let elsewhere = Surroundings::default();
         let wanted = WantedChain::new(&guard(), &elsewhere);
         assert!(!wanted.is(&chain) && wanted.is_of_before(&chain));

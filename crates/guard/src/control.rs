@@ -47,7 +47,7 @@ pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     let mut errors = Vec::new();
     let record = or_note(Asked::lock(), &mut errors);
     let before = record.as_ref().and_then(Asked::read);
-    // A device that is guarded no more takes its networks along, which are not told apart.
+    // A device that is no longer guarded takes its networks along, as the networks of devices are not kept apart.
     let lets_go = before.as_ref().is_some_and(|before| {
         let guarded = guard.guarded();
         let mut devices = before.guarded().into_iter();
@@ -181,7 +181,7 @@ fn with_servers(guard: &Guard, facts: &Facts) -> Guard {
 struct Wanted<'a> {
     guard: &'a Guard,
     record: Option<&'a Asked>,
-    /// The record says so.
+    /// The record has the guard on.
     asked: bool,
     /// Other settings were in force before.
     is_new: bool,
@@ -202,7 +202,7 @@ fn gather(
     Ok((guard, facts))
 }
 
-/// Sets it; `before` are the ways of then.
+/// Sets the guard; `before` are the earlier ways.
 fn set(
     wanted: &Wanted<'_>,
     before: Option<Ways>,
@@ -212,7 +212,7 @@ fn set(
     let known = wanted.record.map(Asked::known).unwrap_or_default();
     let (guard, mut facts) = gather(wanted.guard, &known, wanted.earlier, &mut system)?;
     let mut errors = Vec::new();
-    // Before anything is set by it: a process that comes later holds no less.
+    // The record is written before the layers are set, so that a later process holds no less.
     if let Some(record) = wanted.record.filter(|_| facts.known != known) {
         or_note(record.write(wanted.guard, &facts.known), &mut errors);
     }

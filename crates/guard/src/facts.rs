@@ -28,7 +28,7 @@ pub struct Facts {
     pub chain: ChainFact,
     /// The guard's further chains, by their names.
     pub further: Vec<(&'static str, ChainFact)>,
-    /// Devices that are no tunnels, whatever they are called.
+    /// Devices that are no tunnels, whatever their names are.
     pub inner: Vec<String>,
     /// The networks and ports of the LAN that were known before.
     pub known: Known,

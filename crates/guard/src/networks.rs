@@ -18,8 +18,8 @@ const PREFIX_MIN: [u8; 2] = [8, 16];
 /// Most networks that are led past the tunnel, each of which is a rule for each device. A LAN has a handful.
 const NETWORKS_MAX: usize = 64;
 
-/// Most networks, and most ports, that are held though they are the LAN's no more. A prefix that is delegated anew each day
-/// would fill the list otherwise.
+/// The most networks, and the most ports, that stay held after the LAN has lost them. A prefix that is delegated anew
+/// each day would fill the list otherwise.
 const BEFORE_MAX: usize = 8;
 
 /// Most ports of bridges of the LAN.
@@ -68,7 +68,7 @@ impl Surroundings {
         }
     }
 
-    /// Its networks of a family.
+    /// Networks of a family.
     #[must_use]
     pub fn of_family(&self, family: Family) -> Vec<Network> {
         let networks = self.networks.iter().copied();

@@ -28,7 +28,7 @@ pub enum Lead {
 pub struct Plan {
     /// The chain is to be made anew.
     pub chain: bool,
-    /// Something of the chain that holds was missing, and not only other networks in it.
+    /// A part of the chain that holds packets was missing; other networks in it do not count.
     pub is_open: bool,
     /// Further chains that are to be made anew, or taken away where settings ask for none.
     pub further: Vec<&'static str>,
@@ -184,8 +184,9 @@ mod tests {
         let before = facts();
         let plan = Plan::set(&guard(), &before);
         assert!(plan.chain && plan.rules.add.iter().any(crate::rules::holds));
-        // For each of two devices: nowhere and the table in both families, two networks of IPv4 and one of IPv6; the same for
-        // each of three networks, and the router's own in both families.
+        // Each of two devices has rules to nowhere and to the table in both families, and to two networks of IPv4 and
+        // one of IPv6. Each of three networks has the first two, and leads to those of its family (2 x 2 + 1). The
+        // router's own packets have one in each family.
         let devices = 2 * (2 * 2 + 2 + 1);
         assert_eq!(plan.rules.add.len(), devices + 3 * 2 + (2 * 2 + 1) + 2);
         let after = done(&before, &plan);

@@ -120,7 +120,7 @@ pub struct Report {
     pub asked: bool,
     /// Groups of devices, each with tunnels of its own: at least one, that of the file first where it guards something.
     pub parts: Vec<PartReport>,
-    /// The chains that hold.
+    /// The chains that hold packets.
     pub chain: Layer,
     /// The rules of IPv4 and of IPv6.
     pub rules: [Layer; 2],

@@ -105,7 +105,8 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
         }
     }
     if !held.is_empty() {
-        // First, as the router's own address may be one of these networks, and the only one that it has.
+        // This rule comes first, as the router's own address may be in one of these networks, and be the only one that
+        // it has.
         rules.push(Rule {
             iif: DeviceName::new("lo"),
             priority: Some(OWN),
@@ -125,7 +126,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
     let mut of_now: Vec<Network> = Vec::new();
     for part in guard.parts() {
         for network in networks(facts, &part.lan) {
-            // Of a network that two parts have the first decides.
+            // The first part decides about a network that two parts have.
             if held.contains(&network) && !of_now.contains(&network) {
                 rules.push(from(network, FROM_LAN, part.table));
                 of_now.push(network);
@@ -139,7 +140,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
             priority: Some(TO_LAN),
             ..Rule::new(family, TABLE_MAIN)
         }));
-        // By whatever device, such as a tunnel of which the other end has an address of the LAN.
+        // The rules ask for no device: the other end of a tunnel may have an address of the LAN.
         rules.extend(of_now.iter().take(PAIRED_MAX).map(|network| Rule {
             to: Some(to),
             ..from(*network, TO_LAN, TABLE_MAIN)

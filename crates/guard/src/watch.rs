@@ -51,7 +51,7 @@ struct Known {
 /// # Errors
 /// When the kernel tells no news. What fails later is logged, and tried again.
 pub fn watch() -> Result<Infallible, GuardError> {
-    // Another may watch as well: whichever ends, status knows of the other only if it began first.
+    // Another process may watch as well. When one of them ends, status knows of the other only if that began first.
     let _place = record::take(NAME);
     let mut monitor = Monitor::open(Watch {
         rules: true,

@@ -52,7 +52,7 @@ pub struct Facts {
     /// IPv4 addresses, with the bits of their networks, of the interface that the best default
     /// route leads to.
     pub local_networks: Vec<(IpAddr, u8)>,
-    /// Networks that the host's other interfaces are on, where pushed routes are judged by them.
+    /// Networks of the host's other interfaces, for tunnels with pushed routes.
     pub connected: Vec<Connected>,
     /// Ways to routers that are given by address, and to name servers.
     pub ways: BTreeMap<IpAddr, EndpointWay>,

@@ -110,8 +110,8 @@ pub struct WantedRoute {
     pub metric: Option<u32>,
     /// Number of the routing table, for routes into the tunnel.
     pub table: u32,
-    /// The tunnel is of use without it, and it goes before a route of the host to the same network; otherwise such a route
-    /// is a reason to fail.
+    /// The tunnel is useful without it, and it goes before a route of the host to the same network; otherwise such a
+    /// route is a reason to fail.
     pub optional: bool,
     /// The other end asked for it, not the configuration.
     pub pushed: bool,

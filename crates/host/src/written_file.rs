@@ -45,8 +45,8 @@ fn place(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a file that only this user can read, where none is. It is on the disk when this returns, and has its name only when
-/// it is whole: a process that is killed leaves nothing behind.
+/// Writes a new file that only this user can read. It is on the disk when this returns, and has its name only when it
+/// is whole: a process that is killed leaves nothing behind.
 ///
 /// # Errors
 /// `AlreadyExists`, and what the kernel says; nothing is left behind.
@@ -57,7 +57,7 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         match give_name(&file, path) {
             Ok(()) => return sync_directory_of(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-            // Without /proc, which names the file.
+            // /proc, which names the file, may be missing.
             Err(_) => {}
         }
     }

@@ -461,7 +461,7 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     plain(one) == plain(other)
 }
 
-/// A peer that has moved, and calls the same address of ours as before.
+/// A peer that has moved still calls the same address of ours.
 fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
     let source = before
         .source

@@ -233,7 +233,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
             .wait_for_line(words, PATIENCE, |line| line.contains(words))
             .unwrap();
     }
-    // Not killed: it takes its own files along.
+    // It is not killed, so that it removes its own files.
     ends(&net);
     drop(process);
 

@@ -1,4 +1,4 @@
-//! `millrace check` and the start are of one mind: files that it finds nothing against start, all others do not.
+//! `millrace check` and the start agree: files that it finds nothing against start, all others do not.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -21,7 +21,8 @@ struct Row {
     fault: Option<&'static str>,
 }
 
-/// Whether the file of this name comes as far as its first socket or interface, and what was said. What has started is ended.
+/// Whether the file of this name comes as far as its first socket or interface, and its words. A started tunnel is
+/// ended.
 fn starts(host: &Host, path: &Path) -> (bool, String) {
     let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
     let command = host.command(PROGRAM).arg("-v").arg("up").args(PERMITTED);

@@ -332,7 +332,7 @@ fn a_peer_that_cannot_be_heard_is_told() {
     stands(None);
 }
 
-/// Programs that ask must be able to tell an answer from none.
+/// Programs must be able to tell an answer from a failure.
 #[test]
 fn what_cannot_be_told_ends_with_an_error() {
     if !ready() {

@@ -59,7 +59,7 @@ pub struct Site {
     /// There is a password; without, everything may be seen and nothing changed.
     password: bool,
     turns: Turns,
-    /// Digests of what programs showed last that was good, and where from: they show theirs every few seconds.
+    /// Digests of the last good credentials of programs, and their networks: programs send theirs every few seconds.
     good: Mutex<VecDeque<(Network, [u8; 32])>>,
 }
 
@@ -253,7 +253,7 @@ impl Site {
                 good.truncate(PROGRAMS - 1);
                 good.push_front(seen);
             }
-            // One that guesses must not guess at what another in its network has shown.
+            // A guess must not be compared with the credentials of another program in its network.
             Err(_) => good.retain(|it| it.0 != network),
         }
         outcome
@@ -384,10 +384,10 @@ mod tests {
             .collect();
         let looked_at = told.iter().filter(|it| **it == 403).count();
         assert!((1..10).contains(&looked_at), "{told:?}");
-        // The right one would be told by its answer.
+        // The answer to the right token would tell.
         assert_eq!(metrics(&site, TOKEN, guesser), 429);
         assert_eq!(metrics(&site, TOKEN, program), 200);
-        // One that guesses where a program has shown the token is no better off.
+        // A guess from a network where a program has shown the token is no better off.
         for guess in 0..100 {
             metrics(&site, &format!("{guess}"), program);
         }

@@ -57,11 +57,11 @@ pub enum TakeOverError {
 pub struct Judged {
     /// Notes on lines that are not honoured.
     pub notes: Vec<String>,
-    /// It names files that only a permission lets it touch. The service that ran it asked for none.
+    /// The file names others that need a permission. The service that ran it asked for none.
     pub needs_files: bool,
 }
 
-/// Reads the file of an instance, or says why it would not work.
+/// Reads the file of an instance, or gives the reason why it would not work.
 pub type Judge<'a> = dyn Fn(&str) -> Result<Judged, String> + 'a;
 
 /// Takes over the interface or instance `only`, or all of them. The texts are those of `/etc/config/network` and

@@ -49,7 +49,7 @@ pub struct PeerState {
     pub line: Option<Line>,
     /// When it was active.
     pub times: Times,
-    /// The data plane itself notices a peer that falls silent: `times` tell no more than that it has not.
+    /// The data plane itself notices a peer that falls silent: `times` show only that it has not.
     pub guarded: bool,
     /// When an authentic data packet last came by `line`.
     pub heard: Option<Instant>,

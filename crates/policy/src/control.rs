@@ -221,7 +221,7 @@ fn everything(policy: &Policy, facts: &Facts) -> Changed {
     all
 }
 
-/// Sets it, with the record where that says so; `before` is what was asked for before, `ways` which ways there were.
+/// Sets the policy, with the record where there is one; `before` are the earlier settings, `ways` the earlier ways.
 fn set(
     mut asked: Asked,
     before: Option<&Asked>,

@@ -108,7 +108,7 @@ impl Facts {
         if macs.is_empty() {
             return;
         }
-        // Leases first: what neighbours have now counts.
+        // Present neighbours count more than leases.
         let mut now = addresses(policy);
         let neighbours = of_neighbours(&system.netlink.neighbours().unwrap_or_default());
         now.retain(|it| !neighbours.iter().any(|other| other.1 == it.1));
@@ -141,13 +141,13 @@ impl Facts {
         is_any_full(policy, self) && !rules.any(is_mwan3)
     }
 
-    /// Networks of which everything is held, of both families, sorted.
+    /// Held networks, of both families, sorted.
     fn held_networks(&self, policy: &Policy) -> Vec<Network> {
         let held = FAMILIES.into_iter().flat_map(|it| held(policy, self, it));
         let held = held
             .filter(|it| it.to.is_none())
             .filter_map(|it| match it.from {
-                // A whole device's are those of its networks.
+                // A device that is held as a whole is held by its networks.
                 None => None,
                 from => from,
             });
@@ -171,7 +171,7 @@ impl Facts {
     }
 }
 
-/// Hardware addresses of which everything is held.
+/// Held hardware addresses.
 fn held_macs(policy: &Policy, names: &Names) -> Vec<Mac> {
     let ways = Ways::new(policy);
     let holds = |entry: &Resolved| {

@@ -251,7 +251,7 @@ mod tests {
                 .unwrap()
                 .contains("no further one")
         );
-        // One of the first keeps the name while it sleeps.
+        // A device among the first keeps the name while it sleeps.
         let first: Names = [("television".to_owned(), vec![mac(1)])].into();
         assert_eq!(names(&policy, &first)["television"][0], mac(1));
         assert_eq!(crowd("television", &first), None);

@@ -297,7 +297,7 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
             set("ct", mask, ways.around)
         ));
     }
-    // Without a mark they would meet the rules for devices that are held.
+    // Without this mark they would meet the rules for devices that are held.
     rules.push(format!(
         "iifname != {} ct state new {} {}",
         quoted(&around.lan),
@@ -328,7 +328,7 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
     }
 }
 
-/// Before routing, whose "unreachable" is an answer too.
+/// The chain comes before routing, whose "unreachable" is an answer, too.
 fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
     let held = ways.leads.iter().filter(|it| it.down == Down::Hold);
     let marks = held

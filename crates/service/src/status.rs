@@ -108,7 +108,7 @@ pub struct PeerStatus {
     pub latest_handshake_age: Option<u64>,
     /// Seconds since the last authentic packet of any kind came from it, by a clock that never jumps.
     pub last_heard_age: Option<u64>,
-    /// `silent` or `no carrier`; none where nothing is known to be wrong.
+    /// `silent` or `no carrier`; none for a peer without a known fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The reason of that state, in words.

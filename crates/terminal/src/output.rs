@@ -15,8 +15,8 @@ fn obeys(kind: Option<&OsStr>) -> bool {
     kind.is_some_and(|it| !it.is_empty() && it != "dumb")
 }
 
-/// Text of another program or host, of which a terminal obeys nothing. Quotation marks and backslashes are harmless and
-/// stay as they are.
+/// Text of another program or host without anything that a terminal obeys. Quotation marks and backslashes are harmless
+/// and stay.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -47,7 +47,7 @@ pub fn say(text: impl Display) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Says on standard error that a tunnel is up which this process serves, and what ends it where that is a key.
+/// Says on standard error that this process has a tunnel up, and which key ends it.
 pub fn is_up(name: impl Display) {
     match io::stderr().is_terminal() {
         true => note(format_args!("{name} is up; Ctrl-C takes it down")),

@@ -187,7 +187,7 @@ fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// A tunnel whose own packets are led into it: nothing comes of them, whatever its MTU is.
+/// A tunnel that carries its own packets: they reach nobody, whatever its MTU is.
 fn into_itself(facts: &Facts, found: &mut Vec<Finding>) {
     for tunnel in &facts.tunnels {
         for (peer, _, _) in tunnel.ways.iter().filter(|way| way.1 == tunnel.device) {

@@ -124,7 +124,7 @@ fn how(report: &Report) -> Option<String> {
                     Way::Held(why) => Some(why),
                     Way::Through { .. } => None,
                 });
-                // The tunnel is up: it is not what is missing.
+                // A tunnel that is up is not the missing part.
                 if whys.any(|why| matches!(why, Why::NoRoute { .. })) {
                     let way =
                         "lead into the tunnel that is up (`millrace guard watch`, `refresh` once)";

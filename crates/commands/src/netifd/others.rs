@@ -111,7 +111,7 @@ fn read_openvpn(file: &Path, permissions: Permissions) -> Result<OpenVpn, String
     judge_openvpn(&content, file, permissions, &mut Vec::new())
 }
 
-/// Judges a file of OpenVPN with this content. What is left out of it is noted.
+/// Judges a file of OpenVPN with this content, and notes the lines that are left out.
 pub(super) fn judge_openvpn(
     content: &[u8],
     file: &Path,

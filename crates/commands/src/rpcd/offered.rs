@@ -73,7 +73,7 @@ impl Offered {
                 return Ok(json!({"damage": damage.words, "mended": mended}));
             }
         };
-        // Named as if it was kept there, but nothing is written yet.
+        // The path at which it would be kept; no file is written yet.
         let path = self.place(Path::new(DIRECTORY), text);
         let (kind, judged) = judge(&path, text)?;
         let ending = path
@@ -166,7 +166,7 @@ fn judge(path: &Path, text: &str) -> Result<(Kind, Judged), String> {
     };
     let judged = check::judge_bytes(kind, text.as_bytes(), &arguments);
     let mut judged = judged.map_err(|error| error.to_string())?;
-    // An interface runs no scripts, which some servers cannot be without.
+    // Interfaces run no scripts, so a server that needs them cannot work.
     if judged.usable
         && kind == Kind::OpenVpn
         && let Err(reason) = netifd::notes_of(text.as_bytes(), path, arguments.permissions)
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// A page says nothing of the router's files, not even whether they are there.
+    /// The page does not tell whether a file of the router exists.
     #[test]
     fn files_of_the_router_are_not_looked_at() {
         let directory = tempfile::tempdir().unwrap();

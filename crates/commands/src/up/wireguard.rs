@@ -49,7 +49,7 @@ impl From<&ArgMatches> for Switches {
     }
 }
 
-/// Says why a running tunnel could not take its file over, if so.
+/// The reason why a running tunnel could not take its file over.
 pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Outcome<()> {
     read(path, Switches::from(matches)).map(|_| ())
 }
@@ -405,7 +405,7 @@ impl Up<'_> {
         self.let_go(background::ready)
     }
 
-    /// Has the status tell what the file asked for and the host does not do.
+    /// Shows in the status the settings that the file asked for and the host does not have.
     fn tell_warnings(&self, daemon: &Daemon) {
         let refused = self.applied.iter().flat_map(Applied::refused);
         let plan = self.plan.warnings.iter().map(String::as_str);

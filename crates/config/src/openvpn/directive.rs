@@ -35,7 +35,7 @@ pub(crate) struct Origin {
     pub file: Option<Rc<str>>,
     /// Line or argument, counted from 1.
     pub line: usize,
-    /// Another file names this one: it may be any file of the machine, so that no word of it is quoted.
+    /// This file was named by another one and may be any file of the machine, so no word of it is quoted.
     pub included: bool,
 }
 
@@ -297,12 +297,12 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 }
 
-/// Whether a file says it, and not the caller's command line.
+/// Whether it comes from a file, and not from the caller's command line.
 pub(crate) const fn is_foreign(origin: &Origin) -> bool {
     origin.file.is_some()
 }
 
-/// Where a text comes from.
+/// The source of a text.
 #[derive(Clone)]
 pub(crate) struct Source {
     /// The file's name.

@@ -253,13 +253,13 @@ impl Common {
         true
     }
 
-    /// Takes the value of the option by which OpenWrt's pppd is told how to encrypt: words with commas between them. Returns
-    /// what to say of it.
+    /// Takes the value of the option that has OpenWrt's pppd encrypt: words with commas between them. Returns the
+    /// remark on it.
     fn take_mppe(&mut self, value: &str) -> Result<&'static str, &'static str> {
         let mut bits = vec![128, 56, 40];
         for word in value.split(',').map(str::trim) {
             match word {
-                // There is no "if possible" here.
+                // Encryption is required; "if possible" does not exist here.
                 "required" | "optional" | "" => {}
                 "stateless" => self.stateful = false,
                 "stateful" => self.stateful = true,

@@ -105,7 +105,7 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
     assert!(read(base, inline, Options::default()).report.is_clean());
 }
 
-/// Each directive that names a file, with each permission: a new directive has to be sorted in here.
+/// Tests each directive that names a file with each permission: a new directive has to be sorted in here.
 #[test]
 fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
     // Files that are only read and stay on the machine need no permission.
@@ -256,7 +256,7 @@ fn a_file_that_is_no_configuration_is_not_quoted() {
     }
 }
 
-/// The file that is called as the profile is, and no other one, may be sent.
+/// Only the file with the profile's name may be sent.
 #[test]
 fn a_profile_has_a_password_file_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ fn a_profile_has_a_password_file_of_its_own() {
     assert_eq!(refused("office.password"), 1);
 }
 
-/// A FIFO would be waited for, and the kernel's log never ends.
+/// Reading a FIFO would wait, and the kernel's log never ends.
 #[test]
 fn files_that_are_no_files_are_refused_at_once() {
     let directory = tempfile::tempdir().unwrap();

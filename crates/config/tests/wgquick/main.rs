@@ -113,7 +113,7 @@ fn keys_that_wg_quick_takes_without_a_value_count_as_not_written() {
         let fault = fault(peer(&format!("{key} =")));
         assert!(fault.contains(&format!("{key}: has no value")), "{fault}");
     }
-    // Of two lines the last counts, and may say nothing.
+    // The last of two lines counts, and may be empty.
     let import =
         interface("MTU = 1300\nMTU =\nTable = off\nTable = # as usual\nDNS = 10.0.0.1\nDNS =");
     assert!(import.report.is_clean());
@@ -177,7 +177,7 @@ fn a_file_that_calls_a_peer_makes_no_router_without_permission() {
     };
     for import in [file(permitted, called), file(Options::default(), "")] {
         assert_eq!(verdicts(&import), of(Verdict::Honoured, Verdict::Honoured));
-        // It says what the section does.
+        // The report says what the section does.
         assert!(import.report.entries[0].reason.contains("forwards"));
         assert!(tunnel(import).home.is_some());
     }

@@ -15,7 +15,7 @@ use crate::step::Step;
 use crate::system::System;
 use crate::ways::{Way, with_free_metric};
 
-/// Most sentences about what was refused that are kept: a server may push many routes.
+/// The most sentences about refused steps that are kept: a server may push many routes.
 const REFUSED_MAX: usize = 32;
 
 /// Opens the host.
@@ -152,7 +152,7 @@ impl Applied {
         self.refused.push((step.cloned(), why));
     }
 
-    /// Forgets what was refused of steps that the next plan has not.
+    /// Forgets refused steps that the next plan has not.
     pub(super) fn forget_refused(&mut self, next: &Plan) {
         let stays = |refused: &Step| next.steps.iter().any(|step| refused.is_made_for(step));
         let stays = |(step, _): &(Option<Step>, String)| step.as_ref().is_some_and(stays);

@@ -54,8 +54,8 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// Adds a route into the tunnel. With `first` an IPv4 route goes before those of others with its metric, as OpenVPN makes
-/// it; where the first of them is the tunnel's own, as its network is, nothing is to be done.
+/// Adds a route into the tunnel. With `first` an IPv4 route goes before equal routes of others, as OpenVPN makes it.
+/// Where the first of them is the tunnel's own, as its network is, no route is added.
 pub(super) fn add(route: &Route, first: bool, system: &mut dyn System) -> Result<(), NetlinkError> {
     match system.add_route(route) {
         Err(error) if first && error.is_exists() => {

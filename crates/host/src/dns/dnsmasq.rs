@@ -353,8 +353,8 @@ pub fn name_of(ifname: &str) -> String {
     format!("millrace-{ifname}.conf")
 }
 
-/// Domains whose names keep no private address, though the servers behind a device were given for them: everybody has
-/// names there.
+/// Domains that anybody may register in: their names may have no private addresses, though the servers behind a device
+/// were given for them.
 pub(super) fn public_domains(wanted: &NameServers) -> impl Iterator<Item = &str> {
     let domains = wanted.only.iter().chain(&wanted.search);
     domains

@@ -94,7 +94,8 @@ impl<'a> Routes<'a> {
             self.tell_pushed(dst, route, &way);
         }
         match way {
-            // The plan's warnings say so. What was to take everything must not leave by the host's own line.
+            // The plan's warnings tell of it. Packets of a route that was to take everything must not leave by the
+            // host's own line.
             Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => {
                 if prefix == 0 && self.facts.ipv6 {
                     self.block_all_v6();
@@ -138,7 +139,7 @@ impl<'a> Routes<'a> {
                      pull-filter ignore \"{name}\""
                 )
             }
-            // To the server itself there is such a route in any case.
+            // The server itself has such a route in any case.
             Way::Past { .. } if self.facts.endpoints.iter().any(|it| it.addr == dst) => return,
             Way::Past { .. } => format!(
                 "the server leads {name} past the tunnel, by this host's own line; to keep it inside: \

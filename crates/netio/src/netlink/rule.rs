@@ -149,7 +149,7 @@ pub enum RuleAction {
     Lookup,
     /// They are answered with "unreachable", and no further rule is asked.
     Unreachable,
-    /// They are dropped without an answer, and no further rule is asked.
+    /// The packets are dropped without an answer, and no further rule is asked.
     Blackhole,
     /// The rules from this priority on decide. Without a rule of that very priority, the next rule does.
     Goto(u32),

@@ -161,7 +161,7 @@ pub struct PushedDns {
     pub search: Vec<String>,
     /// `dns server`, by priority.
     pub by_priority: Vec<DnsServer>,
-    /// Of `search`, what `dns search-domains` names.
+    /// The domains of `dns search-domains` among `search`.
     pub search_domains: Vec<String>,
     /// Every `dhcp-option` that was taken, without that word, in the server's order: for scripts.
     pub lines: Vec<String>,

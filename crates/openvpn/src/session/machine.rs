@@ -409,7 +409,7 @@ impl Session {
         {
             let expected = self.settings().occ.expected(self.role());
             for difference in crate::negotiate::occ::differences(&expected, &record.options) {
-                // A session that comes up in spite of them works, and nobody need do anything.
+                // A session that comes up in spite of them works: the user need do nothing.
                 log::info!("WARNING: {difference}");
             }
             self.options = Some(record.options.clone());

@@ -229,7 +229,7 @@ impl TlsSettings {
         peer.chain.iter().any(|certificate| {
             let serials = revocations.serials.as_ref();
             let by_name = serials.map(|it| it.contains(&certificate.serial));
-            // Where that cannot be told, the next negotiation decides.
+            // The next negotiation decides where the directory cannot be read.
             let listed = |it: &Arc<RevocationLists>| it.name(certificate);
             by_name == Some(Ok(true)) || revocations.lists.as_ref().is_some_and(listed)
         })
@@ -371,7 +371,7 @@ fn suites(
     Ok(suites)
 }
 
-/// Names all that is offered.
+/// The names of everything that is offered.
 fn offer(versions: &[&'static SupportedProtocolVersion], provider: &CryptoProvider) -> String {
     let mut parts = Vec::new();
     for (version, name) in [

@@ -87,7 +87,7 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     }
 }
 
-/// The stock service obeyed all that the file says. The interface gets the permission where the file needs one, and only there.
+/// The stock service obeyed every line of the file. The interface gets the permission only where the file needs one.
 #[test]
 fn a_file_that_names_others_keeps_the_permission_that_it_had() {
     let openvpn = "config openvpn 'office'\n\toption enabled '1'\n\toption config '/etc/openvpn/office.ovpn'\n";

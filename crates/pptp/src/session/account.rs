@@ -39,7 +39,7 @@ pub(super) struct Door<'a> {
 }
 
 impl Door<'_> {
-    /// Until when a login as this user is not judged, because of passwords that were wrong.
+    /// The time until which a login as this user waits, because of wrong passwords.
     pub(super) fn shut_until(&self, user: &[u8], now: Instant) -> Option<Instant> {
         self.guesses.shut_until(self.source, user, now)
     }

@@ -81,7 +81,7 @@ pub struct Link {
     /// Who logged in, at a server.
     pub(super) user: Option<String>,
     pub(super) master: Option<MasterKey>,
-    /// Keys were made of it.
+    /// The login's keys are in use.
     pub(super) keyed: bool,
     pub(super) ccp: Option<Negotiation<Ccp>>,
     /// A Configure-Ack of CCP that waits; until it is sent nothing is encrypted.

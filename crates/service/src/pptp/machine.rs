@@ -14,7 +14,7 @@ pub(super) type StreamId = u64;
 /// The number of a client's only control connection.
 pub(super) const ONLY: StreamId = 0;
 
-/// By which line a packet goes, or came, and the addresses of both ends.
+/// The line of a packet, and the addresses of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     /// The line. Without several it is the first.
@@ -31,13 +31,13 @@ impl Way {
         Self::by(LineId::FIRST, to)
     }
 
-    /// By a line that has an address.
+    /// A way by a line that has an address.
     pub(super) const fn by(line: LineId, to: Ipv4Addr) -> Self {
         let from = None;
         Self { line, to, from }
     }
 
-    /// Between these ends.
+    /// A way between these ends.
     pub(super) const fn between(line: LineId, ends: Ends) -> Self {
         Self {
             line,
@@ -46,7 +46,7 @@ impl Way {
         }
     }
 
-    /// Where it came from and to.
+    /// Its source and destination.
     pub(super) const fn ends(self) -> Ends {
         Ends {
             theirs: self.to,
@@ -114,7 +114,7 @@ pub(super) enum Effect {
     Refused(String),
     /// Say something.
     Log(Level, String),
-    /// Say something about a client that has not logged in.
+    /// Write a line about a client that has not logged in.
     LogStranger(Level, String),
     /// Nothing is left to do; with what went wrong.
     End(Result<(), String>),

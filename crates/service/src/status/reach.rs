@@ -136,7 +136,7 @@ fn address(endpoint: &str) -> Option<IpAddr> {
     address
         .ok()
         .map(|it| it.to_canonical())
-        // The tables know no way to a link-local address without its device.
+        // The routing tables have no way to a link-local address without its device.
         .filter(|it| match it {
             IpAddr::V4(it) => !it.is_unspecified(),
             IpAddr::V6(it) => !(it.is_unspecified() || it.is_unicast_link_local()),
@@ -157,7 +157,7 @@ mod tests {
             (Some(10), Some(60), Some(14)),
             (Some(10), Some(12), Some(13)),
             (None, Some(120), Some(61)),
-            // Nothing says that the other end pings at all.
+            // The other end may send no pings at all.
             (Some(10), None, None),
             (None, None, None),
         ] {

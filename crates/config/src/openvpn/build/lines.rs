@@ -53,7 +53,7 @@ impl Builder {
         // Packets past the tunnel take routes to the server, and need no mark.
         let whole = sections.finish(false, usize::from(!server));
         let lines = whole.lines;
-        // Only a server's packets come from others.
+        // Only a server forwards packets of others.
         self.network.home = whole.home.filter(|_| server);
         let idle = whole.home_lines.iter().filter(|_| !server);
         let idle = idle.map(|number| (*number, "only a server's file has a [Server]"));

@@ -54,7 +54,7 @@ const FAULTS_MAX: usize = 1000;
 /// Most faults for which a name is suggested.
 const SUGGESTIONS_MAX: usize = 20;
 
-/// Options that protect less. A hint names none of them: whoever wants one writes it without help.
+/// Options that protect less. Hints never name them; a user who wants one writes it without help.
 const WEAKENING: [&str; 7] = [
     "allow-compression",
     "allow-insecure-ciphers",
@@ -183,7 +183,7 @@ impl Builder {
         self.refuse(&origin, &name, reason);
     }
 
-    /// Takes the words of included files out of what is said, once all is said.
+    /// Removes the words of included files from the report, once it is complete.
     pub(crate) fn conceal(&mut self, directives: &[Directive]) {
         let whole = directives.iter().filter(|it| it.origin.included);
         let all = whole.flat_map(|it| [it].into_iter().chain(&it.block));
@@ -458,7 +458,7 @@ impl Builder {
     }
 }
 
-/// Takes the words of an included file out of what is said of it: any file of the machine may have been named.
+/// Removes the words of an included file from an entry: any file of the machine may have been named.
 fn conceal(name: &mut String, reason: &mut String, quotes: &dyn Fn(&str) -> bool) {
     if table::find(name).is_none() {
         name.clear();
@@ -468,7 +468,7 @@ fn conceal(name: &mut String, reason: &mut String, quotes: &dyn Fn(&str) -> bool
     }
 }
 
-/// Whether a sentence quotes what a directive says.
+/// Whether a sentence quotes a word of a directive.
 fn quotes(reason: &str, directive: &Directive) -> bool {
     let quoted = |text: &str| {
         let mut words = text.split(|it: char| it.is_whitespace() || "=,:".contains(it));

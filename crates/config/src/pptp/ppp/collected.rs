@@ -225,7 +225,8 @@ fn unknown(word: &str, place: (usize, &str), report: &mut Report) {
         )
     } else if is_option && word.len() <= 32 {
         let reason = "there is no such option of pppd's here";
-        // Near to none, it may be a part of a password that lacks its quotation marks. Another file's words are not quoted.
+        // A word that is like no option may be a part of a password that lacks its quotation marks. Words of another
+        // file are not quoted.
         match nearest(word, &options::names()).filter(|_| place.1.is_empty()) {
             Some(near) => (word, format!("{reason}; did you mean `{near}`?")),
             None => ("", reason.to_owned()),

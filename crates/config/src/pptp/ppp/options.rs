@@ -287,7 +287,7 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
     OPTIONS.iter().find(|(known, ..)| *known == name)
 }
 
-/// Options that protect less. A hint names none of them: whoever wants one writes it without help.
+/// Options that protect less. Hints never name them; a user who wants one writes it without help.
 pub(super) const WEAKENING: &[&str] = &[
     "nomppe",
     "nomppe-128",
@@ -303,7 +303,7 @@ pub(super) const WEAKENING: &[&str] = &[
     "show-password",
 ];
 
-/// Names that a hint may name, to find what was meant.
+/// The names that a hint may suggest.
 pub(super) fn names() -> Vec<&'static str> {
     let names = OPTIONS.iter().map(|(name, ..)| *name);
     names.filter(|name| !WEAKENING.contains(name)).collect()

@@ -95,7 +95,7 @@ fn routes_win_over_those_of_the_host_or_are_told() {
     }
 }
 
-/// A default route that is added later wins over none of the tunnel's.
+/// A default route that is added later does not win over the tunnel's routes.
 #[test]
 fn a_default_route_that_comes_later_does_not_win() {
     in_host("later", |netlink, directory| {
@@ -134,7 +134,7 @@ fn rules_that_lead_past_the_tunnel_are_told() {
         netlink.add_route(&other.table(99)).unwrap();
         let plan = def1(netlink, "198.51.100.1");
         let mut plan = plan;
-        // A way of its own to the address that is asked for.
+        // The host has its own route to the address.
         plan.steps
             .retain(|step| !matches!(step, Step::OuterRoute { .. }));
         let applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();

@@ -201,7 +201,7 @@ fn tokens_are_not_logged() {
     }
 }
 
-/// One word in many ways that all mean the same; `way` chooses one of them for each character.
+/// Writes one word in many ways of equal meaning; `way` chooses one of them for each character.
 fn written(word: &str, way: &[u8]) -> String {
     let mut out = String::new();
     for (at, letter) in word.chars().enumerate() {

@@ -148,7 +148,7 @@ impl Sockets {
     }
 }
 
-/// Where a packet goes to, and from.
+/// The destination and the source of a packet.
 const fn ends(way: Way) -> (Ipv4Addr, Option<Ipv4Addr>) {
     (way.to, way.from)
 }
