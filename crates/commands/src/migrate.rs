@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::error::ImportError;
+use config::kind::Kind;
 use config::pptp::{self, Client, Role, Server};
 use config::types::{Key32, is_ifname};
 use crypto::x25519::PrivateKey;
@@ -143,7 +144,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Writes the files. Returns what to do with them.
 fn migrate(file: &Path, directory: &Path, endpoint: Option<&str>) -> Result<String, MigrateError> {
-    if !pptp::is_pptp(file) {
+    if Kind::at(file) != Kind::Pptp {
         return Err(MigrateError::NotPptp(file.to_owned()));
     }
     let model = pptp::read_to_leave(file)?.into_model()?;

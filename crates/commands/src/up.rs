@@ -123,17 +123,17 @@ fn openvpn_up(
 pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
-    if config::pptp::is_pptp(&path) {
+    match Kind::at(&path) {
         #[cfg(feature = "pptp")]
-        return pptp::judge(&path, matches);
+        Kind::Pptp => pptp::judge(&path, matches),
         #[cfg(not(feature = "pptp"))]
-        return Err(config::pptp::NOT_BUILT.into());
+        Kind::Pptp => Err(config::pptp::NOT_BUILT.into()),
+        Kind::OpenVpn => {
+            let model = read_openvpn(&path, matches, settings.lines.as_ref(), false)?;
+            Ok(service::openvpn::rehearse(&model, &settings.dataplane)?)
+        }
+        Kind::Relay | Kind::WireGuard => wireguard::judge(&path, matches),
     }
-    if config::openvpn::is_openvpn(&path) {
-        let model = read_openvpn(&path, matches, settings.lines.as_ref(), false)?;
-        return Ok(service::openvpn::rehearse(&model, &settings.dataplane)?);
-    }
-    wireguard::judge(&path, matches)
 }
 
 /// Reads an OpenVPN file, with the command line's settings in place of its own. Without `tells`, a file that can be

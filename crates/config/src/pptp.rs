@@ -185,15 +185,7 @@ pub enum Auth {
 /// The model and the report of a file.
 pub type Import = crate::report::Import<Pptp>;
 
-/// Whether a file is one of these, by its name, or as one of another program by what is in it.
-#[must_use]
-pub fn is_pptp(path: &Path) -> bool {
-    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
-    let text = Text::new(&bytes).ok();
-    is_pptp_text(path, text.as_deref().unwrap_or_default())
-}
-
-/// Whether a file with this content is PPTP's; see [`is_pptp`].
+/// Whether a file is one of these: Millrace's own by its name, and one of another program by its content.
 pub(crate) fn is_pptp_text(path: &Path, text: &str) -> bool {
     is_toml(path) || ppp::is_options(text)
 }
@@ -258,18 +250,12 @@ fn parse_either(text: &str, path: &Path, starts: bool, permissions: Permissions)
 }
 
 fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, ImportError> {
-    file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
-        path: path.to_owned(),
-        error,
-    })
+    file::read(path, FILE_MAX).map_err(ImportError::read(path))
 }
 
 /// The text of a file, which may have a password in it.
 fn text(bytes: &[u8], path: &Path) -> Result<Zeroizing<String>, ImportError> {
-    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
-        path: path.to_owned(),
-        line,
-    })?;
+    let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
     Ok(Zeroizing::new(text.to_string()))
 }
 

@@ -88,15 +88,7 @@ pub struct Client {
 /// The model and the report of a file.
 pub type Import = report::Import<Relay>;
 
-/// Whether a file is one of these, by its first head.
-#[must_use]
-pub fn is_relay(path: &Path) -> bool {
-    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
-    let text = Text::new(&bytes).ok();
-    is_relay_text(text.as_deref().unwrap_or_default())
-}
-
-/// Whether a file with this content is a relay's; see [`is_relay`].
+/// Whether a file with this content is a relay's, by its first head.
 pub(crate) fn is_relay_text(text: &str) -> bool {
     let mut lines = text.trim_start_matches('\u{feff}').lines().map(words);
     let head = lines.find(|line| line.starts_with('['));
@@ -110,11 +102,10 @@ pub(crate) fn is_relay_text(text: &str) -> bool {
 /// # Errors
 /// It cannot be read, or is no text. What is wrong in its lines is in the report.
 pub fn read(path: &Path) -> Result<Import, ImportError> {
-    let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
-        path: path.to_owned(),
-        error,
-    })?;
-    read_bytes(&bytes, path)
+    read_bytes(
+        &file::read(path, FILE_MAX).map_err(ImportError::read(path))?,
+        path,
+    )
 }
 
 /// Reads a file with this content as [`read`] does.
@@ -122,10 +113,7 @@ pub fn read(path: &Path) -> Result<Import, ImportError> {
 /// # Errors
 /// It is no text.
 pub fn read_bytes(bytes: &[u8], path: &Path) -> Result<Import, ImportError> {
-    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
-        path: path.to_owned(),
-        line,
-    })?;
+    let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
     Ok(parse_text(&text, &path.display().to_string()))
 }
 

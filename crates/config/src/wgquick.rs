@@ -95,10 +95,7 @@ pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
 /// # Errors
 /// [`ImportError::NotText`].
 pub fn parse_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ImportError> {
-    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
-        path: path.to_owned(),
-        line,
-    })?;
+    let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
     Ok(parse_text(&text, &path.display().to_string(), options))
 }
 

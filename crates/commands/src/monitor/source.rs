@@ -4,6 +4,7 @@ use crate::list;
 use crate::peer::{self, PeerError, Wanted, qr};
 use crate::server::place::Waits;
 use crate::{profile, server, status};
+use config::kind::Kind;
 use guard::{PartReport, Report, State, Way};
 use monitor::back::{Servers, Source};
 use monitor::day::TEXT_MAX;
@@ -194,7 +195,7 @@ fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
                 shown: &text,
             };
             peer::add(server, &wanted)?;
-            let is_openvpn = config::openvpn::is_openvpn(server);
+            let is_openvpn = Kind::at(server) == Kind::OpenVpn;
             let text = text.borrow();
             answer["file"] = text.as_str().into();
             answer["ending"] = if is_openvpn { ".ovpn" } else { ".conf" }.into();

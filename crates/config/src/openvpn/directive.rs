@@ -188,10 +188,7 @@ impl<'a, 'b> Collector<'a, 'b> {
         path: &Path,
         depth: usize,
     ) -> Result<(), ImportError> {
-        let text = Text::new(bytes).map_err(|line| ImportError::NotText {
-            path: path.to_owned(),
-            line,
-        })?;
+        let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
         let source = Source {
             file: Rc::from(path.display().to_string()),
             included: depth > 1,

@@ -14,7 +14,6 @@ use zeroize::Zeroizing;
 use crate::file;
 use crate::permissions::{Permissions, own_passwords};
 use crate::report::Report;
-use crate::text::Text;
 
 mod argv;
 mod build;
@@ -102,10 +101,7 @@ impl Import {
 /// # Errors
 /// When there is no text to look at; faults in the text are in the [`Import`].
 pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
-    let bytes = read_config(path).map_err(|error| ImportError::Read {
-        path: path.to_owned(),
-        error,
-    })?;
+    let bytes = read_config(path).map_err(ImportError::read(path))?;
     read_bytes(&bytes, path, options)
 }
 
@@ -176,17 +172,8 @@ pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     file::read_handed_over(path, FILE_MAX)
 }
 
-/// True for a file that is OpenVPN's and not `wg-quick`'s: by what is in it, for both may have any
-/// name, and by its name where the text says nothing. A file that cannot be read is reported by
-/// the next reader.
-#[must_use]
-pub fn is_openvpn(path: &Path) -> bool {
-    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
-    let text = Text::new(&bytes).ok();
-    is_openvpn_text(path, text.as_deref().unwrap_or_default())
-}
-
-/// Whether a file with this content is OpenVPN's; see [`is_openvpn`].
+/// True for a file that is OpenVPN's and not `wg-quick`'s: by its content, for both may have any name, and by its name
+/// where the text says nothing.
 pub(crate) fn is_openvpn_text(path: &Path, text: &str) -> bool {
     let by_name = || path.extension().is_some_and(|it| it == "ovpn");
     by_content(text).unwrap_or_else(by_name)

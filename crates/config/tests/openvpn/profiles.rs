@@ -1,6 +1,7 @@
 //! The profiles of providers and routers.
 
 use config::error::ImportError;
+use config::kind::Kind;
 use config::openvpn::{
     Cipher, Digest, Family, Framing, KeyDirection, ManagementAddress, MssFix, OpenVpn, PingTimeout,
     SharedWrap, Source, TlsVersion, X509NameKind, parse_bytes, read,
@@ -272,11 +273,10 @@ fn what_a_file_is_its_content_says() {
     for (name, text, wanted) in cases {
         let path = directory.path().join(name);
         std::fs::write(&path, text).unwrap();
-        assert_eq!(config::openvpn::is_openvpn(&path), wanted, "{name}");
+        assert_eq!(Kind::at(&path) == Kind::OpenVpn, wanted, "{name}");
     }
-    assert!(!config::openvpn::is_openvpn(
-        &directory.path().join("missing")
-    ));
+    let missing = directory.path().join("missing");
+    assert_eq!(Kind::at(&missing), Kind::WireGuard);
 }
 
 /// Accepted within a block and without effect there, as in the stock program.
