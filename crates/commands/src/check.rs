@@ -64,7 +64,7 @@ pub(crate) fn command() -> Command {
     permissions(command)
 }
 
-fn flag(name: &'static str, help: &'static str) -> Arg {
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .action(ArgAction::SetTrue)
@@ -85,7 +85,7 @@ pub(crate) fn permissions(command: Command) -> Command {
         ))
         .arg(flag(
             "allow-forwarding",
-            "Judge as if a [Server] section beside a peer that is called were permitted (implied by --allow-scripts)",
+            "Judge as if a WireGuard file that also calls a peer might make this machine a router ([Server]; implied by --allow-scripts)",
         ))
         .arg(flag(
             "allow-insecure-ciphers",
@@ -334,7 +334,7 @@ fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
         let effect = match table {
             Table::Off => return None,
             Table::Auto if range.is_default() => return None,
-            Table::Auto => "this host's packets to there go through the tunnel, the tunnel's own past it, by a mark".to_owned(),
+            Table::Auto => "this host's packets to that range use the tunnel; the tunnel's own go past it, by a mark".to_owned(),
             Table::Id(table) => format!(
                 "with Table = {table} rules of your own must keep the tunnel's packets out of that table: set FwMark, and add \
                  `ip rule add not fwmark MARK table {table}`"
