@@ -50,10 +50,10 @@ pub(crate) enum ImportingError {
     Write { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
-    #[error("nothing was kept: it gives no tunnel")]
+    #[error("not kept: the file gives no tunnel")]
     Unusable,
     #[error(
-        "nothing was kept: it names files that lie beside it: put them into it (<ca>…</ca>), or name them by their whole paths"
+        "not kept: the file names others that lie beside it; put them into it (<ca>…</ca>), or name them by their whole paths"
     )]
     Beside,
 }
@@ -174,14 +174,8 @@ fn import(
             false => ImportingError::Unusable,
         });
     }
-    let text = without_refused(&text, &judged.report);
-    let [_, _, left_out] = check::counts(&judged.report);
-    if left_out > 0 {
-        let again = judge(&kept, &text)?;
-        if !again.usable || !again.report.is_clean() {
-            return Err(ImportingError::Unusable);
-        }
-    }
+    let cleaned = cleaned(&text, &judged.report, |text| judge(&kept, text))?;
+    let (text, left_out) = cleaned.ok_or(ImportingError::Unusable)?;
     let directory = |error| ImportingError::Directory {
         path: to.to_owned(),
         error,
@@ -248,9 +242,25 @@ pub(crate) fn place(directory: &Path, name: &str, source: &Path, text: &str) -> 
     directory.join(format!("{name}.{ending}"))
 }
 
+/// The text of a file without the lines that a report on it refuses, and their number. `None` where `judge` finds that it
+/// gives no tunnel without them.
+pub(crate) fn cleaned<E>(
+    text: &str,
+    report: &Report,
+    judge: impl FnOnce(&str) -> Result<Judged, E>,
+) -> Result<Option<(Zeroizing<String>, usize)>, E> {
+    let [_, _, left_out] = check::counts(report);
+    let text = without_refused(text, report);
+    let is_good = left_out == 0 || {
+        let again = judge(&text)?;
+        again.usable && again.report.is_clean()
+    };
+    Ok(is_good.then_some((text, left_out)))
+}
+
 /// A tunnel's file without the lines that a report on it refuses. A comment stands in the place of each, so that the others
 /// keep their numbers; what a directive needs to stay what it is, such as a proxy, stays without the file that it named.
-pub(crate) fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
+fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
     // Reserved beforehand: a string that grows leaves copies of keys behind.
     let refused: BTreeMap<usize, &str> = report
         .with(Verdict::Refused)

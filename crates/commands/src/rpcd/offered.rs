@@ -2,14 +2,13 @@
 
 use super::{Given, options};
 use crate::check::{self, Judged};
-use crate::import::{self, without_refused};
+use crate::import;
 use crate::netifd;
 use crate::profile::{self, DIRECTORY};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use config::kind::Kind;
 use config::permissions::for_uci;
-use config::report::{Entry, Verdict};
 use config::types::is_ifname;
 use host::written_file;
 use serde_json::{Value, json};
@@ -97,7 +96,7 @@ impl Offered {
     pub(super) fn keep(&self, directory: &Path, replace: bool) -> Result<Value, String> {
         let text = self.text().map_err(|damage| damage.words.join("; "))?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
-        let unusable = || "nothing was kept: it gives no tunnel".to_owned();
+        let unusable = || "not kept: the file gives no tunnel".to_owned();
         let kept = self.place(directory, text);
         let (kind, judged) = judge(&kept, text)?;
         if !judged.usable || kind == Kind::Relay {
@@ -109,14 +108,9 @@ impl Offered {
                 kept.display()
             ));
         }
-        let text = without_refused(text, &judged.report);
-        let [_, _, left_out] = check::counts(&judged.report);
-        if left_out > 0 {
-            let (_, again) = judge(&kept, &text)?;
-            if !again.usable || !again.report.is_clean() {
-                return Err(unusable());
-            }
-        }
+        let judge = |text: &str| judge(&kept, text).map(|it| it.1);
+        let cleaned = import::cleaned(text, &judged.report, judge)?;
+        let (text, left_out) = cleaned.ok_or_else(unusable)?;
         let mut builder = DirBuilder::new();
         builder
             .mode(0o700)
@@ -172,12 +166,7 @@ fn judge(path: &Path, text: &str) -> Result<(Kind, Judged), String> {
         && let Err(reason) = netifd::notes_of(text.as_bytes(), path, arguments.permissions)
     {
         judged.usable = false;
-        judged.report.entries.push(Entry {
-            line: 0,
-            key: String::new(),
-            verdict: Verdict::Refused,
-            reason,
-        });
+        judged.report.refuse(&reason);
     }
     for entry in &mut judged.report.entries {
         entry.reason = for_uci(&entry.reason);
