@@ -93,11 +93,11 @@ pub(super) fn arguments(command: Command) -> Command {
         ))
         .arg(flag(
             "no-masquerade",
-            "Leave it to the firewall to give what leaves by a tunnel the router's address",
+            "Do not masquerade the LAN's packets into tunnels: the firewall does, or nobody",
         ))
         .arg(flag(
             "router",
-            "Hold what the router itself sends, too, but for DHCP, NTP and the tunnel's own packets",
+            "Hold the router's own packets, too, except DHCP, NTP and the tunnel's own",
         ))
         .arg(list(
             "router-allow",
@@ -336,7 +336,7 @@ pub(super) fn base(matches: &ArgMatches) -> Result<Guard, CommandError> {
             config::guard::allowed(word).ok_or_else(|| CommandError::Option {
                 option: "--router-allow",
                 found: word.clone(),
-                wanted: "an address or a network, and not everything",
+                wanted: "an address or a network, but not all addresses",
             })
         };
         guard.router_allow = words.map(allowed).collect::<Result<_, _>>()?;

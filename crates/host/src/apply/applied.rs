@@ -145,7 +145,7 @@ impl Applied {
             return;
         }
         let why = match self.refused.len() {
-            REFUSED_MAX => "more was refused than is told here".to_owned(),
+            REFUSED_MAX => "further refused steps are not listed".to_owned(),
             _ => why,
         };
         log::error!("{}: {why}", self.ifname);
