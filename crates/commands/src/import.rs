@@ -102,7 +102,12 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
             let called = if by_name { Path::new(stem) } else { &kept };
             let (kept, called) = (kept.display(), called.display());
-            let permitted = ["allow-files", "allow-scripts", "allow-insecure-ciphers"];
+            let permitted = [
+                "allow-files",
+                "allow-scripts",
+                "allow-forwarding",
+                "allow-insecure-ciphers",
+            ];
             let permitted = permitted.into_iter().filter(|it| matches.get_flag(it));
             let permitted: String = permitted.map(|it| format!("--{it} ")).collect();
             let called = format!("{permitted}{called}");
