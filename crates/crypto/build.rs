@@ -31,7 +31,7 @@ fn main() {
         return;
     }
     let mut build = cc::Build::new();
-    // The same code in every profile: what is measured and tested is what ships.
+    // The code is compiled alike in every profile: the code that is measured and tested is the code that ships.
     build
         .files(sources)
         .opt_level(2)

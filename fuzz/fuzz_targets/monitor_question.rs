@@ -1,4 +1,4 @@
-//! What the half of the page's server that reads requests asks of the half with privileges, if the first was taken over.
+//! Asks the half with privileges of the page's server, as the half that reads requests could if it was taken over.
 
 #![no_main]
 

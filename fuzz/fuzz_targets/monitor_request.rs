@@ -1,4 +1,4 @@
-//! What a stranger sends to the page's server: the head, and what is read from its fields.
+//! Reads a stranger's request to the page's server: the head, and its fields.
 
 #![no_main]
 

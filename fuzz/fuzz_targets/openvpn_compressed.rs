@@ -1,4 +1,4 @@
-//! What a peer says that it has compressed: LZO1X and LZ4, in each framing.
+//! Unpacks a peer's compressed bytes: LZO1X and LZ4, in each framing.
 //!
 //! The first byte chooses the framing, the next two the room that there is for what comes out.
 #![no_main]

@@ -1,4 +1,4 @@
-//! What a peer puts inside its data packets: fragments, compression framing, in-band messages, TCP options.
+//! Reads the content of a peer's data packets: fragments, compression framing, in-band messages, TCP options.
 #![no_main]
 
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn inside(framing: Framing, payload: &[u8]) {
     } else {
         assert_eq!(before, packet);
     }
-    // What came off goes on again.
+    // The unframed payload is framed again.
     let mut buffer = [
         &[0; Framing::HEAD_ROOM][..],
         &before,

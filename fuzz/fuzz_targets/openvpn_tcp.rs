@@ -160,7 +160,7 @@ fn traffic(script: &mut Script<'_>, end: &mut End) -> Option<usize> {
             work = 2 * packet.len();
             end.give(&hdr, &packet);
         }
-        // What is no packet, in place of one: sealed by an end that does as it likes.
+        // Bytes that are no packet, in place of one: sealed by an end that does as it likes.
         _ => {
             let payload = script.bytes(usize::from(flow) * 8);
             if payload.is_empty() {
@@ -236,7 +236,7 @@ fn play(script: &mut Script<'_>, world: &mut World, how: u8) -> Option<bool> {
                 } else {
                     world.client.calls().set_mtu(most);
                 }
-                // What one end may send the other refuses.
+                // The other end may refuse a payload that this one sends.
                 honest = false;
             }
         }
@@ -247,7 +247,7 @@ fn play(script: &mut Script<'_>, world: &mut World, how: u8) -> Option<bool> {
     Some(honest)
 }
 
-/// What does not happen between ends that keep to the rules.
+/// Checks for events that do not occur between ends that keep to the rules.
 fn check(end: &End) {
     let drops = end.plane.tunnel.drops();
     assert!(!end.stream.is_closed(), "a connection was ended");

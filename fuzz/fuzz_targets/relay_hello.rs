@@ -1,4 +1,4 @@
-//! What a relay's socket gives: trains with hellos among them. Nothing that has not a known key's MAC changes where clients
+//! Feeds a relay's socket: trains with hellos among them. Nothing that has not a known key's MAC changes where clients
 //! are.
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Clients of a relay that come, move, send, fall silent and are replaced: an address belongs to one client, and what comes
-//! back goes to where a client said hello from.
+//! Moves a relay's clients: they come, move, send, fall silent and are replaced. An address belongs to one client, and
+//! answers go to the address of its hello.
 #![no_main]
 
 use std::net::SocketAddr;

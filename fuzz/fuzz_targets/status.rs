@@ -1,5 +1,5 @@
-//! A tunnel's status: any document is read or refused, and what is written of one that was read says the same again, whatever
-//! names are in it.
+//! Reads a tunnel's status: any document is read or refused, and one that was read is written with equal meaning,
+//! whatever names are in it.
 #![no_main]
 
 use service::status::Status;

@@ -1,4 +1,4 @@
-//! What a client of the UAPI socket sends, whole and in pieces.
+//! Reads the requests of a client of the UAPI socket, whole and in pieces.
 #![no_main]
 
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! What ubus' daemon may send, to a client that calls.
+//! Reads the bytes of ubus' daemon as a client that calls.
 #![no_main]
 
 use openwrt::ubus::{Client, Message, kind};
@@ -8,7 +8,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let hello = Message::new(kind::HELLO, 0, 1);
     client.receive(&hello.to_bytes()).expect("a greeting");
     client.call("network.interface", "notify_proto", Vec::new());
-    // As it comes, and as the content of answers.
+    // The bytes come as they are, and as the content of answers.
     let mut other = Client::new();
     let _ = other.receive(data);
     for kind in [kind::DATA, kind::STATUS, kind::DATA, kind::STATUS] {

@@ -119,7 +119,7 @@ fn play(script: &mut Script<'_>) -> Option<()> {
                 }
                 hosts[me].receive(datagram, addresses[other], now, under_load);
             }
-            // What the other one sent, whole or damaged.
+            // The other host's message, whole or damaged.
             1..=3 => {
                 let mut message = hosts[other].sent.clone();
                 let patches = operation >> 5;
@@ -156,7 +156,7 @@ fn play(script: &mut Script<'_>) -> Option<()> {
                     assert!(host.device.next_deadline().is_none_or(|at| at > now));
                 }
             }
-            // The same again, as a replay.
+            // The message again, as a replay.
             6 => {
                 let message = hosts[other].sent.clone();
                 let from = hosts[other].address;

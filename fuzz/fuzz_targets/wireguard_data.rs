@@ -1,5 +1,5 @@
-//! WireGuard's data packets, sealed and then damaged, or the input's own: what is damaged is not opened, and nothing reaches
-//! beyond its own bytes.
+//! Opens WireGuard's data packets, sealed and then damaged, or the input's own: a damaged one is not opened, and no
+//! access goes beyond its bytes.
 #![no_main]
 
 use crypto::{Batch, Key, Packet};

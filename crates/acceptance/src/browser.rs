@@ -43,16 +43,16 @@ use super::{Directory, until};
 /// How long the browser may take to start, and for a command.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What the key of an element is called (W3C WebDriver, section 12.1).
+/// The key of an element (W3C WebDriver, section 12.1).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// Width and height of what is seen of a page, in CSS pixels.
 pub type Size = (u32, u32);
 
-/// As on a phone that is held upright.
+/// The size of a phone that is held upright.
 pub const PHONE: Size = (390, 844);
 
-/// As on a desk.
+/// The size of a desk's screen.
 pub const DESKTOP: Size = (1280, 800);
 
 /// Whether there are Chromium, its driver, and hosts to run them in; if not, it is noted.
@@ -201,7 +201,7 @@ impl<'h> Browser<'h> {
         self.script_with(body, &[])
     }
 
-    /// The same with `arguments`.
+    /// Runs a script with `arguments`.
     pub fn script_with(&self, body: &str, arguments: &[Value]) -> Value {
         let body = json!({"script": body, "args": arguments});
         self.command("POST", "/execute/sync", &body).unwrap()
@@ -276,8 +276,8 @@ impl<'h> Browser<'h> {
             .unwrap();
     }
 
-    /// What the page has had to complain about since the last call: errors of scripts, violations of its policy, and
-    /// resources that could not be loaded.
+    /// The page's complaints since the last call: errors of scripts, violations of its policy, and resources that could
+    /// not be loaded.
     pub fn errors(&self) -> Vec<String> {
         let log = self.command("POST", "/se/log", &json!({"type": "browser"}));
         let log = log.unwrap();

@@ -11,7 +11,7 @@ use lab::Host;
 
 use super::{PATIENCE, ip};
 
-/// What is sent, byte by byte: different at every place and in every stream.
+/// The bytes that are sent: different at every place and in every stream.
 pub(super) struct Content(pub(super) u64);
 
 impl Content {
@@ -123,7 +123,7 @@ pub fn tcp_both_ways_while(
     }
 }
 
-/// As [`tcp_both_ways_while`], with nothing meanwhile.
+/// Sends as [`tcp_both_ways_while`] does, with nothing meanwhile.
 pub fn tcp_both_ways(client: &Host, server: &Host, target: &str, size: usize) {
     tcp_both_ways_while(client, server, ip(target), size, |_| {});
 }

@@ -26,7 +26,7 @@ pub const SOME: u64 = 300;
 /// Where tunnels end at the server, as `nft` writes it.
 const TUNNELS: &str = "{ \"wg0\", \"ovpn0\" }";
 
-/// What is counted, in this order.
+/// The kinds that are counted, in this order.
 pub const KINDS: [&str; 4] = ["udp4", "tcp4", "udp6", "tcp6"];
 
 /// With a reset the router itself answers what comes to it of a connection that it has forgotten.
@@ -47,9 +47,9 @@ pub struct Guarded {
     pub pc: Host,
     /// Another, of another network.
     pub phone: Host,
-    /// What is guarded.
+    /// The guarded router.
     pub router: Router,
-    /// What is out there.
+    /// The host outside.
     pub server: Host,
     stop: Arc<AtomicBool>,
 }
@@ -140,7 +140,7 @@ impl Guarded {
         }
         for way in ["192.168.1.2", "fd00:1::2"] {
             self.pc.add_default_route(ip(way)).unwrap();
-            // The device goes on sending while nobody answers for its router.
+            // The device goes on sending while its router does not answer neighbour requests.
             let words = [
                 "neighbour",
                 "replace",
@@ -433,7 +433,7 @@ fn datagrams(shared: &Shared) -> io::Result<()> {
     let sockets = [UdpSocket::bind((any[0], 0))?, UdpSocket::bind((any[1], 0))?];
     while shared.goes_on() {
         for target in targets(PORTS[0]) {
-            // What the router answers to the one before is an error of this one.
+            // The router's answer to the datagram before is an error of this one.
             if sockets[usize::from(target.is_ipv6())]
                 .send_to(&[7; 64], target)
                 .is_ok()

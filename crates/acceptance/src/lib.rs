@@ -1,4 +1,4 @@
-//! What the acceptance tests share: two hosts, a tunnel between them, and content that is compared.
+//! Shared code of the acceptance tests: two hosts, a tunnel between them, and content that is compared.
 //!
 //! Everything is seen from outside: the program itself, `wg`, `ping`, sockets and frames.
 
@@ -167,7 +167,7 @@ pub const A6: &str = "fd01::1";
 /// See [`A4`].
 pub const B6: &str = "fd01::2";
 
-/// What one end knows of the peer with these keys.
+/// One end's knowledge of the peer with these keys.
 pub fn peer(at: &RunningPeer<'_>, keys: &Keys) -> PeerStatus {
     let status = at.status().unwrap();
     status.peer(&keys.public).unwrap().clone()
@@ -205,7 +205,7 @@ pub fn no_ping(host: &Host, target: &str) -> PingReport {
     report
 }
 
-/// What `millrace status IFNAME --json` says.
+/// The output of `millrace status IFNAME --json`.
 pub fn status_of(host: &Host, interface: &str) -> Value {
     let text = host
         .output(PROGRAM, ["status", interface, "--json", "--no-rate"])
@@ -289,7 +289,7 @@ pub fn run_files(host: &Host) -> Vec<String> {
             } else if !(path.ends_with("tun-selftest")
                 || path.extension().is_some_and(|it| it == "peers"))
             {
-                // What is known of this kernel and of the peers, for the next start, stays.
+                // Facts about this kernel and the peers stay, for the next start.
                 into.push(path.display().to_string());
             }
         }

@@ -193,7 +193,7 @@ impl Queries {
                 for server in &servers {
                     for v6 in [false, true] {
                         let socket = &sockets[usize::from(server.is_ipv6())];
-                        // What the router answered to the one before is an error of this one.
+                        // The router's answer to the query before is an error of this one.
                         let query = question(&fresh(), v6);
                         if socket.send_to(&query, (*server, 53)).is_ok() {
                             count.fetch_add(1, Ordering::Relaxed);

@@ -30,18 +30,18 @@ enum Machine {
     Teardown,
 }
 
-/// What netifd knows of the interface.
+/// The double's state of the interface.
 #[derive(Default)]
 struct State {
     machine: Machine,
     has: Has,
-    /// What the process said was wrong: code and words.
+    /// The process's faults: code and words.
     faults: Vec<Vec<String>>,
     no_autostart: bool,
     /// How often a device was taken, and what was said to it, in words.
     taken: usize,
     refused: usize,
-    /// What was not as netifd expects it.
+    /// Breaches of netifd's expectations.
     complaints: Vec<String>,
     netlink: Option<netio::netlink::Netlink>,
     /// Devices of other interfaces.
@@ -315,12 +315,12 @@ impl<'h> Netifd<'h> {
         self.state.lock().unwrap().has.prefixes.clone()
     }
 
-    /// What was added and taken away since the last call, `+` and `-` in front.
+    /// The changes since the last call: `+` in front of an added thing, `-` in front of a removed one.
     pub fn changes(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().has.changes)
     }
 
-    /// What was not as netifd expects it: an interface that is not bare when it comes.
+    /// Breaches of netifd's expectations: an interface that is not bare when it comes.
     pub fn complaints(&self) -> Vec<String> {
         self.state.lock().unwrap().complaints.clone()
     }

@@ -1,4 +1,4 @@
-//! What the tests with OpenVPN share: programs in both roles, and what goes through their tunnels.
+//! Shared code of the tests with OpenVPN: programs in both roles, and the traffic through their tunnels.
 
 use std::env;
 use std::sync::OnceLock;
@@ -124,7 +124,7 @@ impl<'h> Ends<'h> {
         Self::with(net, setup, programs, KeyKind::Ecdsa, false)
     }
 
-    /// As [`Ends::new`], with keys of this kind, over this outer family.
+    /// Makes ends as [`Ends::new`] does, with keys of this kind, over this outer family.
     pub fn with(
         net: &'h Net,
         setup: &Setup,

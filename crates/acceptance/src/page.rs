@@ -17,7 +17,8 @@ fn picture(browser: &Browser<'_>, name: &str) {
     }
 }
 
-/// What is wrong with what is seen: wider than the window, without a name for those who hear it, or hard to read.
+/// The script that finds faults of visible elements: wider than the window, without a name for people who hear it, or
+/// hard to read.
 const FAULTS: &str = "
     const faults = [];
     const seen = (it) => it.checkVisibility();
@@ -54,7 +55,7 @@ pub fn look(browser: &Browser<'_>, name: &str) {
     fits(browser, name, true);
 }
 
-/// The same, with pictures or without.
+/// Checks the page, with pictures or without.
 pub fn fits(browser: &Browser<'_>, name: &str, pictures: bool) {
     for (size, size_name) in [(DESKTOP, "desk"), (PHONE, "phone")] {
         browser.size(size);

@@ -151,7 +151,7 @@ impl Policed {
         self.way_from(host, None, to)
     }
 
-    /// The same, from an address of the host.
+    /// The way from an address of the host.
     pub fn way_from(&self, host: &Host, from: Option<&str>, to: &str) -> Option<String> {
         let port = self.next.fetch_add(2, Ordering::Relaxed);
         let target = SocketAddr::new(ip(to), port);
@@ -253,7 +253,7 @@ impl Policed {
         (exit.status.code(), exit.stdout + &exit.stderr)
     }
 
-    /// What `millrace policy status` says, and the code that it ends with.
+    /// The output of `millrace policy status`, and its exit code.
     pub fn status(&self) -> (Value, Option<i32>) {
         let command = self.world.router.command(PROGRAM);
         let exit = command.args(["policy", "status", "--json"]).exit().unwrap();

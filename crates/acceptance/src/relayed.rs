@@ -15,7 +15,7 @@ pub struct Relayed {
     pub b: Host,
     /// The host of the relay.
     pub r: Host,
-    /// What is between A and B.
+    /// The line between A and B.
     pub cable: Emulator,
     /// Where A reaches R.
     pub relay: SocketAddr,

@@ -45,7 +45,7 @@ impl Site {
         self.server_by(&millrace(), ranges, behind)
     }
 
-    /// The same with another program in B's place.
+    /// A server by another program in B's place.
     pub fn server_by(
         &self,
         program: &dyn WireGuardPeer,

@@ -92,12 +92,12 @@ impl<'h> Tunnel<'h> {
         }
     }
 
-    /// What A knows of B.
+    /// A's knowledge of B.
     pub fn at_a(&self) -> PeerStatus {
         peer(&self.a, &self.keys_b)
     }
 
-    /// What B knows of A.
+    /// B's knowledge of A.
     pub fn at_b(&self) -> PeerStatus {
         peer(&self.b, &self.keys_a)
     }

@@ -17,11 +17,11 @@ pub struct TwoLines {
     pub b: Host,
     /// The addresses of both ends of each line.
     pub links: [LinkOptions; 2],
-    /// What is between the ends of each line.
+    /// The lines between the ends.
     pub cables: [Emulator; 2],
 }
 
-/// What the lines are when nothing is said.
+/// The lines' default properties.
 const LINE: Impairment = Impairment {
     rate: Some(40_000_000),
     ..Impairment::NONE
@@ -34,7 +34,7 @@ impl Default for TwoLines {
 }
 
 impl TwoLines {
-    /// What the lines' devices are called, at both ends.
+    /// The names of the lines' devices, at both ends.
     pub const NAMES: [&str; 2] = ["dsl", "lte"];
 
     /// Where B is called: an address that is on neither of its cables.

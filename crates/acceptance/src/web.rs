@@ -12,10 +12,10 @@ use super::{Directory, PATIENCE, PROGRAM};
 /// The page's password in tests.
 pub const PASSWORD: &str = "correct horse";
 
-/// The same as `Authorization: Basic` has it, behind a name.
+/// The password in the form of `Authorization: Basic`, behind a name.
 pub const BASIC: &str = "eDpjb3JyZWN0IGhvcnNl";
 
-/// What programs show for the metrics.
+/// The token that programs show for the metrics.
 pub const TOKEN: &str = "0123456789abcdef0123";
 
 /// The page's server.
@@ -76,7 +76,7 @@ impl<'h> Monitor<'h> {
         self.host.run(connect).unwrap().unwrap()
     }
 
-    /// The same from an address of the host.
+    /// Connects from an address of the host.
     pub fn connect_from(&self, from: IpAddr, address: SocketAddr) -> TcpStream {
         let connect = || connect_from(from, address);
         self.host.run(connect).unwrap().unwrap()
@@ -98,7 +98,7 @@ impl<'h> Monitor<'h> {
     }
 }
 
-/// What came back.
+/// The server's reply.
 #[derive(Debug)]
 pub struct Reply {
     /// The status; 0 where nothing came.

@@ -12,7 +12,7 @@ pub struct World {
     pub client: Host,
     /// Its way.
     pub router: Router,
-    /// What is out there.
+    /// The host outside.
     pub server: Host,
     /// The link between router and server.
     pub outside: LinkOptions,

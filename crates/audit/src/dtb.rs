@@ -42,7 +42,7 @@ pub enum DtbError {
     Broken {
         /// Offset in the structure block.
         at: usize,
-        /// What is wrong there.
+        /// The fault.
         what: &'static str,
     },
 }
@@ -222,7 +222,7 @@ impl<'a> Node<'a> {
         self.children().find(|node| node.name == name.as_bytes())
     }
 
-    /// What is directly in the node.
+    /// The properties and nodes directly in the node.
     fn contents(&self) -> impl Iterator<Item = Content<'a>> + use<'a> {
         let tree = self.tree;
         let mut tokens = tree.tokens(self.at);

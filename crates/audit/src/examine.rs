@@ -20,7 +20,7 @@ const FILES_MAX: usize = 50_000;
 pub struct Skipped {
     /// The way to it.
     pub origin: String,
-    /// What it is.
+    /// The skipped part.
     pub what: String,
     /// Why not.
     pub why: String,
@@ -35,14 +35,14 @@ pub struct Chosen<'t> {
     pub because: String,
 }
 
-/// What a firmware is found to be.
+/// The report on a firmware.
 #[derive(Clone, Debug)]
 pub struct Audit<'t> {
     /// The chip that it was judged for.
     pub chip: Chosen<'t>,
     /// One for each file that was judged, the most worth fixing first.
     pub findings: Vec<Finding>,
-    /// What was not looked into.
+    /// The parts that were skipped.
     pub skipped: Vec<Skipped>,
     /// Files that were seen, of any sort.
     pub files: u64,
@@ -85,10 +85,10 @@ pub fn audit<'t>(
     audit_watched(path, limits, table, chosen, &mut |_| {})
 }
 
-/// The same; `watch` is called with the number of files seen so far, before each of them is judged.
+/// Audits a firmware; calls `watch` with the number of files seen so far, before each of them is judged.
 ///
 /// # Errors
-/// As [`audit`].
+/// The errors of [`audit`].
 pub fn audit_watched<'t>(
     path: &Path,
     limits: &Limits,
@@ -98,7 +98,7 @@ pub fn audit_watched<'t>(
 ) -> Result<Audit<'t>, AuditError> {
     let mut examiner = Examiner::default();
     let name = path.display().to_string();
-    // A whole system takes minutes to read, and would say no more.
+    // Reading a whole system takes minutes, and would find no more.
     if chosen.is_none() && is_x86(path) {
         return Err(AuditError::X86(name));
     }
@@ -118,7 +118,7 @@ pub fn audit_watched<'t>(
     examiner.finish(&name, table, chosen)
 }
 
-/// Programs that every root file system has one of.
+/// Programs of which every root file system has at least one.
 const PROGRAMS: [&str; 4] = ["bin/busybox", "usr/bin/env", "bin/sh", "sbin/init"];
 
 /// Longest program that is looked at before all else, in bytes.
@@ -147,7 +147,7 @@ fn is_x86(root: &Path) -> bool {
         .is_some_and(|it| matches!(it, Machine::X86 { .. }))
 }
 
-/// What was read, waiting for the chip.
+/// A file that was read and waits for the chip.
 struct Seen {
     path: String,
     origin: usize,
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// The file system of a PC is not read to its end to say that no chip is known for it.
+    /// The audit of a PC ends early: no chip is known for it, however much is read.
     #[test]
     fn the_root_of_an_x86_machine_is_known_by_its_first_program() {
         if !cfg!(target_arch = "x86_64") {

@@ -1,4 +1,4 @@
-//! What is read off one ELF file. Facts only: what they mean for a chip is [`judge`](crate)'s matter.
+//! Facts from one ELF file. Their meaning for a chip is decided by [`judge`](crate).
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ pub enum Machine {
     Other(u16),
 }
 
-/// What sort of ELF file it is.
+/// The sort of ELF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `ET_EXEC`, or `ET_DYN` with an entry point and an interpreter, or a static program that is
@@ -80,7 +80,7 @@ pub struct ArmAttributes {
     pub div_use: Option<u64>,
 }
 
-/// What MIPS files say in `.MIPS.abiflags` (or, failing that, in `e_flags`).
+/// The flags of MIPS files, in `.MIPS.abiflags` (or, failing that, in `e_flags`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MipsFlags {
     /// 1 to 5 for MIPS I to V, 32 or 64.
@@ -142,8 +142,8 @@ pub struct Spread {
     pub names: Vec<String>,
     /// 32-bit ARM: VFP instructions on D registers in the other functions, or pieces.
     pub doubles_elsewhere: u64,
-    /// Those among them that name a register from D16 on. GCC and LLVM take these first where they are told
-    /// that they exist, as they are with NEON.
+    /// Instructions among them that name a register from D16 on. GCC and LLVM take these first where they are told that
+    /// they exist, as they are with NEON.
     pub high_elsewhere: u64,
 }
 

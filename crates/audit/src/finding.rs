@@ -1,12 +1,12 @@
-//! What is said of one file.
+//! The finding about one file.
 
 use crate::role::Role;
 use crate::verdict::Verdict;
 
-/// What a repair would bring, as a range with its source. Never a promise: other boxes, other programs.
+/// The gain by a repair, as a range with its source. Never a promise: other boxes, other programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
-    /// What becomes faster.
+    /// The part that becomes faster.
     pub what: &'static str,
     /// How many times as fast at least.
     pub low: f32,
@@ -16,25 +16,25 @@ pub struct Gain {
     pub source: &'static str,
 }
 
-/// What is said of one file.
+/// The finding about one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The file's path in its own file system.
     pub path: String,
     /// The way to that file system in the image; empty for directories and bare files.
     pub origin: String,
-    /// What the file is to a tunnel.
+    /// The role of the file in a tunnel.
     pub role: Role,
     /// The verdicts, the gravest first; never none.
     pub verdicts: Vec<Verdict>,
-    /// What was read, and where.
+    /// The facts that were read, and where.
     pub evidence: Vec<String>,
     /// Options of the compiler that fit the chip, or lines of the kernel's configuration. Empty where
     /// nothing is to be changed.
     pub flags: String,
-    /// What to do, in steps.
+    /// The steps of the repair.
     pub steps: Vec<String>,
-    /// What that would bring. `None` where nothing is to be changed, or no measurement is known.
+    /// The gain. `None` where nothing is to be changed, or no measurement is known.
     pub gain: Option<Gain>,
 }
 

@@ -1,4 +1,4 @@
-//! What a firmware leaves on the table: ELF files, root file systems and firmware images, judged for a chip.
+//! Finds what a firmware leaves on the table: ELF files, root file systems and firmware images, judged for a chip.
 //!
 //! The way of one file, each step a module:
 //!

@@ -43,10 +43,10 @@ const FILE_MAX: u64 = 64 << 20;
 /// Files that are read.
 const FILES_MAX: usize = 2000;
 
-/// What is said of a box.
+/// The report on a box.
 #[derive(Debug)]
 pub struct LiveAudit<'t> {
-    /// What the system says of itself, a line each.
+    /// Facts about the system from itself, a line each.
     pub facts: Vec<String>,
     /// The report, or why there is none: a chip that is in no router, for example.
     pub audit: Result<Audit<'t>, AuditError>,
@@ -172,7 +172,7 @@ fn collect(
     }
 }
 
-/// What the table promises and the kernel does not show.
+/// Adds the features that the table promises and the kernel does not show.
 fn features(soc: &Soc, live: &Live, because: &mut String) {
     let shown = |names: &[&str]| names.iter().any(|name| live.has(name));
     if soc.isa.is_arm() && soc.neon && soc.is_sure("neon") && !shown(&["neon", "asimd"]) {

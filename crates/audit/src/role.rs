@@ -1,8 +1,8 @@
-//! What a file is to a tunnel, and how much of a tunnel's time is spent in it.
+//! The role of a file in a tunnel, and how much of a tunnel's time is spent in it.
 
 use crate::facts::{Facts, Kind};
 
-/// What a file is to a tunnel.
+/// The role of a file in a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// OpenSSL's ciphers, also as a static library's objects, or one of its forks.

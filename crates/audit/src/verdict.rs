@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// What is said of a file.
+/// The verdict on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
     /// Code for another machine, another byte order, or with instructions that the chip lacks: does not run,
@@ -24,7 +24,7 @@ pub enum Verdict {
     TooGeneric,
     /// Nothing to gain.
     Fine,
-    /// What would tell is not in the file, or not known of the chip.
+    /// The deciding fact is not in the file, or not known of the chip.
     CannotTell,
 }
 

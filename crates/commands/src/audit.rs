@@ -176,7 +176,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         Some(chosen) => chosen.contains(&Some(*verdict)),
         None => verdict.is_worth_fixing(),
     };
-    // What was not looked into cannot be told either.
+    // A part that was skipped cannot be told either.
     let failed = (!audit.skipped.is_empty() && fails(&Verdict::CannotTell))
         || audit
             .findings

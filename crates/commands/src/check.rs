@@ -17,16 +17,16 @@ use config::tunnel::{Table, Tunnel};
 use config::wgquick::{self, Options};
 use serde::Serialize;
 
-/// What the user asked for.
+/// The arguments of `check`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
     /// The file.
     pub file: PathBuf,
     /// JSON instead of text.
     pub json: bool,
-    /// Judge as `millrace up` with `--allow-scripts` or `--allow-files` would.
+    /// The permissions by which the file is judged: those of `millrace up` with `--allow-scripts` or `--allow-files`.
     pub permissions: Permissions,
-    /// The file has no others beside it: keys and certificates have to be in it.
+    /// The file stands alone: keys and certificates have to be in it.
     pub alone: bool,
     /// Judge as `millrace openvpn --allow-insecure-ciphers` would.
     pub allow_insecure_ciphers: bool,
@@ -34,12 +34,12 @@ pub(crate) struct Arguments {
     pub settings: Option<PathBuf>,
 }
 
-/// What is said of a file.
+/// The judgement on a file.
 pub(crate) struct Judged {
     pub(crate) report: Report,
     /// It gives a tunnel.
     pub(crate) usable: bool,
-    /// What holds for no line, and does no harm by itself.
+    /// Warnings about the file as a whole, which do no harm by themselves.
     warnings: Vec<String>,
 }
 
@@ -64,14 +64,14 @@ pub(crate) fn command() -> Command {
     permissions(command)
 }
 
-fn flag(name: &'static str, help: &'static str) -> Arg {
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .action(ArgAction::SetTrue)
         .help(help)
 }
 
-/// What a file is judged by beside its text.
+/// The options by which a file is judged, beside its text.
 pub(crate) fn permissions(command: Command) -> Command {
     command
         .arg(flag(
@@ -85,7 +85,7 @@ pub(crate) fn permissions(command: Command) -> Command {
         ))
         .arg(flag(
             "allow-forwarding",
-            "Judge as if a [Server] section beside a peer that is called were permitted (implied by --allow-scripts)",
+            "Judge as if a WireGuard file that also calls a peer might make this machine a router ([Server]; implied by --allow-scripts)",
         ))
         .arg(flag(
             "allow-insecure-ciphers",
@@ -94,7 +94,7 @@ pub(crate) fn permissions(command: Command) -> Command {
         .arg(super::settings::file_argument())
 }
 
-/// What the command line permits a file to touch.
+/// The permissions that the command line gives a file.
 pub(crate) fn permitted(matches: &ArgMatches) -> Permissions {
     let [files, scripts] = ["allow-files", "allow-scripts"].map(|name| matches.get_flag(name));
     Permissions::new(files, scripts).with_forwarding(matches.get_flag("allow-forwarding"))
@@ -166,7 +166,7 @@ pub(crate) fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
     judge_bytes(kind, &bytes, arguments)
 }
 
-/// As [`judge`], of a file with this content, which need not be at its place yet.
+/// Judges a file with this content, which need not be at its place yet, as [`judge`] does.
 pub(crate) fn judge_bytes(
     kind: Kind,
     bytes: &[u8],
@@ -237,8 +237,8 @@ fn judge_relay(bytes: &[u8], file: &Path) -> Result<Judged, ImportError> {
     Ok(judge_all(relay::read_bytes(bytes, file)?, missing, &[file]))
 }
 
-/// Of a file of which nothing is honoured as long as anything is refused. `fault` is why this program cannot start what the
-/// file describes; `secrets` are the files with secrets in them.
+/// Judges a file of which no line is honoured as long as one is refused. `fault` is why this program cannot start the
+/// tunnel; `secrets` are the files with secrets in them.
 fn judge_all<T>(import: Import<T>, fault: Option<&str>, secrets: &[impl AsRef<Path>]) -> Judged {
     let usable = import.is_usable() && fault.is_none();
     let mut report = import.report;
@@ -270,7 +270,7 @@ fn judge_openvpn(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportEr
     let mut model = import.into_model().ok().map(|(model, _)| model);
     if let Some(model) = &mut model {
         if arguments.alone {
-            // It is for netifd, which keeps the process root's.
+            // netifd runs the process as root.
             (model.service.user, model.service.group) = (None, None);
         }
         let settings = settings(arguments, &mut warnings);
@@ -327,14 +327,14 @@ fn judge_wg_quick(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportE
     })
 }
 
-/// Ranges that hold the tunnel's own endpoints, and what comes of that.
+/// Sentences on ranges that hold the tunnel's own endpoints.
 fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
     let table = tunnel.interface.table;
     let ranges = tunnel.ranges_of_endpoints().filter_map(|(range, endpoint)| {
         let effect = match table {
             Table::Off => return None,
             Table::Auto if range.is_default() => return None,
-            Table::Auto => "this host's packets to there go through the tunnel, the tunnel's own past it, by a mark".to_owned(),
+            Table::Auto => "this host's packets to that range use the tunnel; the tunnel's own go past it, by a mark".to_owned(),
             Table::Id(table) => format!(
                 "with Table = {table} rules of your own must keep the tunnel's packets out of that table: set FwMark, and add \
                  `ip rule add not fwmark MARK table {table}`"
@@ -345,7 +345,7 @@ fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
     ranges.collect()
 }
 
-/// What becomes of default routes that an OpenVPN file asks for by `route` and `route-ipv6`.
+/// Sentences on the default routes that an OpenVPN file asks for by `route` and `route-ipv6`.
 fn default_routes(model: &openvpn::OpenVpn) -> Vec<String> {
     let network = &model.network;
     let v4 = network.routes.iter().filter(|it| it.bits == 0);
@@ -418,7 +418,7 @@ struct Line<'a> {
 
 fn json(judged: &Judged) -> serde_json::Result<String> {
     let mut document = serde_json::to_value(judged.document())?;
-    // `up` takes a file with refused lines only where it is told to go on without them: as is, the file is not usable.
+    // `up` takes a file with refused lines only with `--ignore-refused`, so the file as it is counts as not usable.
     document["usable"] = (judged.usable && judged.report.is_clean()).into();
     document["usable_without_refused"] = judged.usable.into();
     Ok(serde_json::to_string_pretty(&document)? + "\n")
@@ -480,7 +480,7 @@ look at what it does first
         let document = json(&judged()).unwrap();
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         assert_eq!(document["refused"], 1);
-        // As the exit code says, which is that of `up`.
+        // `usable` says what the exit code of `check` and `up` says.
         assert_eq!(document["usable"], false);
         assert_eq!(document["usable_without_refused"], true);
         let mut clean = judged();

@@ -51,7 +51,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 fn text(found: &[Finding]) -> String {
     if found.is_empty() {
-        // What is started after a reboot is looked at too.
+        // One check more than in the list: services that start after a reboot.
         return format!("nothing is wrong that shows: {} checks\n", CHECKS.len() + 1);
     }
     let mut text = String::new();

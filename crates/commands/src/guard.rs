@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use config::guard::{DEFAULT_PATH, Guard};
 use config::settings::SettingsError;
 use guard::control::{self, Done};
@@ -14,6 +14,8 @@ use guard::{GuardError, Report, State};
 use openwrt::only_through::ListsError;
 use thiserror::Error;
 use wanted::Wanted;
+
+use crate::check::flag;
 
 pub(crate) mod kept;
 mod lists;
@@ -32,7 +34,7 @@ const OFF: u8 = 3;
 /// Exit code of `on`, `watch` and `reload` where nothing is asked for, or nothing of it can be held: there is nothing to watch.
 const NOTHING: u8 = 4;
 
-/// Between two tries of `on --wait`.
+/// The pause between two tries of `on --wait`.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The command's own command line.
@@ -86,11 +88,6 @@ pub(crate) fn command() -> Command {
             .arg(wanted::file_argument())
             .arg(wanted::uci_argument()),
         )
-}
-
-fn flag(name: &'static str, help: &'static str) -> Arg {
-    let flag = Arg::new(name).long(name).action(ArgAction::SetTrue);
-    flag.help(help)
 }
 
 /// Exit code for a wrong command line, as of all commands.
@@ -191,34 +188,45 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         }
         Err(error) => (hold(error)?, false),
     };
-    tell(&done);
+    tell(&done.errors);
     terminal::text(render(&done.report));
     let good = is_asked && done.errors.is_empty() && done.report.is_whole();
     Ok(code(good))
 }
 
-/// Sets the guard until one layer at least is in place: the network, which waits for this, starts with nothing in clear. Where
-/// nothing is asked for there is nothing to wait for.
+/// Sets the guard again and again until one layer at least is in place, so that the network, which waits for this,
+/// starts with nothing in clear. Where no settings ask for a guard it returns at once.
 fn wait(matches: &ArgMatches) {
+    until_held("guard", || {
+        match set(matches).map_or_else(hold, |set| Ok(set.0)) {
+            Ok(done) => (!done.report.is_closed()).then(|| sentences(&done.errors).join("; ")),
+            Err(CommandError::Nothing | CommandError::Option { .. }) => None,
+            Err(error) => Some(error.to_string()),
+        }
+    });
+}
+
+/// Tries until `attempt` returns no reason to wait. Logs each reason once in a row.
+pub(crate) fn until_held(what: &str, mut attempt: impl FnMut() -> Option<String>) {
     let mut said = String::new();
-    loop {
-        let words = match set(matches).map_or_else(hold, |set| Ok(set.0)) {
-            Ok(done) if done.report.is_closed() => return,
-            Ok(done) => done
-                .errors
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join("; "),
-            Err(CommandError::Nothing | CommandError::Option { .. }) => return,
-            Err(error) => error.to_string(),
-        };
+    while let Some(words) = attempt() {
         if words != said {
-            log::error!("guard: nothing is held yet, so the network waits: {words}");
+            log::error!("{what}: nothing is held yet, so the network waits: {words}");
             said = words;
         }
         thread::sleep(AGAIN);
     }
+}
+
+/// The sentences of errors, each once: a rule is refused for each device.
+pub(crate) fn sentences(errors: &[impl ToString]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for sentence in errors.iter().map(ToString::to_string) {
+        if !all.contains(&sentence) {
+            all.push(sentence);
+        }
+    }
+    all
 }
 
 /// Sets the guard by all that asks for it; false where something of that is wrong, or is not held.
@@ -299,7 +307,7 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         }
         Err(error) => return Err(error),
     };
-    tell(&done);
+    tell(&done.errors);
     Ok(code(is_good && done.errors.is_empty()))
 }
 
@@ -309,8 +317,8 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         // Also where it was switched on by hand: that is what is watched.
         Err(error) => hold(error)?,
     };
-    tell(&done);
-    // What cannot be set now is tried again; but without a record nothing would be: what starts this again does it then.
+    tell(&done.errors);
+    // The watch tries again later. Without a record it could not: whatever starts this again does it then.
     let is_unrecorded = |error: &GuardError| matches!(error, GuardError::Record { .. });
     if done.errors.iter().any(is_unrecorded) {
         return Ok(ExitCode::FAILURE);
@@ -323,7 +331,7 @@ fn refresh() -> Result<ExitCode, CommandError> {
     let Some(done) = control::refresh()? else {
         return Ok(ExitCode::SUCCESS);
     };
-    tell(&done);
+    tell(&done.errors);
     Ok(code(done.errors.is_empty()))
 }
 
@@ -344,7 +352,7 @@ fn end(errors: &[GuardError]) -> Result<ExitCode, CommandError> {
 }
 
 fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // What is in force can be looked at, whatever the file is like.
+    // The state in force can be looked at, however wrong the file is.
     let file = wanted::from_file(matches);
     let known = file.as_ref().ok().and_then(Option::as_ref);
     let mut report = control::status(known)?;
@@ -375,21 +383,17 @@ pub(crate) fn brief() -> Option<Report> {
     (report.state != State::Off || report.asked || !is_held).then_some(report)
 }
 
-fn code(good: bool) -> ExitCode {
+pub(crate) fn code(good: bool) -> ExitCode {
     match good {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
 }
 
-/// Says what could not be done, each thing once: a rule is refused for each device.
-fn tell(done: &Done) {
-    let mut said: Vec<String> = Vec::new();
-    for error in done.errors.iter().map(ToString::to_string) {
-        if !said.contains(&error) {
-            log::error!("{error}");
-            said.push(error);
-        }
+/// Logs the errors.
+pub(crate) fn tell(errors: &[impl ToString]) {
+    for sentence in sentences(errors) {
+        log::error!("{sentence}");
     }
 }
 

@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 /// Largest file that is taken, in bytes: an OpenVPN profile with its keys in it has ten kilobytes.
 const SIZE_MAX: u64 = 1 << 20;
 
-/// What stands for standard input.
+/// The word for standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// Endings by which files are known, and are looked for.
@@ -50,10 +50,10 @@ pub(crate) enum ImportingError {
     Write { path: PathBuf, error: io::Error },
     #[error(transparent)]
     Import(#[from] ImportError),
-    #[error("nothing was kept: it gives no tunnel")]
+    #[error("not kept: the file gives no tunnel")]
     Unusable,
     #[error(
-        "nothing was kept: it names files that lie beside it: put them into it (<ca>…</ca>), or name them by their whole paths"
+        "not kept: the file names others that lie beside it; put them into it (<ca>…</ca>), or name them by their whole paths"
     )]
     Beside,
 }
@@ -102,7 +102,12 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
             let called = if by_name { Path::new(stem) } else { &kept };
             let (kept, called) = (kept.display(), called.display());
-            let permitted = ["allow-files", "allow-scripts", "allow-insecure-ciphers"];
+            let permitted = [
+                "allow-files",
+                "allow-scripts",
+                "allow-forwarding",
+                "allow-insecure-ciphers",
+            ];
             let permitted = permitted.into_iter().filter(|it| matches.get_flag(it));
             let permitted: String = permitted.map(|it| format!("--{it} ")).collect();
             let called = format!("{permitted}{called}");
@@ -116,7 +121,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// What is said at the end of a file that was kept without so many lines, which are refused.
+/// The last line about a file that was kept without the refused lines, so many.
 fn end(kept: &str, called: &str, refused: usize) -> String {
     match refused {
         0 => format!("kept as {kept}; `millrace up {called}` brings it up"),
@@ -142,7 +147,7 @@ fn import(
         (None, Some(stem)) if !piped => stem.to_string_lossy().into_owned(),
         _ => return Err(ImportingError::NoName),
     };
-    // What follows a dot would be taken for the file's ending.
+    // The text behind a dot would be taken for the file's ending.
     if !is_ifname(&name) || name.contains('.') {
         return Err(ImportingError::Name(name));
     }
@@ -174,14 +179,8 @@ fn import(
             false => ImportingError::Unusable,
         });
     }
-    let text = without_refused(&text, &judged.report);
-    let [_, _, left_out] = check::counts(&judged.report);
-    if left_out > 0 {
-        let again = judge(&kept, &text)?;
-        if !again.usable || !again.report.is_clean() {
-            return Err(ImportingError::Unusable);
-        }
-    }
+    let cleaned = cleaned(&text, &judged.report, |text| judge(&kept, text))?;
+    let (text, left_out) = cleaned.ok_or(ImportingError::Unusable)?;
     let directory = |error| ImportingError::Directory {
         path: to.to_owned(),
         error,
@@ -248,9 +247,25 @@ pub(crate) fn place(directory: &Path, name: &str, source: &Path, text: &str) -> 
     directory.join(format!("{name}.{ending}"))
 }
 
+/// The text of a file without the lines that a report on it refuses, and their number. `None` where `judge` finds that it
+/// gives no tunnel without them.
+pub(crate) fn cleaned<E>(
+    text: &str,
+    report: &Report,
+    judge: impl FnOnce(&str) -> Result<Judged, E>,
+) -> Result<Option<(Zeroizing<String>, usize)>, E> {
+    let [_, _, left_out] = check::counts(report);
+    let text = without_refused(text, report);
+    let is_good = left_out == 0 || {
+        let again = judge(&text)?;
+        again.usable && again.report.is_clean()
+    };
+    Ok(is_good.then_some((text, left_out)))
+}
+
 /// A tunnel's file without the lines that a report on it refuses. A comment stands in the place of each, so that the others
 /// keep their numbers; what a directive needs to stay what it is, such as a proxy, stays without the file that it named.
-pub(crate) fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
+fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
     // Reserved beforehand: a string that grows leaves copies of keys behind.
     let refused: BTreeMap<usize, &str> = report
         .with(Verdict::Refused)
@@ -261,7 +276,7 @@ pub(crate) fn without_refused(text: &str, report: &Report) -> Zeroizing<String> 
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         let word = line.trim();
         if let Some(tag) = &end {
-            // Of a block all lines go.
+            // All lines of the block go.
             if word.starts_with(tag.as_str()) {
                 end = None;
             }
@@ -321,7 +336,7 @@ mod tests {
             let matches = command().get_matches_from(["import", "x"]);
             let result = import(source, name, &to, &matches);
             let result = result.map(|it| it.0).map_err(|it| it.to_string());
-            // Whatever came of it, nothing is left of the trial.
+            // No outcome leaves a file of the trial behind.
             for entry in fs::read_dir(&to).into_iter().flatten().flatten() {
                 assert!(!entry.file_name().to_string_lossy().starts_with('.'));
             }

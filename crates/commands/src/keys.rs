@@ -74,7 +74,7 @@ fn print(key: &Key32) {
     terminal::line(key.to_base64().as_str());
 }
 
-/// As `wg`: a file into which a key is written should be its owner's only.
+/// Warns as `wg` does: a file into which a key is written should be its owner's only.
 fn warn_of_readers() {
     use nix::sys::stat::{SFlag, fstat};
     let Ok(stat) = fstat(io::stdout()) else {

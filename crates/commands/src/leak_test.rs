@@ -106,7 +106,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// What is tested.
+/// The test's parameters.
 struct Plan {
     domain: String,
     devices: Devices,
@@ -195,7 +195,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
                 .collect::<Result<_, _>>()?,
         ),
     };
-    // Who names tunnels means these and no others.
+    // A user who names tunnels means no others.
     let own = match matches.contains_id("tunnel") {
         true => Vec::new(),
         false => own_tunnels(),
@@ -419,7 +419,7 @@ mod tests {
         assert!(v6.to_string().starts_with("2001:db8:"), "{v6}");
     }
 
-    /// What the router sends to the address that the LAN is told to send to would be taken for the LAN's.
+    /// A packet of the router to the address that the LAN is told to send to would be taken for the LAN's.
     #[test]
     fn two_probes_never_have_the_same_address() {
         let probe = |host: u8| Probe {

@@ -228,7 +228,7 @@ pub fn run() -> ExitCode {
     command(of_command)
 }
 
-/// Keys for files of tests: what is empty would not come up.
+/// Keys for files of tests: with an empty block a tunnel would not start.
 #[cfg(test)]
 mod blocks {
     /// The authority of a client or a server.

@@ -42,7 +42,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             "millrace: {directory}: this user may not look into it; run this as root"
         ));
     }
-    // A list without everything in it is no answer to a program, and "no tunnels" to nobody.
+    // Programs and people would take an incomplete list for "no tunnels".
     if listed.is_empty() && !hidden.is_empty() {
         return ExitCode::FAILURE;
     }

@@ -70,7 +70,7 @@ fn is_known(name: &str, running: &[Running]) -> bool {
     let runs = running.iter().any(|it| it.name == name);
     runs || !crate::profile::files_of(name).is_empty()
         || service::status::socket_path(name).exists()
-        // Of OpenWrt: netifd's interfaces have no files of their own.
+        // Interfaces of OpenWrt's netifd have no files of their own.
         || Path::new("/etc/config/network").exists()
 }
 
@@ -205,7 +205,7 @@ impl Source {
             let line = line?;
             let text = String::from_utf8_lossy(&line);
             let marked = || self.marks.iter().any(|mark| text.contains(mark.as_str()));
-            // What the journal says where it has nothing.
+            // The journal's own words for an empty log.
             if text == "-- No entries --" || !(self.marks.is_empty() || marked()) {
                 continue;
             }

@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::error::ImportError;
+use config::kind::Kind;
 use config::pptp::{self, Client, Role, Server};
 use config::types::{Key32, is_ifname};
 use crypto::x25519::PrivateKey;
@@ -143,7 +144,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Writes the files. Returns what to do with them.
 fn migrate(file: &Path, directory: &Path, endpoint: Option<&str>) -> Result<String, MigrateError> {
-    if !pptp::is_pptp(file) {
+    if Kind::at(file) != Kind::Pptp {
         return Err(MigrateError::NotPptp(file.to_owned()));
     }
     let model = pptp::read_to_leave(file)?.into_model()?;
@@ -310,7 +311,7 @@ fn network(address: Ipv4Addr, bits: u8) -> Ipv4Addr {
     Ipv4Addr::from_bits(address.to_bits() & mask)
 }
 
-/// What a client can do by itself: its key. The rest is the office's to say.
+/// The part that a client can make by itself: its key. The rest is for the office to say.
 fn client_file(client: &Client, office: &str) -> (Vec<New>, String) {
     let (private, public) = pair();
     let routes: Vec<String> = client.routes.iter().map(ToString::to_string).collect();
@@ -415,7 +416,7 @@ mod tests {
         let small = text.replace("dns", "pool = \"10.9.0.9\"\ndns") + "bob = \"b\"\n";
         assert!(says(&small, Some("h")).contains("pool"));
         assert!(says("x = 1\n", Some("h")).contains("protocol"));
-        // What is there stays as it is.
+        // Files that exist stay as they are.
         let (directory, _) = migrated(&text, Some("[::1]:5")).unwrap();
         let again = migrate(
             &directory.path().join("office.toml"),

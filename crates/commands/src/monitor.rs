@@ -198,7 +198,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     if status.success() {
         answered?;
     }
-    // What was wrong it has said itself.
+    // The command has told the fault itself.
     Ok(ExitCode::FAILURE)
 }
 

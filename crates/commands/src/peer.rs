@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::clients::is_name;
 use config::error::ImportError;
 use config::home::HomeServer;
+use config::kind::Kind;
 use config::types::{AddressError, Endpoint};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -147,7 +148,7 @@ pub(crate) enum PeerError {
     Key(#[from] service::openvpn::authority::KeyFileError),
 }
 
-/// What a client that is added is to get.
+/// The parameters of a client that is added.
 pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
     pub(crate) lan_only: bool,
@@ -204,13 +205,13 @@ impl Wanted<'_> {
 #[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// What tells it apart whatever its name: a public key, or a certificate's serial number.
+    /// Its identity, whatever its name: a public key, or a certificate's serial number.
     pub(crate) id: String,
     pub(crate) detail: String,
     pub(crate) revoked: bool,
 }
 
-/// What programs get of a client that was added.
+/// The document for programs about a client that was added.
 #[derive(Serialize)]
 struct Added<'a> {
     name: &'a str,
@@ -318,7 +319,7 @@ pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// What is said where [`tell`] finds none to tell.
+/// The note where [`tell`] finds no running tunnel to tell.
 pub(crate) fn not_up(path: &Path) -> String {
     let name = running::name_of(path);
     format!("{name} is not up by `millrace up`: it counts from the next start")
@@ -343,34 +344,34 @@ pub(crate) fn lock(path: &Path, waits: Waits) -> Result<Lock, PeerError> {
 /// Lets a client in.
 pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     checked(wanted.name)?;
-    match config::openvpn::is_openvpn(path) {
-        true => openvpn::add(path, wanted),
-        false => wireguard::add(path, wanted),
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::add(path, wanted),
+        _ => wireguard::add(path, wanted),
     }
 }
 
-/// Those who may call.
+/// Lists the clients.
 pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
-    match config::openvpn::is_openvpn(path) {
-        true => openvpn::list(path),
-        false => wireguard::list(path),
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::list(path),
+        _ => wireguard::list(path),
     }
 }
 
 /// Keeps a client out.
 pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
-    match config::openvpn::is_openvpn(path) {
-        true => openvpn::revoke(path, name),
-        false => wireguard::revoke(path, name),
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::revoke(path, name),
+        _ => wireguard::revoke(path, name),
     }
 }
 
 /// Gives a client another name, which is nothing to a server that is up.
 pub(crate) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     checked(new)?;
-    match config::openvpn::is_openvpn(path) {
-        true => openvpn::rename(path, old, new),
-        false => wireguard::rename(path, old, new),
+    match Kind::at(path) {
+        Kind::OpenVpn => openvpn::rename(path, old, new),
+        _ => wireguard::rename(path, old, new),
     }
 }
 
@@ -393,7 +394,7 @@ pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
     let Some(found) = found else {
         return Ok(false);
     };
-    if added && config::openvpn::is_openvpn(path) {
+    if added && Kind::at(path) == Kind::OpenVpn {
         return Ok(true);
     }
     match kill(Pid::from_raw(found.pid), Signal::SIGHUP) {

@@ -4,17 +4,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use config::policy::{DEFAULT_PATH, Policy};
 use config::settings::SettingsError;
 use policy::control::{self, Done};
 use policy::{PolicyError, Report};
 use thiserror::Error;
 
-use crate::guard::kept;
+use crate::check::flag;
+use crate::guard::{code, kept, sentences, tell, until_held};
 
 mod text;
 
@@ -23,9 +22,6 @@ use text::{document, render};
 
 /// Exit code of `status` where the policy is off, as that of services that do not run.
 const OFF: u8 = 3;
-
-/// Between two tries of `on --wait`.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// The command's own command line.
 pub(crate) fn command() -> Command {
@@ -65,11 +61,6 @@ pub(crate) fn command() -> Command {
             .arg(flag("json", "Print a JSON document"))
             .arg(file_argument()),
         )
-}
-
-fn flag(name: &'static str, help: &'static str) -> Arg {
-    let flag = Arg::new(name).long(name).action(ArgAction::SetTrue);
-    flag.help(help)
 }
 
 fn file_argument() -> Arg {
@@ -136,35 +127,22 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         Ok(done) => (done, true),
         Err(error) => (hold(file(matches), error)?, false),
     };
-    tell(&done);
+    tell(&done.errors);
     terminal::text(render(&done.report));
     Ok(code(
         is_asked && done.errors.is_empty() && done.report.is_whole(),
     ))
 }
 
-/// Sets the policy until the packet filter or the rules are in place: the network, which waits for this, starts with what is
-/// held. Without a file there is nothing to wait for.
+/// Sets the policy again and again until the packet filter or the rules are in place, so that the network, which waits
+/// for this, starts with devices held. Without a file it returns at once.
 fn wait(file: &Path) {
-    let mut said = String::new();
-    loop {
-        let words = match set(file).or_else(|error| hold(file, error)) {
-            Ok(done) if done.report.is_closed() => return,
-            Ok(done) => done
-                .errors
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join("; "),
-            Err(error) if error.is_absence() => return,
-            Err(error) => error.to_string(),
-        };
-        if words != said {
-            log::error!("policy: nothing is held yet, so the network waits: {words}");
-            said = words;
+    until_held("policy", || {
+        match set(file).or_else(|error| hold(file, error)) {
+            Ok(done) => (!done.report.is_closed()).then(|| sentences(&done.errors).join("; ")),
+            Err(error) => (!error.is_absence()).then(|| error.to_string()),
         }
-        thread::sleep(AGAIN);
-    }
+    });
 }
 
 /// Where names of leases outlive a boot: beside the settings.
@@ -217,8 +195,8 @@ fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         Ok(done) => done,
         Err(error) => hold(file(matches), error)?,
     };
-    tell(&done);
-    // What cannot be set now is tried again; but without a record nothing would be: what starts this again does it then.
+    tell(&done.errors);
+    // The watch tries again later. Without a record it could not: whatever starts this again does it then.
     if !done.report.asked {
         return Ok(ExitCode::FAILURE);
     }
@@ -230,7 +208,7 @@ fn refresh() -> Result<ExitCode, CommandError> {
     let Some(done) = control::refresh()? else {
         return Ok(ExitCode::SUCCESS);
     };
-    tell(&done);
+    tell(&done.errors);
     Ok(code(done.errors.is_empty()))
 }
 
@@ -248,7 +226,7 @@ fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // What is in force can be looked at, whatever the file is like.
+    // The state in force can be looked at, however wrong the file is.
     let file = match Policy::read(file(matches)) {
         Ok((policy, _)) => Ok(Some(policy)),
         Err(error) => {
@@ -279,24 +257,6 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 pub(crate) fn brief() -> Option<Report> {
     let report = control::status(None).ok()?;
     (report.on || report.asked).then_some(report)
-}
-
-fn code(good: bool) -> ExitCode {
-    match good {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
-}
-
-/// Says what could not be done, each thing once.
-fn tell(done: &Done) {
-    let mut said: Vec<String> = Vec::new();
-    for error in done.errors.iter().map(ToString::to_string) {
-        if !said.contains(&error) {
-            log::error!("{error}");
-            said.push(error);
-        }
-    }
 }
 
 fn file(matches: &ArgMatches) -> &Path {

@@ -24,10 +24,10 @@ pub(crate) enum ProfileError {
     None {
         /// The name.
         name: String,
-        /// What would be it.
+        /// The paths that would be such a file.
         looked_for: Vec<PathBuf>,
     },
-    /// Nothing of that name where this user may look.
+    /// This user may not look into all directories, and the others have no file of that name.
     #[error(
         "{name}: this user may not look into {}; run this as root",
         paths(.directories, ", ")

@@ -17,7 +17,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// The command's own command line.
 pub(crate) fn command() -> Cli {
     Cli::new("reload")
-        .about("Have a running tunnel read its file again, if that can be used")
+        .about("Have a running tunnel read its file again, if the file can be used")
         .long_about(
             "Read the file of a running tunnel as its process would, with the arguments that it was started with, and \
              send the process SIGHUP. A file that cannot be used is refused with exit code 1: the tunnel goes on as \

@@ -52,7 +52,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// What has a tunnel up.
+/// The program or person that has a tunnel up.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
     /// This unit of systemd.
@@ -120,7 +120,7 @@ fn restart_daemons() -> Outcome<ExitCode> {
             }) if arguments.iter().any(|it| it == "--daemon") => down::end(&name, pid)
                 .map_err(Into::into)
                 .and_then(|()| up_again(arguments, &directory)),
-            // One at a terminal would lose it; others are restarted by what has started them.
+            // A tunnel at a terminal would lose the terminal; units and programs restart their own.
             _ => continue,
         };
         match restarted {
@@ -149,9 +149,9 @@ fn call(program: &str, arguments: &[&str]) -> Outcome<ExitCode> {
     })
 }
 
-/// What systemd knows of processes and units.
+/// Asks systemd about processes and units.
 trait Systemd {
-    /// The unit that a process is in, or none. An error where systemd cannot be asked.
+    /// The unit that a process is in, or none. Fails where systemd cannot be asked.
     fn unit_of(&self, pid: i32) -> Result<Option<String>, ()>;
 
     /// The main process of a unit; 0 if it has none.
@@ -173,7 +173,7 @@ impl Systemd for OfThisHost {
             let text = String::from_utf8(output.stdout).map_err(|_| ())?;
             return Ok(Some(unit_of_object(&text).ok_or(())?));
         }
-        // As opposed to a bus that does not answer.
+        // Tells a process without a unit from a bus that does not answer.
         let why = String::from_utf8_lossy(&output.stderr).into_owned();
         match why.contains("does not belong to any loaded unit") {
             true => Ok(None),
@@ -227,7 +227,7 @@ fn unit_of(groups: &str) -> Option<&str> {
             .or_else(|| line.split_once(":name=systemd:").map(|it| it.1))
     })?;
     let mut parts = path.split('/');
-    // What is below another instance of systemd is not a unit of this one.
+    // A unit below another instance of systemd is not one of this instance.
     if parts.clone().any(|it| it.starts_with("user@")) {
         return None;
     }
@@ -237,7 +237,7 @@ fn unit_of(groups: &str) -> Option<&str> {
     unit.ends_with(".service").then_some(unit)
 }
 
-/// Finds out what has the tunnel up; `root` is where the host's files are.
+/// Finds the unit or process that has the tunnel up; `root` is where the host's files are.
 fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Outcome<By> {
     let netifd = Path::new("/etc/config/network");
     let interface = |it: &Running| it.name == name && it.path.starts_with(netifd);
@@ -293,7 +293,7 @@ fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Ou
     })
 }
 
-/// The same arguments, for a process that has no terminal.
+/// The arguments for a process that has no terminal.
 fn in_background(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if !arguments.iter().any(|it| it == "--daemon") {
         arguments.insert(1, "--daemon".into());
@@ -305,7 +305,7 @@ fn in_background(mut arguments: Vec<OsString>) -> Vec<OsString> {
 mod tests {
     use super::*;
 
-    /// Says nothing of processes, and this of the main process of every unit.
+    /// A systemd that knows no processes, and names this main process for every unit.
     struct ByGroups(Option<i32>);
 
     impl Systemd for ByGroups {
@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// Says that every process is in this unit, and its main process.
+    /// A systemd that has every process in this unit, with its main process.
     struct In(Option<&'static str>);
 
     impl Systemd for In {
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Whatever the file of groups says first, systemd knows.
+    /// systemd is asked first, even where the file of groups names another group.
     #[test]
     fn systemd_is_asked_before_groups_are_read() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! `millrace rpcd`: what pages of LuCI ask. OpenWrt's rpcd runs it as it runs its plugins: `list` names the methods, and
 //! `call METHOD` reads the arguments from standard input, a JSON object, and answers with another one.
 //!
-//! What goes wrong is in the answer, as `error`: rpcd has no words for it.
+//! Failures are in the answer, as `error`: rpcd has no words for them.
 
 mod home;
 mod offered;
@@ -40,7 +40,7 @@ fn methods() -> Value {
     })
 }
 
-/// What methods are given. rpcd adds the session.
+/// The arguments of methods. rpcd adds the session.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Given {
@@ -145,7 +145,7 @@ fn given() -> Result<Given, String> {
     if text.trim_ascii().is_empty() {
         return Ok(Given::default());
     }
-    // What serde_json says may quote what it was given.
+    // The words of serde_json may quote the arguments.
     serde_json::from_slice(&text).map_err(|_| "the arguments are no such JSON object".to_owned())
 }
 

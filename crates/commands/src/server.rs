@@ -134,7 +134,8 @@ pub(crate) enum InitError {
 
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 impl InitError {
-    /// The same for a page, which has fields and no options; `another` says how a server of another name is made there.
+    /// The sentence for a page, which has fields and no options; `another` says how a server of another name is made
+    /// there.
     pub(crate) fn on_page(&self, another: &str) -> String {
         match self {
             Self::Exists(path) => format!("{} is there already: {another}", path.display()),
@@ -149,7 +150,7 @@ impl InitError {
     }
 }
 
-/// What is asked for; the rest is found.
+/// The user's wishes; the rest is found.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) openvpn: bool,

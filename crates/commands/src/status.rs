@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Between the two samples that a rate is computed from.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// What the user asked for.
+/// The arguments of `status`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
     /// One interface; otherwise all.
@@ -130,7 +130,7 @@ fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Statu
         Some(earlier) => (earlier.to_vec(), first),
         None => {
             thread::sleep(SAMPLE);
-            // Those that do not answer have been told, and are not waited for again.
+            // Tunnels that do not answer were named already, and are not waited for again.
             let names = first.iter().map(|it| it.interface.clone()).collect();
             let (now, hidden) = parted(ask(names));
             match (arguments.ifname.is_some(), hidden) {

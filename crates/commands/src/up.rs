@@ -119,25 +119,25 @@ fn openvpn_up(
     ))
 }
 
-/// Says why a running tunnel could not begin anew with its file, if so. `matches` are those that it was brought up with.
+/// The reason why a running tunnel could not begin anew with its file. `matches` are those that it was brought up with.
 pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
-    if config::pptp::is_pptp(&path) {
+    match Kind::at(&path) {
         #[cfg(feature = "pptp")]
-        return pptp::judge(&path, matches);
+        Kind::Pptp => pptp::judge(&path, matches),
         #[cfg(not(feature = "pptp"))]
-        return Err(config::pptp::NOT_BUILT.into());
+        Kind::Pptp => Err(config::pptp::NOT_BUILT.into()),
+        Kind::OpenVpn => {
+            let model = read_openvpn(&path, matches, settings.lines.as_ref(), false)?;
+            Ok(service::openvpn::rehearse(&model, &settings.dataplane)?)
+        }
+        Kind::Relay | Kind::WireGuard => wireguard::judge(&path, matches),
     }
-    if config::openvpn::is_openvpn(&path) {
-        let model = read_openvpn(&path, matches, settings.lines.as_ref(), false)?;
-        return Ok(service::openvpn::rehearse(&model, &settings.dataplane)?);
-    }
-    wireguard::judge(&path, matches)
 }
 
-/// What an OpenVPN file says, with what the command line says instead. Without `tells`, nothing is said of a file that
-/// can be used.
+/// Reads an OpenVPN file, with the command line's settings in place of its own. Without `tells`, a file that can be
+/// used is read in silence.
 fn read_openvpn(
     path: &Path,
     matches: &ArgMatches,
@@ -168,7 +168,7 @@ fn read_openvpn(
     if refused {
         return Err(REFUSED.into());
     }
-    // Those of the command line count, for a file that people were given.
+    // The command line decides these, as the file may come from elsewhere.
     model.service.daemon = false;
     model.service.log = None;
     if model.service.verb == 1 {
@@ -200,7 +200,7 @@ fn tell(report: &config::report::Report) {
     for entry in &report.entries {
         match entry.verdict {
             Verdict::Refused => terminal::note(report.describe(entry)),
-            // By a name of its own: what is logged as this command's is shown without `-v`, too.
+            // A target of its own, as lines of this command's are shown without `-v`, too.
             Verdict::Ignored => log::info!(target: "profile", "{}", report.describe(entry)),
             Verdict::Honoured => {}
         }
@@ -217,7 +217,7 @@ fn tell_lines(origin: Option<&str>, warnings: &[String]) {
     }
 }
 
-/// What is said of `--bind-device` and lines in a file.
+/// The error for `--bind-device` beside lines in a file.
 const BOUND: &str = "the file has lines, which have devices of their own: leave --bind-device out";
 
 const REFUSED: &str = "lines are refused (see above): mend them, allow what they want with \

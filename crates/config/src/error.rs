@@ -1,7 +1,7 @@
 //! Why a file gives no tunnel.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ pub enum ImportError {
     Read {
         /// The file as it was named.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// A wg-quick file is above [`FILE_MAX`].
@@ -50,6 +50,20 @@ pub enum ImportError {
         /// How many faults there are.
         count: usize,
     },
+}
+
+impl ImportError {
+    /// The error for a file that cannot be read.
+    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |error| Self::Read { path, error }
+    }
+
+    /// The error for a file that is no text in this line.
+    pub(crate) fn not_text(path: &Path) -> impl FnOnce(usize) -> Self {
+        let path = path.to_owned();
+        |line| Self::NotText { path, line }
+    }
 }
 
 fn others(count: usize) -> String {

@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for anything but a regular file, and what the kernel says.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Before the file is opened, as opening alone may wait or have an effect.
+    // The kind is tested before the file is opened, as opening alone may wait or have an effect.
     regular(&metadata(path)?)?;
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = OpenOptions::new()
@@ -54,7 +54,7 @@ fn regular(data: &Metadata) -> io::Result<()> {
 /// empty.
 ///
 /// # Errors
-/// As [`open`].
+/// The errors of [`open`].
 pub fn read(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     let file = open(path)?;
     match file.metadata()?.len() {
@@ -63,10 +63,11 @@ pub fn read(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// As [`read`], or what comes within [`PATIENCE`] by a pipe that the caller handed over.
+/// Reads a file as [`read`] does; from a pipe that the caller handed over, it takes the bytes that come within
+/// [`PATIENCE`].
 ///
 /// # Errors
-/// As [`open`]; [`io::ErrorKind::TimedOut`] where the pipe's other end goes on.
+/// The errors of [`open`]; [`io::ErrorKind::TimedOut`] where the pipe's other end goes on.
 pub fn read_handed_over(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     if !is_handed_over(path) {
         return read(path, max);
@@ -178,7 +179,7 @@ mod tests {
         let path = PathBuf::from(format!("/dev/fd/{}", read_end.as_raw_fd()));
         assert!(read(&path, 3).is_err());
         assert_eq!(read_handed_over(&path, 3).unwrap().as_slice(), b"abc");
-        // Its other end is gone, and nothing is left in it.
+        // The other end has closed the pipe, and it is empty.
         assert!(read_handed_over(&path, 3).unwrap().is_empty());
     }
 }

@@ -108,9 +108,9 @@ pub struct Guard {
     pub dns_block_tls: bool,
     /// The LAN's packets leave by a tunnel with the router's own address there.
     pub masquerade: bool,
-    /// What clients of servers on this host send is held like what the LAN sends.
+    /// Packets of clients of servers on this host are held like those of the LAN.
     pub servers: bool,
-    /// What the router itself sends leaves by a tunnel as well, but for what keeps line and tunnel alive.
+    /// The router's own packets leave by a tunnel as well, except those that keep line and tunnel alive.
     pub router: bool,
     /// Addresses and networks that the router itself reaches without a tunnel all the same.
     pub router_allow: Vec<AllowedIp>,
@@ -160,7 +160,7 @@ impl Pattern {
         })
     }
 
-    /// What the names begin with, or the name.
+    /// The beginning of the names, or the name.
     #[must_use]
     pub fn start(&self) -> &str {
         &self.start
@@ -189,7 +189,7 @@ impl Guard {
     /// [`SettingsError::Read`], [`SettingsError::TooLarge`], and what [`Guard::from_toml`] says.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         let text = text_of(path)?;
-        // What is no file, such as /dev/null, says nothing on purpose.
+        // A path that is not a regular file, such as /dev/null, is empty on purpose.
         if text.is_empty() && std::fs::metadata(path).is_ok_and(|it| it.is_file()) {
             let words = "is empty, as after a loss of power: write it anew, or remove it";
             return Err(SettingsError::Read {
@@ -208,7 +208,7 @@ impl Guard {
         Self::of_text(text, path, false)
     }
 
-    /// The same, with groups where it is this program that has written it.
+    /// Reads settings from text; a file that this program has written may have groups.
     fn of_text(text: &str, path: &Path, is_kept: bool) -> Result<Self, SettingsError> {
         let place = |offset: usize| Origin::File {
             path: path.to_owned(),
@@ -304,7 +304,7 @@ impl Guard {
         once(&mut self.router_allow);
     }
 
-    /// What [`Guard::from_toml`] reads as the same settings.
+    /// Settings as text that [`Guard::from_toml`] reads back.
     #[must_use]
     pub fn to_toml(&self) -> String {
         // No name has anything in it that a string of TOML writes otherwise.
@@ -373,7 +373,7 @@ impl Guard {
             return Some("lo is the host itself".to_owned());
         }
         for pattern in self.tunnels.iter().filter(|_| !self.lan.is_empty()) {
-            // A device that is reached is the stronger word than one that only begins like tunnels.
+            // A device that `reach` names is no tunnel, even if its name begins like one.
             let is_meant = |name: &&String| !pattern.open || !self.reach.contains(name);
             let mut all = all().filter(is_meant);
             if let Some(name) = all.find(|name| pattern.matches(name)) {
@@ -419,7 +419,7 @@ pub fn server(text: &str) -> Option<IpAddr> {
     is_one.then_some(ip)
 }
 
-/// A network or an address that the router may reach; not everything.
+/// A network or an address that the router may reach; a range of all addresses is refused.
 #[must_use]
 pub fn allowed(text: &str) -> Option<AllowedIp> {
     let network: AllowedIp = text.parse().ok()?;

@@ -1,5 +1,5 @@
-//! What a server at home says beside its protocol: where clients call it, which networks they are to reach, and how their
-//! packets leave.
+//! Settings of a server at home beside its protocol: where clients call it, which networks they are to reach, and how
+//! their packets leave.
 //!
 //! It stands in comments of the server's file, so that the same file works with programs that know nothing of it:
 //!
@@ -18,7 +18,7 @@ use std::str::FromStr;
 use crate::lines::known;
 use crate::types::{AllowedIp, Endpoint};
 
-/// What a `[Server]` section does to the machine.
+/// Says what a `[Server]` section does to the machine.
 pub const ROUTES: &str =
     "this machine forwards the packets of its peers, and masquerades them unless `Masquerade = no`";
 
@@ -51,7 +51,8 @@ pub enum Masquerading {
     /// All: works where the hosts at home know no way back to the clients.
     #[default]
     Yes,
-    /// Those that do not go to a network at home, whose hosts must know the way back: where the server is their router.
+    /// Packets that do not go to a network at home, whose hosts must know the way back: where the server is their
+    /// router.
     Internet,
     /// None.
     No,

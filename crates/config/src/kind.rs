@@ -38,15 +38,18 @@ impl Kind {
         }
     }
 
+    /// The kind of a file. One that cannot be read is judged by its name, and reported by its next reader.
+    #[must_use]
+    pub fn at(path: &Path) -> Self {
+        Self::of(path, &file::read(path, FILE_MAX).unwrap_or_default())
+    }
+
     /// Reads a file, and tells its kind.
     ///
     /// # Errors
     /// [`ImportError::Read`].
     pub fn read(path: &Path) -> Result<(Self, Zeroizing<Vec<u8>>), ImportError> {
-        let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
-            path: path.to_owned(),
-            error,
-        })?;
+        let bytes = file::read(path, FILE_MAX).map_err(ImportError::read(path))?;
         Ok((Self::of(path, &bytes), bytes))
     }
 

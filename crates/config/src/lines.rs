@@ -134,7 +134,7 @@ impl LineMode {
 /// One line. It has an interface, a source or a relay, or several of them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Line {
-    /// What it is called in logs and reports.
+    /// The name in logs and reports.
     pub name: String,
     /// The network device that its sockets are bound to.
     pub interface: Option<String>,
@@ -144,11 +144,12 @@ pub struct Line {
     pub mark: Option<u32>,
     /// Lines with a lower number are preferred.
     pub priority: u8,
-    /// What it carries costs money: it is used only where no other works.
+    /// Its traffic costs money: it is used only where no other line works.
     pub metered: bool,
-    /// What it carries upwards, in bits a second: its share of connections or packets, and how fast they may leave.
+    /// Its upward rate, in bits a second: its share of connections or packets, and how fast they may leave.
     pub rate: Option<u64>,
-    /// What it may carry in a month, in bytes of both directions. Once that is used up it is used where no other works.
+    /// Its monthly allowance, in bytes of both directions. A line that has used it up carries packets only where no
+    /// other works.
     pub cap: Option<u64>,
     /// The day that months begin with, 1 to 28.
     pub cap_day: u8,
@@ -246,7 +247,7 @@ impl Lines {
 }
 
 impl Line {
-    /// What it says other than the default, by keys.
+    /// Values other than the defaults, by keys.
     fn values(&self) -> Vec<(&'static str, Zeroizing<String>)> {
         let usual = Self::default();
         let mut values = vec![("Name", self.name.clone())];

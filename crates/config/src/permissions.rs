@@ -1,9 +1,9 @@
 //! Decides what a tunnel's file may touch on this machine beside its tunnel.
 //!
-//! Files of tunnels come from providers and offices, and are obeyed by root. Without a permission such a file
-//! makes this machine no router, names no program that runs, no file that is written, no file whose content is sent, no file that is read as more
-//! configuration, and no port or socket by which others than this machine command the tunnel. Certificates and keys are read
-//! without a permission, as regular files of a bounded size: their content stays on the machine, and no error quotes it.
+//! Files of tunnels come from providers and offices, and root obeys them. Without a permission such a file makes this
+//! machine no router. It names no program to run, and no file to write, to send or to read as more configuration. It
+//! opens no port or socket by which other machines command the tunnel. Certificates and keys are read without a
+//! permission, as regular files of a bounded size: their content stays on the machine, and no error quotes it.
 //!
 //! The owner of the machine gives a permission beside the file, never the file itself:
 //!
@@ -19,7 +19,7 @@ use std::fs::{canonicalize, symlink_metadata};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Says how a user permits what a file names, for the end of a sentence.
+/// The end of a sentence about a file that needs a permission.
 pub(crate) const ALLOW_FILES: &str = "permit it with --allow-files";
 
 /// The option of an interface of OpenWrt that permits files.
@@ -37,7 +37,7 @@ const PASSWORDS: [&str; 2] = ["password", "pw"];
 /// Where pppd and pptpd have their own files.
 const OF_PPPD: [&str; 2] = ["/etc/ppp", "/etc/pptpd.conf"];
 
-/// What the owner of the machine permits a tunnel's file. The default permits nothing.
+/// Permissions that the owner of the machine gives a tunnel's file. The default permits nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     files: bool,
@@ -46,11 +46,11 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Nothing.
+    /// Permits nothing.
     pub const NONE: Self = Self::new(false, false);
-    /// Files to be written, to be sent and to be read as configuration, and sockets.
+    /// Permits files to be written, sent and read as configuration, and sockets.
     pub const FILES: Self = Self::new(true, false);
-    /// Scripts and files.
+    /// Permits scripts, files and forwarding.
     pub const ALL: Self = Self::new(true, true);
 
     /// Scripts imply files and forwarding: a script may do anything.
@@ -63,7 +63,7 @@ impl Permissions {
         }
     }
 
-    /// The same, and where `permitted` a WireGuard file that calls a peer may make this machine a router as well.
+    /// Adds, where `permitted`, that a WireGuard file that calls a peer may make this machine a router.
     #[must_use]
     pub const fn with_forwarding(self, permitted: bool) -> Self {
         Self {

@@ -77,7 +77,7 @@ const TABLES: &str = "tables, each of which begins with [[entry]]";
 pub struct Policy {
     /// Devices of the LAN: what comes in by them is judged.
     pub lan: Vec<String>,
-    /// What the LAN sends through tunnels of entries leaves with the router's own address there.
+    /// Packets that the LAN sends through tunnels of entries leave with the router's own address there.
     pub masquerade: bool,
     /// Devices that are tunnels, beside those that entries name: no line of the router is among them.
     pub tunnels: Vec<Pattern>,
@@ -89,9 +89,9 @@ pub struct Policy {
     pub leases: Option<PathBuf>,
     /// The directory that `dnsmasq` reads its settings from.
     pub dnsmasq: Option<PathBuf>,
-    /// What has `dnsmasq` read them again; empty for what the system has for it.
+    /// The command that has `dnsmasq` read its files again; empty for the system's own.
     pub restart: Vec<String>,
-    /// What is decided, the first that fits first.
+    /// The decisions; the first that fits holds.
     pub entries: Vec<Entry>,
 }
 
@@ -192,7 +192,7 @@ impl Policy {
         self.lan = kept;
     }
 
-    /// What an entry calls by the name of a device of the LAN is that, and not what has a lease.
+    /// An entry's name of a device of the LAN means that device, and not a lease of that name.
     fn name_devices(&mut self) {
         for who in self.entries.iter_mut().flat_map(|it| &mut it.who) {
             if let Who::Lease(name) = who

@@ -38,7 +38,7 @@ pub const POOL_MAX: usize = 1024;
 /// Largest file that is read, in bytes; a real one has a few hundred.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// What is said of every file that does not allow it, before how to.
+/// The warning about every file that does not allow PPTP, before the remedy.
 macro_rules! protects_nothing {
     () => {
         "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets can be changed on \
@@ -47,13 +47,13 @@ macro_rules! protects_nothing {
 }
 const PROTECTS_NOTHING: &str = protects_nothing!();
 
-/// What is said of a file that does not allow it.
+/// The error for a file that does not allow PPTP.
 pub const INSECURE: &str = concat!(
     protects_nothing!(),
     "If it has to be PPTP, write allow-insecure = \"pptp\", and use a password that is used for nothing else"
 );
 
-/// What is said of any file by a program that was built without PPTP.
+/// The error for any PPTP file in a program that was built without PPTP.
 pub const NOT_BUILT: &str =
     "this program was built without PPTP: use WireGuard, or one that has it (feature `pptp`)";
 
@@ -99,7 +99,7 @@ pub enum Role {
     Server(Server),
 }
 
-/// What only a client has.
+/// Settings of a client only.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// Name or address of the server.
@@ -110,7 +110,7 @@ pub struct Client {
     pub username: String,
     /// The password.
     pub password: Password,
-    /// What is led into the tunnel.
+    /// The networks that are led into the tunnel.
     pub routes: Vec<AllowedIp>,
     /// Whether all of IPv4 is.
     pub default_route: bool,
@@ -129,7 +129,7 @@ pub enum Password {
     File(PathBuf),
 }
 
-/// What only a server has.
+/// Settings of a server only.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Where the control connections come to.
@@ -182,18 +182,10 @@ pub enum Auth {
     Pap,
 }
 
-/// What a file gave.
+/// The model and the report of a file.
 pub type Import = crate::report::Import<Pptp>;
 
-/// Whether a file is one of these, by its name, or as one of another program by what is in it.
-#[must_use]
-pub fn is_pptp(path: &Path) -> bool {
-    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
-    let text = Text::new(&bytes).ok();
-    is_pptp_text(path, text.as_deref().unwrap_or_default())
-}
-
-/// As [`is_pptp`], of a file with this content.
+/// Whether a file is one of these: Millrace's own by its name, and one of another program by its content.
 pub(crate) fn is_pptp_text(path: &Path, text: &str) -> bool {
     is_toml(path) || ppp::is_options(text)
 }
@@ -203,7 +195,7 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "toml")
 }
 
-/// Which files have the passwords of one of these: itself, or those that pppd has them in, as far as it may name them.
+/// The files with the passwords of such a file: itself, or those in which pppd has them, as far as it may name them.
 #[must_use]
 pub fn secrets_of(path: &Path, permissions: Permissions) -> Vec<PathBuf> {
     match is_toml(path) {
@@ -223,10 +215,10 @@ pub fn read(path: &Path, permissions: Permissions) -> Result<Import, ImportError
     read_bytes(&bytes(path)?, path, permissions)
 }
 
-/// As [`read`], of a file with this content, which need not be at its place yet.
+/// Reads a file with this content, which need not be at its place yet, as [`read`] does.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn read_bytes(
     bytes: &[u8],
     path: &Path,
@@ -235,10 +227,10 @@ pub fn read_bytes(
     Ok(parse_either(&text(bytes, path)?, path, true, permissions))
 }
 
-/// Reads a file of which nothing is to be started: it need not allow what is insecure, and nothing of it is sent.
+/// Reads a file that will not be started: it need not allow insecure settings, and its passwords are not sent.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn read_to_leave(path: &Path) -> Result<Import, ImportError> {
     let text = text(&bytes(path)?, path)?;
     Ok(parse_either(&text, path, false, Permissions::FILES))
@@ -258,18 +250,12 @@ fn parse_either(text: &str, path: &Path, starts: bool, permissions: Permissions)
 }
 
 fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, ImportError> {
-    file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
-        path: path.to_owned(),
-        error,
-    })
+    file::read(path, FILE_MAX).map_err(ImportError::read(path))
 }
 
 /// The text of a file, which may have a password in it.
 fn text(bytes: &[u8], path: &Path) -> Result<Zeroizing<String>, ImportError> {
-    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
-        path: path.to_owned(),
-        line,
-    })?;
+    let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
     Ok(Zeroizing::new(text.to_string()))
 }
 
@@ -434,7 +420,7 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
             keys.missing("password", "is written twice: here and as password-file");
             None
         }
-        // What is wrong with either was said.
+        // The fault of either was told.
         (None, None) if keys.has("password") || keys.has("password-file") => None,
         (None, None) => {
             keys.missing(
@@ -461,7 +447,7 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
     })
 }
 
-/// What is said of a `password-file` that the tunnel's file may not name.
+/// The error for a `password-file` that the tunnel's file may not name.
 fn sent(path: &Path) -> String {
     let own = path.with_extension("password");
     let own = own.file_name().unwrap_or_default().to_string_lossy();

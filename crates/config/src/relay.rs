@@ -29,7 +29,7 @@ use crate::wgquick::{shown, value};
 /// Most clients of a relay: each has a socket, and a program usually has 1,024 at most.
 pub const CLIENTS_MAX: usize = 256;
 
-/// What a client may send, and be sent, in bits a second, if the file says nothing.
+/// The default rate of a client in each direction, in bits a second.
 pub const RATE_DEFAULT: u64 = 100_000_000;
 
 /// Largest file that is read, in bytes; a client has some hundred.
@@ -48,7 +48,7 @@ const PACKETS_LEAST: u64 = 1_000;
 const RELAY_KEYS: [&str; 2] = ["Listen", "Target"];
 const CLIENT_KEYS: [&str; 4] = ["Name", "Key", "Rate", "Packets"];
 
-/// What is said of a file by a program that was built without relays.
+/// The error for a relay's file in a program that was built without relays.
 pub const NOT_BUILT: &str =
     "this program was built without relays: use one that has them (feature `relay`)";
 
@@ -75,7 +75,7 @@ pub struct Listen {
 /// Who may use a relay.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Client {
-    /// What it is called in logs.
+    /// The name in logs.
     pub name: String,
     /// The key that it shares with the relay.
     pub key: Key32,
@@ -85,18 +85,10 @@ pub struct Client {
     pub packets: u64,
 }
 
-/// What a file gave.
+/// The model and the report of a file.
 pub type Import = report::Import<Relay>;
 
-/// Whether a file is one of these, by its first head.
-#[must_use]
-pub fn is_relay(path: &Path) -> bool {
-    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
-    let text = Text::new(&bytes).ok();
-    is_relay_text(text.as_deref().unwrap_or_default())
-}
-
-/// As [`is_relay`], of a file with this content.
+/// Whether a file with this content is a relay's, by its first head.
 pub(crate) fn is_relay_text(text: &str) -> bool {
     let mut lines = text.trim_start_matches('\u{feff}').lines().map(words);
     let head = lines.find(|line| line.starts_with('['));
@@ -110,22 +102,18 @@ pub(crate) fn is_relay_text(text: &str) -> bool {
 /// # Errors
 /// It cannot be read, or is no text. What is wrong in its lines is in the report.
 pub fn read(path: &Path) -> Result<Import, ImportError> {
-    let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
-        path: path.to_owned(),
-        error,
-    })?;
-    read_bytes(&bytes, path)
+    read_bytes(
+        &file::read(path, FILE_MAX).map_err(ImportError::read(path))?,
+        path,
+    )
 }
 
-/// As [`read`], of a file with this content.
+/// Reads a file with this content as [`read`] does.
 ///
 /// # Errors
 /// It is no text.
 pub fn read_bytes(bytes: &[u8], path: &Path) -> Result<Import, ImportError> {
-    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
-        path: path.to_owned(),
-        line,
-    })?;
+    let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
     Ok(parse_text(&text, &path.display().to_string()))
 }
 

@@ -1,4 +1,4 @@
-//! What became of every line of an imported file.
+//! The verdict on every line of an imported file.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub struct Report {
     pub entries: Vec<Entry>,
 }
 
-/// What a file gave of which nothing is honoured as long as anything is refused: a report on all its lines, and a model if
-/// none was.
+/// A file of which nothing is honoured as long as anything is refused: a report on all its lines, and a model if none
+/// was.
 #[derive(Debug)]
 pub struct Import<T> {
-    /// What became of each line.
+    /// The verdict on each line.
     pub report: Report,
     model: Option<T>,
 }
@@ -37,7 +37,7 @@ impl<T> Import<T> {
         self.model.is_some()
     }
 
-    /// Refuses a line for what the whole file is.
+    /// Refuses a line because of the kind of the whole file.
     pub fn refuse_where(&mut self, key: &str, reason: &str, wrong: impl FnOnce(&T) -> bool) {
         if !self.model.as_ref().is_some_and(wrong) {
             return;
@@ -50,7 +50,7 @@ impl<T> Import<T> {
         }
     }
 
-    /// The model, to be looked at.
+    /// The model, for a look at it.
     #[must_use]
     pub const fn model(&self) -> Option<&T> {
         self.model.as_ref()
@@ -81,13 +81,13 @@ pub struct Entry {
     pub line: usize,
     /// The key, in its usual spelling where it is known; empty for none.
     pub key: String,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// Why, and what to do about it. May be empty when honoured. Never holds a key's value.
     pub reason: String,
 }
 
-/// What became of a line.
+/// The verdict on a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// It does what it says.
@@ -129,8 +129,8 @@ impl Report {
         self.judge_again(&[line], Verdict::Ignored, reason);
     }
 
-    /// Refuses the line that a fault found later is about: one that begins as [`Report::describe`] does. A fault of no
-    /// honoured line is of the file as a whole.
+    /// Refuses the line of a fault that was found later: the fault begins as [`Report::describe`] does. A fault without
+    /// an honoured line refuses the file as a whole.
     pub fn refuse(&mut self, fault: &str) {
         let honoured = |entry: &&Entry| entry.verdict == Verdict::Honoured;
         let reason = |entry: &Entry| {
@@ -156,7 +156,7 @@ impl Report {
         }
     }
 
-    /// Gives what is honoured on these lines another verdict, for one reason.
+    /// Gives the honoured entries of these lines another verdict, for one reason.
     pub(crate) fn judge_again(&mut self, lines: &[usize], verdict: Verdict, reason: &str) {
         let honoured =
             |entry: &&mut Entry| lines.contains(&entry.line) && entry.verdict == Verdict::Honoured;

@@ -4,9 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// What to say of a file with a secret that users other than its owner can read, change or replace
-/// by its mode; `None` for one that is only its owner's, or is not there. Root's group counts as
-/// root.
+/// A warning about a file with a secret whose mode lets other users than its owner read, change or replace it. `None`
+/// for a file that is only its owner's, or is missing. Root's group counts as root.
 #[must_use]
 pub fn warning(path: &Path) -> Option<String> {
     let data = fs::metadata(path).ok()?;

@@ -71,9 +71,9 @@ pub struct DataplaneSettings {
     pub aqm: Rung,
     /// Where packets come quickly and one by one, a worker waits for some of them, 50 µs at most.
     pub coalescing: Rung,
-    /// What becomes of outer datagrams that are too long for their path.
+    /// The treatment of outer datagrams that are too long for their path.
     pub mtu_disc: MtuDiscovery,
-    /// What is asked how long packets to a WireGuard peer may be.
+    /// The address that is asked how long packets to a WireGuard peer may be.
     pub mtu_probe: MtuProbe,
     /// Make the TCP segments of connections through a WireGuard tunnel fit its MTU.
     pub mss_clamp: Rung,
@@ -158,14 +158,14 @@ pub enum Parallel {
     On,
 }
 
-/// What becomes of outer datagrams that are longer than a link on their way carries; the words are
-/// those of OpenVPN's `mtu-disc`.
+/// The treatment of outer datagrams that are longer than a link on their way carries; the words are those of OpenVPN's
+/// `mtu-disc`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MtuDiscovery {
     /// They are cut: no IPv4 datagram has DF.
     #[default]
     No,
-    /// As the kernel does by default: DF on what fits the known MTU of the path, the rest cut here.
+    /// The kernel's default: DF on datagrams that fit the known MTU of the path, all others cut here.
     Maybe,
     /// They are dropped: every IPv4 datagram has DF.
     Yes,
@@ -187,7 +187,7 @@ impl MtuDiscovery {
     }
 }
 
-/// What is asked, by echo requests inside a WireGuard tunnel, how long packets may be.
+/// The address that echo requests inside a WireGuard tunnel ask how long packets may be.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MtuProbe {
     /// An address that is most likely the peer's own, if there is one.
@@ -202,7 +202,7 @@ pub enum MtuProbe {
 /// Which kind of code computes ciphers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CryptoBackend {
-    /// Whatever a measurement at the start, or the profile, finds fastest.
+    /// The fastest by a measurement at the start, or by the profile.
     #[default]
     Auto,
     /// Plain instructions.
@@ -234,7 +234,7 @@ const DATAPLANE_KEYS: [&str; 18] = [
     "crypto-backend",
 ];
 
-/// What a file may have at its top. The first is the only one that may be overridden.
+/// Sections at the top of a file. Only the first may be overridden.
 const SECTIONS: [&str; 3] = ["dataplane", table::NAMES[0], table::NAMES[1]];
 
 /// The text of a settings file.

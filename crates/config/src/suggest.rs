@@ -1,6 +1,6 @@
 //! "Did you mean": the nearest of the known words.
 
-/// What to write instead of `found`: the nearest of `known` when it is near, or all of them.
+/// A hint about what to write instead of `found`: the nearest of `known` when it is near, or all of them.
 pub(crate) fn suggest(found: &str, known: &[&str]) -> String {
     match nearest(found, known) {
         Some(word) => format!("did you mean `{word}`?"),

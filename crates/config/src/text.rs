@@ -4,10 +4,10 @@ use std::ops::Deref;
 
 use zeroize::Zeroizing;
 
-/// What stands for bytes that are no UTF-8.
+/// The character that stands for bytes that are not UTF-8.
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
-/// What to do about a line with such bytes in a value.
+/// The remedy for a line with such bytes in a value.
 pub(crate) const NOT_UTF8: &str = "has characters that are not UTF-8; save the file as UTF-8";
 
 /// A file's text.

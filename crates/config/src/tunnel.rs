@@ -19,7 +19,7 @@ pub struct Tunnel {
     pub peers: Vec<Peer>,
     /// The lines, which stand in comments.
     pub lines: Lines,
-    /// What a server at home says, in comments too.
+    /// Settings of a server at home, from comments.
     pub home: Option<HomeServer>,
 }
 
@@ -106,16 +106,16 @@ impl Tunnel {
         self.interface.table != Table::Off && self.allowed_ips().any(|range| range.is_default())
     }
 
-    /// Whether peers call this host by it, and none of them takes all that is sent: the tunnel of a server.
+    /// Whether it is the tunnel of a server: peers call this host by it, and none of them takes all packets.
     #[must_use]
     pub fn is_server(&self) -> bool {
-        // Halves of everything stand for a default route.
+        // Two halves of all addresses stand for a default route.
         let takes_all = self.allowed_ips().any(|range| range.prefix() <= 1);
         let listens = self.interface.listen_port.is_some_and(|port| port != 0);
         self.called() == 0 && !takes_all && (self.home.is_some() || listens)
     }
 
-    /// The ranges that hold the address of an endpoint, which is given by address, with that.
+    /// The ranges that hold the address of an endpoint, each with that endpoint; endpoints by name are left out.
     pub fn ranges_of_endpoints(&self) -> impl Iterator<Item = (AllowedIp, IpAddr)> {
         let endpoints = self.peers.iter().filter_map(|peer| peer.endpoint.as_ref());
         let addresses = endpoints.filter_map(|it| Some(it.socket_addr()?.ip()));
@@ -151,8 +151,8 @@ impl Tunnel {
             .flat_map(|peer| peer.allowed_ips.iter().copied())
     }
 
-    /// What `wg setconf` would send for this tunnel: everything replaced, what the file does not
-    /// say set back. Endpoints may still be names; the receiver of the model has to look them up.
+    /// The request that `wg setconf` would send for this tunnel: it replaces everything, and sets back what the file
+    /// leaves out. Endpoints may still be names; the receiver of the model has to look them up.
     #[must_use]
     pub fn to_set_device(&self) -> SetDevice {
         let peers = self.peers.iter().map(|peer| SetPeer {

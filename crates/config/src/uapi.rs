@@ -30,7 +30,7 @@ const E2BIG: i32 = 7;
 const EINVAL: i32 = 22;
 const EPROTO: i32 = 71;
 
-/// What a client asked for.
+/// A client's request.
 #[derive(Debug)]
 pub enum Request {
     /// `get=1`: tell everything, with [`write_get`].
@@ -92,7 +92,7 @@ pub struct UapiError {
     pub errno: i32,
     /// Line of the request, counted from 1 for its first.
     pub line: usize,
-    /// What was wrong.
+    /// The fault.
     pub message: String,
 }
 
@@ -168,7 +168,7 @@ impl SetParser {
 /// Reads the lines of a `set=1` request, up to an empty line or the end.
 ///
 /// # Errors
-/// As [`SetParser::line`], for the first line that is wrong.
+/// The error of [`SetParser::line`] for the first wrong line.
 pub fn parse_set<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<SetDevice, UapiError> {
     let mut parser = SetParser::default();
     for line in lines.into_iter().take_while(|line| !line.is_empty()) {

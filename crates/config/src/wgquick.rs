@@ -35,7 +35,7 @@ pub const PEERS_MAX: usize = 1 << 16;
 /// Most faults that a report lists; a file with more is not what it was taken for.
 pub const FAULTS_MAX: usize = 1000;
 
-/// What the caller permits a file to do.
+/// The caller's permissions for a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Whether `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run, and a `[Server]` section is honoured beside a peer
@@ -95,10 +95,7 @@ pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
 /// # Errors
 /// [`ImportError::NotText`].
 pub fn parse_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ImportError> {
-    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
-        path: path.to_owned(),
-        line,
-    })?;
+    let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
     Ok(parse_text(&text, &path.display().to_string(), options))
 }
 
@@ -306,7 +303,7 @@ impl Parser {
         }
     }
 
-    /// Takes a key without a value as one that is not written.
+    /// Treats a key without a value as absent.
     fn empty(&mut self, number: usize, name: &'static str) {
         value::clear(&mut self.tunnel.interface, name);
         match value::SCRIPT_KEYS.contains(&name) {

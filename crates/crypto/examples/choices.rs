@@ -1,4 +1,4 @@
-//! What the measurement at the start chooses on this machine, and how long it takes.
+//! Shows the choices of the measurement at the start on this machine, and how long it takes.
 
 use std::time::Instant;
 

@@ -203,7 +203,7 @@ fn tag(name: &str, start: usize, len: usize) -> core::ops::Range<usize> {
     }
 }
 
-/// What must be found: a branch and a table by a secret, and a comparison that ends at the first difference.
+/// Leaks that must be found: a branch and a table by a secret, and a comparison that ends at the first difference.
 fn leak(marks: &mut Marks, name: &str, secrets: &mut Secrets) {
     static TABLE: [u8; 256] = [0x63; 256];
     let mut secret = [0; 16];

@@ -56,7 +56,7 @@ fn library_key(key: &Key) -> LessSafeKey {
 pub fn xseal(key: &Key, nonce: &[u8; 24], aad: &[u8], message: &mut [u8]) {
     let (text, tag) = message.split_at_mut(message.len() - TAG_LEN);
     let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
-    // As above: only a text beyond 256 GiB is refused.
+    // Only a text beyond 256 GiB is refused, as above.
     #[allow(clippy::unwrap_used)]
     let sealed = cipher
         .encrypt_inout_detached(nonce.into(), aad, text.into())

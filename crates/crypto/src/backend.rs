@@ -1,4 +1,4 @@
-//! Whose code computes a cipher.
+//! The origin of the code that computes a cipher.
 
 /// A kind of code for a cipher.
 ///
@@ -33,7 +33,7 @@ impl Backend {
         }
     }
 
-    /// What a setting says: a name, or `auto` for whatever is fastest, which is `None`.
+    /// The back end of a setting: a name, or `auto` for the fastest, which is `None`.
     ///
     /// # Errors
     /// [`UnknownBackend`].

@@ -59,7 +59,7 @@ pub fn move_up(memory: &mut [u8], from: Range<usize>, to: usize) -> u64 {
     sum(&memory[to..to + len])
 }
 
-/// The same loop, compiled for twice the register width.
+/// The loop compiled for twice the register width.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn sum_avx2(bytes: &[u8]) -> u64 {

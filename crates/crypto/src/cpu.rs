@@ -1,4 +1,4 @@
-//! What the CPU has, where the standard library does not say, or says more than we want to hear.
+//! Features of the CPU, where the standard library does not tell, or tells of more than we want to use.
 
 /// Whether the CPU has NEON, as the kernel tells (`AT_HWCAP`, bit 12). AArch64 always has.
 #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
@@ -50,8 +50,8 @@ const ARMV8_SHA256: u32 = 1 << 4;
 #[cfg(target_arch = "aarch64")]
 const ARMV8_PMULL: u32 = 1 << 5;
 
-/// What the environment's `OPENSSL_armcap` says that the CPU is without. AWS-LC obeys that variable, and so do we: a chip
-/// without AES instructions can be tried on one that has them, or in an emulator that cannot leave them out.
+/// Features that the environment's `OPENSSL_armcap` hides. AWS-LC obeys that variable, and so do we: a chip without AES
+/// instructions can be tried on one that has them, or in an emulator that cannot leave them out.
 #[cfg(target_arch = "aarch64")]
 fn hidden() -> u32 {
     static HIDDEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();

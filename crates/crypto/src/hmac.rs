@@ -236,7 +236,7 @@ mod tests {
         assert!(Hmac::new(Digest::None, b"Jefe").is_none());
     }
 
-    /// The same message with the digests that the RFCs do not have, by `openssl mac`.
+    /// One message with the digests that the RFCs do not have, by `openssl mac`.
     #[test]
     fn the_rarer_digests_are_those_of_openssl() {
         let expected = [

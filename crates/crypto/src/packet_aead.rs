@@ -54,8 +54,8 @@ pub fn new(
     Some(with_layout(algorithm, implementations, layout))
 }
 
-/// As [`new`], but on the CPU where that would be an accelerator, which has sessions for few keys: for keys of which most
-/// will never be used.
+/// A cipher as of [`new`], but on the CPU where that would be an accelerator, which has sessions for few keys: for keys
+/// of which most will never be used.
 ///
 /// # Panics
 /// If `key` is shorter than the cipher's.
@@ -223,7 +223,7 @@ pub(crate) fn counter_nonce(counter: u64) -> [u8; 12] {
     nonce
 }
 
-/// Those of the [`Cipher`]s that are AEADs.
+/// The [`Cipher`]s that are AEADs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AeadAlgorithm {
     Aes128Gcm,
@@ -262,7 +262,7 @@ impl AeadAlgorithm {
         }
     }
 
-    /// What code is chosen for: it does not depend on the length of a key.
+    /// The algorithm by which code is chosen: it does not depend on the length of a key.
     pub(crate) fn family(self) -> Algorithm {
         match self {
             Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm => Algorithm::AesGcm,
@@ -337,7 +337,7 @@ impl<L: Layout> PacketAead<L> {
         let fits = self.layout.write_number(packet.counter, number);
         debug_assert!(fits, "packet number out of range: {packet:?}");
         if !fits {
-            // Whatever the caller does with it, the plaintext must not leave this machine.
+            // The plaintext must not leave this machine, however the caller uses it.
             memory[place.text].fill(0);
             return None;
         }

@@ -82,7 +82,7 @@ impl PacketCbc {
         Some(made)
     }
 
-    /// What the HMAC covers of a packet that begins at `head` and whose text ends at `end`.
+    /// The range that the HMAC covers of a packet that begins at `head` and whose text ends at `end`.
     fn covered(&self, head: usize, end: usize) -> Range<usize> {
         head + self.mac_len..end
     }
@@ -146,7 +146,7 @@ impl PacketCbc {
     }
 
     fn open_chunk(&self, memory: &mut [u8], packets: &mut [Packet]) {
-        // Those that can be genuine, by their places and lengths.
+        // Packets that can be genuine, by their places and lengths.
         let mut covered = [const { 0..0 }; CHUNK];
         let mut which = [0; CHUNK];
         let mut filled = 0;
@@ -303,7 +303,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// What one back end seals, the other opens, whatever the lengths.
+        /// One back end opens packets of any length that the other seals.
         #[test]
         fn back_ends_agree(
             cipher in prop::sample::select(Cipher::ALL.to_vec()).prop_filter("no AEAD", |cipher| !cipher.is_aead()),

@@ -1,4 +1,4 @@
-//! What the data plane asks of a cipher.
+//! The cipher as the data plane uses it.
 
 use crate::Batch;
 
@@ -48,6 +48,6 @@ pub trait PacketCipher: Send + Sync {
     /// The cipher's name for status reports, for example `chacha20-poly1305`.
     fn name(&self) -> &'static str;
 
-    /// Whose code runs, and for which instructions it was chosen on this machine, for example `aws-lc (avx2)`.
+    /// The code that runs, and its instructions on this machine, for example `aws-lc (avx2)`.
     fn backend(&self) -> &'static str;
 }

@@ -1,9 +1,9 @@
 //! Which of the candidates runs: the choice is made once for each process.
 //!
-//! What is fastest depends on the core more than on its instructions: bit-sliced NEON gains 1.4x on a Cortex-A15 and nothing
-//! on a Cortex-A7, whose vector unit is half as wide. So the candidates of an algorithm are measured, for a
-//! millisecond or so of the processor's time, when the first key is made, or all at once by [`measure`]. Of each two are kept: the
-//! fastest for batches and the fastest for few packets.
+//! The fastest code depends on the core more than on its instructions: bit-sliced NEON gains 1.4x on a Cortex-A15 and
+//! nothing on a Cortex-A7, whose vector unit is half as wide. So the candidates of an algorithm are measured, for a
+//! millisecond or so of the processor's time, when the first key is made, or all at once by [`measure`]. Of each two
+//! are kept: the fastest for batches and the fastest for few packets.
 //!
 //! - [`set`] narrows an algorithm's candidates to one kind, [`set_all`] those of all (`--crypto-backend`);
 //! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
@@ -23,7 +23,7 @@ use crate::implementations::{AEADS, CBCS, MACS, MacKey};
 use crate::packet_aead::AeadAlgorithm;
 use measuring::Among;
 
-/// What code is chosen for. Lengths of keys do not matter.
+/// An algorithm for which code is chosen. Lengths of keys do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// AES-GCM, both directions.
@@ -76,7 +76,7 @@ impl Algorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
-    /// What a digest's HMAC is chosen by; the others have one candidate, and none none.
+    /// The algorithm by which a digest's HMAC is chosen; the others have one candidate, and none none.
     pub(crate) fn of_digest(digest: Digest) -> Option<Self> {
         match digest {
             Digest::Sha1 => Some(Self::HmacSha1),
@@ -91,7 +91,8 @@ impl Algorithm {
         self.candidates_of(|_| true)
     }
 
-    /// As [`candidates`](Self::candidates); what is of no kind that is asked for is not looked for, and absent.
+    /// The candidates of [`candidates`](Self::candidates); those of no kind that is asked for are not looked for, and
+    /// absent.
     fn candidates_of(self, kinds: impl Fn(Backend) -> bool) -> Vec<(Backend, &'static str, bool)> {
         let key = [0; 32];
         let is_there = |kind, make: &dyn Fn() -> bool| match kind {
@@ -143,7 +144,7 @@ impl Algorithm {
     }
 }
 
-/// What runs for an algorithm.
+/// The code that runs for an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The algorithm.
@@ -156,7 +157,7 @@ pub struct Choice {
     pub few: &'static str,
 }
 
-/// What a candidate was measured to take: processor time of the fastest of some runs.
+/// The measured time of a candidate: processor time of the fastest of some runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// Its name.
@@ -197,7 +198,7 @@ impl Picked {
     }
 }
 
-/// What was picked for each algorithm: by a profile, of each kind, and of those that run on the CPU. 0: nothing yet.
+/// The picks for each algorithm: by a profile, of each kind, and of those that run on the CPU. 0: nothing yet.
 static PICKED: [[AtomicU32; 5]; 7] = [const { [const { AtomicU32::new(0) }; 5] }; 7];
 
 /// The column of those that run on the CPU, which is everything but accelerators.
@@ -209,7 +210,7 @@ const NONE: u32 = u32::MAX;
 /// The kind to which [`set`] has narrowed each algorithm, as a column of [`PICKED`]; 0 for all.
 static WANTED: [AtomicU8; 7] = [const { AtomicU8::new(0) }; 7];
 
-/// What was measured in this process.
+/// The measurements of this process.
 static MEASURED: Mutex<Vec<(Algorithm, Measured)>> = Mutex::new(Vec::new());
 
 /// One thread measures, so that two do not disturb each other.
@@ -239,7 +240,7 @@ pub fn set(algorithm: Algorithm, backend: Option<Backend>) -> bool {
     there
 }
 
-/// As [`set`] for all algorithms. Returns those that have no such candidate, which stay as they are.
+/// Sets the back end of all algorithms; see [`set`]. Returns those that have no such candidate, which stay as they are.
 pub fn set_all(backend: Option<Backend>) -> Vec<Algorithm> {
     Algorithm::ALL
         .into_iter()
@@ -252,7 +253,7 @@ pub fn measure() -> Vec<Choice> {
     Algorithm::ALL.into_iter().map(chosen).collect()
 }
 
-/// What runs for an algorithm; it is measured if it was not yet.
+/// The code that runs for an algorithm; it is measured if it was not yet.
 #[must_use]
 pub fn chosen(algorithm: Algorithm) -> Choice {
     let candidates = algorithm.candidates();
@@ -266,7 +267,8 @@ pub fn chosen(algorithm: Algorithm) -> Choice {
     }
 }
 
-/// What a profile says is fastest. `false`, and nothing changes, if this machine or this program has not these candidates.
+/// Takes over the fastest code from a profile. `false`, and nothing changes, if this machine or this program has not
+/// these candidates.
 ///
 /// An accelerator does not work without the CPU: what is to run there, beside it, is told by a call of its own.
 pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
@@ -285,7 +287,8 @@ pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
     true
 }
 
-/// What runs on the CPU for an algorithm, whether an accelerator works beside it or not; it is measured if it was not yet.
+/// The code that runs on the CPU for an algorithm, whether an accelerator works beside it or not; it is measured if it
+/// was not yet.
 #[must_use]
 pub fn chosen_on_cpu(algorithm: Algorithm) -> Choice {
     let candidates = algorithm.candidates_of(|_| false);
@@ -299,8 +302,8 @@ pub fn chosen_on_cpu(algorithm: Algorithm) -> Choice {
     }
 }
 
-/// What a choice for this algorithm was made by: nothing if a profile made it, or there was one candidate, or none was made
-/// yet.
+/// The measurements behind the choice for this algorithm: nothing if a profile made it, or there was one candidate, or
+/// none was made yet.
 #[must_use]
 pub fn measured(algorithm: Algorithm) -> Vec<Measured> {
     let all = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -338,7 +341,7 @@ pub(crate) fn pick(algorithm: Algorithm, backend: Option<Backend>) -> Option<Pic
     }
 }
 
-/// As [`pick`], but on the CPU where that would be an accelerator. `None` if there is none of this kind.
+/// A pick as of [`pick`], but on the CPU where that would be an accelerator. `None` if there is none of this kind.
 pub(crate) fn pick_sparing(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
     let column = wanted(algorithm, backend);
     let may_be_accelerator = column == 0 || column == self::column(Some(Backend::Accelerator));

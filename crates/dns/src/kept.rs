@@ -22,7 +22,7 @@ pub struct Kept {
     names: Vec<(String, Vec<IpAddr>)>,
 }
 
-/// What a name's new addresses mean for what is kept.
+/// The change that a name's new addresses make to the kept ones.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
     /// One of them is kept already.
@@ -71,7 +71,7 @@ impl Kept {
         found.map_or(&[], |(_, addresses)| addresses)
     }
 
-    /// What keeping these addresses would change.
+    /// The change that keeping these addresses would make.
     #[must_use]
     pub fn change(&self, name: &str, addresses: &[IpAddr]) -> Change {
         match self.get(name) {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is kept, the text is small and is read as the same.
+        /// For any kept addresses the text is small and is read back unchanged.
         #[test]
         fn texts_are_bounded(names in prop::collection::vec("[ -~]{0,300}", 0..80), bits: u128) {
             let mut kept = Kept::default();

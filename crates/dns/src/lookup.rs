@@ -29,7 +29,7 @@ pub enum LookupError {
     NoAnswer,
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Step {
     /// A message goes to a server, which is named by its place.
@@ -110,7 +110,7 @@ impl Lookup {
         self.until = now + PATIENCE;
     }
 
-    /// What is to be done at this moment.
+    /// The step for this moment.
     pub fn next(&mut self, now: Instant) -> Step {
         loop {
             if self.at >= self.servers {
@@ -200,7 +200,7 @@ mod tests {
         },
     ];
 
-    /// What a server answers to a query.
+    /// A server's answer to a query.
     fn reply(query: &[u8], code: u8, address: Option<&[u8]>) -> Vec<u8> {
         let mut message = query.to_vec();
         message[2..4].copy_from_slice(&[0x81, 0x80 | code]);
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(lookup.next(begin + AGAIN), Step::Wait(later));
         let queries = sent(&mut lookup, later);
         assert_eq!(queries.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 1]);
-        // What the first one says now is late.
+        // The first server's answer now comes too late.
         lookup.heard(0, &reply(&queries[0].1, 0, Some(&[192, 0, 2, 7])));
         assert_eq!(
             lookup.next(later + PATIENCE),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever servers say and however late, a look-up ends, and sends at most six messages to each.
+        /// For any answers, however late, a look-up ends, and sends at most six messages to each server.
         #[test]
         fn it_ends(events in prop::collection::vec((0usize..4, 0u8..8, 0u64..1500, any::<bool>()), 0..60), servers in 0usize..4) {
             let mut now = Instant::now();

@@ -56,7 +56,7 @@ pub enum Verdict {
     Refused,
 }
 
-/// What is in an answer.
+/// The content of an answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Answer {
     /// The verdict.
@@ -121,7 +121,7 @@ fn name_of(query: &mut [u8]) -> &mut [u8] {
     query.get_mut(HEADER..end).unwrap_or_default()
 }
 
-/// What is in an answer to `question`; `None` if it is none.
+/// The content of an answer to `question`; `None` for any other message.
 #[must_use]
 pub fn answer(message: &[u8], question: &[u8], kind: Kind) -> Option<Answer> {
     let is_query = question.len() > HEADER && message.len() <= MESSAGE_MAX;
@@ -346,7 +346,8 @@ mod tests {
             let _ = answer(&message[..message.len() / 2], &asked(Kind::Aaaa), Kind::Aaaa);
         }
 
-        /// What is made is found, whatever compression the server uses for the owner.
+        /// The parser finds the addresses of a message that is made here, whatever compression the server uses for the
+        /// owner.
         #[test]
         fn what_is_made_is_found(bits: u32, spelled: bool) {
             let ip = Ipv4Addr::from_bits(bits);

@@ -19,7 +19,7 @@ pub(crate) const MATTERS: bool = cfg!(any(
 /// Bytes of a word.
 const WORD: usize = 4;
 
-/// What a place may be behind a word's beginning: Ethernet's header is three words and a half.
+/// Offsets from a word's beginning: Ethernet's header is three words and a half.
 const OFFSETS: [usize; 2] = [0, WORD / 2];
 
 /// The length of the header of a packet that lies there, made longer so that the rest begins with a word; but no longer than the

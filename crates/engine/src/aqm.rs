@@ -244,7 +244,7 @@ mod tests {
             signals += u32::from(aqm.note(now, wait, 65_536, true, &AtomicBool::new(false)));
         }
         assert!((590..=600).contains(&signals), "{signals}");
-        // What comes then is the first that is told.
+        // The packet that comes then is the first that is told.
         let now = start + Duration::from_secs(60);
         let first = a_second(&mut aqm, now, 1000, |_| 50_000);
         assert!(first < 30, "{first}");

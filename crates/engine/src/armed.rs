@@ -1,4 +1,4 @@
-//! What watches a peer's moments: control by itself, or the workers for it.
+//! Watches a peer's moments: control by itself, or the workers for it.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};

@@ -1,5 +1,5 @@
-//! What each line has carried, as its provider counts it: everything that went through its sockets and connections, in
-//! both directions, whosever it was.
+//! Counts each line's traffic as its provider does: everything that went through its sockets and connections, in both
+//! directions, of all peers.
 
 use crate::stats::Counter;
 use netio::udp::Family;

@@ -1,9 +1,9 @@
 //! Coalescing: a worker to which packets come one by one, quickly, waits a moment for a few of them.
 //!
-//! What network cards call interrupt coalescing. Where each packet comes by itself, each costs a wake-up of the worker, a wait, a
-//! read, and a write of one packet, to which a receiver of TCP answers by an acknowledgement. A peer that sends one datagram at
-//! a time (stock OpenVPN), or a card that joins none, makes it so as soon as the worker is quicker than the packets. A batch of
-//! some costs little more than one.
+//! Network cards call this interrupt coalescing. Where each packet comes by itself, each costs a wake-up of the worker,
+//! a wait, a read, and a write of one packet, to which a receiver of TCP answers by an acknowledgement. A peer that
+//! sends one datagram at a time (stock OpenVPN), or a card that joins none, brings this about as soon as the worker is
+//! quicker than the packets. A batch of some costs little more than one.
 
 use std::time::{Duration, Instant};
 

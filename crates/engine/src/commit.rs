@@ -12,7 +12,7 @@ use std::time::Instant;
 /// Batches in flight at most, in each direction.
 pub(crate) const RING_SLOTS: usize = 8;
 
-/// What a pipeline does with a batch.
+/// A pipeline's work on a batch.
 pub(crate) trait Direction: Send + Sync {
     type Slot: Send;
     type Drain: Send + Default;
@@ -115,7 +115,7 @@ impl<D: Direction> Pipeline<D> {
         let mut drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
         self.direction.drain(&mut drain, &mut slot);
         drop(drain);
-        // What the batch held on to, keys above all, must not outlive it.
+        // Keys and other things that the batch held must not outlive it.
         self.direction.clear(&mut slot);
         self.put_back(slot);
     }

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn cross_traffic_is_forgotten_soon_unless_it_comes_again_and_again() {
         let ping: &[Inner] = &[packet(Shape::Plain)];
-        // What begins a flow.
+        // A packet that begins a flow.
         assert!(after(&[(0, ping), (100, ping)], 399));
         assert!(!after(&[(0, ping), (100, ping)], 400));
         // Once a second.

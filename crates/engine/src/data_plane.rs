@@ -21,7 +21,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 impl<P: Protocol> Tunnel<P> {
-    /// What the lines carry is this from now on.
+    /// Takes over the lines' rates.
     fn follow_rates(&self, rates: Rates) {
         let shared = self.shared();
         if !shared.rates.set(rates) {

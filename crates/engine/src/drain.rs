@@ -14,7 +14,7 @@ use netio::udp::{Family, SendScratch, Train};
 use plane::{Format, LINES_MAX, LineId, Notice, Wire};
 use std::net::SocketAddr;
 
-/// What draining outbound batches needs.
+/// State for draining outbound batches.
 #[derive(Default)]
 pub(crate) struct OutboundDrain {
     scratch: SendScratch,

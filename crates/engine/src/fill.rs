@@ -46,7 +46,7 @@ pub(crate) struct OutboundFill<W: Wire> {
     cadence: Cadence,
     pub(crate) coalescing: Coalescing,
     alignment: Alignment,
-    /// What was read last is a super-packet: the next may be one too, and is moved in any case then.
+    /// The last packet read is a super-packet: the next may be one too, and is moved in any case then.
     bulk: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a stranger's bytes reach first, behind functions that a fuzzer can call.
+//! Functions by which a fuzzer calls the code that a stranger's bytes reach first.
 
 use crate::gro::{Coalescer, JOIN_MAX, Joins, Written, inspect};
 use crate::gso::{Super, complete_checksum};

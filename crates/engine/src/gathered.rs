@@ -18,7 +18,7 @@ const ADDRESSES_MAX: usize = 4;
 /// at any: an idle peer keeps its lines.
 pub(crate) const ALIVE: u64 = 5_000;
 
-/// The same where what goes to an address goes nowhere else. A caller asks by each line once a second while data goes, and
+/// The time for an address whose packets go nowhere else. A caller asks by each line once a second while data goes, and
 /// the keepalive that follows the answer goes by all of its lines.
 pub(crate) const ALIVE_FOR_SHARES: u64 = 3_000;
 
@@ -191,7 +191,8 @@ impl Gathered {
     }
 }
 
-/// Adds an address that was heard then to those beside the first. Of too many, the one that was silent longest goes.
+/// Adds an address that was heard then to those beside the first. When there are too many, the one that was silent
+/// longest goes.
 fn keep_beside(others: &mut Vec<Arc<Other>>, endpoint: Endpoint, millis: u64) {
     if others.len() + 1 >= ADDRESSES_MAX {
         let longest = others.iter().enumerate();

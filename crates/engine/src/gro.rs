@@ -27,7 +27,7 @@ const FLOWS: usize = 8;
 const TCP_ACK: u8 = 0x10;
 const TCP_PSH: u8 = 0x08;
 
-/// What a packet is to the coalescer.
+/// A packet's role for the coalescer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Written as it is, and nothing of its flow may overtake it.
@@ -326,7 +326,7 @@ impl Coalescer {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// It went, or was dropped for a reason that concerns the device.

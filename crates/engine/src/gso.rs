@@ -210,7 +210,7 @@ impl Super {
     }
 }
 
-/// What the headers of all packets of a super-packet have in common, added up.
+/// Sums of the header fields that all packets of a super-packet share.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
     /// IPv4's, but for length, identification and checksum.

@@ -33,7 +33,7 @@ impl HeldBack {
     /// Sets a line's bit. Returns whether it stays: not where `waits` says that nothing waits any more.
     pub(crate) fn set(&self, line: LineId, waits: impl FnOnce() -> bool) -> bool {
         self.lines.fetch_or(bit(line), Ordering::SeqCst);
-        // What waited may have been written or dropped before the bit was set, and then no thread clears it.
+        // The waiting records may have been written or dropped before the bit was set, and then no thread clears it.
         let stays = waits();
         if !stays {
             self.clear(line);
@@ -64,7 +64,7 @@ mod model {
     use loom::sync::atomic::AtomicBool;
     use loom::sync::{Arc, Mutex};
 
-    /// What the worker that owns the interface and the one that owns the streams share.
+    /// State that the worker that owns the interface and the one that owns the streams share.
     struct World {
         held_back: HeldBack,
         /// Bytes that wait in the stream.
@@ -90,7 +90,7 @@ mod model {
             self.woken.store(true, Ordering::SeqCst);
         }
 
-        /// As in `drain`: something is left waiting.
+        /// Leaves something waiting, as `drain` does.
         fn write(&self) {
             *self.waiting.lock().unwrap() += 1;
             if !self.held_back.set(LineId::FIRST, || self.waits()) {
@@ -98,7 +98,7 @@ mod model {
             }
         }
 
-        /// As `Stream::flush` and `Stream::close`, and what follows them.
+        /// Empties the stream as `Stream::flush` and `Stream::close` do, with the steps that follow them.
         fn empty(&self) {
             *self.waiting.lock().unwrap() = 0;
             if !self.waits() {
@@ -117,7 +117,7 @@ mod model {
                 loom::thread::spawn(move || world.empty())
             };
             world.write();
-            // As in the worker's loop: it stops reading, and looks again.
+            // The worker's loop does so: it stops reading, and looks again.
             let mut stopped = world.held_back.get();
             if stopped {
                 world.wake();

@@ -14,10 +14,10 @@ use std::ops::Range;
 const READ_MAX: usize = VNET_HDR_LEN + u16::MAX as usize;
 /// Bytes that are gathered before they are written.
 const GATHERED: usize = 128 << 10;
-/// The same number on every Linux architecture.
+/// One number on every Linux architecture.
 const EINVAL: i32 = 22;
 
-/// What was written of a batch.
+/// The result of writing a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writes {
     pub(crate) calls: u64,
@@ -96,7 +96,7 @@ fn write_single(tun: &Tun, memory: &mut [u8], packet: Range<usize>) -> io::Resul
 /// Reads packets from an interface.
 pub struct Reader {
     memory: Vec<u8>,
-    /// Those of a super-packet that is cut.
+    /// Headers of a super-packet that is cut.
     headers: Vec<u8>,
     malformed: u64,
 }
@@ -127,7 +127,7 @@ impl Reader {
     /// Reads once, and gives each packet that was read to `each`. Returns how many that were.
     ///
     /// # Errors
-    /// Those of [`Tun::read`].
+    /// The errors of [`Tun::read`].
     pub fn read(&mut self, tun: &Tun, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
         let len = tun.read(&mut self.memory)?;
         let read = &mut self.memory[..len];
@@ -157,7 +157,7 @@ impl Reader {
         Ok(parsed.count())
     }
 
-    /// What was dropped because header and packet contradict each other.
+    /// Packets that were dropped because header and packet contradict each other.
     #[must_use]
     pub const fn malformed(&self) -> u64 {
         self.malformed

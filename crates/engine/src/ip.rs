@@ -21,7 +21,7 @@ pub(crate) const IPV6_HEADER: usize = 40;
 pub(crate) struct IpPacket {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
-    /// What the IP header says the packet's length is, in bytes; at most the bytes given.
+    /// The packet's length by its IP header, in bytes; at most the bytes given.
     pub(crate) len: usize,
     pub(crate) ecn: Ecn,
 }
@@ -116,7 +116,7 @@ pub(crate) fn carries_tcp(packet: &[u8]) -> bool {
     packet.len() >= DATA && protocol == Some(&TCP)
 }
 
-/// What decapsulation makes of the two ECN fields (RFC 6040 section 4.2, figure 4).
+/// The result of decapsulation for the two ECN fields (RFC 6040 section 4.2, figure 4).
 ///
 /// Returns `false` when the packet must be dropped: congestion was experienced by a transport
 /// that does not understand the mark.

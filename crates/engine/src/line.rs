@@ -48,7 +48,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The same with other sockets for one line.
+    /// The lines with other sockets for one of them.
     pub(crate) fn with(&self, line: LineId, sockets: Sockets) -> Self {
         let mut all = self.clone();
         let len = all.sockets.len().max(line.index() + 1);

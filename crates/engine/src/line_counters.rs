@@ -1,4 +1,4 @@
-//! What went over one line of a peer, counted by workers.
+//! Counts the traffic of one line of a peer, by workers.
 
 use crate::stats::Counter;
 use plane::LineCounts;

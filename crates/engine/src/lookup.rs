@@ -34,7 +34,7 @@ pub(crate) struct OutboundLookup<W: Wire> {
     head: usize,
 }
 
-/// What was read: where it lies, and whether it is one packet or stands for many.
+/// A packet that was read: where it lies, and whether it is one packet or stands for many.
 #[derive(Clone, Copy)]
 struct Read {
     start: usize,
@@ -102,7 +102,7 @@ impl<W: Wire> OutboundLookup<W> {
         self.accept_by(slot, (start, len), hdr, None);
     }
 
-    /// The same; by this line if it is one of those that the packet may go by.
+    /// Accepts a packet; by this line if it is one of those that the packet may go by.
     pub(crate) fn accept_by(
         &mut self,
         slot: &mut OutboundSlot,
@@ -319,7 +319,7 @@ impl<W: Wire> InboundLookup<W> {
         }
     }
 
-    /// What is taken in from now on comes from one place.
+    /// Says that the packets from now on come from one place.
     pub(crate) fn begin_train(&mut self) {
         self.run = None;
     }

@@ -10,7 +10,7 @@
 //!
 //! Bytes behind the last run are padding, whose counts are 0.
 
-/// What no IP packet begins with: its version is 0.
+/// The mark of a request, with which no IP packet begins: its version is 0.
 const MAGIC: [u8; 4] = [0, b'M', b'R', 1];
 
 /// Most runs of numbers in one request.
@@ -63,7 +63,7 @@ impl Missing {
         payload
     }
 
-    /// What a payload asks for; `None` if it is no request.
+    /// The request of a payload; `None` if it is none.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let runs = payload.strip_prefix(&MAGIC)?;
         let mut missing = Self::default();

@@ -96,7 +96,7 @@ impl PeerLines {
         Some(())
     }
 
-    /// The same for a peer whose addresses are gathered: where it was may still be a line.
+    /// Records an address of a peer whose addresses are gathered: the old one may still be a line.
     pub(crate) fn gather(&self, line: LineId, endpoint: Endpoint, millis: u64) {
         if let Some(wanted) = self.make(line) {
             wanted.set_stream(None);
@@ -131,7 +131,7 @@ impl PeerLines {
         self.plan.store(plan);
     }
 
-    /// What is kept of what was sent.
+    /// The copies of sent datagrams that are kept.
     pub(crate) fn sent(&self) -> MutexGuard<'_, Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,7 +158,7 @@ impl PeerLines {
         ways
     }
 
-    /// The same without lines that carry only a small part of the packets.
+    /// The ways without lines that carry only a small part of the packets.
     pub(crate) fn large_ways(&self) -> Vec<Way> {
         let mut ways = self.ways_of_messages();
         if let Some(plan) = self.plan() {

@@ -7,7 +7,7 @@ use plane::{OrderCounts, Reorder};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What control wants and what workers count, of all sessions of one peer.
+/// Settings of control and counts of workers, of all sessions of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct PeerOrder {
     /// Whether there are settings, so that a peer whose packets are written as they come is not asked for them.
@@ -21,9 +21,9 @@ pub(crate) struct PeerOrder {
     received: AtomicU64,
     asked: AtomicU64,
     repaired: AtomicU64,
-    /// What a session has learnt of how requests are answered, for the next one.
+    /// A session's experience with answers to requests, for the next one.
     learnt: Mutex<Learnt>,
-    /// What a session has seen of the lines, likewise.
+    /// A session's experience with the lines, for the next one.
     reordering: Mutex<Reordering>,
 }
 
@@ -64,7 +64,7 @@ impl PeerOrder {
             .flatten()
     }
 
-    /// What was counted changed from `before` to `after`.
+    /// Adds the difference between the counts `before` and `after`.
     pub(crate) fn note(&self, before: &OrderCounts, after: &OrderCounts) {
         let note = |counter: &AtomicU64, before: u64, after: u64| {
             // Packets that wait may become fewer: sums wrap.

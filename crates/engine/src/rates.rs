@@ -1,4 +1,4 @@
-//! What lines carry, where packets have to wait for that: told by control, followed by the worker that reads the TUN.
+//! Rates of lines, where packets have to wait for them: told by control, followed by the worker that reads the TUN.
 
 use plane::AtomicU64;
 use plane::LINES_MAX;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// At which rates packets may leave, in bits a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Rates {
-    /// As they come.
+    /// Packets do not wait.
     #[default]
     None,
     /// All lines together.

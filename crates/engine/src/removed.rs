@@ -83,7 +83,7 @@ mod model {
                     removed.unless(|| swap(&key, NONE, ANSWER), || swap(&key, ANSWER, NONE));
                 })
             };
-            // As `ArcSwap::store` does.
+            // The order of `ArcSwap::store`.
             key.swap(OTHER, Ordering::AcqRel);
             removed.set(|| swap(&key, ANSWER, NONE));
             worker.join().unwrap();

@@ -22,12 +22,12 @@ const NUMBER_BITS: u32 = 48;
 /// The window of one session.
 pub(crate) struct Order {
     settings: Arc<Reorder>,
-    /// What waits; empty for a number whose packet is none of the tunnel's, and was dealt with when it came.
+    /// Packets that wait; empty for a number whose packet is none of the tunnel's, and was dealt with when it came.
     window: Window<Box<[u8]>>,
     epoch: u64,
-    /// What windows of former epochs have counted.
+    /// Counts of windows of former epochs.
     before: OrderCounts,
-    /// What the peer's counters know.
+    /// Counts that the peer's counters have already.
     told: OrderCounts,
     reordering: Reordering,
     /// Where a peer with several addresses was heard: the window counts each as a line.
@@ -92,7 +92,7 @@ impl Order {
         LineId(at as u8)
     }
 
-    /// The same, if a packet has come from there before.
+    /// The line of an address, if a packet has come from there before.
     pub(crate) fn line_known_at(&self, line: LineId, address: SocketAddr) -> Option<LineId> {
         let way = (line, address);
         let at = self.addresses.iter().position(|known| *known == way)?;
@@ -161,7 +161,7 @@ impl Order {
         }
     }
 
-    /// What the peer is to be asked for, if it is asked at all: a request at most, and none if nothing is missing.
+    /// The request for the peer, if it is asked at all: a request at most, and none if nothing is missing.
     pub(crate) fn missing(&mut self, asks: bool, peer: &PeerOrder, now: Instant) -> Missing {
         let mut missing = Missing::default();
         self.window.set_repair(asks);

@@ -1,4 +1,5 @@
-//! What was sent lately to one peer with one key, so that it can be sent once more: the same datagrams, with the same numbers.
+//! Datagrams that were sent lately to one peer with one key are kept to be sent once more, unchanged, with their
+//! numbers.
 
 use crate::key::SendKey;
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ const BYTES_MAX: usize = 4 << 20;
 /// Bytes that are kept of all peers of a tunnel together.
 const ALL_MAX: usize = 16 << 20;
 
-/// What a datagram takes beside its bytes.
+/// The memory of a datagram beside its bytes.
 const OVERHEAD: usize = 64;
 
 /// How often a datagram is sent once more.
@@ -31,7 +32,7 @@ pub(crate) struct Sent {
     key: Weak<SendKey>,
     datagrams: VecDeque<Datagram>,
     bytes: usize,
-    /// What is kept of all peers.
+    /// Bytes that are kept of all peers.
     all: Arc<AtomicUsize>,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct ReceiveKey<W: Wire> {
     forged: AtomicU64,
 }
 
-/// What decides whether a packet is written, and when.
+/// Decides whether a packet is written, and when.
 pub(crate) struct Received<W: Wire> {
     pub(crate) replay: W::Window,
     /// `None`: packets are written as they come.
@@ -47,7 +47,7 @@ impl<W: Wire> Default for Received<W> {
     }
 }
 
-/// What a receiving key was used for.
+/// The use of a receiving key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveUsage {
     /// The greatest number of an authentic packet; 0 while there was none.

@@ -17,10 +17,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// What a datagram costs a line beyond its own bytes: Ethernet's, IP's and UDP's headers.
+/// The cost of a datagram for a line beyond its own bytes: Ethernet's, IP's and UDP's headers.
 const OUTER: [usize; 2] = [14 + 20 + 8, 14 + 40 + 8];
 
-/// What may be sent at once after nothing could be: the worker may have had packets of the other direction to open.
+/// The time of packets that may be sent at once after a pause: the worker may have had packets of the other direction
+/// to open.
 const BURST: Duration = Duration::from_millis(10);
 
 /// A packet that waits, with the kernel's header of it.
@@ -32,7 +33,7 @@ pub(crate) struct Held {
 
 /// The queues of the worker that reads the TUN. They are there only while lines have rates.
 pub(crate) struct Shaper {
-    /// What may go by any line; where each has a rate of its own, what is for one only waits there.
+    /// Packets that may go by any line; where each has a rate of its own, packets for one only wait there.
     queue: Queue<Held>,
     /// Lines that have rates of their own.
     lanes: Vec<Lane>,
@@ -83,7 +84,7 @@ impl Shaper {
         let numbered = (0..).map(LineId).zip(each);
         let wanted: Vec<(LineId, u64)> = numbered.filter(|(_, rate)| *rate > 0).collect();
         let rate_of = |line| wanted.iter().find(|it| it.0 == line).map(|it| it.1);
-        // What waits for a line that is not used any more goes by another.
+        // Packets that wait for a line that is not used any more go by another.
         let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.lanes)
             .into_iter()
             .partition(|lane| rate_of(lane.line).is_some());
@@ -204,7 +205,7 @@ impl Shaper {
         let Self { lanes, queue, .. } = self;
         lanes.sort_unstable_by_key(Lane::idle_since);
         for lane in lanes.iter_mut().filter(|lane| lane.pacer.is_idle(now)) {
-            // What can go by this line only comes first: calls, where packets are shared out.
+            // Packets that can go by this line only come first: calls, where packets are shared out.
             let popped = lane.queue.pop(now).or_else(|| queue.pop(now));
             if let Some(popped) = popped {
                 return Some((marked(popped), Some(lane.line)));
@@ -213,8 +214,8 @@ impl Shaper {
         None
     }
 
-    /// What was taken out last has become so many datagrams of so many bytes together, by this line and IP version 6 or 4;
-    /// none if it goes nowhere.
+    /// Charges the last packet as so many datagrams of so many bytes together, by this line and IP version 6 or 4; none
+    /// if it goes nowhere.
     pub(crate) fn settle(
         &mut self,
         (line, v6): (LineId, bool),

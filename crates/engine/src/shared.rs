@@ -1,4 +1,4 @@
-//! What every worker and the boundary share.
+//! State that every worker and the boundary share.
 
 use crate::alarm::Alarm;
 use crate::carried::Carried;
@@ -86,7 +86,7 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) backpressure: bool,
     /// The lines with a stream that has no room.
     congested: HeldBack,
-    /// What the lines carry, where packets have to wait for that.
+    /// Rates of the lines, where packets have to wait for them.
     pub(crate) rates: ToldRates,
     /// Packets for other peers do not go through the kernel.
     pub(crate) hairpin: AtomicBool,
@@ -256,7 +256,7 @@ impl<W: Wire> Shared<W> {
         self.wake_tun();
     }
 
-    /// What is read from the TUN goes by this line from now on: others do not hold it back.
+    /// Leads packets from the TUN by this line from now on: others do not hold it back.
     pub(crate) fn send_by(&self, line: LineId) {
         if self.congested.look_at(line) {
             self.wake_tun();
@@ -342,7 +342,7 @@ mod tests {
             let batch = vec![0; BATCH_BYTES + BATCH_PACKETS * 100];
             while shared.write(&stream, &batch) != Written::Waiting {}
             assert_eq!(shared.congested(), backpressure);
-            // As many as a ring has beside the one that found no room.
+            // The batches of a full ring, without the one that found no room.
             let mut rest = (1..RING_SLOTS).map(|_| shared.write(&stream, &batch));
             // A server's interface is read on, so nothing else bounds what waits.
             let dropped = rest.any(|written| written == Written::Dropped);

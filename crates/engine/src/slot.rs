@@ -197,7 +197,7 @@ impl OutboundSlot {
     }
 }
 
-/// What became of an inner packet before its turn to be committed.
+/// The fate of an inner packet before its turn to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inner {
     /// To be written.

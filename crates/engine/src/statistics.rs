@@ -1,4 +1,4 @@
-//! What a tunnel has done, as control asks for it.
+//! Statistics of a tunnel, as control asks for them.
 
 use crate::stats::PipelineStats;
 use crate::tunnel::Tunnel;
@@ -6,7 +6,7 @@ use netio::rung::Rung;
 use plane::{PipelineCounts, Statistics, Wire};
 
 impl<W: Wire> Tunnel<W> {
-    /// What was done since the start.
+    /// Statistics since the start.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics {

@@ -23,7 +23,7 @@ impl Counter {
     }
 }
 
-/// What was measured last.
+/// The value that was measured last.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
@@ -41,7 +41,7 @@ impl Gauge {
     }
 }
 
-/// What one direction has done.
+/// The work of one direction.
 #[derive(Debug, Default)]
 pub struct PipelineStats {
     /// Batches drained.

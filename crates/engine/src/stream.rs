@@ -23,8 +23,9 @@ pub(crate) const RECORD_MAX: usize = u16::MAX as usize;
 /// all, so this is exceeded by one batch at most. What was sent is no part of it, nor kept.
 pub(crate) const PENDING_MAX: usize = 256 << 10;
 
-/// The same where the interface is not read while something waits: batches that are in flight at that moment go in, too.
-/// No more than the ring has places for can be, so packets of a client are not dropped for a lack of room.
+/// The bound where the interface is not read while something waits: batches that are in flight at that moment go in,
+/// too. No more than the ring has places for can be in flight, so packets of a client are not dropped for a lack of
+/// room.
 pub(crate) const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 
 /// No session belongs to a stream yet.
@@ -47,8 +48,7 @@ pub struct Stream {
 
 #[derive(Debug, Default)]
 struct Outgoing {
-    /// What waits, and nothing that was sent: a peer that is always a little behind never lets this
-    /// become empty.
+    /// Bytes that wait, and none that were sent: a peer that is always a little behind never lets this become empty.
     pending: VecDeque<u8>,
     /// Where writability is waited for, once the data plane knows the stream.
     poller: Option<(Arc<Poller>, u64)>,
@@ -62,7 +62,7 @@ impl Outgoing {
     }
 }
 
-/// What became of records that were to be written.
+/// The fate of records that were to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The kernel has them.
@@ -77,7 +77,7 @@ impl Stream {
     /// Takes a connection over. `id` is what [`Control`](plane::Control) will call it.
     ///
     /// # Errors
-    /// What the kernel says to being asked for the addresses or to be non-blocking.
+    /// The kernel's error for the addresses or for making it non-blocking.
     pub fn new(id: StreamId, socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         // Records are written in batches; holding the last one back would only add delay.
@@ -118,7 +118,7 @@ impl Stream {
         }
     }
 
-    /// The same as a connection of another line than the first.
+    /// Makes it a connection of another line than the first.
     #[must_use]
     pub fn on_line(mut self, line: LineId) -> Self {
         self.line = line;

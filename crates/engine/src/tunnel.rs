@@ -143,9 +143,9 @@ impl<W: Wire> Tunnel<W> {
         self.set_line_sockets(LineId::FIRST, sockets);
     }
 
-    /// The same for any line, whose number must be below [`LINES_MAX`](plane::LINES_MAX).
+    /// Sets the sockets of any line, whose number must be below [`LINES_MAX`](plane::LINES_MAX).
     pub(crate) fn set_line_sockets(&self, line: LineId, sockets: Sockets) {
-        // What changes lines holds the lock, so that no change is lost.
+        // Every change of lines holds the lock, so that no change is lost.
         let _one = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = self.shared.lines.load().with(line, sockets);
         self.shared.lines.store(Arc::new(lines));
@@ -205,8 +205,8 @@ impl<W: Wire> Tunnel<W> {
 
     /// Seals with `key` from now on.
     pub(crate) fn send_by_key(&self, peer: &Peer, key: &Arc<SendKey>) {
-        // What waited is numbered and sent before a worker can see the key, so that the order on
-        // the wire is the order of the numbers.
+        // Packets that waited are numbered and sent before a worker can see the key, so that the order on the wire is
+        // the order of the numbers.
         self.send_staged(peer, key);
         peer.send_key.store(Some(Arc::clone(key)));
         // A worker that did not see the key yet may have staged a packet meanwhile.
@@ -321,7 +321,7 @@ impl<W: Wire> Tunnel<W> {
         self.shared.sessions.remove(index);
     }
 
-    /// What the receiving key of this name was used for; nothing where there is none.
+    /// The use of the receiving key of this name; nothing where there is none.
     #[must_use]
     pub fn receive_usage(&self, index: u32) -> ReceiveUsage {
         let key = self.shared.sessions.find(index);
@@ -361,7 +361,7 @@ impl<W: Wire> Tunnel<W> {
         peer.tx_bytes.add(datagram.len() as u64);
         peer.note_sent(self.shared.epoch.millis(now), !packet.is_empty());
         if !packet.is_empty() {
-            // What waited for the session is traffic like any other.
+            // Packets that waited for the session are traffic like any other.
             self.shared.outbound.packets.add(1);
             self.shared.outbound.bytes.add(packet.len() as u64);
             self.shared.outbound.syscalls.add(report.syscalls);
@@ -419,19 +419,19 @@ impl<W: Wire> Tunnel<W> {
         report
     }
 
-    /// What was dropped, by reason.
+    /// Dropped packets, by reason.
     #[must_use]
     pub fn drops(&self) -> &Drops {
         &self.shared.drops
     }
 
-    /// What went from the TUN to UDP.
+    /// Traffic from the TUN to UDP.
     #[must_use]
     pub fn outbound(&self) -> &PipelineStats {
         &self.shared.outbound
     }
 
-    /// What went from UDP to the TUN.
+    /// Traffic from UDP to the TUN.
     #[must_use]
     pub fn inbound(&self) -> &PipelineStats {
         &self.shared.inbound

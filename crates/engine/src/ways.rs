@@ -143,7 +143,7 @@ impl Plan {
         used: LineId,
     ) -> Option<LineId> {
         if let Self::BalancePackets { .. } = self {
-            // What cannot be read goes by the line in use as well.
+            // A packet that cannot be read goes by the line in use as well.
             let any = reader.read(packet).is_some_and(|it| !it.critical());
             return (!any).then_some(used);
         }

@@ -312,7 +312,8 @@ impl<W: Wire> Workers<W> {
                 self.stop();
                 self.tell_gone();
             }
-            // What is injected wakes this worker only if nothing waited before it, and the poller knows only of the interface.
+            // An injected packet wakes this worker only if nothing waited before it, and the poller knows only of the
+            // interface.
             Filled::Full if self.shared.has_injected() => self.shared.wake_tun(),
             _ => {}
         }

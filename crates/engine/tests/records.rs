@@ -167,7 +167,7 @@ fn record(number: u8, packet: &[u8]) -> Vec<u8> {
     [&len[..], &[number], packet].concat()
 }
 
-/// What waits at the interface's other side.
+/// Packets that wait at the interface's other side.
 fn written(plane: &Plane<Clear>) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; 70_000];
     let mut packets = Vec::new();

@@ -13,10 +13,10 @@ use crate::plan::{Lead, Plan};
 use crate::rules::holds;
 use crate::system::{System, listed, nft};
 
-/// What came of a plan. What the kernel refused does not keep the rest from being done.
+/// The result of a plan. A step that the kernel refuses does not keep the others from being done.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// What was refused.
+    /// The refused steps.
     pub(crate) errors: Vec<GuardError>,
     /// Something that holds was missing, and is set: what was refused is not among it.
     pub(crate) closed: bool,
@@ -49,7 +49,7 @@ pub(crate) fn set(
             Err(error) => applied.errors.push(error),
         }
     }
-    // Each by itself: a kernel that cannot do one of these can still hold.
+    // The chains are made one by one: a kernel that cannot make one of them can still hold packets.
     for name in &plan.further {
         let wanted = WantedChain::further(name, guard, &around);
         let done = match &wanted {
@@ -153,7 +153,7 @@ mod tests {
         };
         let refused = |errno| Err(NetlinkError::Open(io::Error::from_raw_os_error(errno)));
         let mut applied = Applied::default();
-        // As at each look, where a kernel has no rules.
+        // Each look brings this error again where a kernel has no rules.
         applied.added(&rule(981), refused(95));
         assert_eq!((applied.errors.len(), applied.closed), (1, false));
         applied.added(&rule(900), Ok(()));

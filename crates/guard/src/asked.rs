@@ -12,14 +12,14 @@ use crate::GuardError;
 use crate::networks::Known;
 use crate::record::{self, Record};
 
-/// What its file is called.
+/// The name of its file.
 const NAME: &str = "guard";
 
-/// What stands in the place of settings after `off`.
+/// The text that stands in the place of settings after `off`.
 const LET_GO: &str = "# off\n";
 
-/// What lines begin with that name a network of the LAN, or a port of its bridges. They stand before the settings, to which
-/// they are comments.
+/// The beginnings of lines that name a network of the LAN, or a port of its bridges. They stand before the settings, to
+/// which they are comments.
 const NETWORK: &str = "# network ";
 const PORT: &str = "# port ";
 
@@ -38,12 +38,12 @@ impl Asked {
         guard_of(&self.0.read()?)
     }
 
-    /// What is known of the LAN.
+    /// The known networks and ports of the LAN.
     pub(crate) fn known(&self) -> Known {
         known_of(&self.0.read().unwrap_or_default())
     }
 
-    /// Says that it shall be on, and what is known of the LAN.
+    /// Records that the guard shall be on, with the known parts of the LAN.
     pub(crate) fn write(&self, guard: &Guard, known: &Known) -> Result<(), GuardError> {
         let networks = known.networks.iter();
         let mut text: String = networks
@@ -69,7 +69,7 @@ pub(crate) fn peek() -> Option<Guard> {
     guard_of(&record::peek(NAME)?)
 }
 
-/// What is known of the LAN, without waiting for the lock.
+/// The known networks and ports of the LAN, without waiting for the lock.
 pub(crate) fn peek_known() -> Known {
     known_of(&record::peek(NAME).unwrap_or_default())
 }

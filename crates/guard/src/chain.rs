@@ -28,7 +28,7 @@ use crate::networks::{Network, Surroundings};
 /// The table, of the family `inet`.
 pub const TABLE: &str = "millrace";
 
-/// The chain that holds.
+/// The chain that holds packets.
 pub const CHAIN: &str = "guard";
 
 /// Before the firewall's own chains, which have 0: what is refused here is not accepted there.
@@ -43,19 +43,19 @@ const DNS_PRIORITY: i32 = -105;
 /// The chain of foreign sources.
 pub(crate) const FOREIGN_CHAIN: &str = "guard-foreign";
 
-/// Before connections are followed: what is dropped here leaves no trace.
+/// The priority before connection tracking: a packet that is dropped here leaves no trace.
 const FOREIGN_PRIORITY: i32 = -300;
 
 /// The chain that translates sources.
 pub(crate) const SOURCE_CHAIN: &str = "guard-source";
 
-/// Where sources are translated.
+/// The priority of source translation.
 const SOURCE_PRIORITY: i32 = 100;
 
 /// The chain of the router's own packets.
 pub(crate) const ROUTER_CHAIN: &str = "guard-router";
 
-/// All chains beside the one that holds.
+/// All chains beside the one that holds packets.
 pub(crate) const FURTHER: [&str; 4] = [FOREIGN_CHAIN, DNS_CHAIN, SOURCE_CHAIN, ROUTER_CHAIN];
 
 /// The name of the chain of name servers.
@@ -69,26 +69,26 @@ const TUNNELS_MARK: u32 = 51820;
 /// How packets are refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// They are answered, so that programs give up at once. Sources are judged by the kernel's routes.
+    /// Refuses with an answer, so that programs give up at once. The kernel's routes judge sources.
     Reject,
-    /// In silence, for kernels that cannot answer. Sources are judged by the networks that were known.
+    /// Refuses in silence, for kernels that cannot answer. The known networks judge sources.
     Drop,
 }
 
-/// What becomes of the packets that a rule matches.
+/// The effect on packets that a rule matches.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Verdict {
     /// The firewall's chains are asked.
     Accept,
     /// They go nowhere.
     Refuse,
-    /// They go nowhere, and nobody is told: their source may be anybody's.
+    /// Drops packets in silence: their source may be anybody's.
     Drop,
-    /// They go nowhere, and nobody is told, if their source is not behind the device that they came by: the networks that are.
+    /// Drops packets in silence, if their source is not behind the device that they came by: the networks that are.
     DropForeign(Vec<Network>, Family),
     /// They come to this host.
     Redirect,
-    /// They get the address of the device that they leave by.
+    /// Gives packets the address of the device that they leave by.
     Masquerade,
 }
 
@@ -100,7 +100,7 @@ pub struct WantedChain {
     kind: &'static str,
     /// Hook and priority.
     place: (u32, i32),
-    /// What each rule matches, and what then.
+    /// The match of each rule, and its verdict.
     rules: Vec<(String, Verdict)>,
     /// Tells this text from others.
     mark: String,
@@ -123,8 +123,8 @@ impl WantedChain {
             rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Accept));
         }
         rules.push((format!("{all} counter"), Verdict::Refuse));
-        // From here on the device does not count by which packets came in: ports that are taken out of a bridge, and a bridge
-        // that has another name, are still the LAN's. Answers to such packets may go astray: there are none.
+        // The next rules do not ask for a device: ports that are taken out of a bridge, and a renamed bridge, are still
+        // the LAN's. Such packets get no answer, as it might go astray.
         let mut held = Vec::new();
         if !around.ports.is_empty() {
             held.push(from(&names(&around.ports)));
@@ -204,16 +204,16 @@ impl WantedChain {
         Self::of(SOURCE_CHAIN, "nat hook postrouting", place, rules)
     }
 
-    /// The chain of what the router itself sends: by a tunnel, to the LAN, or what line and tunnel need.
+    /// The chain of the router's own packets: they leave by a tunnel, to the LAN, or for the needs of line and tunnel.
     fn of_router(guard: &Guard, around: &Surroundings) -> Self {
         let mut accepted = vec![
             "oifname \"lo\"".to_owned(),
             format!("oifname {}", set(&guard.within())),
         ];
         accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
-        // Answers to what came by the line, such as a login from there.
+        // Answers to packets that came by the line, such as a login from there.
         accepted.push("ct direction reply ct state { established, related }".to_owned());
-        // What tunnels send themselves.
+        // Marks of the tunnels' own packets.
         let mut marks: Vec<u32> = around.marks.clone();
         marks.push(TUNNELS_MARK);
         marks.sort_unstable();
@@ -308,7 +308,7 @@ impl WantedChain {
                 .all(|(rule, comment)| rule.comment == comment)
     }
 
-    /// Whether it is this chain for other networks or other settings: nothing of it was taken away.
+    /// Whether the chain is whole, but for other networks or other settings.
     pub(crate) fn is_of_before(&self, chain: &Chain) -> bool {
         let count = chain.rules.len();
         let first = chain.rules.first().map_or("", |it| it.comment.as_str());
@@ -325,8 +325,8 @@ impl WantedChain {
     }
 }
 
-/// What a line needs: an address by DHCP, neighbours and routers of IPv6, groups; and the time, without which no certificate is
-/// valid and no handshake is new.
+/// Packets that a line needs: an address by DHCP, neighbours and routers of IPv6, groups; and the time, without which
+/// no certificate is valid and no handshake is new.
 const LINE: [&str; 5] = [
     "udp dport { 67, 123, 547 }",
     "icmpv6 type { nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert, mld2-listener-report }",
@@ -381,7 +381,7 @@ fn networks_set(networks: &[Network]) -> String {
     format!("{{ {} }}", texts.join(", "))
 }
 
-/// What drops all other sources, but those that a host has before it has an address.
+/// The statement that drops all other sources, except those that a host has before it has an address.
 fn drop_others(networks: &[Network], family: Family) -> String {
     let first = match family {
         Family::V4 => "0.0.0.0".to_owned(),
@@ -409,7 +409,7 @@ pub fn removal(name: &str) -> String {
     format!("flush chain inet {TABLE} {name}\ndelete chain inet {TABLE} {name}\n")
 }
 
-/// How many packets a chain of the guard's has refused since it was made: of its rules those count that refuse.
+/// The number of packets that a chain of the guard's has refused since it was made: the count of its rules that refuse.
 #[must_use]
 pub fn refused(chain: &Chain) -> Option<u64> {
     let counted = chain.rules.iter().filter_map(|it| it.packets);
@@ -467,7 +467,8 @@ mod tests {
         assert!(lines[4].contains("oifname \"mr-*\" accept"));
         assert!(lines[5].contains("oifname \"tun0\" accept"));
         assert!(lines[6].contains("\"br-guest\" } counter reject with icmpx"));
-        // What comes by another device is judged by the port and by the source, and nobody is told.
+        // Packets that come by another device are judged by the port and by the source, and their sender gets no
+        // answer.
         assert!(lines[7].contains(" guard oifname { \"br-lan\""));
         assert!(lines[8].contains(" guard oifname \"mr-*\" accept"));
         let ends = [
@@ -500,7 +501,7 @@ mod tests {
         let mut other = guard();
         other.tunnels.pop();
         assert!(!WantedChain::new(&other, &around()).is(&chain));
-        // Another network is no fault of anybody, a missing rule is.
+        // A changed network is no fault; a missing rule is one.
         let elsewhere = Surroundings::default();
         let wanted = WantedChain::new(&guard(), &elsewhere);
         assert!(!wanted.is(&chain) && wanted.is_of_before(&chain));
@@ -589,7 +590,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever names are taken, each stands between quotes, and nothing of them is a statement.
+        /// For any names, each stands between quotes, and no part of them is a statement.
         #[test]
         fn names_stay_between_quotes(lan in "[ -~]{1,15}", tunnel in "[ -~]{1,16}") {
             let text = format!("lan = [{lan:?}]\ntunnels = [{tunnel:?}]");

@@ -1,4 +1,4 @@
-//! What the commands do: on, again, off, and a look.
+//! Actions of the commands: on, again, off, and a look.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,12 +20,12 @@ use crate::{GuardError, apply, flows};
 /// For each table the interfaces that packets of IPv4 and of IPv6 go through; none where they are held.
 pub(crate) type Ways = Vec<(u32, [Option<u32>; 2])>;
 
-/// What was done.
+/// The result of an action.
 #[derive(Debug)]
 pub struct Done {
     /// How the guard stands now.
     pub report: Report,
-    /// What could not be done. The rest was.
+    /// Errors of the steps that failed. All others were done.
     pub errors: Vec<GuardError>,
     /// Anything of the two layers was missing, and was set.
     pub closed: bool,
@@ -43,11 +43,11 @@ pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     if let Some(fault) = guard.fault() {
         return Err(GuardError::Settings(fault));
     }
-    // What holds is set, whatever becomes of the record.
+    // The guard is set even where the record fails.
     let mut errors = Vec::new();
     let record = or_note(Asked::lock(), &mut errors);
     let before = record.as_ref().and_then(Asked::read);
-    // A device that is guarded no more takes its networks along, which are not told apart.
+    // A device that is no longer guarded takes its networks along, as the networks of devices are not kept apart.
     let lets_go = before.as_ref().is_some_and(|before| {
         let guarded = guard.guarded();
         let mut devices = before.guarded().into_iter();
@@ -79,12 +79,12 @@ fn or_note<T>(result: Result<T, GuardError>, errors: &mut Vec<GuardError>) -> Op
 /// Sets again what another program has taken away, if the guard is on; `None` if it is not.
 ///
 /// # Errors
-/// As [`on`], or [`GuardError::Record`].
+/// The errors of [`on`], or [`GuardError::Record`].
 pub fn refresh() -> Result<Option<Done>, GuardError> {
     refresh_since(None, &mut Restarts::at_once())
 }
 
-/// The same, for one that knows which ways there were before.
+/// Sets the guard again for a caller that knows which ways there were before.
 pub(crate) fn refresh_since(
     before: Option<Ways>,
     restarts: &mut Restarts,
@@ -112,10 +112,10 @@ pub fn off(guard: Option<&Guard>) -> Result<Vec<GuardError>, GuardError> {
     lift(guard, Asked::let_go)
 }
 
-/// The same where settings ask for nothing any more: what they ask for later is set again.
+/// Ends the guard where settings ask for nothing any more; later settings that ask for something set it again.
 ///
 /// # Errors
-/// As [`off`].
+/// The errors of [`off`].
 pub fn end() -> Result<Vec<GuardError>, GuardError> {
     lift(None, Asked::remove)
 }
@@ -177,11 +177,11 @@ fn with_servers(guard: &Guard, facts: &Facts) -> Guard {
     guard
 }
 
-/// What is asked for.
+/// The guard's wanted state.
 struct Wanted<'a> {
     guard: &'a Guard,
     record: Option<&'a Asked>,
-    /// The record says so.
+    /// The record has the guard on.
     asked: bool,
     /// Other settings were in force before.
     is_new: bool,
@@ -202,7 +202,7 @@ fn gather(
     Ok((guard, facts))
 }
 
-/// Sets it; `before` are the ways of then.
+/// Sets the guard; `before` are the earlier ways.
 fn set(
     wanted: &Wanted<'_>,
     before: Option<Ways>,
@@ -212,7 +212,7 @@ fn set(
     let known = wanted.record.map(Asked::known).unwrap_or_default();
     let (guard, mut facts) = gather(wanted.guard, &known, wanted.earlier, &mut system)?;
     let mut errors = Vec::new();
-    // Before anything is set by it: a process that comes later holds no less.
+    // The record is written before the layers are set, so that a later process holds no less.
     if let Some(record) = wanted.record.filter(|_| facts.known != known) {
         or_note(record.write(wanted.guard, &facts.known), &mut errors);
     }
@@ -315,7 +315,7 @@ fn is_filter_strict(device: &str) -> bool {
     value("all").max(value(device)) == Some(1)
 }
 
-/// What these settings would set on this host: texts for `nft`, and rules. Changes nothing.
+/// Shows the texts for `nft` and the rules that these settings would set on this host. Changes nothing.
 ///
 /// # Errors
 /// When the host cannot be looked at.

@@ -1,5 +1,5 @@
-//! What the router's own `dnsmasq` asks: name servers behind the tunnel, by the tunnel's device and no other. It is set with
-//! the guard and stays while no tunnel is up; names are refused then, and not asked elsewhere.
+//! The way of the router's own `dnsmasq`: it asks name servers behind the tunnel, by the tunnel's device and no other.
+//! The way is set with the guard and stays while no tunnel is up; names are refused then, and not asked elsewhere.
 //!
 //! `dnsmasq` remembers the number of a device that is there when it starts ([`host::dnsmasq`]). So it is started anew for each
 //! device that comes, and not for one that goes.

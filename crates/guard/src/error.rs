@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the guard.
 
 use std::io;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub enum GuardError {
     Record {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What a plan has to know of the host. Gathering it changes nothing.
+//! Facts about the host that a plan needs. Gathering them changes nothing.
 
 use config::guard::{Guard, tables};
 use netio::netlink::{Address, Chain, Family, Link, NetlinkError, Route, Rule, TABLE_MAIN};
@@ -28,17 +28,17 @@ pub struct Facts {
     pub chain: ChainFact,
     /// The guard's further chains, by their names.
     pub further: Vec<(&'static str, ChainFact)>,
-    /// Devices that are no tunnels, whatever they are called.
+    /// Devices that are no tunnels, whatever their names are.
     pub inner: Vec<String>,
-    /// What was known of the LAN before.
+    /// The networks and ports of the LAN that were known before.
     pub known: Known,
-    /// What the guard has told the host's `dnsmasq`.
+    /// The settings that the guard has given the host's `dnsmasq`.
     pub dnsmasq: DnsmasqFact,
     /// The kernel has IPv6.
     pub ipv6: bool,
 }
 
-/// What is known of the guard's chain.
+/// The state of the guard's chain.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum ChainFact {
     /// It is not there.
@@ -50,7 +50,7 @@ pub enum ChainFact {
     Unseen(String),
 }
 
-/// What is known of what the guard has told `dnsmasq`.
+/// The state of the guard's settings for `dnsmasq`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum DnsmasqFact {
     /// The host has none.

@@ -37,7 +37,7 @@ impl Leaving {
         self.either_leaves((flow.src, flow.dst), flow.reply)
     }
 
-    /// What began elsewhere, such as a port forward from the WAN, leaves with its answers.
+    /// A connection that began elsewhere, such as a port forward from the WAN, leaves with its answers.
     fn either_leaves(&self, first: (IpAddr, IpAddr), reply: Option<(IpAddr, IpAddr)>) -> bool {
         let mut ways = [Some(first), reply].into_iter().flatten();
         ways.any(|(src, dst)| self.leaves(src, dst))
@@ -45,7 +45,7 @@ impl Leaving {
 
     fn leaves(&self, src: IpAddr, dst: IpAddr) -> bool {
         let within = |list: &[Network], ip| list.iter().any(|it| covers(*it, ip));
-        // What is for the router itself, or comes from it, is not the guard's.
+        // The guard does not hold packets to the router itself, or from it.
         within(&self.lan, src)
             && !within(&self.within, dst)
             && !self.own.contains(&dst)
@@ -133,7 +133,7 @@ mod tests {
         let (own, pc) = ("192.168.1.1", "192.168.1.9");
         assert!(!leaves(own, pc, pc, own));
         assert!(!leaves(pc, "198.51.100.7", "192.168.2.9", own));
-        // What the WAN asks of the router.
+        // A connection from the WAN to the router.
         assert!(!leaves(far, "198.51.100.7", "198.51.100.7", far));
     }
 }

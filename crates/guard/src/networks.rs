@@ -18,14 +18,15 @@ const PREFIX_MIN: [u8; 2] = [8, 16];
 /// Most networks that are led past the tunnel, each of which is a rule for each device. A LAN has a handful.
 const NETWORKS_MAX: usize = 64;
 
-/// Most networks, and most ports, that are held though they are the LAN's no more. A prefix that is delegated anew each day
-/// would fill the list otherwise.
+/// The most networks, and the most ports, that stay held after the LAN has lost them. A prefix that is delegated anew
+/// each day would fill the list otherwise.
 const BEFORE_MAX: usize = 8;
 
 /// Most ports of bridges of the LAN.
 const PORTS_MAX: usize = 64;
 
-/// What the guard knows of the LAN beside the names of its devices. A bridge that is deleted or renamed takes neither along.
+/// Networks and ports of the LAN, which the guard knows beside the names of its devices. A bridge that is deleted or
+/// renamed takes neither along.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Known {
     /// Networks, of which none is within another. The newest that is the LAN's no more is the last of these.
@@ -34,7 +35,7 @@ pub struct Known {
     pub ports: Vec<String>,
 }
 
-/// What the chains depend on beside the settings.
+/// Facts that the chains depend on beside the settings.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Surroundings {
     /// Networks of guarded devices, sorted.
@@ -46,7 +47,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// What is to be held on a host where the facts hold.
+    /// The surroundings to be held on a host where the facts hold.
     #[must_use]
     pub fn new(guard: &Guard, facts: &Facts) -> Self {
         let known = facts.known.with(guard, facts);
@@ -67,7 +68,7 @@ impl Surroundings {
         }
     }
 
-    /// Its networks of a family.
+    /// Networks of a family.
     #[must_use]
     pub fn of_family(&self, family: Family) -> Vec<Network> {
         let networks = self.networks.iter().copied();
@@ -76,7 +77,8 @@ impl Surroundings {
 }
 
 impl Known {
-    /// The same with what guarded devices have now. What a line of the router has got since is the LAN's no more.
+    /// Adds the networks and ports that guarded devices have now. A network or port that a line of the router has got
+    /// since is the LAN's no more.
     pub(crate) fn with(&self, guard: &Guard, facts: &Facts) -> Self {
         let lines = lines(facts);
         let guarded = guard.guarded();
@@ -240,7 +242,7 @@ mod tests {
                 (ip("2001:db8:1:10::"), 60),
             ]
         );
-        // What DHCP's option 121 puts in by the WAN is none of the LAN's.
+        // A route of DHCP's option 121 by the WAN is none of the LAN's.
         facts.main.push(route("203.0.113.0", 24, 3, 254));
         assert_eq!(networks(&facts, &["br-lan"]).len(), 4);
         assert_eq!(networks(&facts, &["no-such"]), []);

@@ -28,11 +28,11 @@ pub enum Lead {
 pub struct Plan {
     /// The chain is to be made anew.
     pub chain: bool,
-    /// Something of the chain that holds was missing, and not only other networks in it.
+    /// A part of the chain that holds packets was missing; other networks in it do not count.
     pub is_open: bool,
     /// Further chains that are to be made anew, or taken away where settings ask for none.
     pub further: Vec<&'static str>,
-    /// What `dnsmasq` is told.
+    /// The change to `dnsmasq`'s settings.
     pub dns: Option<DnsChange>,
     /// The rules, of both families.
     pub rules: Changes,
@@ -41,7 +41,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What sets the guard, on a host where the facts hold.
+    /// The plan that sets the guard on a host where the facts hold.
     #[must_use]
     pub fn set(guard: &Guard, facts: &Facts) -> Self {
         let around = Surroundings::new(guard, facts);
@@ -85,7 +85,7 @@ impl Plan {
         plan
     }
 
-    /// What takes the guard away.
+    /// The plan that takes the guard away.
     #[must_use]
     pub fn lift(facts: &Facts) -> Self {
         let rules = facts.rules.iter().flatten().flatten();
@@ -124,7 +124,7 @@ fn is_lead(route: &Route) -> bool {
     route.prefix == 0 && route.metric == Some(METRIC)
 }
 
-/// What takes the guard's own default routes away.
+/// The steps that take the guard's own default routes away.
 fn leads<'f>(routes: impl Iterator<Item = &'f Route>) -> impl Iterator<Item = Lead> {
     let ours = routes.filter(|route| is_lead(route));
     ours.copied().map(Lead::Remove)
@@ -184,8 +184,9 @@ mod tests {
         let before = facts();
         let plan = Plan::set(&guard(), &before);
         assert!(plan.chain && plan.rules.add.iter().any(crate::rules::holds));
-        // For each of two devices: nowhere and the table in both families, two networks of IPv4 and one of IPv6; the same for
-        // each of three networks, and the router's own in both families.
+        // Each of two devices has rules to nowhere and to the table in both families, and to two networks of IPv4 and
+        // one of IPv6. Each of three networks has the first two, and leads to those of its family (2 x 2 + 1). The
+        // router's own packets have one in each family.
         let devices = 2 * (2 * 2 + 2 + 1);
         assert_eq!(plan.rules.add.len(), devices + 3 * 2 + (2 * 2 + 1) + 2);
         let after = done(&before, &plan);

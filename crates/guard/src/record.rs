@@ -35,7 +35,7 @@ impl Record {
         Self::lock_in(Path::new(DIRECTORY), name)
     }
 
-    /// The same in another directory.
+    /// Locks the record in another directory.
     ///
     /// # Errors
     /// [`GuardError::Record`].
@@ -46,14 +46,7 @@ impl Record {
                 .recursive(true)
                 .mode(0o755)
                 .create(directory)?;
-            let file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(OFlag::O_NOFOLLOW.bits())
-                .open(&path)?;
-            Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+            Flock::lock(open(&path)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
         };
         let lock = lock().map_err(|error: io::Error| GuardError::Record { path, error })?;
         Ok(Self {
@@ -63,7 +56,7 @@ impl Record {
         })
     }
 
-    /// What was asked for.
+    /// The recorded settings.
     #[must_use]
     pub fn read(&self) -> Option<String> {
         read(&self.directory, self.name)
@@ -103,7 +96,7 @@ impl Record {
     }
 }
 
-/// What was asked for by the record of this name, without waiting for the lock.
+/// The settings in the record of this name, without waiting for the lock.
 #[must_use]
 pub fn peek(name: &str) -> Option<String> {
     read(Path::new(DIRECTORY), name)
@@ -113,15 +106,19 @@ pub fn peek(name: &str) -> Option<String> {
 /// or no file can be made.
 #[must_use]
 pub fn take(name: &str) -> Option<Flock<File>> {
-    let file = OpenOptions::new()
+    let file = open(&path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
+}
+
+/// Opens the file of a lock, which is made if there is none.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .custom_flags(OFlag::O_NOFOLLOW.bits())
-        .open(path_of(Path::new(DIRECTORY), name, "lock"))
-        .ok()?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
+        .open(path)
 }
 
 /// Whether a process has taken the name. True where that cannot be known, as for a user who may not look.

@@ -19,7 +19,7 @@ pub enum State {
     Off,
     /// Nothing of guarded devices leaves, or nothing of those that have tunnels of their own.
     Held,
-    /// What guarded devices send leaves through a tunnel, of each in one family at least.
+    /// Packets of guarded devices leave through a tunnel, of each device in one family at least.
     Through,
 }
 
@@ -118,9 +118,9 @@ pub struct Report {
     pub guard: Option<Guard>,
     /// It was asked for, and not lifted since.
     pub asked: bool,
-    /// What leaves by tunnels of its own: at least one, that of the file first where it guards something.
+    /// Groups of devices, each with tunnels of its own: at least one, that of the file first where it guards something.
     pub parts: Vec<PartReport>,
-    /// The chains that hold.
+    /// The chains that hold packets.
     pub chain: Layer,
     /// The rules of IPv4 and of IPv6.
     pub rules: [Layer; 2],
@@ -130,7 +130,7 @@ pub struct Report {
     pub masquerade: Option<Layer>,
     /// The chain of what the router itself sends; `None` where that is not wanted.
     pub router: Option<Layer>,
-    /// What `dnsmasq` is told; `None` where that is not wanted.
+    /// The state of `dnsmasq`'s settings; `None` where none are wanted.
     pub dnsmasq: Option<Layer>,
     /// A process follows tunnels and networks, and sets again what others take away.
     pub watched: bool,
@@ -138,7 +138,7 @@ pub struct Report {
     pub refused: Option<u64>,
     /// Devices of the LAN by which nothing comes in as things are, so that nothing of theirs is held: a sentence for each.
     pub idle: Vec<String>,
-    /// What else the user should know, one sentence each.
+    /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -298,7 +298,7 @@ fn dnsmasq(guard: &Guard, facts: &Facts) -> Layer {
     }
 }
 
-/// What is wrong with devices of the LAN. Packets of a bridge's port come in by the bridge.
+/// Faults of devices of the LAN. Packets of a bridge's port come in by the bridge.
 fn idle(guard: &Guard, facts: &Facts) -> Vec<String> {
     let of = |name: &str| {
         let Some(link) = facts.links.iter().find(|link| link.name == name) else {

@@ -57,7 +57,7 @@ pub fn is_policys(rule: &Rule) -> bool {
             .any(|it| (*it..it + POLICY_SPAN).contains(&priority))
 }
 
-/// What has to be done to rules.
+/// The changes to rules.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
     /// Rules to be added, in this order, before any is deleted.
@@ -105,7 +105,8 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
         }
     }
     if !held.is_empty() {
-        // First, as the router's own address may be one of these networks, and the only one that it has.
+        // This rule comes first, as the router's own address may be in one of these networks, and be the only one that
+        // it has.
         rules.push(Rule {
             iif: DeviceName::new("lo"),
             priority: Some(OWN),
@@ -125,7 +126,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
     let mut of_now: Vec<Network> = Vec::new();
     for part in guard.parts() {
         for network in networks(facts, &part.lan) {
-            // Of a network that two parts have the first decides.
+            // The first part decides about a network that two parts have.
             if held.contains(&network) && !of_now.contains(&network) {
                 rules.push(from(network, FROM_LAN, part.table));
                 of_now.push(network);
@@ -139,7 +140,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
             priority: Some(TO_LAN),
             ..Rule::new(family, TABLE_MAIN)
         }));
-        // By whatever device, such as a tunnel of which the other end has an address of the LAN.
+        // The rules ask for no device: the other end of a tunnel may have an address of the LAN.
         rules.extend(of_now.iter().take(PAIRED_MAX).map(|network| Rule {
             to: Some(to),
             ..from(*network, TO_LAN, TABLE_MAIN)
@@ -154,12 +155,12 @@ pub fn is_ours(rule: &Rule) -> bool {
     rule.priority.is_some_and(|it| PRIORITIES.contains(&it))
 }
 
-/// What leads from the rules that there are, of one family, to those that are wanted.
+/// The changes that lead from the present rules of one family to the wanted ones.
 pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
     changes_among(have, want, is_ours)
 }
 
-/// The same, among rules that `is_ours` says are there to be changed.
+/// The changes among rules of which `is_ours` says that they may be changed.
 #[must_use]
 pub fn changes_among(have: &[Rule], want: &[Rule], is_ours: fn(&Rule) -> bool) -> Changes {
     let mut left: Vec<&Rule> = want.iter().collect();

@@ -9,7 +9,7 @@ use netio::netlink::{Netfilter, Netlink};
 
 use crate::GuardError;
 
-/// What is read and changed, in the network namespace of the thread that opened it.
+/// Reads and changes the host, in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct System {
     /// Links, addresses, routes, rules.
@@ -70,10 +70,10 @@ pub fn nft(script: &str) -> Result<(), GuardError> {
     written.map_err(failed)
 }
 
-/// What `nft` lists of a table of the family `inet`.
+/// The listing by `nft` of a table of the family `inet`.
 ///
 /// # Errors
-/// As [`nft`].
+/// The errors of [`nft`].
 pub fn listed(table: &str) -> Result<String, GuardError> {
     let output = Command::new("nft")
         .args(["list", "table", "inet", table])

@@ -7,8 +7,8 @@
 //! half a minute has passed ────────────────┘
 //! ```
 //!
-//! Whatever the news is, all of it is looked at: a look costs about a millisecond, and no order of events can leave
-//! anything out.
+//! Any news makes it look at everything: a look costs about a millisecond, and no order of events can leave anything
+//! out.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -30,7 +30,7 @@ const SLOW: Duration = Duration::from_secs(30);
 /// Between two looks, for news may come by the thousand: a firewall that is loaded, a routing daemon.
 const PACE: Duration = Duration::from_millis(20);
 
-/// What the lock of a process that watches is called.
+/// The name of the lock of a process that watches.
 const NAME: &str = "guard-watch";
 
 /// Whether a process watches, as far as this one may know.
@@ -38,7 +38,7 @@ pub(crate) fn runs() -> bool {
     record::is_taken(NAME)
 }
 
-/// What is known from one look to the next.
+/// Facts that are kept from one look to the next.
 #[derive(Default)]
 struct Known {
     ways: Option<Ways>,
@@ -51,7 +51,7 @@ struct Known {
 /// # Errors
 /// When the kernel tells no news. What fails later is logged, and tried again.
 pub fn watch() -> Result<Infallible, GuardError> {
-    // Another may watch as well: whichever ends, status knows of the other only if it began first.
+    // Another process may watch as well. When one of them ends, status knows of the other only if that began first.
     let _place = record::take(NAME);
     let mut monitor = Monitor::open(Watch {
         rules: true,
@@ -113,7 +113,7 @@ impl Known {
 
     /// Says once what does not work.
     fn complain(&mut self, error: &GuardError) {
-        // What differs from one time to the next is rare; a bound all the same.
+        // New complaints are rare; this is a bound all the same.
         if self.complaints.len() < 64 && self.complaints.insert(error.to_string()) {
             log::error!("{error}");
         }

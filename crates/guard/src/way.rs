@@ -31,7 +31,7 @@ pub enum Way {
 pub enum Why {
     /// There is no interface that is a tunnel.
     NoDevice {
-        /// Those that would be.
+        /// The tunnels that would do.
         tunnels: String,
     },
     /// No tunnel is in the list and in the guard's file, so that there never is a way.
@@ -130,8 +130,8 @@ impl Way {
     }
 }
 
-/// The devices of servers on this host, by which others call it. One that is named as a tunnel by exactly its name is none of
-/// these: behind it is what its owner says.
+/// The devices of servers on this host. A device that is named as a tunnel by exactly its name is none of these: its
+/// owner decides.
 pub(crate) fn servers(guard: &Guard, links: &[Link]) -> Vec<String> {
     let links = links.iter();
     let servers = links.filter(|it| it.group == SERVER_GROUP && !guard.names_tunnel(&it.name));
@@ -144,7 +144,7 @@ pub(crate) fn inner(guard: &Guard, links: &[Link]) -> Vec<String> {
     servers(guard, links).into_iter().chain(within).collect()
 }
 
-/// The place of a device among a part's tunnels; none for one that is no tunnel.
+/// The rank of a device among a part's tunnels; `None` for a device that is no tunnel.
 fn rank(part: &Part<'_>, facts: &Facts, name: &str) -> Option<usize> {
     part.rank(name)
         .filter(|_| !facts.inner.iter().any(|it| it == name))

@@ -37,7 +37,7 @@ pub enum ApplyError {
     Sysctl {
         /// The setting.
         key: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }

@@ -18,10 +18,10 @@ use std::time::Duration;
 /// they may be this one.
 pub const CHILD: &str = "MILLRACE_IN_BACKGROUND";
 
-/// What the child says when it is ready.
+/// The child's word for "ready".
 const READY: &str = "ready";
 
-/// What the child says when it goes on in the background without being ready.
+/// The child's words when it goes on in the background without being ready.
 const NOT_YET: &str = "not yet";
 
 /// Exit status of the parent where the child goes on without being ready.

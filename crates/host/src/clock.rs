@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 /// `SOURCE_DATE_EPOCH` (reproducible-builds.org) has that date.
 const WRITTEN: u64 = 1_793_491_200;
 
-/// What the build was told, if anything.
+/// The build's time, if the build was told one.
 const BUILT: Option<u64> = match option_env!("SOURCE_DATE_EPOCH") {
     Some(text) => number(text.as_bytes()),
     None => None,

@@ -44,7 +44,7 @@ pub struct NameServers {
 pub enum Resolver {
     /// `resolvconf`: openresolv, Debian's, or systemd's stand-in.
     Resolvconf {
-        /// What the record's name begins with; often empty.
+        /// The beginning of the record's name; often empty.
         prefix: String,
     },
     /// `resolvectl` of systemd-resolved.
@@ -66,7 +66,7 @@ pub enum DnsError {
     Run {
         /// Its name.
         program: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// It failed.
@@ -88,13 +88,13 @@ pub enum DnsError {
     /// `dnsmasq` would not start with the lines.
     #[error("dnsmasq refuses the lines for it, which are not put into use: {message}")]
     Refused {
-        /// What it says of them.
+        /// Its message about them.
         message: String,
     },
     /// It was not started anew.
     #[error("{command}: {reason}; until dnsmasq starts anew it does as before")]
     Restart {
-        /// What would have done it.
+        /// The command that would have done it.
         command: String,
         /// Why it did not.
         reason: String,
@@ -104,7 +104,7 @@ pub enum DnsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -191,7 +191,7 @@ impl Resolver {
     /// Undoes [`Resolver::set`]; nothing set is no error.
     ///
     /// # Errors
-    /// As [`Resolver::set`].
+    /// The errors of [`Resolver::set`].
     pub(crate) fn unset(&self, ifname: &str) -> Result<(), DnsError> {
         match self {
             Self::Resolvconf { prefix } => {

@@ -1,4 +1,4 @@
-//! What a plan has to know of the host. Gathering it changes nothing that stays.
+//! Facts about the host that a plan needs. Gathering them changes nothing that stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -47,12 +47,12 @@ pub struct Facts {
     pub endpoints: Vec<EndpointWay>,
     /// Default routes of the main table, the best of each family first.
     pub defaults: Vec<Route>,
-    /// What the line of the best default route carries, if there is one.
+    /// The MTU of the line of the best default route, if there is one.
     pub default_line: Option<LineMtu>,
     /// IPv4 addresses, with the bits of their networks, of the interface that the best default
     /// route leads to.
     pub local_networks: Vec<(IpAddr, u8)>,
-    /// Networks that the host's other interfaces are on, where pushed routes are judged by them.
+    /// Networks of the host's other interfaces, for tunnels with pushed routes.
     pub connected: Vec<Connected>,
     /// Ways to routers that are given by address, and to name servers.
     pub ways: BTreeMap<IpAddr, EndpointWay>,
@@ -111,9 +111,9 @@ impl fmt::Display for Connected {
 pub struct Setting {
     /// Its path below `/proc/sys`.
     pub key: String,
-    /// What it is now.
+    /// The present value.
     pub before: String,
-    /// What it is to be.
+    /// The wanted value.
     pub value: &'static str,
 }
 
@@ -128,7 +128,7 @@ pub struct EndpointWay {
     pub dev: Option<u32>,
     /// The address is one of this host.
     pub local: bool,
-    /// What that way carries.
+    /// The MTU of that way.
     pub mtu: Option<LineMtu>,
 }
 
@@ -146,7 +146,7 @@ impl EndpointWay {
         })
     }
 
-    /// As [`EndpointWay::host_route`], but a route that follows when the way changes.
+    /// A route as [`EndpointWay::host_route`] makes it, but one that follows when the way changes.
     pub(crate) fn outer_route(&self) -> Option<Step> {
         if self.local {
             return None;
@@ -213,7 +213,7 @@ impl Facts {
     /// tunnel is up as `ifname`. The rest stays as it was before the tunnel.
     ///
     /// # Errors
-    /// As [`Facts::gather`].
+    /// The errors of [`Facts::gather`].
     pub fn look_again(
         &mut self,
         want: &Want,
@@ -247,7 +247,7 @@ impl Facts {
     /// those who ask. The ways themselves stay as they were before the tunnel. Nothing where the MTU is not derived.
     ///
     /// # Errors
-    /// As [`Facts::gather`].
+    /// The errors of [`Facts::gather`].
     pub fn look_at_mtu(
         &mut self,
         want: &Want,
@@ -317,8 +317,8 @@ impl Facts {
         Ok(())
     }
 
-    /// What is to be set so that packets are forwarded. A host that forwards IPv6 takes no more default
-    /// routes from routers, and forgets those that it has, unless it is told to take them all the same.
+    /// The settings by which packets are forwarded. A host that forwards IPv6 takes no more default routes from
+    /// routers, and forgets those that it has, unless a setting has it take them.
     fn look_at_forwarding(&mut self, want: &Want, system: &mut dyn System) {
         let mut settings = Vec::new();
         let mut set = |key: String, value, system: &mut dyn System| {
@@ -342,8 +342,8 @@ impl Facts {
         self.forwarding = settings;
     }
 
-    /// What default routes by rules depend on. The probe costs two requests and a place in the
-    /// kernel's tables: not for every tunnel.
+    /// Facts that default routes by rules depend on. The probe costs two requests and a place in the kernel's tables:
+    /// not for every tunnel.
     fn look_at_rules(&mut self, system: &mut dyn System) {
         self.first_rule = first_rule(system);
         self.strict_rp_filter = is_rp_filter_strict(system);
@@ -378,13 +378,13 @@ fn connected(routes: &[Route], tunnel: Option<u32>, system: &mut dyn System) -> 
     found
 }
 
-/// What the interface `dev` carries, and a route by it.
+/// The MTU of the interface `dev`, and of a route by it.
 fn line(system: &mut dyn System, dev: u32, route: Option<u32>) -> Option<LineMtu> {
     let (device, mtu) = system.device(dev).ok()?;
     Some(LineMtu { device, mtu, route })
 }
 
-/// As [`way`], but not through the tunnel itself, the interface of index `tunnel`.
+/// A way as [`way`] finds it, but not through the tunnel itself, the interface of index `tunnel`.
 fn way_past(
     system: &mut dyn System,
     addr: IpAddr,

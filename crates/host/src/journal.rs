@@ -1,5 +1,4 @@
-//! What has been done to the host, on file, so that a daemon that was killed can be cleaned up
-//! after.
+//! A record on disk of the changes to the host, so that a daemon that was killed can be cleaned up after.
 //!
 //! A step is written **before** it is done: a step in the file may not have happened, one that
 //! is not in the file did not. Locks tell a living daemon's file from a dead one's: the kernel
@@ -59,7 +58,7 @@ pub enum JournalError {
     File {
         /// The journal.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -140,7 +139,7 @@ pub(super) struct Journal {
     interface: u32,
 }
 
-/// What a dead daemon did and did not undo.
+/// The steps that a dead daemon did and did not undo.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Left {
     /// The steps, in order.
@@ -187,7 +186,7 @@ impl Journal {
                 steps,
                 interface: origin.interface,
             },
-            // What a reboot or the end of a namespace has undone already.
+            // A reboot or the end of a namespace has undone these steps already.
             _ => {
                 if !steps.is_empty() {
                     log::info!("{}: discarded, it is of another time", path.display());
@@ -288,7 +287,7 @@ impl Journal {
 pub(super) struct Other {
     /// The interface.
     pub(super) ifname: String,
-    /// What was done for it.
+    /// The steps that were done for it.
     pub(super) steps: Vec<Step>,
     /// Its daemon runs.
     pub(super) alive: bool,

@@ -1,4 +1,4 @@
-//! What a tunnel changes on the host that it runs on, and what its process needs of the system.
+//! Changes that a tunnel makes to its host, and services of the system that its process needs.
 //!
 //! # The network
 //! Addresses, MTU, routes, rules, name servers, and for a server forwarding and masquerading. A service describes what its tunnel
@@ -6,9 +6,9 @@
 //! [`Applied::apply`] makes the changes, and [`Applied::undo`] undoes them. All of it goes through
 //! [`System`]: netlink, files below `/proc/sys`, and the program that manages the name servers.
 //!
-//! What would outlive the interface is written to a journal in `/run/millrace` before it is done. The
-//! next process undoes what a killed one has left: [`recover`] for an interface whose name is known,
-//! [`recover_all`] where the kernel chooses the name.
+//! A step that outlives the interface is written to a journal in `/run/millrace` before it is done. The next process
+//! undoes the steps that a killed one has left: [`recover`] for an interface whose name is known, [`recover_all`] where
+//! the kernel chooses the name.
 //!
 //! When a process is killed, the kernel removes the interface with its addresses and routes. Of a
 //! full tunnel the rules stay, which point to an empty table then, and packets go on to the main

@@ -11,7 +11,7 @@ use log::{Level, Record};
 
 use crate::syslog::{self, Syslog};
 
-/// What sets the level, and keeps the log of a process in the background on standard error.
+/// The variable that sets the level, and keeps the log of a process in the background on standard error.
 const VARIABLE: &str = "MILLRACE_LOG";
 
 /// Another place than standard error.

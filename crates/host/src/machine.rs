@@ -5,7 +5,7 @@ use std::thread;
 
 use serde::Serialize;
 
-/// What a reader must know of the machine to judge the figures.
+/// Facts about the machine by which a reader judges the figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Processors that this process may use.

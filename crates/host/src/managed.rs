@@ -33,8 +33,8 @@ pub trait Manager: fmt::Debug + Send + Sync {
     /// Whether what the tunnel was made with has changed, when a signal says to read it again.
     fn wants_reload(&self) -> bool;
 
-    /// As [`wants_reload`](Self::wants_reload), of a service that takes over in place what has changed, and that is asked for
-    /// files that the configuration only names: whether what there is to be read now is whole.
+    /// Whether the configuration that is there now is whole, for a service that takes changes over in place and is
+    /// asked for files that the configuration only names. Compare [`wants_reload`](Self::wants_reload).
     fn takes_reload(&self) -> bool;
 }
 
@@ -55,8 +55,8 @@ pub enum ManagedError {
     Apply(#[from] ApplyError),
 }
 
-/// What is done for such a tunnel beside its manager: the MTU, for which that has no word, and routes past the tunnel to
-/// its endpoints. Dropping it undoes the routes.
+/// Does for such a tunnel what its manager has no word for: the MTU, and routes past the tunnel to its endpoints.
+/// Dropping it undoes the routes.
 #[derive(Debug)]
 pub struct Managed {
     manager: SharedManager,
@@ -96,13 +96,13 @@ impl Managed {
         self.plan.mtu
     }
 
-    /// What the user should know, one sentence each.
+    /// Warnings for the user, one sentence each.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
         let plan = self.plan.warnings.iter().map(String::as_str);
         plan.chain(self.applied.iter().flat_map(Applied::refused))
     }
 
-    /// Whose it is.
+    /// The manager that the tunnel belongs to.
     #[must_use]
     pub fn manager(&self) -> &SharedManager {
         &self.manager

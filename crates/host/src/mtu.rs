@@ -15,14 +15,14 @@ const MTU_RANGE: (u32, u32) = (68, 65535);
 /// MTU of a line that is not known, in bytes.
 const MTU_USUAL: u32 = 1500;
 
-/// What a line carries.
+/// The MTU of a line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LineMtu {
     /// Name of its device.
     pub device: String,
     /// MTU of the device in bytes.
     pub mtu: u32,
-    /// What the route says in bytes: its metric `mtu`, or what the kernel has learned of the path.
+    /// The route's value in bytes: its metric `mtu`, or the one that the kernel has learned of the path.
     pub route: Option<u32>,
 }
 
@@ -55,12 +55,12 @@ pub struct TunnelMtu {
     configured: bool,
     /// There is a way to derive it from.
     known: bool,
-    /// What it may be for all that is known without probes, at least and at most, in bytes.
+    /// The least and the largest MTU that are possible without probes, in bytes.
     range: (u32, u32),
 }
 
 impl TunnelMtu {
-    /// What `want` leads to where `facts` hold.
+    /// The MTU of a tunnel as `want` says, on a host where `facts` hold.
     #[must_use]
     pub fn new(want: &Want, facts: &Facts) -> Self {
         let overhead = match want.mtu {
@@ -135,7 +135,7 @@ impl TunnelMtu {
     }
 }
 
-/// What is done about an MTU.
+/// The decision about an MTU.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Decision {
     Set,
@@ -148,16 +148,16 @@ enum Decision {
 /// takes it back.
 #[derive(Debug, Default)]
 pub struct MtuFollower {
-    /// What was wanted last.
+    /// The value that was wanted last.
     wanted: TunnelMtu,
-    /// What was set last in bytes; 0 before.
+    /// The value that was set last, in bytes; 0 before.
     set: u32,
-    /// What was said to be another program's.
+    /// The value that was reported as another program's.
     told: Option<u32>,
 }
 
 impl MtuFollower {
-    /// What was wanted last.
+    /// The value that was wanted last.
     #[must_use]
     pub fn wanted(&self) -> &TunnelMtu {
         &self.wanted

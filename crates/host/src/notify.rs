@@ -1,4 +1,4 @@
-//! What a service manager is told: systemd's `sd_notify(3)`, or whatever else listens where `NOTIFY_SOCKET` says.
+//! Messages to a service manager: systemd's `sd_notify(3)`, or any listener where `NOTIFY_SOCKET` says.
 //!
 //! A process is one service, so there is one manager, which [`begin`] finds in the environment. Without one nothing here
 //! does anything.
@@ -79,14 +79,14 @@ pub fn begin() {
     let _ = MANAGER.set(Manager::of_environment());
 }
 
-/// What comes again.
+/// Sends a message that comes again.
 fn tell(words: &str) {
     if let Some(Some(manager)) = MANAGER.get() {
         manager.send(&manager.socket, words);
     }
 }
 
-/// What the manager must not miss.
+/// Sends a message that the manager must not miss.
 fn tell_once(words: &str) {
     if let Some(Some(manager)) = MANAGER.get() {
         manager.send(&manager.patient, words);
@@ -104,7 +104,7 @@ pub fn ready(status: &str) {
     tell_once(&format!("READY=1\nSTATUS={}", line(status)));
 }
 
-/// What it does now, for people.
+/// Tells the present state, for people.
 pub fn status(status: &str) {
     tell(&format!("STATUS={}", line(status)));
 }

@@ -24,7 +24,7 @@ pub struct Plan {
     pub fwmark: u32,
     /// The MTU that the interface will have, in bytes.
     pub mtu: u32,
-    /// What the user should know, one sentence each.
+    /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -46,8 +46,7 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// What `want` needs on a host where `facts` hold: [`Plan::of_interface`], then
-    /// [`Plan::of_routes`].
+    /// The plan for `want` on a host where `facts` hold: [`Plan::of_interface`], then [`Plan::of_routes`].
     ///
     /// # Errors
     /// See [`PlanError`].

@@ -86,7 +86,7 @@ pub enum UserError {
     Refused {
         /// The user.
         user: String,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
 }

@@ -15,7 +15,7 @@ pub enum ScriptError {
     Run {
         /// The command with `%i` replaced.
         command: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: std::io::Error,
     },
     /// A command failed; those after it were not run.

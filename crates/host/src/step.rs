@@ -77,7 +77,7 @@ pub enum Step {
     Dns {
         /// The program that manages the host's name servers.
         resolver: Resolver,
-        /// What it is told.
+        /// The name servers for the interface.
         #[serde(flatten)]
         wanted: NameServers,
     },
@@ -114,9 +114,9 @@ pub enum Step {
     Sysctl {
         /// The setting's path below `/proc/sys`.
         key: String,
-        /// What it is set to.
+        /// The new value.
         value: String,
-        /// What it was.
+        /// The value before.
         before: String,
     },
 
@@ -153,7 +153,7 @@ pub enum Step {
         dst: IpAddr,
         /// Bits of the prefix.
         prefix: u8,
-        /// As in [`Step::OuterRoute`].
+        /// The metric; see [`Step::OuterRoute`].
         metric: u32,
     },
     /// A route of the host that is in the way is taken out, and put back in the end.
@@ -280,7 +280,7 @@ impl Step {
         }
     }
 
-    /// What the host does where an optional step was refused.
+    /// The consequence for the host where an optional step was refused.
     pub(super) fn without(&self) -> &'static str {
         match self {
             Self::Route { .. } => "packets to there do not go through the tunnel",

@@ -39,7 +39,7 @@ impl Syslog {
         Self::at(Path::new(SOCKET), name)
     }
 
-    /// As [`Syslog::new`], for a log that may be there only later.
+    /// Opens a log as [`Syslog::new`] does, where it may be there only later.
     ///
     /// # Errors
     /// No socket can be made.
@@ -47,10 +47,10 @@ impl Syslog {
         Self::unconnected(Path::new(SOCKET), name)
     }
 
-    /// As [`Syslog::new`], by another socket than the machine's.
+    /// Opens a log as [`Syslog::new`] does, by another socket than the machine's.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Syslog::new`].
     pub fn at(path: &Path, name: &str) -> io::Result<Self> {
         let syslog = Self::unconnected(path, name)?;
         syslog.socket.connect(path)?;

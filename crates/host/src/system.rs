@@ -1,5 +1,5 @@
-//! What this crate reads of a host and changes on it, as a trait: [`Netlink`] for the host of this
-//! process, and a host in memory for tests.
+//! The host as a trait, with everything that this crate reads and changes: [`Netlink`] for the host of this process,
+//! and a host in memory for tests.
 
 use std::fs;
 use std::io;

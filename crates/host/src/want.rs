@@ -1,19 +1,19 @@
-//! What a tunnel wants of the host, in terms that no protocol has for itself.
+//! A tunnel's wishes of the host, in terms that no protocol has for itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::dns::NameServers;
 use crate::step::MAIN;
 
-/// What a tunnel wants of the host: made by a service from its settings and from what the other
-/// end told it, and turned into steps by [`crate::Plan`].
+/// A tunnel's wishes of the host: made by a service from its settings and from the other end's messages, and turned
+/// into steps by [`crate::Plan`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Want {
     /// Addresses of the interface.
     pub addresses: Vec<WantedAddress>,
     /// MTU of the interface.
     pub mtu: Mtu,
-    /// What probes have shown that the interface may have, where that is less than its lines carry.
+    /// The MTU that probes have found, where it is less than that of the lines.
     pub probed: Option<ProbedPath>,
     /// A script gives the interface its addresses, its MTU and its name servers, and sets it up.
     pub leaves_interface: bool,
@@ -26,7 +26,7 @@ pub struct Want {
     pub gateway: Option<IpAddr>,
     /// How all IPv4 packets are led into the tunnel; `None` for only those that `routes` cover.
     pub default_v4: Option<DefaultV4>,
-    /// The same for IPv6.
+    /// The default route for IPv6.
     pub default_v6: Option<DefaultV6>,
     /// Packets to global IPv6 networks are answered with "unreachable".
     pub block_ipv6: bool,
@@ -42,18 +42,18 @@ pub struct Want {
     pub fwmark: u32,
     /// Packets of those who call are forwarded; `None` leaves that as it is.
     pub forwarding: Option<Forwarding>,
-    /// What the service has left out, one sentence each.
+    /// Warnings about settings that the service has left out, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// What a path carries, as probes have shown.
+/// A path's MTU, as probes have shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProbedPath {
     /// Where it leads to, outside the tunnel.
     pub to: IpAddr,
     /// The longest packet inside the tunnel that passes, in bytes.
     pub bytes: u32,
-    /// What the tunnel adds to it, in bytes.
+    /// The bytes that the tunnel adds to each packet.
     pub overhead: u32,
 }
 
@@ -98,7 +98,7 @@ impl Default for Mtu {
 /// A route, not yet resolved.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WantedRoute {
-    /// What warnings call it.
+    /// The name in warnings.
     pub name: String,
     /// The network.
     pub to: Destination,
@@ -110,8 +110,8 @@ pub struct WantedRoute {
     pub metric: Option<u32>,
     /// Number of the routing table, for routes into the tunnel.
     pub table: u32,
-    /// The tunnel is of use without it, and it goes before a route of the host to the same network; otherwise such a route
-    /// is a reason to fail.
+    /// The tunnel is useful without it, and it goes before a route of the host to the same network; otherwise such a
+    /// route is a reason to fail.
     pub optional: bool,
     /// The other end asked for it, not the configuration.
     pub pushed: bool,
@@ -182,7 +182,7 @@ pub enum DefaultV4 {
 /// How all IPv6 packets are led into the tunnel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DefaultV6 {
-    /// As [`DefaultV4::Rules`].
+    /// By rules; see [`DefaultV4::Rules`].
     Rules,
     /// By routes to the global and the unique local networks, which are more specific than a
     /// default route.
@@ -192,12 +192,11 @@ pub enum DefaultV6 {
 /// Which endpoints get a route that keeps them outside the tunnel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum EndpointRoutes {
-    /// Those that a default route into the tunnel needs. The routes are made once, and tunnels
-    /// share them.
+    /// Endpoints that a default route into the tunnel needs. The routes are made once, and tunnels share them.
     #[default]
     ForDefault,
-    /// Those that an address or a route of the tunnel covers. Each tunnel has its own routes, which
-    /// follow the host's.
+    /// Endpoints that an address or a route of the tunnel covers. Each tunnel has its own routes, which follow the
+    /// host's.
     Follow {
         /// IPv4 endpoints get one in any case.
         always_v4: bool,

@@ -45,8 +45,8 @@ fn place(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a file that only this user can read, where none is. It is on the disk when this returns, and has its name only when
-/// it is whole: a process that is killed leaves nothing behind.
+/// Writes a new file that only this user can read. It is on the disk when this returns, and has its name only when it
+/// is whole: a process that is killed leaves nothing behind.
 ///
 /// # Errors
 /// `AlreadyExists`, and what the kernel says; nothing is left behind.
@@ -57,7 +57,7 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         match give_name(&file, path) {
             Ok(()) => return sync_directory_of(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-            // Without /proc, which names the file.
+            // /proc, which names the file, may be missing.
             Err(_) => {}
         }
     }
@@ -111,23 +111,23 @@ fn give_name(file: &File, path: &Path) -> io::Result<()> {
 /// the disk when this returns.
 ///
 /// # Errors
-/// What the kernel says; the file is as it was.
+/// The kernel's error; the file is as it was.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     take_steps(&STEPS, path, content, mode)
 }
 
-/// The same for what is written again in a moment, and says nothing after a reboot: readers find the old content or the new,
-/// and it is not waited for until it is on the disk.
+/// Replaces a file that is written again in a moment, and says nothing after a reboot: readers find the old content or
+/// the new, and no one waits until it is on the disk.
 ///
 /// # Errors
-/// What the kernel says; the file is as it was.
+/// The kernel's error; the file is as it was.
 pub fn replace_for_now(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let steps = [Step::Create, Step::Write, Step::Rename];
     take_steps(&steps, path, content, mode)
 }
 
 fn take_steps(steps: &[Step], path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    // What a link leads to is replaced, not the link.
+    // The file behind a link is replaced, and the link stays.
     let path = place(path)?;
     if fs::symlink_metadata(&path).is_ok_and(|it| it.is_symlink()) {
         let words = "is a link to a link; name the file itself";
@@ -278,7 +278,7 @@ fn remove(path: &Path) -> io::Result<()> {
 /// Waits until the names in a file's directory are on the disk: a power cut must not bring back what was replaced or removed.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     let directory = path.parent().unwrap_or_else(|| Path::new(""));
     let here = Path::new(".");
@@ -302,7 +302,7 @@ impl PidFile {
     /// Writes it, readable by all users.
     ///
     /// # Errors
-    /// As [`open`].
+    /// The errors of [`open`].
     pub fn write(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o644);

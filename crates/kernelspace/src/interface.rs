@@ -40,9 +40,9 @@ pub enum StartError {
     /// Descriptors, threads.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What is asked of the kernel, so that a test can answer in its place.
+//! The requests to the kernel, so that a test can answer in its place.
 
 use netio::netlink::{
     Netlink, NetlinkError, Ovpn, OvpnKey, OvpnPeer, OvpnPeerState, OvpnSlot, Route,

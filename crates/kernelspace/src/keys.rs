@@ -13,9 +13,9 @@ use openvpn::keys::KeyMaterial;
 /// Our names for the sessions whose keys are in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slots {
-    /// Those that seal.
+    /// Keys that seal.
     pub(crate) primary: Option<u32>,
-    /// Those that only open.
+    /// Keys that only open.
     pub(crate) secondary: Option<u32>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn peer_id(material: &Material) -> Result<u32, Unfit> {
     }
 }
 
-/// What the kernel is to be given.
+/// The key for the kernel.
 pub(crate) fn key(peer: u32, material: &Material) -> Result<OvpnKey<'_>, Unfit> {
     let keys = &material.keys;
     let (cipher, len) = cipher(keys.cipher)?;

@@ -17,7 +17,7 @@ const PEERS: u64 = 1;
 const LINKS: u64 = 2;
 const SOCKETS: [u64; 2] = [3, 4];
 
-/// What a thread that listens shares with control.
+/// State that a thread that listens shares with control.
 pub(crate) struct Shared<K> {
     pub(crate) peers: Mutex<Peers<K>>,
     pub(crate) waker: Waker,

@@ -1,4 +1,4 @@
-//! Whose an interface is: unlike a TUN, one of the kernel's data plane stays when its process is killed.
+//! The owner of an interface: unlike a TUN, one of the kernel's data plane stays when its process is killed.
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// What the alias of an interface begins with. The process, its PID namespace and the time of its start follow.
+/// The beginning of an interface's alias. The process, its PID namespace and the time of its start follow.
 const ALIAS: &str = "millrace ";
 
 /// In the place of what is not known.

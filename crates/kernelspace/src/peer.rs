@@ -13,9 +13,9 @@ pub(crate) struct Peer {
     pub(crate) line: Option<Line>,
     /// The networks that are its own, in the order in which they were given to it.
     pub(crate) networks: Vec<(IpAddr, u8)>,
-    /// Those of them that routes lead to, and by which address.
+    /// Networks of these that routes lead to, and by which address.
     pub(crate) routed: Vec<((IpAddr, u8), IpAddr)>,
-    /// Those that no route leads to, which the log has.
+    /// Networks that no route leads to, which the log has.
     pub(crate) unrouted: Vec<(IpAddr, u8)>,
     /// The kernel's number for it, once it is there.
     pub(crate) kernel: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     pub(crate) silent: bool,
     /// Data packets when the kernel was asked last. Those received are not known to be authentic.
     pub(crate) figures: OvpnFigures,
-    /// The same of packets inside, which are those that were opened without pings.
+    /// Figures of packets inside, which are those that were opened without pings.
     pub(crate) inside_figures: OvpnFigures,
     /// When those were asked for.
     pub(crate) read: Option<Instant>,
@@ -53,7 +53,7 @@ pub(crate) const LONGEST: u32 = 86_400;
 /// After how long times that are shorter than they should be are said again, from which on the kernel counts anew.
 const AGAIN: Duration = Duration::from_secs(6 * 3600);
 
-/// What the kernel is told of the times.
+/// The times for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timers {
     /// Seconds without a packet to the peer until a ping.
@@ -161,7 +161,7 @@ impl Peer {
 }
 
 impl Timers {
-    /// Those of a peer that is pinged, or whose silence has an end.
+    /// The timers of a peer that is pinged, or whose silence has an end.
     pub(crate) fn of(ping: Option<Duration>, silence: Option<Duration>) -> Option<Self> {
         let longest = Duration::from_secs(LONGEST.into());
         let seconds = |time: Option<Duration>| {

@@ -30,7 +30,7 @@ pub(crate) struct Peers<K> {
     several: bool,
     sockets: Arc<Sockets>,
     peers: BTreeMap<PeerId, Peer>,
-    /// Whose the kernel's numbers are.
+    /// The owners of the kernel's numbers.
     numbers: BTreeMap<u32, PeerId>,
 }
 
@@ -289,7 +289,7 @@ impl<K: Kernel> Peers<K> {
         if !self.several {
             return Vec::new();
         }
-        // What a peer has lost goes before another has it: the kernel refuses an address a second owner.
+        // A peer gives up its addresses before another gets them: the kernel refuses an address a second owner.
         let mut changed: Vec<PeerId> = changed.into_iter().collect();
         let mut failed = Vec::new();
         for step in [Self::give_up, Self::follow_networks] {
@@ -461,7 +461,7 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     plain(one) == plain(other)
 }
 
-/// A peer that has moved, and calls the same address of ours as before.
+/// A peer that has moved still calls the same address of ours.
 fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
     let source = before
         .source

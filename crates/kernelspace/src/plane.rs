@@ -1,7 +1,8 @@
 //! The kernel's data plane as control's [`DataPlane`].
 //!
-//! What it cannot do is left out where nothing depends on it (senders without a peer-id, an order of packets, what control
-//! would seal), and refused by those who choose a data plane where something does: lines, rates, streams.
+//! A feature that it lacks is left out where nothing depends on it (senders without a peer-id, an order of packets,
+//! payloads that control would seal). Where something does, the code that chooses a data plane refuses it: lines,
+//! rates, streams.
 
 use super::interface::StartError;
 use super::kernel::{Kernel, Linux};
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What status shows in the place of the code that computes a cipher.
+/// The word of status in the place of the code that computes a cipher.
 const BACKEND: &str = "kernel (ovpn)";
 
 /// Address space of the thread that listens.

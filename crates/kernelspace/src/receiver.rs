@@ -1,4 +1,4 @@
-//! What comes by the sockets and is no data packet.
+//! Receives packets by the sockets that are no data packets.
 
 use netio::udp::{ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use openvpn::data::wire::OpenVpn as Packets;
@@ -12,12 +12,12 @@ const LONGEST: usize = 4096;
 /// Calls for one event. What is left is an event again: other descriptors have their turn whatever strangers send.
 const CALLS: usize = 4;
 
-/// What was not given to control.
+/// Packets that were not given to control.
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
     /// Data packets that no key opens, and what is neither.
     pub(crate) unknown: AtomicU64,
-    /// What control did not take.
+    /// Packets that control did not take.
     pub(crate) refused: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Receiver {
                 AT_ONCE,
                 |train| self.trains.push(train),
             );
-            // What ICMP left on the socket, or nothing.
+            // An error that ICMP left on the socket, or nothing.
             let Ok(got) = got else {
                 return;
             };

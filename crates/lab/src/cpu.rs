@@ -1,4 +1,4 @@
-//! What a program or the whole machine has used.
+//! Measures the processor time of a program or the whole machine.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{SysconfVar, sysconf};
 
-/// What a process has used since it started, with all its threads.
+/// The usage of a process since it started, with all its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Time in user space.
@@ -32,7 +32,7 @@ impl Usage {
     }
 }
 
-/// What the machine has done since it started, in seconds of one processor.
+/// The machine's work since it started, in seconds of one processor.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Machine {
     /// Seconds of processors that did something.
@@ -61,14 +61,14 @@ pub struct CpuMeter {
     processes: Vec<(u32, Usage)>,
 }
 
-/// What was used between two moments.
+/// The usage between two moments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuReport {
     /// Time that passed.
     pub elapsed: Duration,
     /// Processor time of each process, in the order they were given; zero for one that ended.
     pub processes: Vec<Duration>,
-    /// What each process had at the end.
+    /// The usage of each process at the end.
     pub usage: Vec<Usage>,
     /// Processors busy on average.
     pub busy: f64,
@@ -101,7 +101,7 @@ impl CpuMeter {
         })
     }
 
-    /// What was used since the start.
+    /// The usage since the start.
     ///
     /// # Errors
     /// If the machine's own figures cannot be read.
@@ -126,7 +126,7 @@ impl CpuMeter {
     }
 }
 
-/// What a process has used since it started.
+/// The usage of a process since it started.
 ///
 /// # Errors
 /// NotFound if there is no such process.

@@ -73,7 +73,7 @@ impl Emulator {
     /// options say: a line carries frames, not super-packets.
     ///
     /// # Errors
-    /// As [`Link::new`], and [`LabError::Host`] if the relay gets no sockets.
+    /// The errors of [`Link::new`], and [`LabError::Host`] if the relay gets no sockets.
     pub fn new(
         a: &Host,
         a_name: &str,
@@ -156,7 +156,7 @@ impl Emulator {
         self.wake();
     }
 
-    /// What became of the frames of one direction, as of the last time the relay slept.
+    /// The fate of the frames of one direction, as of the last time the relay slept.
     pub fn counters(&self, side: Side) -> WireCounters {
         self.shared.lock().counters[side as usize]
     }
@@ -181,7 +181,7 @@ impl Drop for Emulator {
     }
 }
 
-/// What the thread works with.
+/// The thread's own state.
 struct Relay {
     sockets: [PacketSocket; 2],
     /// Wire `n` carries what socket `n` reads.

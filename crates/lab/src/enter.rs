@@ -44,7 +44,7 @@ pub fn enter() -> Result<(), LabError> {
 /// [`enter`] for tests: false, and a note of it (see [`require`](crate::require)), where networks cannot be made.
 ///
 /// # Panics
-/// As [`require`](crate::require) does.
+/// Where [`require`](crate::require) panics.
 #[track_caller]
 pub fn may_enter() -> bool {
     crate::require(enter()).is_some()

@@ -1,4 +1,4 @@
-//! What can go wrong while a network is built and used.
+//! Errors while a network is built and used.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub enum LabError {
         "the lab cannot make network namespaces: {reason}; run it as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)"
     )]
     NotPermitted {
-        /// What was tried and refused.
+        /// The attempt that was refused.
         reason: String,
     },
 
@@ -31,7 +31,7 @@ pub enum LabError {
     /// Something of this machine cannot be used as it is.
     #[error("{what} cannot be used: {hint}")]
     Unusable {
-        /// What it is.
+        /// Its name.
         what: String,
         /// Why, and what to do.
         hint: String,
@@ -40,7 +40,7 @@ pub enum LabError {
     /// The operating system refused something in a host.
     #[error("cannot {operation} in host {host}: {error}")]
     Host {
-        /// What was tried.
+        /// The attempt.
         operation: String,
         /// In which host.
         host: String,
@@ -53,7 +53,7 @@ pub enum LabError {
     Netlink {
         /// In which host.
         host: String,
-        /// What was refused.
+        /// The refused request.
         error: NetlinkError,
     },
 
@@ -62,7 +62,7 @@ pub enum LabError {
     Ethtool {
         /// In which host.
         host: String,
-        /// What was refused.
+        /// The refused request.
         error: EthtoolError,
     },
 
@@ -86,7 +86,7 @@ pub enum LabError {
         program: String,
         /// In which host.
         host: String,
-        /// What was waited for.
+        /// The condition that was waited for.
         what: String,
         /// How long.
         deadline: Duration,
@@ -99,7 +99,7 @@ pub enum LabError {
     Report {
         /// The program.
         program: String,
-        /// What was wrong.
+        /// The fault.
         reason: String,
         /// The beginning of its output.
         output: String,
@@ -108,7 +108,7 @@ pub enum LabError {
     /// The load itself failed: a connection was refused, or a file came out wrong.
     #[error("{what}: {error}")]
     Load {
-        /// What was being done.
+        /// The task.
         what: String,
         /// Why it failed.
         error: io::Error,

@@ -10,8 +10,8 @@ use netio::netlink::VethEnd;
 
 use crate::{Host, LabError};
 
-/// What the ends of a link leave to each other. A veth hands super-packets and empty checksums
-/// through as they are, which no network card does.
+/// The work that the ends of a link leave to each other. A veth hands super-packets and empty checksums through as they
+/// are, which no network card does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Offloads {
     /// Everything a veth can do.
@@ -76,14 +76,14 @@ impl LinkOptions {
         }
     }
 
-    /// The same link with another MTU.
+    /// Sets the link's MTU.
     #[must_use]
     pub fn mtu(mut self, mtu: u32) -> Self {
         self.mtu = mtu;
         self
     }
 
-    /// The same link with other offloads.
+    /// Sets the link's offloads.
     #[must_use]
     pub fn offloads(mut self, offloads: Offloads) -> Self {
         self.offloads = offloads;

@@ -1,5 +1,5 @@
-//! What a private host sees of the file system: the machine's, but for /var/run, /etc/resolv.conf, the program's settings and
-//! what it keeps over a reboot.
+//! The file system of a private host: the machine's, but for /var/run, /etc/resolv.conf, the program's settings and its
+//! files that outlive a reboot.
 
 use std::fs::{self, File};
 use std::io;
@@ -145,7 +145,7 @@ mod tests {
     use crate::Host;
     use crate::openvpn::Directory;
 
-    /// What a test writes there is not the machine's, and what the machine has is not the test's.
+    /// Files of the test are not on the machine, and the machine's are not in the test.
     #[test]
     fn a_private_host_has_settings_of_its_own() {
         if !crate::may_enter() {

@@ -52,7 +52,7 @@ impl Host {
     /// /etc/resolv.conf.
     ///
     /// # Errors
-    /// As [`Host::new`].
+    /// The errors of [`Host::new`].
     pub fn private(name: &str) -> Result<Self, LabError> {
         Self::make(name, true)
     }
@@ -90,7 +90,7 @@ impl Host {
         Ok(host)
     }
 
-    /// What every host should have, whatever the machine's defaults.
+    /// Makes settings that every host should have, whatever the machine's defaults.
     fn prepare(&self) -> Result<(), LabError> {
         let mut netlink = self.netlink()?;
         let up = netlink
@@ -103,7 +103,7 @@ impl Host {
             ("net/ipv6/conf/all/accept_dad", "0"),
             // No chatter that a test could count.
             ("net/ipv6/conf/default/router_solicitations", "0"),
-            // What is measured must not depend on the machine's choice.
+            // Measurements must not depend on the machine's choice.
             ("net/ipv4/tcp_congestion_control", "cubic"),
         ] {
             // Kernels without IPv6 or cubic are as good.
@@ -294,10 +294,10 @@ impl HostCommand<'_> {
         self.output_with_input("")
     }
 
-    /// As [`HostCommand::output`], with something to read on its standard input.
+    /// Runs as [`HostCommand::output`] does, with a text for its standard input.
     ///
     /// # Errors
-    /// As [`HostCommand::output`].
+    /// The errors of [`HostCommand::output`].
     pub fn output_with_input(self, input: &str) -> Result<String, LabError> {
         self.exit_with_input(input)?.success()
     }

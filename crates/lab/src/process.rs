@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(3);
 /// How long the output of a program that has ended is waited for: what it has left behind in the
 /// background may hold the other end of the pipe forever.
 const DRAIN: Duration = Duration::from_secs(2);
-/// What a program gets to end by itself after SIGTERM.
+/// The time in which a program may end by itself after SIGTERM.
 const GRACE: Duration = Duration::from_secs(40);
 
 /// A program in a host. Dropping it kills it and all that it started.
@@ -40,9 +40,9 @@ pub struct Process {
 pub struct Exit {
     /// Its status.
     pub status: ExitStatus,
-    /// What it wrote to its standard output, the last 4 MiB at most.
+    /// Its standard output, the last 4 MiB at most.
     pub stdout: String,
-    /// What it wrote to its standard error, as much.
+    /// Its standard error, the last 4 MiB at most.
     pub stderr: String,
     label: String,
     host: String,
@@ -173,12 +173,12 @@ impl Process {
         &self.label
     }
 
-    /// What it has written to its standard output so far.
+    /// Its standard output so far.
     pub fn stdout(&self) -> String {
         self.output.text(Stream::Stdout)
     }
 
-    /// What it has written to its standard error so far.
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         self.output.text(Stream::Stderr)
     }
@@ -282,7 +282,7 @@ impl Process {
     /// line.
     ///
     /// # Errors
-    /// As [`Process::wait_until`].
+    /// The errors of [`Process::wait_until`].
     pub fn wait_for_line(
         &mut self,
         what: &str,
@@ -314,7 +314,7 @@ impl Process {
     /// Lines that were forgotten count no more.
     ///
     /// # Errors
-    /// As [`Process::wait_until`].
+    /// The errors of [`Process::wait_until`].
     pub fn wait_for_lines(
         &mut self,
         what: &str,

@@ -18,7 +18,7 @@ use signal_hook::iterator::Signals;
 /// How long the kernel gets to bury what was killed.
 const BURIAL: Duration = Duration::from_secs(2);
 
-/// What this process must not leave behind.
+/// Things that this process must not leave behind.
 static LIVING: Mutex<Living> = Mutex::new(Living {
     groups: BTreeSet::new(),
     networks: BTreeSet::new(),
@@ -97,7 +97,7 @@ pub fn cleanup_on_signal() -> io::Result<()> {
     cleanup_on_signal_then(|| {})
 }
 
-/// As [`cleanup_on_signal`], and calls `last` when all is clean, for a last word to the user.
+/// Cleans up as [`cleanup_on_signal`] does, and calls `last` when all is clean, for a last word to the user.
 ///
 /// # Errors
 /// If the handlers cannot be set.

@@ -18,13 +18,13 @@ pub struct Site {
     pub branch: Router,
     /// The office, with the servers.
     pub office: Host,
-    /// What is between office and branch.
+    /// The line between office and branch.
     pub line: Line,
     outside: LinkOptions,
     inside: LinkOptions,
 }
 
-/// What is between office and branch.
+/// The line between office and branch.
 #[derive(Debug)]
 pub enum Line {
     /// A cable: as fast as the machine.

@@ -12,7 +12,7 @@ use crate::{Host, LabError, LinkOptions, Process};
 /// How long a forwarder gets to make its interface.
 const READY: Duration = Duration::from_secs(40);
 
-/// What carries the packets.
+/// The program that carries the packets.
 pub enum Carrier {
     /// A WireGuard program, the same at both ends.
     WireGuard(Box<dyn WireGuardPeer>, PeerOptions),
@@ -22,7 +22,7 @@ pub enum Carrier {
         client: Box<dyn OpenVpn>,
         /// The program that listens.
         server: Box<dyn OpenVpn>,
-        /// What they agree on; its port, interface and network are those of the tunnel.
+        /// Their common settings; its port, interface and network are those of the tunnel.
         setup: Box<Setup>,
         /// Whom they trust.
         credentials: Arc<Credentials>,
@@ -256,7 +256,7 @@ impl OpenVpnClient<'_> {
     }
 }
 
-/// What both ends of a tunnel shall agree on, with the networks behind them.
+/// The settings that both ends of a tunnel share, with the networks behind them.
 fn openvpn_setup(setup: &Setup, options: &TunnelOptions) -> Setup {
     let mut setup = Setup {
         port: options.port,
@@ -293,7 +293,7 @@ fn route(name: &str, network: IpAddr, prefix: u8) -> String {
     }
 }
 
-/// What `wg` shall tell end `number` of a tunnel.
+/// The settings of `wg` for end `number` of a tunnel.
 fn interface(options: &TunnelOptions, keys: &[Keys; 2], number: usize) -> WgInterface {
     let other = 1 - number;
     let end = &options.ends[other];

@@ -16,7 +16,7 @@ mod fair;
 
 use fair::FairQueue;
 
-/// What happens to frames in one direction.
+/// The fate of frames in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Impairment {
     /// Time that every frame takes.
@@ -75,7 +75,7 @@ impl Default for Impairment {
     }
 }
 
-/// What became of the frames of one direction.
+/// The counts of frames of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WireCounters {
     /// Frames that arrived.
@@ -233,7 +233,7 @@ impl Wire {
         let end = 1.0 / line.burst;
         self.in_burst = match self.in_burst {
             true => random >= end,
-            // As many begin as make up the loss, with what follows.
+            // The chance that makes up the loss, with the frames that follow.
             false => random < end * line.loss / (1.0 - line.loss).max(f64::EPSILON),
         };
         self.in_burst

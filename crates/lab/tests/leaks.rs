@@ -12,7 +12,8 @@ use lab::{Emulator, Host, Impairment, LinkOptions, may_enter};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// What a killed test would leave: the test below runs the helper of this file in a process of its own.
+/// The variable by which the test below runs the helper of this file in a process of its own, to see what a killed test
+/// would leave.
 const HELPER: &str = "LAB_LEAK_HELPER";
 
 fn descriptors() -> usize {

@@ -61,7 +61,7 @@ pub struct LinkSettings {
     pub queue: usize,
 }
 
-/// What became of a packet that was sent.
+/// The fate of a packet that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It will arrive.

@@ -1,8 +1,8 @@
 //! How well a line works, and why that is thought.
 //!
-//! What tells most costs nothing: the tunnel's own authentic packets, the round trips of its handshakes and keepalives,
-//! the losses that its numbers show. Probes are for a line of which nothing is heard: one a second or so while it is
-//! idle, quicker once something sent on it has gone unanswered. The owner of a [`Health`] tells it what happens, asks
+//! The most telling signs cost nothing: the tunnel's own authentic packets, the round trips of its handshakes and
+//! keepalives, the losses that its numbers show. Probes are for a silent line: one a second or so while it is idle,
+//! quicker once something sent on it has gone unanswered. The owner of a [`Health`] tells it of events, asks
 //! [`Health::probe_due`], and calls [`Health::poll`] after each of these and at [`Health::next_deadline`].
 //!
 //! States have hysteresis: a line degrades at a loss that is more than twice what it recovers at, and after a few
@@ -29,7 +29,7 @@ pub struct Settings {
     pub probe_interval_silent: Duration,
     /// A line is down when nothing has come for this long after something was sent that should be answered.
     pub silence: Duration,
-    /// The same for a peer that does not answer probes.
+    /// The silence of a peer that does not answer probes.
     pub silence_without_probes: Duration,
     /// Probes that must be unanswered as well.
     pub unanswered: u8,
@@ -83,7 +83,7 @@ pub struct Change {
     pub reason: Reason,
 }
 
-/// What was measured of a line.
+/// The measured figures of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Smoothed round trip.
@@ -96,7 +96,7 @@ pub struct Figures {
     pub loss: Option<u16>,
     /// Bytes a second that were sent and received on average of the last seconds.
     pub rate: (u64, u64),
-    /// The same of the best second: what the line carried at least.
+    /// The rates of the best second: the line carried at least these.
     pub rate_greatest: (u64, u64),
     /// The largest datagram that the path carries.
     pub path_mtu: Option<u16>,
@@ -196,7 +196,7 @@ impl Health {
         self.round_trips.smoothed()
     }
 
-    /// What was measured.
+    /// The measured figures.
     pub fn figures(&mut self, now: Instant) -> Figures {
         let (sent, sent_greatest) = self.sent.mean_and_greatest(now);
         let (received, received_greatest) = self.received.mean_and_greatest(now);
@@ -368,7 +368,7 @@ impl Health {
         (good >= self.settings.recover_after).then_some((LineState::Up, Reason::Recovered(good)))
     }
 
-    /// What is wrong: a loss above this one, or round trips too long by a limit that is divided by `part`.
+    /// The fault: a loss above this limit, or round trips too long by a limit that is divided by `part`.
     fn trouble(&mut self, now: Instant, loss_limit: u16, part: u32) -> Option<Reason> {
         if let Some(loss) = self.loss(now).filter(|loss| *loss > loss_limit) {
             return Some(Reason::Loss(loss));
@@ -430,7 +430,7 @@ impl Health {
         if self.state == LineState::Down && self.answers == 0 {
             return Some(idle);
         }
-        // What was sent has not been answered: unless the line is slow, ask.
+        // A packet has not been answered: unless the line is slow, ask.
         let patience = self
             .round_trips
             .timeout()

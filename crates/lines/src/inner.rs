@@ -1,4 +1,4 @@
-//! What schedulers, queues and windows must know of an inner packet: its flow, its marks, its kind.
+//! Facts about an inner packet for schedulers, queues and windows: its flow, its marks, its kind.
 
 use plane::Ecn;
 
@@ -18,7 +18,7 @@ pub const DSCP_CRITICAL: u8 = 40;
 /// A packet of UDP up to this long, IP header included, is small: voice, games, name and time requests.
 pub const UDP_SMALL: usize = 300;
 
-/// What a packet carries.
+/// The content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A segment of TCP with SYN.
@@ -44,7 +44,7 @@ pub struct Inner {
     pub dscp: u8,
     /// Whether congestion can be marked.
     pub ecn: Ecn,
-    /// What it carries.
+    /// The content.
     pub kind: Kind,
 }
 

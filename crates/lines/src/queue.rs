@@ -48,7 +48,7 @@ pub struct Settings {
     pub target: Duration,
     /// A round trip of those that are usual.
     pub interval: Duration,
-    /// What may be sent at once after nothing could be: as late as timers are.
+    /// The amount that may be sent at once after a pause: as much as timers are late.
     pub burst: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Default for Settings {
     }
 }
 
-/// What a queue has counted.
+/// Counters of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that were taken out and sent.
@@ -199,7 +199,7 @@ impl<T> Queue<T> {
         (self.flows.packets(), self.flows.bytes())
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters

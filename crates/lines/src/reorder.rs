@@ -53,7 +53,7 @@ const _: () = assert!(WINDOW.is_power_of_two());
 /// Numbers of which a window knows whether they have come, counted back from the greatest one.
 pub const REMEMBERED: u64 = history::REMEMBERED;
 
-/// What a window must know of a packet.
+/// Facts about a packet for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Its number, see [`Extender`](crate::number::Extender) for protocols that have 32 bits.
@@ -82,7 +82,7 @@ impl Arrival {
     }
 }
 
-/// What is to be done with a packet that has come.
+/// The verdict on a packet that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Deliver it: it is in order.

@@ -44,12 +44,12 @@ pub enum Mode {
     BalancePackets,
 }
 
-/// What the settings say of a line.
+/// The settings of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineSettings {
     /// Lines with a lower number are preferred.
     pub priority: u8,
-    /// What it carries costs money.
+    /// Its traffic costs money.
     pub metered: bool,
     /// Bits a second, if that is known; else what was measured counts.
     pub rate: Option<u64>,
@@ -157,8 +157,8 @@ impl Scheduler {
         self.update(now)
     }
 
-    /// What a line was measured to carry, in bits a second. Call it each few seconds: shares follow a change of more
-    /// than a quarter.
+    /// Sets a line's measured rate, in bits a second. Call it each few seconds: shares follow a change of more than a
+    /// quarter.
     pub fn set_rate(&mut self, line: LineId, rate: u64) {
         if let Some(line) = self.line(line) {
             line.measured = rate;
@@ -218,8 +218,8 @@ impl Scheduler {
         self.single.first()
     }
 
-    /// The same choice for a data plane that makes it by itself for each packet, beside [`Self::active`]. Tell it both
-    /// after each change.
+    /// The choice in a form for a data plane that makes it by itself for each packet, beside [`Self::active`]. Tell it
+    /// both after each change.
     #[must_use]
     pub fn line_mode(&self) -> LineMode {
         match self.mode {

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What the script has fetched for an architecture, whole.
+/// The packages that the script has fetched for an architecture, whole.
 fn packages(architecture: &str) -> Option<PathBuf> {
     let packages = lab::tools::fetched(&format!("audit/{architecture}"))?;
     packages.join(".complete").exists().then_some(packages)

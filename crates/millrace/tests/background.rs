@@ -74,7 +74,7 @@ fn a_script_may_bring_up_a_tunnel_of_its_own() {
     let directory = Directory::new();
     let inner = file(&net, &directory, "up1", "");
     let seen = directory.path().join("seen");
-    // What the daemon was started with is not for its scripts.
+    // The daemon's arguments and environment are not for its scripts.
     let lines = format!(
         "PostUp = env > {}; ls -l /proc/self/fd | grep -c pipe >> {0}; {PROGRAM} up --daemon {}",
         seen.display(),
@@ -233,7 +233,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
             .wait_for_line(words, PATIENCE, |line| line.contains(words))
             .unwrap();
     }
-    // Not killed: it takes its own files along.
+    // It is not killed, so that it removes its own files.
     ends(&net);
     drop(process);
 

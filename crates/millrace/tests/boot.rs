@@ -80,8 +80,8 @@ fn server(site: &Site) -> RunningPeer<'_> {
     site.server(&[], &[])
 }
 
-/// What waits for the unit goes on while the line is away, and is told why the tunnel is not up; then that it is, that it
-/// reads its file again, and that it ends. Signs of life come while the workers do their rounds.
+/// A process that waits for the unit goes on while the line is away, and is told why the tunnel is not up; then that it
+/// is, that it reads its file again, and that it ends. Signs of life come while the workers do their rounds.
 #[test]
 fn a_service_manager_hears_how_it_stands() {
     if !ready() {
@@ -143,7 +143,7 @@ fn an_openvpn_client_waits_for_its_line_and_its_name() {
     ends(process);
 }
 
-/// The same of PPTP, with a server that no route leads to.
+/// A client of PPTP waits likewise, with a server that no route leads to.
 #[test]
 fn a_pptp_client_waits_for_its_line() {
     if !ready() {

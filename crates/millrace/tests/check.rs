@@ -1,4 +1,4 @@
-//! `millrace check` and the start are of one mind: files that it finds nothing against start, all others do not.
+//! `millrace check` and the start agree: files that it finds nothing against start, all others do not.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,7 +11,7 @@ use lab::openvpn::KeyKind;
 use lab::peer::Keys;
 use nix::sys::signal::Signal;
 
-/// What the owner permits, so that only the files themselves are judged.
+/// The owner's permissions, so that only the files themselves are judged.
 const PERMITTED: [&str; 2] = ["--allow-scripts", "--allow-insecure-ciphers"];
 
 /// A file: its name, its text, and a word of why it gives no tunnel; none where it gives one.
@@ -21,7 +21,8 @@ struct Row {
     fault: Option<&'static str>,
 }
 
-/// Whether the file of this name comes as far as its first socket or interface, and what was said. What has started is ended.
+/// Whether the file of this name comes as far as its first socket or interface, and its words. A started tunnel is
+/// ended.
 fn starts(host: &Host, path: &Path) -> (bool, String) {
     let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
     let command = host.command(PROGRAM).arg("-v").arg("up").args(PERMITTED);
@@ -177,7 +178,7 @@ fn wireguard() {
         text: format!("{interface}{interface_more}{peer}{peer_more}"),
         fault,
     };
-    // As wg-easy and WGDashboard write them.
+    // wg-easy and WGDashboard write these lines.
     let empty = "Address = 10.66.0.1/24\nDNS = \nMTU = \nTable =\nPreUp = \nPostUp = # none\nPreDown =\nPostDown = \n";
     let rows = [
         row("", "", None),

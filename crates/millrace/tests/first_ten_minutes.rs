@@ -1,10 +1,10 @@
 //! docs/first-ten-minutes.md, word by word: from a provider's file to one device of the LAN that leaves by its tunnel or not at
 //! all, and back. The blocks of the page are what runs.
 //!
-//! What is not there and what stands in for it: `apt` and `apk`, which do nothing; systemd, by a script that runs the shipped
-//! units' commands; `service`, rc.common and procd, by one that runs the shipped init scripts in busybox' shell; `uci`; netifd and
-//! ubus, by the double; fw4, of which nothing is there that would hold packets back. Replaced in the text are the login, and the
-//! wait of the leak test, during which the test is the device.
+//! Programs that are missing have stand-ins: `apt` and `apk`, which do nothing; systemd, by a script that runs the
+//! shipped units' commands; `service`, rc.common and procd, by one that runs the shipped init scripts in busybox'
+//! shell; `uci`; netifd and ubus, by the double; fw4, of which nothing is there that would hold packets back. Replaced
+//! in the text are the login, and the wait of the leak test, during which the test is the device.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -212,7 +212,7 @@ impl World {
             let name = format!("held{port}.example");
             assert!(!self.asks(&self.television, server, &name));
         }
-        // What was sent later has come by now.
+        // The later datagram has come by now.
         self.is_free(&self.pc, port + 2);
         for port in [port, port + 1] {
             assert!(!self.came("eth0", port), "in clear, port {port}");
@@ -240,7 +240,7 @@ impl World {
         self.inner.iter().map(NameServer::asked).collect()
     }
 
-    /// What the router has of rules, routes, tables of the packet filter and devices, as text to compare.
+    /// The router's rules, routes, tables of the packet filter and devices, as text to compare.
     fn state(&self) -> String {
         let script = "ip -4 rule; ip -6 rule; ip -4 route show table all; nft list tables; ip -o link | cut -d: -f2\n\
                       cd /etc; find . -path './millrace*' -type f";
@@ -402,7 +402,7 @@ fn on_debian() {
     world.is_led(7020);
     world.leak_test(leak);
 
-    // What the page has the reader try, and a process that is killed.
+    // The page has the reader try this, and a process is killed.
     let (stop, start) = without.rsplit_once("systemctl start").unwrap();
     let said = world.run(stop);
     assert!(said.contains("held: there is no device mr-away"), "{said}");

@@ -18,7 +18,7 @@ fn ready() -> bool {
     acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// What `millrace guard status` says, and the code that it ends with.
+/// The output of `millrace guard status`, and its exit code.
 fn status(world: &Guarded) -> (Value, Option<i32>) {
     let exit = world
         .router
@@ -166,7 +166,7 @@ fn nothing_leaves_in_clear() {
         }
     }
 
-    // What DHCP's option 121 puts into the main table, and what a router's advertisement may.
+    // DHCP's option 121 puts such routes into the main table, and a router's advertisement may.
     world.ip(
         "route add 203.0.113.0/24 via 192.168.3.2 dev wan\nroute add 2001:db8:f::/48 via fd00:3::2 dev wan\n\
          route add 128.0.0.0/1 via 192.168.3.2 dev wan\nroute add 2000::/3 via fd00:3::2 dev wan",
@@ -314,7 +314,7 @@ fn a_tunnel_of_another_protocol_needs_no_word_of_the_guard() {
     assert_eq!(world.forwarded() + total(world.clear()), 0);
 }
 
-/// What each layer stops by itself, as a table.
+/// Checks each layer by itself, by a table.
 #[test]
 fn each_layer_stops_what_it_stops() {
     if !ready() {
@@ -447,7 +447,7 @@ fn the_commands_tell_by_their_codes() {
     let before = state();
     assert_eq!(run(&["on", "--settings", file]).0, Some(0));
     assert_eq!(state(), before);
-    // What else is in the table stays.
+    // Other chains in the table stay.
     let set = [
         "add",
         "set",

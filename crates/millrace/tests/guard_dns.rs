@@ -78,7 +78,7 @@ fn protected_names_leave_by_the_tunnel_or_not_at_all() {
         until("they leave before the guard is on", || named.clear().1 > 0);
     }
     guard(&named, &[&ON[..], &["--dns-name", SECRET]].concat());
-    // What was under way has left: `dnsmasq` has been started anew.
+    // Earlier queries have left: `dnsmasq` has been started anew.
     let (_, before) = named.clear();
     let leaked = |when: &str| assert_eq!(named.clear().1, before, "{when}");
     let watching = watch(&named);

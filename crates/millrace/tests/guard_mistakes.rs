@@ -9,8 +9,8 @@ fn ready() -> bool {
     acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// What is in force stays so with a mistake in the file, and a mistake at the start lets nothing go; without a place for the
-/// record both layers are set all the same.
+/// Settings in force stay so with a mistake in the file, and a mistake at the start lets nothing go; without a place
+/// for the record both layers are set all the same.
 #[test]
 fn mistakes_and_a_lost_record_let_nothing_go() {
     if !ready() {
@@ -59,7 +59,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     watching.signal(Signal::SIGKILL).unwrap();
     watching.wait_at_most(PATIENCE).unwrap();
 
-    // As at the next start: no record, no layer, and the file still wrong.
+    // The next start finds this: no record, no layer, and the file still wrong.
     world.flush_rules();
     shell("nft delete table inet millrace; rm -r /run/millrace");
     let (code, text) = run(&["on", "--settings", file]);
@@ -92,7 +92,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
         "{text}"
     );
     assert!(text.contains("rules 900 to 981: in place"), "{text}");
-    // What cannot be recorded can be lifted.
+    // A guard that cannot be recorded can be lifted.
     assert_eq!(run(&["off"]).0, Some(1));
     assert!(!world.router.output("ip", ["rule"]).unwrap().contains("981"));
 

@@ -1,5 +1,5 @@
-//! What any sender can send to the port: floods, rubbish, and datagrams that were recorded. None of it
-//! costs more than a drop and a counter.
+//! Any sender can send these to the port: floods, rubbish, and datagrams that were recorded. None of it costs more than
+//! a drop and a counter.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -162,8 +162,8 @@ fn flood_of_handshakes_stops_no_peer() {
                 if let Ok(count) = socket.send_batch(&noted) {
                     sent.fetch_add(count as u64, Ordering::Relaxed);
                 }
-                // As fast as a line of 8 Mbit/s: what one socket buffer cannot hold is lost whatever
-                // a program does.
+                // The rate is that of a line of 8 Mbit/s: any program loses datagrams that one socket buffer cannot
+                // hold.
                 thread::sleep(Duration::from_millis(5));
             }
         });
@@ -219,7 +219,7 @@ fn rubbish_changes_nothing() {
         };
         let socket = from.run(|| UdpSocket::bind(any)).unwrap().unwrap();
         let send = |bytes: &[u8]| {
-            // Whatever the own kernel thinks of it.
+            // The own kernel may refuse it.
             let _ = socket.send_to(bytes, (to, port));
         };
         for length in (0..200).chain([1471, 1472, 1473, 2000, 9000, 40_000, 65_000, 65_507]) {

@@ -126,7 +126,8 @@ impl<'h> End<'h> {
         let setting = || fs::read_to_string("/proc/sys/net/ipv4/conf/all/src_valid_mark");
         let mut lines: Vec<String> = all
             .lines()
-            // What the kernel learned by itself has an age; what it makes of addresses by itself comes when it has time.
+            // Routes that the kernel learned by itself have an age; routes that it makes of addresses come when it has
+            // time.
             .filter(|line| !line.contains("expires") && !line.contains("proto kernel"))
             .map(str::to_owned)
             .collect();

@@ -201,7 +201,7 @@ fn content_survives_a_poor_line() {
         tcp_both_ways(&net.b, &net.a, A6, 2_000_000);
         let counters = line.counters(lab::Side::A);
         assert!(counters.lost > 0 && counters.duplicated > 0 && counters.reordered > 0);
-        // What came twice was let through once.
+        // Each packet that came twice was let through once.
         assert!(acceptance::drops(&net.b, "duplicate") > 0);
         assert_eq!(acceptance::drops(&net.b, "not_authentic"), 0);
     });

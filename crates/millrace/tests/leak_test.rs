@@ -35,7 +35,7 @@ const WORDS: [&str; 8] = [
     "mr-*",
 ];
 
-/// What is said of what the router sends, and the exit code.
+/// The verdict on the router's packets, and the exit code.
 fn test(named: &Named, more: &[&str]) -> (Value, Option<i32>) {
     let command = named.world.router.command(PROGRAM);
     let exit = command.args(WORDS).args(more).exit().unwrap();

@@ -1,5 +1,5 @@
-//! What leaves in clear under the guard and under the policy while the LAN comes to pieces: ports, names and tables of the packet
-//! filter go, devices forge sources, and a server runs at home. Packets are counted where they would come out.
+//! Counts the packets that leave in clear under the guard and under the policy while the LAN comes to pieces: ports, names and
+//! tables of the packet filter go, devices forge sources, and a server runs at home. Packets are counted where they would come out.
 //!
 //! `MILLRACE_TEST_LEAKS` sets how many packets devices send in each test (8,000).
 
@@ -280,7 +280,7 @@ fn a_server_at_home_is_no_tunnel_and_no_way_out() {
             }
             Ok(())
         };
-        // What is refused is an error of the next one.
+        // A refusal of this datagram is an error of the next one.
         let _ = world.phone.run(send).unwrap();
     };
     until("the phone leaves by the server at home", || {
@@ -319,7 +319,7 @@ fn a_server_at_home_is_no_tunnel_and_no_way_out() {
     // The phone still reaches the router and the LAN by the server.
     acceptance::pings(&world.phone, "10.44.0.1", 1);
     acceptance::pings(&world.phone, "192.168.1.1", 1);
-    // Whoever wants clients to leave by the line says so.
+    // An option lets clients leave by the line.
     let file = directory.file(
         "guard.toml",
         "lan = [\"br-lan\", \"br-guest\"]\nservers = false\n",

@@ -93,7 +93,7 @@ impl World {
         process
     }
 
-    /// What A says of a line.
+    /// A's status of a line.
     fn line(&self, at: usize) -> Value {
         let status = status_of(&self.a, WG);
         status["peers"][0]["lines"][at].clone()

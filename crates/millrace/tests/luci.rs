@@ -104,7 +104,7 @@ fn a_file_of_wireguard_becomes_options() {
         browser.click("[data-show=lines]");
         browser.wait_for("[data-name=mode]");
         assert!(words(browser, "[data-name=line]").contains("wan"));
-        // What leaves by it only: other interfaces are offered, and devices may be named.
+        // The field for LANs that leave by it only offers other interfaces, and takes names of devices.
         assert!(words(browser, "[data-name=only_through]").contains("wan"));
         browser.fill("[data-name=only_through] textarea", "lan br-guest");
         // Until the form is there again.
@@ -117,7 +117,7 @@ fn a_file_of_wireguard_becomes_options() {
         until("a list that is saved", || {
             only_through() == json!(["lan", "br-guest"])
         });
-        // As a phone shows it, and by pasting what a camera read.
+        // The page of a phone, and pasting the text that a camera read.
         browser.size(PHONE);
         browser.click("[data-show=general]");
         browser.click(".millrace-open");
@@ -216,7 +216,7 @@ fn damaged_files_are_told_and_not_kept() {
                 browser.wait_for(".millrace-use");
             }
         }
-        // What is in a file is text, whatever it looks like.
+        // The content of a file is text, whatever it looks like.
         drop_file(
             browser,
             "a.conf",
@@ -333,7 +333,7 @@ fn tunnels_guard_and_clients_are_shown() {
         browser.wait_for_text(".millrace-overview", "1 of 1 peers in touch");
         assert!(words(browser, ".millrace-overview").contains("held"));
         picture(browser, "overview.png");
-        // What ends is no longer shown as up.
+        // A tunnel that ends is no longer shown as up.
         drop(ends);
         until("the tunnel is down", || {
             !words(browser, ".millrace-overview").contains("in touch")
@@ -379,7 +379,7 @@ fn makes_a_server(browser: &Browser<'_>, router: &Router<'_>) {
     browser.click(".modal .btn");
 }
 
-/// What a camera reads on the page.
+/// The text that a camera reads on the page.
 fn scanned(browser: &Browser<'_>) -> String {
     let script = "const path = document.querySelector('.millrace-code path').getAttribute('d'); \
         return [document.querySelector('.millrace-code rect').getAttribute('width'), path]";
@@ -425,7 +425,7 @@ fn rights_are_those_of_the_methods() {
     rights.sort();
     assert_eq!(methods, rights);
     assert_eq!(run("other"), "");
-    // Whatever comes, an object is answered.
+    // The answer to any input is an object.
     for input in ["", "{}", "[1]", "{\"name\": 1}", "x", &"x".repeat(200_000)] {
         for method in methods.iter().map(|it| it.as_str()).chain(["none"]) {
             let answer = router.rpcd(&["call", method], input);

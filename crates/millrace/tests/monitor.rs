@@ -170,7 +170,7 @@ fn tries_of_the_password_are_few() {
         monitor.request_from(owner, &attempt(PASSWORD, "")).status,
         200
     );
-    // What is known by the cookie may try as often as an address, and opens nothing.
+    // A browser that is known by the cookie may try as often as an address, and opens nothing.
     assert_eq!(get(&monitor, "/api/state", &known).status, 401);
     until("a refusal", || guess(&known).status == 429);
     // Wrong ones are in the log of both, told apart.
@@ -352,8 +352,8 @@ fn a_password_is_set() {
     assert_ne!(fs::read_to_string(&path).unwrap(), first);
 }
 
-/// Those who send nothing keep no other out: neither one at the same address, nor one elsewhere, however many addresses of
-/// IPv6 a device has.
+/// Clients that send nothing keep no other out: neither one at the same address, nor one elsewhere, however many
+/// addresses of IPv6 a device has.
 #[test]
 fn slow_clients_and_many_leave_room() {
     if !ready() {
@@ -391,7 +391,7 @@ fn slow_clients_and_many_leave_room() {
     drop(idle);
 }
 
-/// What reads requests belongs to another user, and both processes end together, whichever is killed.
+/// The process that reads requests belongs to another user, and both processes end together, whichever is killed.
 #[test]
 fn two_processes_and_one_end() {
     if !ready() {

@@ -161,7 +161,7 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
     leaves_nothing(&browser, "Done");
     keys_are_forgotten(&browser);
 
-    // What asks is an element of a page elsewhere; the name and the cookie of ours are there.
+    // The request comes from an element of a page elsewhere; the name and the cookie of ours are there.
     let elsewhere = host
         .run(|| TcpListener::bind("127.0.0.2:9000"))
         .unwrap()
@@ -216,7 +216,7 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
-/// Whatever way a client's file is left, nothing of it stays in the page.
+/// No way out of a client's file leaves anything of it in the page.
 fn keys_are_forgotten(browser: &Browser<'_>) {
     let add = |name: &str| {
         browser.fill("#newname", name);
@@ -240,7 +240,7 @@ fn keys_are_forgotten(browser: &Browser<'_>) {
     revoke("left");
 
     add("late");
-    // As when it was shown five minutes ago.
+    // The clock shows five minutes after it was shown.
     browser.script(
         "const now = performance.now.bind(performance); performance.now = () => now() + 300000",
     );
@@ -300,7 +300,7 @@ fn leaves_nothing(browser: &Browser<'_>, way: &str) {
     assert_eq!(browser.script("return live.size"), 0, "{way}");
 }
 
-/// What a camera reads from the path that is drawn.
+/// The text that a camera reads from the path that is drawn.
 fn read_code(path: &str) -> String {
     const SCALE: usize = 4;
     let dots: Vec<(usize, usize)> = path

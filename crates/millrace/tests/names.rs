@@ -116,7 +116,7 @@ fn a_tunnel_that_starts_before_its_line_and_its_dns_comes_up_when_they_do() {
     assert_eq!(rules(), before);
 }
 
-/// The same with a line and name servers that never come: it can be ended, and nothing is left.
+/// A tunnel with a line and name servers that never come can be ended, and nothing is left.
 #[test]
 fn a_tunnel_that_waits_for_its_name_ends_when_it_is_told() {
     if !ready() {
@@ -185,7 +185,7 @@ fn a_peer_that_moves_is_looked_up_anew() {
     ends(process);
 }
 
-/// The same where every question of the host goes into the tunnel, in which nothing answers any more.
+/// Every question of the host goes into the tunnel, in which nothing answers any more.
 #[test]
 fn a_peer_that_moves_is_found_past_a_full_tunnel_with_its_own_name_servers() {
     if !ready() {
@@ -303,7 +303,7 @@ fn a_lines_own_name_servers_are_asked_by_the_line() {
     ends(process);
 }
 
-/// What `wg` sets is an address, and stays one.
+/// An address from `wg` stays an address.
 #[test]
 fn an_address_that_wg_sets_takes_the_place_of_the_name() {
     if !ready() {

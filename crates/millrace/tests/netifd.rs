@@ -141,7 +141,7 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     reaches(a, B4);
     reaches(a, C4);
     assert_eq!(netifd.complaints(), Vec::<String>::new());
-    // What leads out of the router is no LAN.
+    // A way out of the router is no LAN.
     let fault = netifd.until_fault("CONFIG_FAULT");
     assert!(
         fault.contains("only_through: wan: it is no network of the LAN"),
@@ -188,7 +188,7 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
     let addresses = [&ADDRESSES[..], &["10.0.9.1/32"]].concat();
     let routes = [&ROUTES[..], &["10.50.0.0/16"]].concat();
     netifd.until_has(&addresses, &routes);
-    // What is the same was not touched, and the device is the same one.
+    // Equal things were not touched, and the device is the old one.
     assert_eq!(netifd.changes(), ["+10.0.9.1/32", "+10.50.0.0/16"]);
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     let link = || a.netlink().unwrap().link(&netifd.device()).unwrap();
@@ -323,7 +323,7 @@ fn a_tunnel_for_everything_does_not_carry_itself() {
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
 }
 
-/// What may happen to a router.
+/// A trouble that a router may have.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     ReloadOfC,

@@ -66,7 +66,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
             .words("push", ["route 192.168.77.0 255.255.255.0"])
             .words("push", ["dhcp-option DNS 192.168.77.53"]);
     });
-    // As another user it could not read its files again, which the rest of this has it do.
+    // Another user could not have it read its files again, which the rest of this does.
     let user = "user nobody\ngroup nogroup";
     office.write(user);
     let mut netifd = office.netifd();
@@ -82,7 +82,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     until("the log", || completed(&netifd) == 1);
     // It stays root, as its files are root's, and may do no more than what networks need.
     netifd.has_few_privileges();
-    // What has not changed is not made anew.
+    // An unchanged tunnel is not made anew.
     netifd.renew();
     netifd.renew();
     reaches(&net.a, &inner);
@@ -94,7 +94,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     assert!(fault.contains("no-such-directive-here"), "{fault}");
     reaches(&net.a, &inner);
     assert_eq!((netifd.taken(), completed(&netifd)), (1, 1));
-    // What is not makes a new tunnel.
+    // A changed file makes a new tunnel.
     office.write(&format!("{user}\nroute 192.168.78.0 255.255.255.0"));
     netifd.renew();
     until("another route", || {
@@ -135,7 +135,7 @@ fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
         setup.client.line("auth-user-pass login");
     });
     office.directory.file("login", "somebody\nwrong\n");
-    // Nobody permits the file to have that one sent.
+    // The password file has another name, and no permission.
     let mut netifd = office.netifd();
     netifd.if_up();
     netifd.until_fault("START_FAILED");

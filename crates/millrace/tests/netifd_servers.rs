@@ -142,7 +142,7 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
     reaches(&net.a, branch[1]);
     pings(&net.a, branch[0], 3);
 
-    // What is wrong changes nothing.
+    // A faulty file changes nothing.
     let whole = office.file.clone();
     office.renew(&netifd, |file| {
         file.line("no-such-directive-here");
@@ -155,7 +155,7 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     assert_eq!(client.said(READY_LINE), 1);
 
-    // What sessions are made with makes a new server, to which the client comes again.
+    // Settings that sessions are made with make a new server, to which the client comes again.
     office.file = whole;
     office.renew(&netifd, |file| {
         file.line("reneg-sec 1000");
@@ -194,12 +194,12 @@ fn a_server_with_pairs_of_addresses_is_run_too() {
     let _client = office.client();
     reaches(&net.b, &server);
     reaches(&net.a, &office.inner(6));
-    // What netifd has no word for.
+    // These settings have no word in netifd's language.
     let link = net.a.netlink().unwrap().link(&netifd.device()).unwrap();
     assert_eq!((link.mtu, link.up), (1400, true));
 }
 
-/// Whatever happens to the daemons, the interface has what its file says, and the client is back.
+/// With any trouble of the daemons, the interface has the settings of its file, and the client is back.
 #[test]
 fn a_server_outlives_trouble() {
     if !ready() {

@@ -16,7 +16,7 @@ use std::fs;
 const LANS: [&str; 2] = ["br-lan", "br-guest"];
 const OUT: [&str; 3] = ["wan", "mr-office", "mr-home"];
 
-/// What stands in `network` of LANs and WAN.
+/// The sections of LANs and WAN in `network`.
 const NETWORKS: &str = "config interface 'lan'\n\toption device 'br-lan'\n\toption proto 'static'\n\
     config interface 'guest'\n\toption device 'br-guest'\n\toption proto 'static'\n\
     config interface 'wan'\n\toption device 'wan'\n\toption proto 'dhcp'\n";
@@ -31,9 +31,9 @@ fn ready() -> bool {
 /// A router with UCI's files, and counters of what leaves.
 struct Lists {
     world: Guarded,
-    /// What the guard reads.
+    /// The files that the guard reads.
     uci: Directory,
-    /// What each double of netifd has.
+    /// The file of each double of netifd.
     netifd: [Directory; 2],
     keys: [(Keys, Keys); 2],
 }
@@ -124,7 +124,7 @@ impl Lists {
         [start(0), start(1)]
     }
 
-    /// What `millrace guard` says, and its code.
+    /// The output of `millrace guard`, and its code.
     fn guard(&self, words: &[&str]) -> (String, Option<i32>) {
         let uci = self.uci.path().to_str().unwrap();
         let mut all = vec!["guard"];
@@ -318,7 +318,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     assert_eq!(lists.status().1, Some(1));
     assert_eq!(lists.guard(&["refresh"]).1, Some(0));
 
-    // What no interface lists any more is let go, and what `off` has let go stays so.
+    // LANs that no interface lists any more are let go, and those that `off` has let go stay so.
     lists.write(&["lan"], &[]);
     let (text, code) = lists.guard(&["reload"]);
     assert_eq!(code, Some(0), "{text}");

@@ -1,4 +1,5 @@
-//! What the guard's commands say, and end with, where lists of interfaces (`only_through`) are gone, wrong or refused.
+//! Checks the words and the exit codes of the guard's commands where lists of interfaces (`only_through`) are gone,
+//! wrong or refused.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -34,7 +35,7 @@ impl Router {
         self.uci.file("network", &text);
     }
 
-    /// What `millrace guard` says, and its code.
+    /// The output of `millrace guard`, and its code.
     fn guard(&self, words: &[&str]) -> (String, Option<i32>) {
         let command = self.world.router.command(PROGRAM).arg("guard").args(words);
         let exit = command.arg("--uci").arg(self.uci.path()).exit().unwrap();
@@ -48,7 +49,7 @@ impl Router {
 
 const LISTED: &str = "\tlist only_through 'lan'\n";
 
-/// What no list names any more stays let go with a later mistake in `network`.
+/// LANs that no list names any more stay let go with a later mistake in `network`.
 #[test]
 fn lists_that_were_taken_away_do_not_come_back() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! What scripts are told: everything that the stock program tells them, with the same values.
+//! Compares the environment of scripts with stock: everything that the stock program tells them, with the same values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn environment(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What each script of an end was told.
+/// The environment of each script of an end.
 fn told(
     end: &RunningOpenVpn<'_>,
     scripts: &[&'static str],

@@ -139,7 +139,7 @@ fn segment(net: &Net, address: IpAddr) -> u32 {
     getsockopt(&server, TcpMaxSeg).unwrap()
 }
 
-/// What a host behind A's end would do: its SYN asks for more than A's interface carries, and B, whose interface carries
+/// The test is a host behind A's end: its SYN asks for more than A's interface carries, and B, whose interface carries
 /// more, must not believe it. The clamp follows the interface, and where it is off changes nothing.
 #[test]
 fn syns_through_wireguard_ask_for_what_the_interface_carries() {
@@ -222,7 +222,7 @@ fn run_ip(host: &Host, words: &str) {
     host.output("ip", words.split(' ')).unwrap();
 }
 
-/// As where PPPoE comes up after the tunnel, or another line takes over.
+/// Such changes come where PPPoE comes up after the tunnel, or another line takes over.
 #[test]
 fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
     if !ready() {
@@ -351,7 +351,7 @@ fn black_hole(mtu: u32) -> (Site, Router, LinkOptions) {
     (site, router, near)
 }
 
-/// What the second link carries.
+/// Sets the MTU of the second link.
 fn set_far(site: &Site, router: &Router, mtu: u32) {
     run_ip(router, &format!("link set far mtu {mtu}"));
     run_ip(&site.net.b, &format!("link set eth0 mtu {mtu}"));

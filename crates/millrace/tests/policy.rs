@@ -172,7 +172,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
             Some("wg1"),
             "case 2: another address of the device"
         );
-        // What answers later is to answer from the first.
+        // Later answers are to come from the first address.
         let bits = if ip(address).is_ipv4() { 24 } else { 64 };
         let own = format!("{address}/{bits}");
         pc.output("ip", ["address", "delete", &own, "dev", "eth0"])
@@ -275,7 +275,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     case(1, "again", pc, far.clone(), Some("wg1"));
     case(10, "again", phone, both(20), Some("wg1"));
 
-    // What others take away comes back.
+    // Rules that others take away come back.
     all.world.flush_rules();
     until("rules that are set again", || all.status().1 == Some(0));
     case(1, "rules were flushed", pc, far.clone(), Some("wg1"));
@@ -373,7 +373,7 @@ fn a_dnsmasq_that_cannot_is_told_of_and_left_alone() {
     assert!(on().contains("refuses the lines for it, which are not put into use: bad option"));
     assert_eq!(files(), 0);
     stand_in("ipset nftset auth", "exit 0");
-    // What was not read is not said to be in place, and is told again.
+    // A file that was not read is not said to be in place, and is told again.
     for _ in 0..2 {
         assert!(on().contains("false: exit status: 1"));
         let mark = confs.join(".millrace.policy.conf.unread");

@@ -60,7 +60,7 @@ impl<'n> World<'n> {
         }
     }
 
-    /// What A says of a line.
+    /// A's status of a line.
     fn line(&self, at: usize) -> Value {
         let status = status_of(&self.net.a, "pptp0");
         status["peers"][0]["lines"][at].clone()

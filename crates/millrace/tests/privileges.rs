@@ -1,4 +1,4 @@
-//! What a running tunnel still may: of every thread, for each protocol and each way of starting.
+//! Checks the rights of a running tunnel: of every thread, for each protocol and each way of starting.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -190,7 +190,7 @@ fn workers_of_a_restarted_client_have_no_capabilities() {
     confined(client.process.id(), true);
 }
 
-/// What reads strangers' datagrams there is the only thread.
+/// The thread that reads strangers' datagrams is the only one.
 #[test]
 fn a_relay_keeps_nothing() {
     if !lab::may_enter() {

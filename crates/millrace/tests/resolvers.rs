@@ -220,7 +220,7 @@ fn systemd_resolved_is_told_and_untold() {
     set_and_undone(&host, &file, &shown, TUNNEL);
 }
 
-/// What goes into the background by itself is ended with the value.
+/// Ends a daemon that goes into the background by itself, with the value.
 struct Daemons<'h>(&'h Host);
 
 impl Drop for Daemons<'_> {
@@ -230,8 +230,8 @@ impl Drop for Daemons<'_> {
     }
 }
 
-/// As OpenWrt runs it: a script starts it from a configuration that names a directory. While the tunnel is up only its server
-/// is asked, by its device, where nothing answers here; by a tunnel that answers `guard_dns.rs` does.
+/// OpenWrt runs it so: a script starts it from a configuration that names a directory. While the tunnel is up only its
+/// server is asked, by its device, where nothing answers here; by a tunnel that answers `guard_dns.rs` does.
 #[test]
 fn dnsmasq_asks_the_tunnels_server_and_the_hosts_own_again() {
     let Some((host, _scratch)) = host(&["dnsmasq-base"]) else {

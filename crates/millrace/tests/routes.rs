@@ -30,7 +30,7 @@ use Kind::{Metric, Plain, Ppp, Two};
 
 const ALL: &[Kind] = &[Plain, Metric, Two, Ppp];
 
-/// What is asked: the world, a network to which the host has a route of its own, the LAN, the server, and two of these by
+/// The destinations that are looked up: the world, a network to which the host has a route of its own, the LAN, the server, and two of these by
 /// IPv6.
 const ADDRESSES: [&str; 6] = [
     "8.8.8.8",
@@ -52,7 +52,7 @@ struct Form {
     hosts: &'static [Kind],
     /// Addresses to which the stock program goes another way, with the way of ours.
     differs: &'static [(usize, &'static str)],
-    /// What ours says of it.
+    /// The words of Millrace about it.
     says: &'static str,
 }
 
@@ -327,7 +327,7 @@ fn openvpn_beside_a_default_route_by_a_device() {
     compare(Ppp);
 }
 
-/// What a server pushes into the LAN or past the tunnel is done, and told, in the log and in the status.
+/// Millrace makes the routes that a server pushes into the LAN or past the tunnel, and tells of them in the log and in the status.
 #[test]
 fn pushed_routes_into_the_lan_and_past_the_tunnel_are_told() {
     if !ready() {

@@ -102,7 +102,7 @@ impl Place {
         self.home.output(PROGRAM, words).unwrap()
     }
 
-    /// What it says that fails.
+    /// The words of a command that fails.
     fn refused(&self, words: &[&str]) -> String {
         let exit = self.home.command(PROGRAM).args(words).exit().unwrap();
         exit.success().unwrap_err().to_string()
@@ -144,7 +144,7 @@ impl Place {
         self.home.output("nft", ["list", "tables"]).unwrap()
     }
 
-    /// What forwarding changes, as it is now.
+    /// The settings that forwarding changes, as they are now.
     fn forwarding(&self) -> Vec<String> {
         let read = |key: &str| fs::read_to_string(format!("/proc/sys/net/{key}")).unwrap();
         let keys = [
@@ -247,7 +247,7 @@ impl Drop for Quick<'_> {
     }
 }
 
-/// What a camera reads from a code of characters.
+/// The text that a camera reads from a code of characters.
 fn read_code(code: &str) -> String {
     const SCALE: usize = 4;
     let rows: Vec<Vec<char>> = code.lines().map(|line| line.chars().collect()).collect();
@@ -337,7 +337,7 @@ fn is_in(client: &mut Process) {
         .unwrap();
 }
 
-/// The same with OpenVPN: who is revoked is out at once, and does not come in again.
+/// A revoked client of OpenVPN is out at once, and does not come in again.
 #[test]
 fn openvpn_clients_come_and_go_while_others_download() {
     if !ready(&["openvpn", "nft", "ip"]) {

@@ -1,4 +1,4 @@
-//! What a program that ships must not have.
+//! Checks that a shipped program has no option that turns encryption off.
 
 #![cfg(not(feature = "null-cipher"))]
 

@@ -28,7 +28,7 @@ fn lines(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// As short as it may be: only what is measured matters here.
+/// The time is as short as may be: only the list of measurements matters here.
 const HURRY: [&str; 2] = ["--seconds", "0.001"];
 
 #[test]

@@ -115,7 +115,7 @@ fn limit_is_of_the_last_second() {
     until("an idle tunnel", || status()["dataplane"]["limits"] == "");
 }
 
-/// What comes to nothing is counted by its reason, before anything costly was computed for it.
+/// Refused handshakes are counted by their reason, before anything costly was computed for them.
 #[test]
 fn refused_handshakes_are_counted() {
     if !ready() {
@@ -332,7 +332,7 @@ fn a_peer_that_cannot_be_heard_is_told() {
     stands(None);
 }
 
-/// Programs that ask must be able to tell an answer from none.
+/// Programs must be able to tell an answer from a failure.
 #[test]
 fn what_cannot_be_told_ends_with_an_error() {
     if !ready() {

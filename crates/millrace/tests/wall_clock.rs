@@ -14,7 +14,7 @@ use lab::load::{PingOptions, ping};
 use lab::peer::{Keys, PeerOptions, WgPeer, WireGuardPeer};
 use lab::tools;
 
-/// What is kept of the time over a restart.
+/// The file of the time over a restart.
 const FLOOR: &str = "/var/lib/millrace/clock";
 
 /// A clock of a program's own, which is as many seconds off as it is set.
@@ -114,7 +114,7 @@ fn a_tunnel_that_starts_before_its_clock_is_set_comes_up() {
     clock.set(0);
     reaches(&net.a, B4);
     pings(&net.a, B4, 2);
-    // What people are shown is the time that it is now.
+    // People are shown the time that it is now.
     let shaken = peer(&a, &keys_b).latest_handshake.unwrap();
     assert!(shaken.elapsed().unwrap().as_secs() < 1_000);
 }

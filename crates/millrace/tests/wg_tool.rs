@@ -178,13 +178,13 @@ fn files_are_set_added_and_synchronised() {
     assert_eq!(load("setconf", &file(&[2])), sorted(&[2]));
     assert_eq!(load("syncconf", &file(&[1, 2])), sorted(&[1, 2]));
     assert_eq!(load("syncconf", &file(&[1])), sorted(&[1]));
-    // What showconf prints can be read again.
+    // The output of showconf can be read again.
     let shown = host.output("wg", ["showconf", WG]).unwrap();
     assert!(shown.contains("ListenPort = 99"), "{shown}");
     assert_eq!(load("setconf", &shown), sorted(&[1]));
     let list = host.output("wg", ["show", "interfaces"]).unwrap();
     assert_eq!(list.trim(), WG);
-    // What people read.
+    // The text for people.
     let text = host.output("wg", ["show"]).unwrap();
     assert!(
         text.contains(&keys[1].public) && text.contains("10.0.1.0/24"),
@@ -462,7 +462,7 @@ fn counter(host: &Host, table: &str, name: &str) -> u64 {
         .unwrap()
 }
 
-/// As the kernel's WireGuard has none: packets of it are for no peer, and `wg-quick save` would keep it.
+/// The kernel's WireGuard has no such address: packets of it are for no peer, and `wg-quick save` would keep it.
 #[test]
 fn interface_gets_no_address_by_itself() {
     if !ready() {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::page::{PAGE, POLICY};
 
-/// What is sent back.
+/// The answer to a request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Answer {
     /// The status (RFC 9110, section 15).
@@ -69,14 +69,14 @@ impl Answer {
         answer
     }
 
-    /// The same with another field.
+    /// Adds a field.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.fields += &format!("{name}: {value}\r\n");
         self
     }
 
-    /// The same, for somebody who has logged in or not.
+    /// Says whether the answer is for somebody who has logged in.
     #[must_use]
     pub const fn of_session(mut self, session: bool) -> Self {
         self.session = session;
@@ -89,7 +89,7 @@ impl Answer {
         self.session
     }
 
-    /// What it carries.
+    /// The body.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
@@ -101,7 +101,7 @@ impl Answer {
         &self.fields
     }
 
-    /// As it is sent.
+    /// The bytes to send.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.body.len() + 1024);

@@ -23,8 +23,8 @@ const FREE: u32 = 3;
 /// How long it is remembered that a try failed.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
-/// Those who are remembered: all addresses of a LAN of the usual size, several times. The one that tried longest ago goes
-/// for another, and so does its blame: forgetting refuses no one a try.
+/// The most addresses that are remembered: all of a LAN of the usual size, several times. The one that tried longest
+/// ago makes room for another, and its failures go with it: no one is refused because of that.
 const MOST: usize = 1024;
 
 /// Who tries a password.
@@ -73,7 +73,7 @@ impl Bucket {
     }
 }
 
-/// What is remembered of one who asks.
+/// The failures of one asker.
 #[derive(Debug)]
 struct Entry {
     asker: Asker,

@@ -28,7 +28,7 @@ const WAITING: usize = 32;
 /// Passwords that wait: the front has one looked at at a time.
 const PASSWORDS: usize = 1;
 
-/// What privileges are needed for.
+/// Answers the questions that need privileges.
 pub trait Source: Send {
     /// How everything stands.
     fn sample(&mut self) -> Sample;
@@ -38,7 +38,7 @@ pub trait Source: Send {
     fn keep(&mut self, day: String);
 }
 
-/// What is asked of the servers at home.
+/// Answers questions about the servers at home.
 pub trait Servers: Send {
     /// The servers at home.
     fn servers(&mut self) -> Value;

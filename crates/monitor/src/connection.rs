@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::http::{BODY_MAX, Bad, HEAD_MAX, Head};
 use crate::places::Place;
 
-/// What a connection may take.
+/// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Time for the whole request, however slowly it comes.
@@ -144,7 +144,7 @@ fn send(mut stream: &TcpStream, answer: &Answer, within: Duration) -> bool {
 
 /// Waits until the client closes, but not for long.
 fn await_close(mut stream: &TcpStream) {
-    // What was sent and not read would have the kernel take the answer back.
+    // The kernel would take the answer back while bytes of the browser are unread.
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
     let mut buffer = [0; 2048];

@@ -17,7 +17,7 @@ const TUNNELS: usize = 16;
 /// Longest name, in bytes.
 const NAME_MAX: usize = 64;
 
-/// What the file begins with.
+/// The file's first line.
 const FIRST: &str = "millrace-day 1\n";
 
 /// Longest file that is read, in bytes.
@@ -28,9 +28,9 @@ pub const TEXT_MAX: usize = 400 << 10;
 pub struct Mean {
     /// When they begin, in [`STEP`]s since 1970.
     pub step: u64,
-    /// What came by the tunnel.
+    /// The rate from the tunnel, in bits a second.
     pub rx: u64,
-    /// What went.
+    /// The rate into the tunnel, in bits a second.
     pub tx: u64,
 }
 
@@ -40,7 +40,7 @@ impl Serialize for Mean {
     }
 }
 
-/// What has come by and gone since a step began: bits, and the milliseconds that they were counted for.
+/// Traffic since a step began: bits, and the milliseconds that they were counted for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     rx: u128,

@@ -1,4 +1,4 @@
-//! What the page is told: one document, of what has changed since the one before.
+//! The document for the page: everything that has changed since the document before.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ struct Line<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// What has changed since the moment `since` and the event `event`.
+    /// The document of changes since the moment `since` and the event `event`.
     #[must_use]
     pub fn new(
         overview: &'a Overview,

@@ -1,4 +1,4 @@
-//! What happened, in words: told from two samples, one after the other.
+//! Events in words, found by comparing two samples.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,7 +38,7 @@ pub struct Event {
     pub time: u64,
     /// How good it is.
     pub tone: Tone,
-    /// What, in words.
+    /// The event, in words.
     pub text: String,
 }
 
@@ -64,7 +64,7 @@ impl Events {
         });
     }
 
-    /// Those behind a number.
+    /// Events behind a number.
     pub fn since(&self, number: u64) -> impl Iterator<Item = &Event> {
         self.kept.iter().filter(move |it| it.number > number)
     }
@@ -75,7 +75,7 @@ impl Events {
         for status in &now.tunnels {
             let name = &status.interface;
             match find(before, name) {
-                // What is counted begins anew with a process.
+                // Counters begin anew with a process.
                 Some(earlier) if earlier.uptime_ms <= status.uptime_ms => {
                     compare(earlier, status, &mut say);
                 }
@@ -169,7 +169,7 @@ fn told(
     }
 }
 
-/// What people call a peer.
+/// A peer's name for people.
 #[must_use]
 pub fn called(peer: &PeerStatus) -> String {
     let name = peer.name.as_ref().or(peer.username.as_ref());

@@ -6,7 +6,7 @@ use std::path::Path;
 /// Cores, sensors and devices that are looked at.
 const MOST: usize = 64;
 
-/// What a core has done since the start, in ticks of the kernel's clock.
+/// A core's work since the start, in ticks of the kernel's clock.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ticks {
     /// With work.
@@ -156,7 +156,7 @@ fn temperatures(class: &Path) -> Vec<(String, f64)> {
             let celsius = thousandths as f64 / 1000.0;
             let name = fs::read_to_string(at.join(name)).ok();
             let name = name.map_or_else(|| format!("{prefix}{place}"), |it| it.trim().to_owned());
-            // What a zone says that has no sensor.
+            // A zone without a sensor has a temperature out of this range.
             (-60.0..200.0).contains(&celsius).then_some((name, celsius))
         });
         sensors.collect()

@@ -1,5 +1,5 @@
-//! What the two processes send to each other: a length and a number, four bytes each in the network's order, and as many
-//! bytes of JSON as the length says. The answer to a question has the question's number.
+//! Frames between the two processes: a length and a number, four bytes each in the network's order, and as many bytes
+//! of JSON as the length says. The answer to a question has the question's number.
 
 use std::io::{self, Read, Write};
 
@@ -37,7 +37,7 @@ impl Frame {
         }
     }
 
-    /// What is said.
+    /// The message.
     ///
     /// # Errors
     /// Something else.
@@ -120,7 +120,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes: no panic, and no more is taken than the least of what came and what may come.
+        /// Any bytes are read without a panic, and no more is allocated than the smaller of the bytes that came and the
+        /// bound.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200), most in 0..100_usize) {
             let mut rest = &bytes[..];

@@ -22,7 +22,7 @@ use crate::site::{Settings, Site};
 /// Bytes of a thread's stack: of what it makes, all that grows is elsewhere.
 const STACK: usize = 256 << 10;
 
-/// What is waited after a connection could not be accepted, as when there are no descriptors.
+/// The pause after a connection could not be accepted, as when there are no descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Between two looks at whether it is time to look at everything.

@@ -57,7 +57,7 @@ impl Gate {
     pub fn check(&self, head: &Head) -> Result<(), Refusal> {
         let host = head.host.as_deref().filter(|it| self.is_ours(it));
         let host = host.ok_or(Refusal::Host)?;
-        // What a browser says by itself: no script can change it.
+        // The browser itself sends this field: no script can change it.
         let site = head.fetch_site.as_deref();
         let from_elsewhere = matches!(site, Some("cross-site" | "same-site"));
         match head.method {
@@ -107,7 +107,7 @@ impl Gate {
     }
 }
 
-/// What may follow an address in brackets.
+/// Whether a text may follow an address in brackets.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix(':') {
         Some(port) => !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()),
@@ -123,7 +123,7 @@ fn is_of(origin: &str, host: &str) -> bool {
     rest.is_some_and(|it| it.eq_ignore_ascii_case(host))
 }
 
-/// What a program shows in the place of a session.
+/// The credential that a program sends in place of a session.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Shown {
     /// A token.

@@ -5,7 +5,7 @@ use service::status::{LineStatus, NO_CARRIER, PeerStatus, SILENT, Status};
 /// Seconds after which a peer of WireGuard that is spoken to has begun a new session (REJECT_AFTER_TIME).
 pub const LATELY: u64 = 180;
 
-/// Warnings of a tunnel that are told.
+/// The number of a tunnel's warnings that the page shows.
 const WARNINGS: usize = 3;
 
 /// How a tunnel is.
@@ -58,7 +58,7 @@ impl State {
     }
 }
 
-/// How it is, and why. What the tunnel asked for and does not have is told first.
+/// Its state, and the reason. Settings that the tunnel asked for and does not have come first.
 #[must_use]
 pub fn health(status: &Status) -> (State, String) {
     let (state, words) = carries(status);
@@ -98,7 +98,7 @@ fn carries(status: &Status) -> (State, String) {
     }
 }
 
-/// Why the first peer cannot be heard, which stands for all of them.
+/// The reason why the first peer cannot be heard, which stands for all of them.
 fn reason(peers: &[PeerStatus]) -> String {
     let reason = peers.first().and_then(|it| it.reason.as_deref());
     let reason = reason.unwrap_or("no packet comes");
@@ -133,7 +133,7 @@ fn of_peer(peer: &PeerStatus) -> (State, String) {
     if !peer.lines.is_empty() && peer.lines.iter().all(down) {
         return (State::Silent, "no line reaches the peer".to_owned());
     }
-    // What is sent and never answered: bytes of handshakes count, too.
+    // A peer that never answers: bytes of handshakes count as sent, too.
     let calls = peer.keepalive.is_some() || peer.tx_bytes > 0;
     match peer.latest_handshake_age {
         Some(age) if age <= LATELY => (
@@ -150,7 +150,7 @@ fn of_peer(peer: &PeerStatus) -> (State, String) {
     }
 }
 
-/// What is wrong with some of the lines.
+/// Faults of some of the lines.
 fn lines(peers: &[PeerStatus]) -> Option<String> {
     let [peer] = peers else { return None };
     let bad: Vec<String> = peer

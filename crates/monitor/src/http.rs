@@ -16,7 +16,7 @@ pub const BODY_MAX: usize = 4 << 10;
 /// Longest target of a request, in bytes.
 const TARGET_MAX: usize = 1 << 10;
 
-/// What is asked for.
+/// The method.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Method {
     /// To see something.
@@ -58,11 +58,11 @@ impl Bad {
 /// The head of a request: what of it matters here.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Head {
-    /// What is asked for.
+    /// The method.
     pub method: Method,
     /// The path, which begins with a slash; not decoded.
     pub path: String,
-    /// What is behind the question mark; not decoded.
+    /// The text behind the question mark; not decoded.
     pub query: String,
     /// Bytes of the body.
     pub length: usize,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, in whatever pieces: no panic, and what is a head stays the same head when more follows.
+        /// Any bytes in any pieces are read without a panic, and a head stays the same head when more follows.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), more in any::<[u8; 8]>()) {
             let first = Head::parse(&bytes);

@@ -6,8 +6,8 @@
 //! tunnels stand, whether a password is the one ([`rights`]), and changes of the clients of a server at home, which are made
 //! for those only who have logged in.
 //!
-//! What is decided is decided without I/O: heads of requests, passwords' attempts, states of tunnels, events, limits, the
-//! text of the metrics.
+//! Decisions are made without I/O: heads of requests, passwords' attempts, states of tunnels, events, limits, the text
+//! of the metrics.
 
 #![forbid(unsafe_code)]
 

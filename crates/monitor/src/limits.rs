@@ -1,4 +1,4 @@
-//! What limits the speed now, in words, from figures.
+//! Finds, from figures, what limits the speed now, in words.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Moment<'a> {
     pub elapsed: Duration,
 }
 
-/// What limits the speed, the strongest first; a word about the traffic where nothing does.
+/// Causes that limit the speed, the strongest first; a word about the traffic where there is no limit.
 #[must_use]
 pub fn limits(moment: Moment<'_>) -> Vec<String> {
     let mut found = Vec::new();

@@ -22,7 +22,7 @@ pub struct Link {
     waiting: Arc<Mutex<Waiting>>,
 }
 
-/// Those who wait for an answer, by the numbers of their questions.
+/// Threads that wait for an answer, by the numbers of their questions.
 #[derive(Default)]
 struct Waiting {
     next: u32,
@@ -48,7 +48,7 @@ impl Link {
             read(from, &to);
             let mut waiting = lock(&to);
             waiting.ended = true;
-            // Those who wait are told so by this.
+            // Clearing tells all waiting threads.
             waiting.of.clear();
         })?;
         Ok(Self {

@@ -8,7 +8,7 @@ use service::status::{PeerStatus, Status};
 use crate::health::{State, active, health};
 use crate::overview::Overview;
 
-/// What the answer is called.
+/// The answer's content type.
 pub const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Pairs of a label's name and its value.

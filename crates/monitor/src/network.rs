@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// What counts as one source: an address of IPv4, or the /64 of one of IPv6, of which a single device has as many
+/// One source of requests: an address of IPv4, or the /64 of one of IPv6, of which a single device has as many
 /// addresses as it likes (RFC 4862, RFC 8981).
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Network(IpAddr);

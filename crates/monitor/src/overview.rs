@@ -1,4 +1,4 @@
-//! What the front knows: the newest sample, the rates of five minutes and of a day, and what happened.
+//! The front's knowledge: the newest sample, the rates of five minutes and of a day, and the events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -35,9 +35,9 @@ const REMEMBERED: u64 = 600;
 pub struct Rates {
     /// Seconds since the front began.
     pub moment: u64,
-    /// What comes by the tunnel.
+    /// Bits a second from the tunnel.
     pub rx: Option<u64>,
-    /// What goes.
+    /// Bits a second into the tunnel.
     pub tx: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ impl Serialize for Rates {
     }
 }
 
-/// What the front knows.
+/// The front's knowledge.
 #[derive(Debug)]
 pub struct Overview {
     begin: Instant,
@@ -59,9 +59,9 @@ pub struct Overview {
     pub figures: Figures,
     /// How busy each core is, in percent.
     pub loads: Vec<u8>,
-    /// What limits the speed.
+    /// The causes that limit the speed.
     pub limits: Vec<String>,
-    /// What happened.
+    /// The events.
     pub events: Events,
     /// The rates of a day.
     pub day: Day,

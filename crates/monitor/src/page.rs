@@ -3,7 +3,8 @@
 /// The page, compressed by gzip (RFC 1952). There is no other form of it: every browser reads this one.
 pub const PAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
 
-/// What a browser may do for the page: run its own script and style, and ask the server that it came from.
+/// The rights that a browser has for the page: to run its own script and style, and to ask the server that it came
+/// from.
 pub const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ pub const MOST: usize = 1024;
 /// How many rounds a file may ask for. The least costs a router of 2012 about a quarter of a second.
 const ROUNDS: std::ops::RangeInclusive<u32> = 100_000..=5_000_000;
 
-/// What a new password is to cost on the machine that it is made on.
+/// The time that checking a new password is to take on the machine where it is made.
 const COST: Duration = Duration::from_millis(250);
 
-/// What a line of the file begins with.
+/// The beginning of a line of the file.
 const KIND: &str = "pbkdf2-sha256";
 
 const SALT_LEN: usize = 16;

@@ -21,14 +21,14 @@ pub struct Wanted {
     pub tunnel: String,
     /// How many to pass over.
     pub from: usize,
-    /// What is in their names, keys or addresses; empty is all.
+    /// A part of their names, keys or addresses; empty finds all.
     pub find: String,
     /// The order: `heard`, `rx`, `tx`, else by name.
     pub sort: String,
 }
 
 impl Wanted {
-    /// What a request asks for.
+    /// The peers that a request asks for.
     #[must_use]
     pub fn new(head: &Head) -> Self {
         let text = |name| head.query(name).unwrap_or_default();
@@ -46,14 +46,14 @@ impl Wanted {
 pub struct Page {
     /// All that the tunnel has.
     total: usize,
-    /// Those that were found.
+    /// The number of peers that were found.
     found: usize,
     peers: Vec<Peer>,
 }
 
 #[derive(Debug, Serialize)]
 struct Peer {
-    /// What tells it apart from the others of its tunnel.
+    /// The identity within its tunnel.
     id: String,
     name: String,
     ranges: String,

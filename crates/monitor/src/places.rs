@@ -83,7 +83,7 @@ impl Places {
     #[must_use]
     pub fn admit(&self, network: Network, stream: Option<Arc<TcpStream>>) -> Option<Place> {
         let mut table = self.lock();
-        // Those that leave are gone soon; yet they are no more than the others.
+        // Connections that are leaving soon end; their number is bounded all the same.
         while table.leaving >= self.most {
             let waited = self.table.1.wait(table);
             table = waited.unwrap_or_else(PoisonError::into_inner);
@@ -248,13 +248,13 @@ mod tests {
         let [few, many, owner] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(network);
         let small = all.admit(few, None).unwrap();
         let places: Vec<_> = (0..5).map(|_| all.admit(many, None).unwrap()).collect();
-        // What is at work stays, and of the others the oldest goes.
+        // A connection at work stays; of the others the oldest goes.
         assert!(places[0].begin_work());
         let own = all.admit(owner, None).unwrap();
         assert!(is_held(&small) && is_held(&own) && is_held(&places[0]));
         assert!(!is_held(&places[1]) && is_held(&places[2]));
         assert!(!places[1].begin_work(), "it was closed");
-        // Those that never finish go before one that takes its answer.
+        // Connections that never finish go before one that takes its answer.
         places[2].begin_sending();
         let _second = all.admit(owner, None).unwrap();
         assert!(is_held(&places[2]) && !is_held(&places[3]));

@@ -1,15 +1,15 @@
-//! What the front asks of the process with privileges. The front reads what strangers send, so what it asks is checked as
-//! theirs is: it may be told to ask anything.
+//! Questions from the front to the process with privileges. The front reads requests of strangers, who may have it ask
+//! anything: its questions are checked like theirs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
-/// What the front asks for.
+/// A question of the front.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// What it needs to begin: a [`Begin`].
+    /// The front's needs to begin: a [`Begin`].
     Begin,
     /// How everything stands.
     Sample,
@@ -32,14 +32,14 @@ pub enum Question {
     Change {
         /// The session in which it is asked.
         session: Secret,
-        /// What is to be changed.
+        /// The change.
         change: Change,
     },
     /// Make a server at home.
     Server {
         /// The session in which it is asked.
         session: Secret,
-        /// What it is to be.
+        /// The server's settings.
         server: Server,
     },
 }
@@ -77,7 +77,7 @@ impl Server {
     }
 }
 
-/// What the front needs to begin.
+/// The front's needs to begin.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Begin {
     /// The text of the day that was kept before this start.
@@ -86,7 +86,7 @@ pub struct Begin {
     pub password: bool,
 }
 
-/// What one who has logged in gets.
+/// The tokens for a browser that has logged in.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Login {
     /// Stands for the session.
@@ -114,12 +114,12 @@ pub struct Change {
     pub server: String,
     /// The client's name.
     pub name: String,
-    /// What is to be done.
+    /// The action.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What is to be done with a client.
+/// The action on a client.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum What {

@@ -24,7 +24,7 @@ const MAC_LEN: usize = 16;
 /// Longest such token, in characters.
 const MOST: usize = 64;
 
-/// What the key of browsers' tokens is made for.
+/// The purpose of the key of browsers' tokens.
 const KNOWN: &[u8] = b"millrace monitor known browser";
 
 /// The rights of all.

@@ -1,4 +1,4 @@
-//! What the process with privileges has seen: all that the page shows of tunnels.
+//! Samples of the process with privileges: all that the page shows of tunnels.
 
 use serde::{Deserialize, Serialize};
 use service::status::Status;
@@ -9,7 +9,7 @@ use service::status::Status;
 pub struct Sample {
     /// The tunnels that are up.
     pub tunnels: Vec<Status>,
-    /// Those that have files and are not up.
+    /// Tunnels that have files and are not up.
     pub known: Vec<Known>,
     /// The guard; none where it is off.
     pub guard: Option<GuardView>,
@@ -33,11 +33,11 @@ pub struct Known {
 pub struct GuardView {
     /// `off`, `held` or `through`.
     pub state: String,
-    /// What holds it, in words; empty where nothing does.
+    /// The reasons why it holds packets, in words; empty where it holds none.
     pub why: String,
-    /// What that means for those behind the router.
+    /// The consequence for people behind the router.
     pub about: String,
-    /// What else there is to say, with its name.
+    /// Other rows, each with its name.
     pub rows: Vec<(String, String)>,
     /// Devices that have tunnels of their own, by commas, and how they stand.
     pub groups: Vec<(String, String)>,

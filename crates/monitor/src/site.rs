@@ -1,4 +1,4 @@
-//! What is where: the page, what it asks for, the metrics.
+//! The paths of the site: the page, its requests, the metrics.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -29,21 +29,21 @@ use crate::turns::Turns;
 /// The name of the cookie that stands for a session.
 const COOKIE: &str = "millrace-monitor";
 
-/// What a browser does with the cookie: no script reads it, and no other page has it sent.
+/// The rules for the cookie: no script reads it, and no other page has it sent.
 const COOKIE_RULES: &str = "Path=/; HttpOnly; SameSite=Strict";
 
 /// The name of the cookie by which a browser is known that somebody has logged in with. It opens nothing.
 const KNOWN: &str = "millrace-known";
 
-/// The same for that one, which is for logging in only, and for a year.
+/// The rules for the cookie of known browsers, which is for logging in only, and for a year.
 const KNOWN_RULES: &str = "Path=/api/login; Max-Age=31536000; HttpOnly; SameSite=Strict";
 
-/// What the front is told when it is started.
+/// Settings that the front gets when it is started.
 #[derive(Clone, Default)]
 pub struct Settings {
     /// Names that clients may use for this host, besides its addresses.
     pub names: Vec<String>,
-    /// What a program shows for the metrics.
+    /// The token that a program sends for the metrics.
     pub token: Option<Zeroizing<String>>,
     /// The host's name.
     pub host: String,
@@ -53,20 +53,20 @@ pub struct Settings {
 pub struct Site {
     gate: Gate,
     settings: Settings,
-    /// What is known.
+    /// The front's knowledge.
     pub overview: Mutex<Overview>,
     link: Link,
     /// There is a password; without, everything may be seen and nothing changed.
     password: bool,
     turns: Turns,
-    /// Digests of what programs showed last that was good, and where from: they show theirs every few seconds.
+    /// Digests of the last good credentials of programs, and their networks: programs send theirs every few seconds.
     good: Mutex<VecDeque<(Network, [u8; 32])>>,
 }
 
 /// Programs that are remembered.
 const PROGRAMS: usize = 8;
 
-/// What a request to log in carries.
+/// The body of a request to log in.
 #[derive(Deserialize)]
 struct Login {
     password: Secret,
@@ -130,7 +130,7 @@ impl Site {
         answer.of_session(is_session)
     }
 
-    /// What stands for the session that a request is of, if there is one.
+    /// The session of a request, if it has one.
     fn session(&self, head: &Head) -> Option<Secret> {
         let session = Secret::from(head.cookie(COOKIE)?);
         let has = self.ask(&Question::Session(session.clone()));
@@ -253,7 +253,7 @@ impl Site {
                 good.truncate(PROGRAMS - 1);
                 good.push_front(seen);
             }
-            // One that guesses must not guess at what another in its network has shown.
+            // A guess must not be compared with the credentials of another program in its network.
             Err(_) => good.retain(|it| it.0 != network),
         }
         outcome
@@ -323,7 +323,7 @@ impl Site {
     }
 }
 
-/// What the process with privileges has told or refused.
+/// The answer to the browser, made from the reply or the refusal of the process with privileges.
 fn told(answer: io::Result<Result<Value, Refused>>, shown: impl FnOnce(Value) -> Value) -> Answer {
     match answer {
         Ok(Ok(value)) => Answer::json(&shown(value)),
@@ -384,10 +384,10 @@ mod tests {
             .collect();
         let looked_at = told.iter().filter(|it| **it == 403).count();
         assert!((1..10).contains(&looked_at), "{told:?}");
-        // The right one would be told by its answer.
+        // The answer to the right token would tell.
         assert_eq!(metrics(&site, TOKEN, guesser), 429);
         assert_eq!(metrics(&site, TOKEN, program), 200);
-        // One that guesses where a program has shown the token is no better off.
+        // A guess from a network where a program has shown the token is no better off.
         for guess in 0..100 {
             metrics(&site, &format!("{guess}"), program);
         }

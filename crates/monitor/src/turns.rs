@@ -1,13 +1,13 @@
-//! Whose password is looked at next. A password costs about a quarter of a second, which is all that a stranger can have
-//! this processor do: one is looked at, few wait, and all others are told at once to come again.
+//! Decides whose password is checked next. A password costs about a quarter of a second, which is all that a stranger
+//! can have this processor do: one is checked, few wait, and all others are told at once to come again.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::attempts::{Asker, Attempts, Rank};
 
-/// Those who wait while one is looked at. The second of them waits for two passwords of others: the one that is looked at
-/// and the first.
+/// The number of askers who wait while one password is checked. The second of them waits for two passwords of others:
+/// the one that is checked and the first.
 const WAITING: usize = 2;
 
 /// When one that has to give way may come again.
@@ -23,7 +23,7 @@ pub struct Turns {
 #[derive(Debug)]
 struct State {
     attempts: Attempts,
-    /// Whose password is looked at.
+    /// The asker whose password is being checked.
     now: Option<Asker>,
     /// The next first.
     waiting: Vec<Waiter>,
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// What was not looked at is no try.
+    /// A password that was not checked is no try.
     #[test]
     fn those_who_are_sent_away_may_come_again() {
         let world = World::new();

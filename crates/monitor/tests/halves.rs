@@ -291,7 +291,7 @@ fn any_question() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Whatever the front says without the password: no panic, and nothing is changed.
+    /// Any questions from a front without the password cause no panic, and change nothing.
     #[test]
     fn a_front_that_was_taken_over_changes_nothing(questions in proptest::collection::vec(any_question(), 1..8)) {
         let double = Double::default();

@@ -1,4 +1,4 @@
-//! What the host sends and receives by all of its devices, as copies: a packet socket.
+//! Copies of packets that the host sends and receives by all of its devices: a packet socket.
 //!
 //! A copy of an outgoing packet is made when it is handed to its device, behind the packet filter: what is refused is not
 //! seen, and what is seen has left by the device whose number is told.
@@ -48,7 +48,7 @@ impl Capture {
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, all) })?;
         // SAFETY: `fd` is a fresh descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // What is lost for want of room is told by `dropped`.
+        // `dropped` tells of packets that are lost for want of room.
         set_buffers(&fd, BUFFER);
         Ok(Self { fd })
     }
@@ -56,7 +56,7 @@ impl Capture {
     /// The next packet that waits, if there is one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn next<'b>(&self, buffer: &'b mut [u8; LENGTH]) -> io::Result<Option<Seen<'b>>> {
         // SAFETY: all bytes zero are a valid address of this kind.
         let mut from: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -89,7 +89,7 @@ impl Capture {
     /// How many packets have been lost since this was asked for last, because they were not taken in time.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn dropped(&self) -> io::Result<u32> {
         // `struct tpacket_stats`: packets, and those lost.
         let mut counts = [0_u32; 2];

@@ -38,7 +38,7 @@ pub enum EthtoolError {
     /// The kernel refused: no such interface, no permission, or no features in this driver.
     #[error("cannot {operation} of interface {interface}: {error}")]
     Refused {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
         /// Of which interface.
         interface: String,

@@ -45,7 +45,7 @@ impl GreSocket {
         let fd = check(unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_GRE) })?;
         // SAFETY: `fd` is a fresh descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // As with UDP: routers may cut what does not fit.
+        // Routers may cut packets that do not fit, as with UDP.
         let discovery = libc::IP_PMTUDISC_DONT;
         set_int(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discovery)?;
         if let Some(device) = device {
@@ -243,7 +243,7 @@ fn ip_payload(packet: &[u8]) -> Option<Range<usize>> {
 pub struct Received {
     memory: Vec<u8>,
     headers: Headers,
-    /// From where and to which of our addresses they came, and their places.
+    /// The sender, our address, and the place of each packet.
     packets: Vec<((Ipv4Addr, Ipv4Addr), Range<usize>)>,
     /// Packets that were too long, or had no IPv4 header.
     pub dropped: u64,
@@ -267,8 +267,8 @@ impl Received {
         }
     }
 
-    /// The packet at a place below what [`GreSocket::receive`] returned: who sent it to which of our addresses, and what
-    /// followed the IP header.
+    /// The packet at a place below the count of [`GreSocket::receive`]: its sender, our address that it was sent to,
+    /// and the bytes behind the IP header.
     pub fn packet(&mut self, at: usize) -> Option<((Ipv4Addr, Ipv4Addr), &mut [u8])> {
         let (ends, place) = self.packets.get(at)?.clone();
         Some((ends, self.memory.get_mut(place)?))
@@ -283,14 +283,14 @@ impl std::fmt::Debug for Received {
     }
 }
 
-/// Where a packet goes, and the address that it leaves from where that is chosen.
+/// The destination of a packet, and the address that it leaves from where that is chosen.
 type Ends = (Ipv4Addr, Option<Ipv4Addr>);
 
 /// Packets to be sent, one behind the other in one memory, which is used again.
 pub struct Outgoing {
     memory: Vec<u8>,
     headers: Headers,
-    /// Where they go to and which of our addresses they come from, and their places.
+    /// The destination, our address, and the place of each packet.
     packets: Vec<(Ends, Range<usize>)>,
 }
 
@@ -374,7 +374,7 @@ mod tests {
         });
     }
 
-    /// As much as came from one address, without what others send meanwhile.
+    /// Receives so many packets from one address, without those of other senders.
     fn receive(socket: &GreSocket, count: usize, from: Ipv4Addr) -> Vec<Vec<u8>> {
         let poller = Poller::new().unwrap();
         poller.add(socket, 0).unwrap();

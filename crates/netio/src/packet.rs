@@ -16,7 +16,7 @@ pub const BATCH: usize = 64;
 /// Room for one SCM_TIMESTAMPNS message, with slack for 64-bit time on 32-bit machines.
 const CONTROL_SIZE: usize = 64;
 
-/// What the kernel says about a frame.
+/// The kernel's notes on a frame.
 pub type Note = [u8; NOTE_SIZE];
 
 /// A raw socket bound to one interface, which must carry Ethernet frames. It sees what arrives there,
@@ -29,7 +29,7 @@ pub struct PacketSocket {
 /// One received frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
-    /// What the kernel says about it.
+    /// The kernel's notes.
     pub note: Note,
     /// The frame from the destination address on.
     pub frame: &'a [u8],
@@ -261,7 +261,7 @@ impl PacketSocket {
     /// Sends one frame that is complete: wire-sized and with its checksums.
     ///
     /// # Errors
-    /// As [`PacketSocket::send_batch`].
+    /// The errors of [`PacketSocket::send_batch`].
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.send_batch(&[([0; NOTE_SIZE], frame)]).map(|_| ())
     }

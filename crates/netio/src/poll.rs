@@ -13,7 +13,7 @@ pub struct Poller {
     epoll: OwnedFd,
 }
 
-/// What became readable (or writable): the tokens given to [`Poller::add`].
+/// The descriptors that became readable (or writable): the tokens given to [`Poller::add`].
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Ready {
     tokens: [u64; EVENTS],
@@ -37,7 +37,7 @@ impl Poller {
     /// An empty set.
     ///
     /// # Errors
-    /// What `epoll_create1` returns (descriptor limits).
+    /// The error of `epoll_create1` (descriptor limits).
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers are passed; the result is checked before it is owned.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -49,7 +49,7 @@ impl Poller {
     /// Watches `fd` for readability and reports it as `token`.
     ///
     /// # Errors
-    /// What `epoll_ctl` returns; `EEXIST` when the descriptor is already in the set.
+    /// The error of `epoll_ctl`; `EEXIST` when the descriptor is already in the set.
     pub fn add(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
         let mut event = libc::epoll_event {
             events: libc::EPOLLIN as u32,
@@ -71,7 +71,7 @@ impl Poller {
     /// alike.
     ///
     /// # Errors
-    /// What `epoll_ctl` returns; `ENOENT` when it is not in the set.
+    /// The error of `epoll_ctl`; `ENOENT` when it is not in the set.
     pub fn modify(&self, fd: impl AsFd, token: u64, writable: bool) -> io::Result<()> {
         let out = if writable { libc::EPOLLOUT } else { 0 };
         let mut event = libc::epoll_event {
@@ -93,7 +93,7 @@ impl Poller {
     /// Stops watching `fd`.
     ///
     /// # Errors
-    /// What `epoll_ctl` returns; `ENOENT` when it is not in the set.
+    /// The error of `epoll_ctl`; `ENOENT` when it is not in the set.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         // SAFETY: EPOLL_CTL_DEL ignores the event pointer.
         check(unsafe {
@@ -111,7 +111,7 @@ impl Poller {
     /// counts as an empty result.
     ///
     /// # Errors
-    /// What `epoll_wait` returns, `EINTR` excepted.
+    /// The error of `epoll_wait`, `EINTR` excepted.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Ready> {
         // Rounded up, so that a deadline is never polled for with a zero timeout.
         let millis = timeout.map_or(-1, |t| {
@@ -159,7 +159,7 @@ impl Waker {
     /// A waker that was not used yet.
     ///
     /// # Errors
-    /// What `eventfd` returns (descriptor limits).
+    /// The error of `eventfd` (descriptor limits).
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers are passed; the result is checked before it is owned.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;

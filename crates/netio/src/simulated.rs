@@ -14,7 +14,7 @@ pub enum Call<'a> {
     Read,
     /// A packet is written to the interface.
     Write {
-        /// What it is gathered from, its header first if it has one.
+        /// Its parts, the header first if it has one.
         parts: &'a [IoSlice<'a>],
     },
     /// Datagrams are received.
@@ -34,7 +34,7 @@ pub enum Call<'a> {
 /// received nothing; one that answers a [`Call::Send`] says how many of its messages went.
 type Answer = dyn FnMut(Call<'_>) -> Option<io::Result<usize>> + Send;
 
-/// What one interface or socket answers in the kernel's place; nothing until [`Faults::set`].
+/// Answers of one interface or socket in the kernel's place; none until [`Faults::set`].
 #[derive(Default)]
 pub struct Faults(Mutex<Option<Box<Answer>>>);
 

@@ -14,7 +14,7 @@ use crate::udp::socket::{set_device, set_int, set_mark, to_raw};
 /// Connections that wait to be accepted; the kernel's own limit may be lower.
 const BACKLOG: libc::c_int = 128;
 
-/// What a socket is asked for.
+/// Options of a socket.
 #[derive(Clone, Debug, Default)]
 pub struct TcpOptions {
     /// The local address of a connection; `None` for the kernel's choice, port 0 for any.
@@ -199,7 +199,7 @@ impl Listener {
     /// Where it listens, with the port that the kernel chose.
     ///
     /// # Errors
-    /// What `getsockname` returns.
+    /// The error of `getsockname`.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }

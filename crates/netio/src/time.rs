@@ -25,7 +25,7 @@ pub struct Civil {
     pub second: u8,
 }
 
-/// As `2026-03-01 17:04:05`.
+/// The form `2026-03-01 17:04:05`.
 impl std::fmt::Display for Civil {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
@@ -44,7 +44,7 @@ impl std::fmt::Display for Civil {
 }
 
 impl Civil {
-    /// As the system log has it, without the year: `Mar  1 17:04:05`.
+    /// The system log's form, without the year: `Mar  1 17:04:05`.
     #[must_use]
     pub fn syslog(&self) -> String {
         const MONTHS: [&str; 12] = [
@@ -80,7 +80,7 @@ pub fn utc(at: SystemTime) -> Civil {
     civil(at, |seconds, into| unsafe { libc::gmtime_r(seconds, into) })
 }
 
-/// What was before 1970 is taken for its first second, and so is what the C library cannot tell.
+/// A moment before 1970 counts as its first second, and so does one that the C library cannot tell.
 fn civil(at: SystemTime, convert: impl FnOnce(&Seconds, &mut libc::tm) -> *mut libc::tm) -> Civil {
     let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = Seconds::try_from(seconds).unwrap_or(0);

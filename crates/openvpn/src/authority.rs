@@ -1,6 +1,6 @@
 //! An authority of a server's own: it signs the server's certificate and those of its clients (RFC 5280).
 //!
-//! What is written is a page of DER: a library for it (`rcgen`) brings a clock and a second writer and reader of ASN.1.
+//! The text is a page of DER: a library for it (`rcgen`) brings a clock and a second writer and reader of ASN.1.
 //!
 //! Keys are ECDSA on P-256, signatures are made with SHA-256 (RFC 5480, RFC 5758). What is written is the little that such
 //! certificates need. No clock is asked: a router may have none when this runs, and a certificate that is not valid yet, or
@@ -18,7 +18,7 @@ use crate::keyfile::pem::encode;
 use crate::verify::Certificate;
 use crate::verify::serial::decimal;
 
-/// What each certificate is valid from and to: the last year that needs no other kind of time.
+/// The time from and to which each certificate is valid: the last year that needs no other kind of time.
 const VALIDITY: [&[u8]; 2] = [b"240101000000Z", b"491231235959Z"];
 
 /// Bytes of a serial number (at most 20).
@@ -56,7 +56,7 @@ pub enum AuthorityError {
     Unreadable {
         /// The key or the certificate.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The two do not belong together.
@@ -67,7 +67,7 @@ pub enum AuthorityError {
     Name(String),
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Purpose {
     /// `extendedKeyUsage = serverAuth`

@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(check(from, 90), Err(CookieError::Wrong));
             assert_eq!(check(address("192.0.2.1:1195"), 0), Err(CookieError::Wrong));
             assert_eq!(check(address("192.0.2.2:1194"), 0), Err(CookieError::Wrong));
-            // The same client as a socket for both families shows it.
+            // This is the client as a socket for both families shows it.
             assert_eq!(check(address("[::ffff:192.0.2.1]:1194"), 0), Ok(given));
             let mut other = third(given);
             other.session = SessionId::new([8; 8]).unwrap();

@@ -32,7 +32,7 @@ pub(crate) struct Element<'a> {
     pub(crate) whole: &'a [u8],
 }
 
-/// What is left of a row of elements.
+/// The rest of a row of elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -156,7 +156,7 @@ pub(crate) fn dotted(oid: &[u8]) -> String {
     let mut text = String::new();
     let mut arc: u64 = 0;
     for &byte in oid {
-        // What overflows is no identifier that anyone has registered.
+        // An arc that overflows belongs to no identifier that anyone has registered.
         arc = arc.wrapping_shl(7) | u64::from(byte & 0x7f);
         if byte & 0x80 != 0 {
             continue;

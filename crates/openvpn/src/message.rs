@@ -30,7 +30,7 @@ pub enum Message {
     },
     /// Server: for people or for a graphical program, for example a web page to log in at.
     Info(String),
-    /// The same, before authentication has ended.
+    /// Information before authentication has ended.
     InfoPre(String),
     /// Client: the answer to a question that the server asked by [`InfoPre`](Self::InfoPre), in base64.
     CrResponse(String),
@@ -47,7 +47,7 @@ pub enum Message {
 /// Why a client is not let in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthFailed {
-    /// What kind of refusal.
+    /// The kind of refusal.
     pub kind: AuthFailedKind,
     /// For people; empty if the server gives no reason. For a dynamic challenge it begins with `CRV1:`.
     pub reason: String,
@@ -80,7 +80,7 @@ pub enum Advance {
     Addr,
     /// The next remote.
     Remote,
-    /// The same address.
+    /// The client stays at the address.
     No,
 }
 

@@ -198,10 +198,10 @@ fn put(name: &mut Vec<u8>, field: &[u8]) {
 /// UniversalString and BMPString.
 const STRINGS: [u8; 8] = [0x0c, 0x12, 0x13, 0x14, 0x16, 0x1a, 0x1c, 0x1e];
 
-/// What C's `isspace` calls a space.
+/// The characters that C's `isspace` calls spaces.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
 
-/// What goes to scripts and logs has neither control characters nor line ends.
+/// Replaces control characters and line ends for scripts and logs.
 fn printable(character: char) -> char {
     if character.is_control() {
         '_'
@@ -326,7 +326,7 @@ mod tests {
         let joined = element(der::SET, &parts.concat());
         let apart = parts.map(|part| element(der::SET, &part)).concat();
         assert!(!same(&joined, &apart));
-        // What is no name is compared as it is.
+        // Bytes that are no name are compared as they are.
         assert!(same(b"x", b"x") && !same(b"x", b"X") && !same(b"x", &printable));
     }
 

@@ -9,7 +9,7 @@
 //! message id         : u32         not in ACK_V1
 //! payload            : rest
 //! ```
-//! What the wrap puts between the session id and the rest is in [`crate::wrap`]. Numbers are big-endian.
+//! The bytes of the wrap between the session id and the rest are in [`crate::wrap`]. Numbers are big-endian.
 
 #[cfg(test)]
 mod tests;
@@ -27,10 +27,10 @@ pub const CONTROL_HEAD_LEN: usize = 1 + SessionId::LEN;
 /// Bytes of the longest control packet that is looked at, wrap and all. Stock's buffers have 2048 of payload.
 pub const MAX_CONTROL_LEN: usize = 4096;
 
-/// What is in the clear in front of every control packet, whatever the wrap.
+/// The clear part in front of every control packet, with any wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlHead {
-    /// What the packet is; never data.
+    /// The kind of packet; never data.
     pub opcode: Opcode,
     /// Which key of the session it belongs to, 0..=7.
     pub key_id: u8,
@@ -148,13 +148,13 @@ impl FromIterator<u32> for AckList {
 /// A packet of the control channel, unwrapped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ControlPacket {
-    /// What it is; never data.
+    /// The kind of packet; never data.
     pub opcode: Opcode,
     /// Which key of the session it belongs to, 0..=7.
     pub key_id: u8,
     /// The sender's session id.
     pub session: SessionId,
-    /// What it acknowledges.
+    /// The acknowledged packets.
     pub acks: AckList,
     /// The session id of the receiver, whose messages are acknowledged. On the wire exactly if `acks` is not empty:
     /// without it no acknowledgement is sent.
@@ -225,7 +225,7 @@ impl ControlPacket {
             && matches!(self.message_id, Some(0))
     }
 
-    /// What is in the clear in front of it.
+    /// The clear part in front of it.
     #[must_use]
     pub const fn head(&self) -> ControlHead {
         ControlHead {

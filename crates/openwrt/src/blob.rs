@@ -225,7 +225,7 @@ pub(crate) fn attribute(
     out.extend_from_slice(&[0; HEAD]);
     content(out);
     let len = out.len() - begin;
-    // What is sent is bounded far below 24 bits.
+    // Messages are bounded far below 24 bits.
     let head = (u32::from(id) << 24) | (len as u32 & 0x00ff_ffff) | if named { NAMED } else { 0 };
     out[begin..begin + HEAD].copy_from_slice(&head.to_be_bytes());
     pad(out, len);

@@ -12,7 +12,7 @@ pub fn directory_of(configuration: &Path) -> Option<PathBuf> {
     let path = configuration.join("dhcp");
     let is_small = fs::metadata(&path).is_ok_and(|it| it.len() <= FILE_MAX);
     let text = fs::read_to_string(path).ok().filter(|_| is_small)?;
-    // What is wrong in sections of others is no matter.
+    // Faults in other sections do not matter.
     directory(&Package::parse(&text).ok()?)
 }
 

@@ -1,4 +1,4 @@
-//! What OpenWrt has of its own: UCI files, ubus, and netifd, which gives interfaces their addresses and routes.
+//! OpenWrt's own parts: UCI files, ubus, and netifd, which gives interfaces their addresses and routes.
 //!
 //! * [`uci`]: the text of a file below `/etc/config`, to sections and their options.
 //! * [`network`]: a section of `network` that is a tunnel of ours, to the checked model of it.

@@ -69,7 +69,7 @@ const KEYS: [&str; 4] = ["private_key", "listen_port", "addresses", "fwmark"];
 /// Most prefixes of one interface.
 const PREFIXES_MAX: usize = 16;
 
-/// What is wrong with an option or a section.
+/// A fault of an option or a section.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
     /// The line, from 1; 0 where there is none.
@@ -78,7 +78,7 @@ pub struct Fault {
     pub section: String,
     /// The option, if it is one.
     pub option: Option<String>,
-    /// What is wrong.
+    /// The fault.
     pub words: String,
 }
 
@@ -130,13 +130,13 @@ pub struct Network {
     pub prefixes: Vec<(Ipv6Addr, u8)>,
     /// MTU in bytes; `None` derives it from the way to the peers.
     pub mtu: Option<u32>,
-    /// What is said about routes.
+    /// The options about routes.
     pub routes: RouteRules,
     /// The endpoint gets a route past the tunnel where a route of the tunnel covers it.
     pub host_route: bool,
     /// Credentials that were refused are not tried again before the interface is asked for (`ifup`).
     pub auth_fail: bool,
-    /// What was left out.
+    /// Options that were left out.
     pub warnings: Vec<Fault>,
 }
 
@@ -144,7 +144,7 @@ impl Network {
     /// Reads the section of an interface, and those of its peers.
     ///
     /// # Errors
-    /// What there is no tunnel without.
+    /// Faults without whose repair there is no tunnel.
     pub fn read(package: &Package, interface: &str) -> Result<Self, Vec<Fault>> {
         let fault = |words: &str| Fault {
             line: 0,
@@ -209,7 +209,7 @@ impl Network {
         device_name(&self.interface)
     }
 
-    /// What the file of this interface may touch beside its tunnel. Scripts run for no interface: hotplug has others.
+    /// The permissions of this interface's file beside its tunnel. Scripts run for no interface: hotplug has others.
     #[must_use]
     pub const fn permissions(&self) -> Permissions {
         Permissions::new(self.allow_files, false)
@@ -226,7 +226,7 @@ impl Network {
             return (None, unknown);
         }
         let mode = self.mode.unwrap_or_default();
-        // As a settings file has them: checked where those are.
+        // The lines are written as in a settings file, and checked where those are.
         let mut text = format!("[lines]\nmode = \"{}\"\n", mode.as_str());
         let mut priority = 10;
         for name in &self.lines {
@@ -259,7 +259,7 @@ pub fn device_of(package: &Package, interface: &str) -> Option<String> {
     device_of_section(package.section(interface)?)
 }
 
-/// The same of an interface's section, which has a name.
+/// The device of an interface's section, which has a name.
 pub(crate) fn device_of_section(section: &Section) -> Option<String> {
     let interface = section.name.as_deref()?;
     let proto = section.text("proto").unwrap_or_default();

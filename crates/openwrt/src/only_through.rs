@@ -37,7 +37,7 @@ const ALIASES_MAX: usize = 4;
 /// A device of the LAN that is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lan {
-    /// As the list says it.
+    /// The name in the list.
     pub name: String,
     /// The network device.
     pub device: String,
@@ -45,12 +45,12 @@ pub struct Lan {
     pub is_known: bool,
 }
 
-/// What the file `network` lists.
+/// The lists of the file `network`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
     /// Each interface with its list, in the order of the file.
     pub lists: Vec<Listed>,
-    /// What is wrong, and not held.
+    /// Faulty entries, which are not held.
     pub faults: Vec<Fault>,
     /// Names that are neither an interface nor a device in the file.
     pub unknown: Vec<(String, Lan)>,

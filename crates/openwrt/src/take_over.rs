@@ -13,16 +13,16 @@ use zeroize::Zeroizing;
 /// The protocol that is taken over.
 const THEIRS: &str = "wireguard";
 
-/// What a file says now, and would say.
+/// The file's present text, and the new one.
 #[derive(Debug, Default)]
 pub struct TakenOver {
     /// The whole text of `network`, which has private keys.
     pub network: Zeroizing<String>,
     /// The whole text of `openvpn`.
     pub openvpn: String,
-    /// What changes, in lines for people.
+    /// The changes, in lines for people.
     pub changes: Vec<String>,
-    /// What is not taken over, or means something else afterwards.
+    /// Settings that are not taken over, or mean something else afterwards.
     pub hints: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub enum TakeOverError {
         /// Its first fault.
         fault: crate::uci::Fault,
     },
-    /// What was asked for is not there.
+    /// Neither an interface nor an instance has the name.
     #[error(
         "{0}: no interface with proto wireguard in network, and no instance in openvpn, has this name"
     )]
@@ -52,16 +52,16 @@ pub enum TakeOverError {
     Refused(Fault),
 }
 
-/// What is to be said of an instance's file.
+/// The judgement on an instance's file.
 #[derive(Debug, Default)]
 pub struct Judged {
-    /// What of it is not honoured.
+    /// Notes on lines that are not honoured.
     pub notes: Vec<String>,
-    /// It names files that only a permission lets it touch. The service that ran it asked for none.
+    /// The file names others that need a permission. The service that ran it asked for none.
     pub needs_files: bool,
 }
 
-/// Reads the file of an instance, or says why it would not work.
+/// Reads the file of an instance, or gives the reason why it would not work.
 pub type Judge<'a> = dyn Fn(&str) -> Result<Judged, String> + 'a;
 
 /// Takes over the interface or instance `only`, or all of them. The texts are those of `/etc/config/network` and
@@ -333,7 +333,7 @@ impl<'t> Lines<'t> {
         Some(())
     }
 
-    /// As [`replace`](Self::replace), of its last occurrence.
+    /// Replaces the last occurrence; see [`replace`](Self::replace).
     fn replace_last(&mut self, line: usize, word: &str, by: &str) -> Option<()> {
         let text = self.0.get_mut(line.checked_sub(1)?)?;
         let at = text.rfind(word)?;

@@ -30,11 +30,11 @@ const KNOWN_MAX: usize = 64;
 pub struct Fault {
     /// Its code.
     pub code: &'static str,
-    /// What is wrong, for people.
+    /// The fault, for people.
     pub words: String,
 }
 
-/// What a teller is told.
+/// A message to a teller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// It begins.
@@ -59,7 +59,7 @@ pub enum Event {
     Deadline,
 }
 
-/// What a teller wants done, in order.
+/// The teller's wishes, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Connect to the daemon.
@@ -72,14 +72,14 @@ pub enum Effect {
     Log(log::Level, String),
 }
 
-/// What netifd is to know.
+/// The state that netifd is to know.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     Up(Update),
     Lost,
 }
 
-/// What was asked last.
+/// The last request.
 #[derive(Clone, Debug, PartialEq)]
 enum Asked {
     Fault,
@@ -103,18 +103,18 @@ pub struct Teller {
     interface: String,
     connection: Connection,
     wanted: Option<State>,
-    /// What netifd has taken.
+    /// The state that netifd has taken.
     told: Option<State>,
     faults: VecDeque<Fault>,
-    /// Those that netifd has: it keeps what it is told twice, twice.
+    /// Faults that netifd has: it keeps a fault twice that it is told twice.
     known: VecDeque<Fault>,
     block: bool,
-    /// What waits for its answer, and until when.
+    /// The request that waits for its answer, and until when.
     asked: Option<(Asked, Instant)>,
     /// Nothing is told before.
     not_before: Option<Instant>,
     pause: Duration,
-    /// What was said of the last refusal.
+    /// The status of the last refusal that was logged.
     said: Option<Status>,
 }
 
@@ -258,7 +258,7 @@ impl Teller {
             _ => {}
         }
         if matches!(asked, Asked::State(_)) {
-            // What it has now is not known: everything from the beginning.
+            // Its present state is not known: everything is told from the beginning.
             self.told = None;
         }
         let quiet = status == Status::PermissionDenied || self.said == Some(status);

@@ -143,7 +143,7 @@ pub struct Message {
     pub number: u16,
     /// The client or object at the other end.
     pub peer: u32,
-    /// What the one attribute of it holds: attributes of [`attr`].
+    /// The content of its one attribute: attributes of [`attr`].
     pub body: Vec<u8>,
 }
 
@@ -253,7 +253,7 @@ impl Decoder {
         if first >> 24 != 0 || !(HEAD..=MESSAGE_MAX).contains(&len) {
             return Err(Malformed);
         }
-        // As libubus: without the zeros that would make it a multiple of 4.
+        // The form is libubus': without the zeros that would make it a multiple of 4.
         let Some(body) = bytes.get(MESSAGE_HEAD..MESSAGE_HEAD + len) else {
             return Ok(None);
         };
@@ -269,18 +269,18 @@ impl Decoder {
     }
 }
 
-/// What a client learns.
+/// An event for a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The daemon has greeted: calls go out.
     Greeted,
     /// A call has ended.
     Ended {
-        /// What [`Client::call`] returned.
+        /// The number that [`Client::call`] returned.
         call: u64,
         /// How.
         status: Status,
-        /// What the method gave, a table; [`Value::Null`] without.
+        /// The method's result, a table; [`Value::Null`] without.
         data: Value,
     },
 }
@@ -374,7 +374,7 @@ impl Client {
         Ok(())
     }
 
-    /// What has come up.
+    /// The next event.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -34,7 +34,7 @@ pub struct Section {
     pub name: Option<String>,
     /// The line that begins it, from 1.
     pub line: usize,
-    /// What it says. No two have one name.
+    /// Its settings. No two have one name.
     pub settings: Vec<Setting>,
 }
 
@@ -67,13 +67,13 @@ impl fmt::Debug for Value {
     }
 }
 
-/// What is wrong with a line.
+/// A fault of a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {words}")]
 pub struct Fault {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub words: String,
     /// The place of its section among the file's; `None` where it is in none that is known.
     pub section: Option<usize>,
@@ -131,7 +131,7 @@ impl Package {
                         }
                     }
                 },
-                // What is in it is not known.
+                // Its content is not known.
                 Err(fault) => {
                     grave = true;
                     fault
@@ -175,7 +175,7 @@ impl Package {
 }
 
 impl Section {
-    /// What it says of this name.
+    /// The setting of this name.
     #[must_use]
     pub fn setting(&self, name: &str) -> Option<&Setting> {
         self.settings.iter().find(|it| it.name == name)
@@ -346,7 +346,7 @@ impl Reader {
             ("config" | "c", Some(kind), name, None) => self.section(line, &kind, name.as_deref()),
             ("option" | "o", Some(name), Some(value), None) => self.set(line, &name, value, false),
             ("list" | "l", Some(name), Some(value), None) => self.set(line, &name, value, true),
-            // As libuci: a value that is not there is an empty one.
+            // libuci takes a missing value as an empty one.
             ("option" | "o", Some(name), None, None) => {
                 self.set(line, &name, Zeroizing::default(), false)
             }
@@ -354,7 +354,7 @@ impl Reader {
                 self.set(line, &name, Zeroizing::default(), true)
             }
             ("package" | "p" | "config" | "c", ..) => {
-                // What follows a section that is not known is not the one's before.
+                // The lines behind an unknown section do not belong to the one before.
                 self.at = None;
                 Err(format!("`{}` needs a word or two behind it", *command))
             }
@@ -373,7 +373,7 @@ impl Reader {
             return Err("a section's type must be letters, digits or signs".to_owned());
         }
         let sections = &mut self.package.sections;
-        // As libuci: an empty name is none.
+        // libuci takes an empty name as none.
         let name = name.filter(|name| !name.is_empty());
         if let Some(name) = name {
             if !is_name(name) {
@@ -414,7 +414,7 @@ impl Reader {
             return Err("an option's name must be letters, digits and `_`".to_owned());
         }
         let at = section.settings.iter().position(|it| it.name == name);
-        // As libuci: an option without a value is none, and takes away what was said before.
+        // libuci takes an option without a value as none, and drops its earlier value.
         if value.is_empty() && !list {
             if let Some(at) = at {
                 section.settings.remove(at);

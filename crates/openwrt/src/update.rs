@@ -1,4 +1,4 @@
-//! What netifd is told that an interface has, in the words of `notify_proto`.
+//! Messages to netifd about an interface, in the words of `notify_proto`.
 
 use crate::blob::Value;
 use host::{DefaultV4, DefaultV6, Destination, Gateway, MAIN, Want, WantedRoute};
@@ -17,12 +17,12 @@ const UPDATE: u32 = 0;
 const ERROR: u32 = 3;
 const BLOCK_RESTART: u32 = 4;
 
-/// What the section of an interface says about routes.
+/// The options about routes of an interface's section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteRules {
     /// netifd puts the routes of IPv4 into a table of the interface's own (`ip4table`).
     pub own_table_v4: bool,
-    /// The same for IPv6 (`ip6table`).
+    /// netifd puts the routes of IPv6 into a table of the interface's own (`ip6table`).
     pub own_table_v6: bool,
     /// No route for all packets is wanted (`defaultroute 0`).
     pub no_default: bool,
@@ -63,7 +63,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// What a tunnel wants, as netifd is told it.
+    /// The message to netifd about a tunnel's wishes.
     ///
     /// All packets are led into the tunnel by two routes of half the addresses: a default route would take the place of
     /// the one that the tunnel's own packets need. In a table of the interface's own it is a default route.
@@ -389,7 +389,7 @@ mod tests {
             ..rules
         };
         assert!(told(&want, rules).is_empty());
-        // Those of an OpenVPN profile are no others.
+        // Routes of an OpenVPN profile get the same messages.
         let all = |v6| WantedRoute {
             name: String::new(),
             to: Destination::all(v6),

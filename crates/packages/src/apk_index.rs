@@ -104,7 +104,7 @@ fn head(point: &[u8]) -> [u8; HEAD] {
     head
 }
 
-/// What a signature is of.
+/// The bytes that a signature covers.
 fn signed(head: &[u8; HEAD], payload: &[u8]) -> Vec<u8> {
     [&INDEX[..], head, &hash::sha512(payload)].concat()
 }

@@ -15,14 +15,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What goes into a release.
+/// The parts of a release.
 #[derive(Debug)]
 pub struct Release<'a> {
     /// The directory of the manifest.
     pub packaging: &'a Path,
     /// The directory of the programs, `millrace-CHIP-KIND`.
     pub programs: &'a Path,
-    /// What the program writes of itself for Debian: manual pages and completions, by where they are installed.
+    /// The program's own pages for Debian: manual pages and completions, by where they are installed.
     pub share: Option<&'a Path>,
     /// Where the packages go: `openwrt` and `debian` in it are deleted first.
     pub out: &'a Path,
@@ -30,7 +30,7 @@ pub struct Release<'a> {
     pub version: &'a str,
     /// The date of everything, in seconds since 1970.
     pub date: u64,
-    /// What is signed with.
+    /// The keys for signing.
     pub keys: &'a Keys,
 }
 
@@ -48,7 +48,7 @@ pub enum AssembleError {
         /// Why.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// What was written reads as something else.
+    /// A written file reads as something else.
     #[error("{0}: it reads as something else than was written")]
     Differs(String),
     /// A file cannot be read or written.
@@ -104,7 +104,7 @@ impl Release<'_> {
                 &mut left_out,
             )? {
                 made += 1;
-                // What is for every architecture comes out the same each time.
+                // A package for every architecture comes out alike each time.
                 let (name, bytes) = self.deb(&package)?;
                 files.insert(name, bytes);
             }
@@ -260,7 +260,7 @@ impl Release<'_> {
         Ok(())
     }
 
-    /// What a router needs to trust the indexes.
+    /// Writes the keys that a router needs to trust the indexes.
     fn public_keys(&self) -> Result<(), AssembleError> {
         let mut files = Files::new();
         if let Some(key) = &self.keys.usign {

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// The preset of xz: a dictionary of 8 MB, as dpkg-deb's own.
 const PRESET: u32 = 6;
-/// What unpacking xz may take, in KiB: twice what that preset needs.
+/// The memory for unpacking xz, in KiB: twice the need of that preset.
 const XZ_MEMORY: u32 = 32 << 10;
 
 /// Why bytes cannot be unpacked.
@@ -71,7 +71,7 @@ pub fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, UnpackError> {
 /// Unpacks raw deflate.
 ///
 /// # Errors
-/// As [`gunzip`].
+/// The errors of [`gunzip`].
 pub fn inflate(bytes: &[u8]) -> Result<Vec<u8>, UnpackError> {
     let mut reader = DeflateDecoder::new(bytes);
     let unpacked = all(&mut reader)?;

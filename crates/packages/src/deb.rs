@@ -19,7 +19,7 @@ pub enum DebError {
     Ar {
         /// Where.
         at: usize,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// It has other parts than a package has, or in another order.

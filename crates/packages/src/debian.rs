@@ -30,7 +30,7 @@ fn architecture(package: &Package) -> &str {
     }
 }
 
-/// What a deb holds.
+/// The content of a deb.
 ///
 /// # Errors
 /// When a configuration file's path cannot stand in a list.
@@ -114,7 +114,7 @@ fn templates(package: &Package) -> Vec<&str> {
     templates.collect()
 }
 
-/// What stops with the package: its units, and the instances of its templates.
+/// The units that stop with the package: its own, and the instances of its templates.
 fn stopped(package: &Package) -> String {
     let names = package
         .tree
@@ -146,15 +146,15 @@ fn postinst(package: &Package) -> String {
             );
         }
     }
-    // What the user has not started is not started. Tunnels that are up go on as the new program; other units, such as what
-    // keeps packets from leaving in clear, are not taken down for that.
+    // Units that the user has not started are not started. Tunnels that are up go on as the new program; other units,
+    // such as one that keeps packets from leaving in clear, are not taken down for that.
     let tunnels: Vec<&str> = stopped.split(' ').filter(|it| it.contains('@')).collect();
     let restart = match tunnels.as_slice() {
         [] => String::new(),
         names => format!(
             "        [ -z \"$2\" ] || systemctl try-restart {} >/dev/null || true\n{}",
             names.join(" "),
-            // Those that were brought up by hand, too; in a scope of their own, not in that of what upgrades packages.
+            // Tunnels that were brought up by hand restart, too; in a scope of their own, not in that of the upgrade.
             match names.iter().any(|it| it.starts_with("'millrace@")) {
                 true =>
                     "        [ -z \"$2\" ] || systemd-run --quiet --scope millrace restart --daemons || true\n",

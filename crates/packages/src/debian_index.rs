@@ -75,7 +75,7 @@ pub fn release(files: &[(&str, &[u8])], date: u64) -> String {
     stanza.to_string().replace("SHA256: \n", "SHA256:\n")
 }
 
-/// As in `Thu, 01 Jan 1970 00:00:00 UTC`.
+/// The form `Thu, 01 Jan 1970 00:00:00 UTC`.
 fn rfc_2822(date: u64) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",

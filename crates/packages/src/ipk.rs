@@ -1,6 +1,7 @@
 //! opkg's packages: a gzip'd tar of `debian-binary`, `data.tar.gz` and `control.tar.gz`, in this order.
 //!
-//! As OpenWrt's `scripts/ipkg-build` makes them. Other systems' ipk are `ar` archives, which opkg reads as well.
+//! Archives are made as by OpenWrt's `scripts/ipkg-build`. Other systems' ipk are `ar` archives, which opkg reads as
+//! well.
 
 use crate::compress::{self, UnpackError};
 use crate::tar::{self, TarError};
@@ -8,15 +9,15 @@ use crate::tree::Tree;
 use std::io;
 use thiserror::Error;
 
-/// What `debian-binary` says.
+/// The text of `debian-binary`.
 pub const VERSION: &[u8] = b"2.0\n";
 
-/// What the two archives of a package hold: of an ipk, and of a deb.
+/// The content of a package's two archives: of an ipk, and of a deb.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
     /// `control`, lists and scripts.
     pub control: Tree,
-    /// What is installed.
+    /// The files to be installed.
     pub data: Tree,
 }
 
@@ -126,7 +127,7 @@ mod tests {
         let mut data = Tree::default();
         data.file("usr/sbin/millrace", 0o755, b"program").unwrap();
         let bytes = write(&content(data), 1_700_000_000).unwrap();
-        // What is compressed depends on the version of the compressor: the archives in it do not.
+        // The compressed bytes depend on the version of the compressor: the archives in them do not.
         let outer = compress::gunzip(&bytes).unwrap();
         let outer = tar::read(&outer).unwrap().tree;
         let data = compress::gunzip(outer.content("data.tar.gz").unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What indexes and releases are signed with: Ed25519 in usign's files for opkg, P-256 in PEM for apk.
+//! Signs indexes and releases: Ed25519 in usign's files for opkg, P-256 in PEM for apk.
 //!
 //! `usign -G` and `signify-openbsd -G -n` make the first, `openssl ecparam -name prime256v1 -genkey -noout` the second, and
 //! [`new_usign`] and [`new_p256`] either.
@@ -83,10 +83,10 @@ impl Keys {
         self.parse(&text)
     }
 
-    /// As [`Self::read`], of a file's text.
+    /// Reads the text of a key's file; see [`Self::read`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of [`Self::read`].
     pub fn parse(&mut self, text: &str) -> Result<(), KeyError> {
         if text.starts_with("untrusted comment:") {
             self.usign = Some(Usign::parse(text)?);

@@ -19,7 +19,7 @@ pub struct Manifest {
     /// A page about it.
     #[serde(default)]
     pub url: String,
-    /// As SPDX has it.
+    /// The licence by its name of SPDX.
     pub license: String,
     /// The packages' revision: raised when they change and the program does not.
     pub revision: u32,
@@ -29,7 +29,7 @@ pub struct Manifest {
     pub debian: Distribution,
 }
 
-/// What is made for one distribution.
+/// The settings for one distribution.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Distribution {
@@ -105,7 +105,7 @@ pub enum ManifestError {
         /// Why.
         error: Box<toml::de::Error>,
     },
-    /// What is installed cannot be.
+    /// Files that cannot be installed together.
     #[error("{package}: {error}")]
     Tree {
         /// The package.
@@ -118,7 +118,7 @@ pub enum ManifestError {
     Value {
         /// The package.
         package: String,
-        /// What stands there.
+        /// The wrong value.
         value: String,
     },
 }
@@ -186,7 +186,7 @@ impl Manifest {
 }
 
 impl Description {
-    /// What it installs.
+    /// The files that it installs.
     fn tree(&self, own: &Path, program: Option<&[u8]>) -> Result<Tree, ManifestError> {
         let value = |value: &str| ManifestError::Value {
             package: self.name.clone(),

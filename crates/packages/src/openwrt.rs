@@ -39,7 +39,7 @@ fn architecture<'a>(package: &'a Package, any: &'a str) -> &'a str {
     }
 }
 
-/// What an ipk holds.
+/// The content of an ipk.
 ///
 /// # Errors
 /// When the package brings a list that is made here.
@@ -85,7 +85,7 @@ pub fn ipk(package: &Package) -> Result<Content, TreeError> {
     Ok(content)
 }
 
-/// What an apk holds.
+/// The content of an apk.
 ///
 /// # Errors
 /// When the package brings a list that is made here.
@@ -282,7 +282,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// As the firmware has it, but that each of its functions says that it was called.
+    /// The library is the firmware's, but each of its functions says that it was called.
     #[test]
     fn scripts_call_the_firmware_where_there_is_one() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is said of a package in any format.
+//! The description of a package for any format.
 
 use crate::tree::Tree;
 
@@ -33,11 +33,11 @@ pub struct Package {
     pub conflicts: Vec<String>,
     /// Absolute paths: what the user may have changed, and is kept; with `/` at the end whole directories.
     pub conffiles: Vec<String>,
-    /// What is run after it was installed, in addition to what its files need.
+    /// Commands after its installation, in addition to those that its files need.
     pub postinst: String,
-    /// What is run before it is removed, in addition.
+    /// Commands before its removal, in addition.
     pub prerm: String,
-    /// What is installed.
+    /// The files to be installed.
     pub tree: Tree,
 }
 

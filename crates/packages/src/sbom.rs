@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Why there is no bill.
 #[derive(Debug, Error)]
 pub enum SbomError {
-    /// What cargo printed is something else.
+    /// The output of cargo is not understood.
     #[error("cargo metadata: {0}")]
     Metadata(#[from] serde_json::Error),
     /// `Cargo.lock` is something else.

@@ -17,7 +17,7 @@ pub struct Stanza(Vec<(String, String)>);
 pub struct StanzaError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The fault.
     pub what: &'static str,
 }
 

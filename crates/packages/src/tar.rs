@@ -7,7 +7,7 @@ use crate::tree::{Entry, Kind, Tree, TreeError};
 use thiserror::Error;
 
 const BLOCK: usize = 512;
-/// What GNU tar fills an archive up to.
+/// The length to a multiple of which GNU tar fills an archive up.
 const RECORD: usize = 20 * BLOCK;
 const MAGIC: &[u8; 8] = b"ustar  \0";
 
@@ -22,7 +22,7 @@ pub enum TarError {
     Header {
         /// Where the header begins.
         at: usize,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// Something behind the end.
@@ -107,7 +107,7 @@ fn octal(field: &mut [u8], mut value: u64) {
     field[digits] = 0;
 }
 
-/// What an archive holds.
+/// The content of an archive.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Archive {
     /// Its entries, `./` left out.

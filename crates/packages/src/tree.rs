@@ -1,4 +1,4 @@
-//! What a package installs: files, directories and links by their paths, all of them root's.
+//! The files that a package installs: files, directories and links by their paths, all of them root's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ pub const LONGEST_TARGET: usize = 99;
 /// The most entries of a tree.
 pub const MOST_ENTRIES: usize = 10_000;
 
-/// What stands at a path.
+/// The kind of entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.
@@ -31,7 +31,7 @@ pub enum Kind {
 pub struct Entry {
     /// The permission bits, at most 0o7777. A link has 0o777.
     pub mode: u32,
-    /// What it is.
+    /// The kind of entry.
     pub kind: Kind,
 }
 
@@ -136,7 +136,7 @@ impl Tree {
     /// Adds a file.
     ///
     /// # Errors
-    /// As [`Self::add`].
+    /// The errors of [`Self::add`].
     pub fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> Result<(), TreeError> {
         let kind = Kind::File(content.to_owned());
         self.add(path, Entry { mode, kind })
@@ -187,7 +187,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What stands at a path.
+    /// The entry at a path.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Entry> {
         self.0.get(path)
@@ -288,7 +288,7 @@ pub(crate) mod tests {
         let mode = prop_oneof![Just(0o644), Just(0o755), Just(0o600), 0_u32..0o7777];
         let content = prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..600),
-            // What lengths in tar and ADB change their form at.
+            // The lengths at which tar and ADB change their form.
             prop_oneof![
                 Just(255),
                 Just(256),

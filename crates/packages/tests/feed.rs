@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// What of OpenWrt's build system the Makefile uses: a package's recipe is expanded when it is defined, and again when it is
-/// run.
+/// The part of OpenWrt's build system that the Makefile uses: a package's recipe is expanded when it is defined, and
+/// again when it is run.
 const PACKAGE_MK: &str = r#"
 INSTALL_DIR = install -d -m0755
 INSTALL_BIN = install -m0755
@@ -26,7 +26,7 @@ $(foreach it,postinst prerm,$(if $(Package/$(1)/$(it)),$(eval export SCRIPT_$(it
 endef
 "#;
 
-/// What of LuCI's feed its Makefile uses: `root` is copied as it stands.
+/// The part of LuCI's feed that its Makefile uses: `root` is copied as it stands.
 const LUCI_MK: &str = r#"
 all:
 	mkdir -p $(OUT)/$(notdir $(CURDIR))
@@ -97,7 +97,7 @@ fn the_feed_installs_what_is_packed() {
     }
 }
 
-/// What stands below a directory, with the modes that it has there.
+/// Reads the files below a directory, with the modes that they have there.
 fn read(directory: &Path, prefix: &str, tree: &mut Tree) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();

@@ -71,7 +71,7 @@ fn openwrt(directory: &TempDir) -> BTreeMap<String, Vec<u8>> {
     files(&directory.path().join("out/openwrt").join(ARCHITECTURE))
 }
 
-/// What stands in packaging, for a package.
+/// The files of packaging, for a package.
 fn tree_of(package: &str) -> Tree {
     let mut tree = Tree::default();
     let directory = packaging().join(package);
@@ -331,7 +331,7 @@ fn what_dpkg_installs_a_purge_takes_away() {
     let (directory, _) = release(&Keys::default());
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path();
-    // What dpkg has, and systemd.
+    // Directories that dpkg has, and systemd.
     for path in [
         "etc/systemd/system",
         "var/lib/dpkg/info",
@@ -360,11 +360,11 @@ fn what_dpkg_installs_a_purge_takes_away() {
     ] {
         assert!(root.join(path).exists(), "{path}");
     }
-    // What the owner and the program leave.
+    // Files that the owner and the program leave.
     fs::write(root.join("etc/millrace/office.ovpn"), "").unwrap();
     fs::create_dir_all(root.join("var/lib/millrace")).unwrap();
     fs::write(root.join("var/lib/millrace/usage"), "").unwrap();
-    // As `systemctl enable` does; a tunnel that is wanted by others too, and a unit that is none of ours.
+    // Links are made as by `systemctl enable`; a tunnel that is wanted by others too, and a unit that is none of ours.
     let units = root.join("etc/systemd/system");
     for path in ["multi-user.target.wants", "office.target.requires"] {
         fs::create_dir_all(units.join(path)).unwrap();

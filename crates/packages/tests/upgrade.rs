@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// As `/etc/rc.common` calls it.
+/// The call that `/etc/rc.common` makes.
 const START: &str = r#"
 . "$INIT"
 PROG=program
@@ -28,12 +28,12 @@ procd_close_instance() { :; }
 "$CALL"
 "#;
 
-/// What is called of a script, `guard` or `policy`, that has settings, where its `status` ends with that code.
+/// The calls of a script, `guard` or `policy`, that has settings, where its `status` ends with that code.
 fn called(script: &str, upgrade: Option<&str>, status: u8) -> Vec<String> {
     called_with(script, upgrade, status, ("start_service", 0))
 }
 
-/// The same for a function of the script, where `on` ends with that code.
+/// The calls of a function of the script, where `on` ends with that code.
 fn called_with(
     script: &str,
     upgrade: Option<&str>,
@@ -86,7 +86,7 @@ fn an_upgrade_goes_on_with_a_guard_that_is_on_in_part_or_unknown() {
     }
 }
 
-/// Whatever is in the files: the script reads none of them.
+/// The script reads no file: any content is left to the program.
 #[test]
 fn the_program_decides_whether_there_is_something_to_watch() {
     let guard = |call, code| called_with("guard", None, code, (call, code));

@@ -1,4 +1,4 @@
-//! What the data plane tells control. The other half of the boundary is what control asks of it.
+//! Messages from the data plane to control. The other half of the boundary is control's calls to the data plane.
 
 use crate::{Line, LineId, PeerId, StreamId};
 

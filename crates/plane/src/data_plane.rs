@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// What moves packets, as a value that control holds.
+/// A data plane, which moves packets, as a value that control holds.
 ///
 /// The calls have the shape of the Linux kernel's OpenVPN offload (`ovpn`: new peer, new key, swap, delete, float,
 /// statistics), so that a data plane in a kernel fits behind them as the one in user space does. The other half of the
@@ -44,7 +44,7 @@ use std::net::{IpAddr, SocketAddr};
 /// change, [`remove_peer`](Self::remove_peer) with that peer's routes and sessions, [`set_sender`](Self::set_sender)
 /// with the number of such senders. [`add_keys`](Self::add_keys) schedules keys, some ten microseconds.
 pub trait DataPlane: Send + Sync {
-    /// What its packets look like, and what its keys are.
+    /// The protocol of its packets and keys.
     type Protocol: Protocol;
     /// The bound sockets of one line. What they are bound to (address, device, mark) is their maker's choice.
     type Sockets;
@@ -70,13 +70,13 @@ pub trait DataPlane: Send + Sync {
     /// Gives what leaves through the sockets of a line another mark (`SO_MARK`); 0 is none.
     ///
     /// # Errors
-    /// What the kernel says (`EPERM`).
+    /// The kernel's error (`EPERM`).
     fn set_mark(&self, line: LineId, mark: u32) -> io::Result<()>;
 
     /// Takes over a connection of line `line` and reads it from now on. Returns both ends' addresses.
     ///
     /// # Errors
-    /// What the kernel says to being asked for the addresses; descriptor limits.
+    /// The kernel's error for the addresses; descriptor limits.
     fn add_stream(
         &self,
         id: StreamId,
@@ -116,8 +116,8 @@ pub trait DataPlane: Send + Sync {
     /// waits when that ends is written when the peer's next packet comes, or when its time has come.
     fn set_reorder(&self, id: PeerId, reorder: Option<Reorder>);
 
-    /// What is known of a peer's lines. Nothing where there is no such peer. Costs an allocation: for people and timers
-    /// of seconds.
+    /// The state of a peer's lines. Nothing where there is no such peer. Costs an allocation: for people and timers of
+    /// seconds.
     fn peer_lines(&self, id: PeerId) -> PeerLines;
 
     /// Bytes that each line has carried since the data plane was made, in both directions, by number: all that went through
@@ -136,7 +136,7 @@ pub trait DataPlane: Send + Sync {
     /// Takes that back, unless the sender has become another peer's.
     fn clear_sender(&self, id: PeerId, from: Sender);
 
-    /// What is known of a peer.
+    /// The state of a peer.
     fn peer(&self, id: PeerId) -> Option<PeerState>;
 
     /// Says that control looks at the peer's [`Times`](crate::Times) by itself: no
@@ -194,7 +194,7 @@ pub trait DataPlane: Send + Sync {
     /// Forgets the keys of a session. Of the one that seals: nothing is sealed until others are named.
     fn remove_keys(&self, id: PeerId, session: u32);
 
-    /// What the keys of a session were used for; nothing where they are not there.
+    /// The use of a session's keys; nothing where they are not there.
     fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage;
 
     // Messages.
@@ -212,7 +212,7 @@ pub trait DataPlane: Send + Sync {
     /// there is no key.
     fn inject(&self, id: PeerId, payload: &[u8]);
 
-    /// The same by one line only, whichever are used. Dropped where the peer does not have it, too.
+    /// Injects a payload by one line only, whichever are used. Dropped where the peer does not have it, too.
     fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]);
 
     /// Seals a payload of control's, unpadded, and sends it at once by the way that is in use, in one datagram that nothing on
@@ -241,8 +241,9 @@ pub trait DataPlane: Send + Sync {
     /// that are not the bottleneck, for which nothing waits here.
     fn set_rate(&self, rate: Option<u64>);
 
-    /// The same in front of each line by itself, by number; 0 for lines by which nothing is to go. Packets that may go by
-    /// any ([`LineMode::BalancePackets`]) go by the first that has room. In place of [`set_rate`](Self::set_rate).
+    /// Sets the rate in front of each line by itself, by number; 0 for lines by which no packet is to go. Packets that
+    /// may go by any ([`LineMode::BalancePackets`]) go by the first that has room. In place of
+    /// [`set_rate`](Self::set_rate).
     fn set_line_rates(&self, rates: [u64; LINES_MAX]);
 
     /// The interface's MTU in bytes has changed.
@@ -266,11 +267,11 @@ pub trait DataPlane: Send + Sync {
         true
     }
 
-    /// What was done since the start. Costs a few allocations: for people and timers of seconds.
+    /// Counters since the start. Costs a few allocations: for people and timers of seconds.
     fn statistics(&self) -> Statistics;
 }
 
-/// What became of a datagram that nothing may cut ([`DataPlane::send_whole`]).
+/// The fate of a datagram that nothing may cut ([`DataPlane::send_whole`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
     /// It was sent.

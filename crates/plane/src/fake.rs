@@ -71,7 +71,7 @@ impl<P: Protocol> FakeDataPlane<P> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was asked for since the last look.
+    /// The calls since the last look.
     pub fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.state().calls)
     }

@@ -55,7 +55,7 @@ pub trait Format: Send + Sync {
     }
 }
 
-/// What came of a [`Payload::Piece`].
+/// The result of a [`Payload::Piece`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
     /// A packet.
@@ -70,7 +70,7 @@ pub enum Joined {
     Malformed,
 }
 
-/// What is inside an authentic data packet.
+/// The content of an authentic data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// An IP packet, or so it says.

@@ -43,7 +43,7 @@ pub use protocol::{CipherName, Formats, KeyUsage, Protocol, SessionKeys};
 pub use replay::ReplayWindow;
 pub use routes::Routes;
 pub use statistics::{PipelineCounts, Statistics};
-/// What a protocol's [`Protocol::Keys`] promises.
+/// The promise of a protocol's [`Protocol::Keys`].
 pub use zeroize::ZeroizeOnDrop;
 
 pub use wire::{Class, Record, ReplayCheck, SessionName, Window, Wire};

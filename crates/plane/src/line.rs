@@ -26,7 +26,7 @@ impl LineId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
 
-/// What carries a peer's packets on one line.
+/// The transport of a peer's packets on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// UDP datagrams, through the sockets of the line.
@@ -44,7 +44,7 @@ pub struct Line {
     pub id: LineId,
     /// The peer's address, and the local address that it calls, where that is known.
     pub endpoint: Endpoint,
-    /// What carries the packets.
+    /// The transport of the packets.
     pub transport: Transport,
 }
 

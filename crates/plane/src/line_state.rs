@@ -1,9 +1,9 @@
-//! What a data plane knows of the lines of a peer, for people and for the choice of lines.
+//! A data plane's state of the lines of a peer, for people and for the choice of lines.
 
 use crate::Line;
 use std::time::Instant;
 
-/// What went over one line of a peer, since the peer was made.
+/// Counts of one line of a peer, since the peer was made.
 ///
 /// Each copy of an authentic packet is counted once, by what became of it: [`Self::received`] is the sum of all but
 /// `buffered`, which says how many of the accepted had to wait.
@@ -54,8 +54,8 @@ pub struct LineState {
     pub line: Line,
     /// When an authentic packet came by it last, copies included.
     pub heard: Option<Instant>,
-    /// What went over it. Addresses that were gathered on one line ([`Moving::Gather`](crate::Moving::Gather)) are
-    /// counted together, and this is the same for each of them.
+    /// Its counts. Addresses that were gathered on one line ([`Moving::Gather`](crate::Moving::Gather)) are counted
+    /// together, and each of them has these counts.
     pub counts: LineCounts,
 }
 
@@ -71,8 +71,8 @@ impl LineState {
     }
 }
 
-/// What putting packets into order has counted of one peer, over all lines and sessions. All 0 while packets are written
-/// as they come.
+/// Counts of putting packets into order, of one peer over all lines and sessions. All 0 while packets are written as
+/// they come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCounts {
     /// Numbers that were no longer waited for, those with them whose packet came later.
@@ -89,7 +89,7 @@ pub struct OrderCounts {
     pub received: u64,
     /// Numbers that the peer was asked for because they were missing.
     pub asked: u64,
-    /// Those of them that have come.
+    /// Numbers of these that have come.
     pub repaired: u64,
 }
 
@@ -109,11 +109,11 @@ impl OrderCounts {
     }
 }
 
-/// What is known of a peer's lines.
+/// The state of a peer's lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerLines {
     /// Each line, and of a line with several addresses each of these, in the order of the lines' numbers.
     pub lines: Vec<LineState>,
-    /// What putting packets into order has counted.
+    /// The counts of putting packets into order.
     pub order: OrderCounts,
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
 
-/// What authentic packets of a peer from another address mean.
+/// The meaning of authentic packets of a peer from another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Moving {
@@ -42,14 +42,14 @@ pub struct Times {
     pub last_data_received: Option<Instant>,
 }
 
-/// What a data plane knows of a peer at a moment.
+/// A data plane's state of a peer at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerState {
     /// The line that is used to send, with the address where the peer was heard last; `None` while it has none.
     pub line: Option<Line>,
     /// When it was active.
     pub times: Times,
-    /// The data plane itself notices a peer that falls silent: `times` tell no more than that it has not.
+    /// The data plane itself notices a peer that falls silent: `times` show only that it has not.
     pub guarded: bool,
     /// When an authentic data packet last came by `line`.
     pub heard: Option<Instant>,

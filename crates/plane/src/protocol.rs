@@ -30,7 +30,7 @@ pub struct Formats {
     pub seal: Arc<dyn Format>,
     /// Opens what is received.
     pub open: Arc<dyn Format>,
-    /// What seals and opens.
+    /// The cipher that seals and opens.
     pub cipher: CipherName,
 }
 
@@ -64,7 +64,7 @@ pub struct SessionKeys<K> {
     pub confirm: bool,
 }
 
-/// What the keys of a session were used for.
+/// The use of a session's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUsage {
     /// Packets sealed.

@@ -44,7 +44,7 @@ impl ReplayWindow {
         self.check(counter) == ReplayCheck::New
     }
 
-    /// The same, and why a counter is refused.
+    /// Checks a counter, and says why it is refused.
     pub fn check(&mut self, counter: u64) -> ReplayCheck {
         if counter >= Self::LIMIT {
             return ReplayCheck::TooOld;
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// The same in the slow and obvious way.
+    /// The window in the slow and obvious way.
     #[derive(Default)]
     struct Model {
         seen: HashSet<u64>,

@@ -1,6 +1,6 @@
-//! What a data plane has done, for people.
+//! The work of a data plane, for people.
 
-/// What one direction of a tunnel has done since its start.
+/// The work of one direction of a tunnel since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PipelineCounts {
     /// Batches drained.
@@ -21,7 +21,7 @@ pub struct PipelineCounts {
     pub waited_us: u64,
 }
 
-/// What a data plane has done and how it is run. Counters that a data plane does not keep are 0 or not there.
+/// The work of a data plane and how it is run. Counters that a data plane does not keep are 0 or not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// From the interface to peers.

@@ -1,4 +1,4 @@
-//! What the engine must know of a protocol's messages to sort them, and nothing more.
+//! The engine's view of a protocol's messages, by which it sorts them, and nothing more.
 
 use crate::Endpoint;
 
@@ -70,7 +70,7 @@ pub trait Wire: Send + Sync + 'static {
     ) -> bool;
 }
 
-/// What the bytes of a stream begin with.
+/// The beginning of a stream's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A packet, behind [`Wire::RECORD_HEADER`] bytes.
@@ -84,7 +84,7 @@ pub enum Record {
     Malformed,
 }
 
-/// What a received datagram is.
+/// The class of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A data packet.
@@ -117,7 +117,7 @@ pub trait Window: Default + Send + 'static {
     fn accept(&mut self, counter: u64) -> ReplayCheck;
 }
 
-/// What a replay window says of a packet's number.
+/// A replay window's verdict on a packet's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayCheck {
     /// It was not seen before.

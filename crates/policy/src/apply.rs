@@ -8,10 +8,10 @@ use crate::PolicyError;
 use crate::plan::Plan;
 use crate::table::{self, Refusal, TABLE, WantedTable};
 
-/// What came of a plan. What the kernel refused does not keep the rest from being done.
+/// The result of a plan. A step that the kernel refuses does not keep the others from being done.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// What was refused.
+    /// The refused steps.
     pub(crate) errors: Vec<PolicyError>,
     /// Something that leads or holds was missing, and is set: connections may have begun by another way.
     pub(crate) closed: bool,

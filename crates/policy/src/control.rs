@@ -1,4 +1,4 @@
-//! What the commands do: on, again, off, and a look.
+//! Actions of the commands: on, again, off, and a look.
 
 use std::fs;
 use std::path::Path;
@@ -25,12 +25,12 @@ use crate::{PolicyError, apply, dnsmasq, leases, rules};
 /// For each mark the interfaces that its packets of IPv4 and of IPv6 go through.
 pub(crate) type WaysNow = Vec<(u32, [Option<u32>; 2])>;
 
-/// What was done.
+/// The result of an action.
 #[derive(Debug)]
 pub struct Done {
     /// How the policy stands now.
     pub report: Report,
-    /// What could not be done. The rest was.
+    /// Errors of the steps that failed. All others were done.
     pub errors: Vec<PolicyError>,
     /// Anything of it was missing, and was set.
     pub closed: bool,
@@ -100,12 +100,12 @@ fn or_note<T>(result: Result<T, guard::GuardError>, errors: &mut Vec<PolicyError
 /// Sets again what another program has taken away, if the policy is on; `None` if it is not. Looks for leases, too.
 ///
 /// # Errors
-/// As [`on`], or when there is no place for the record.
+/// The errors of [`on`], and an error when there is no place for the record.
 pub fn refresh() -> Result<Option<Done>, PolicyError> {
     refresh_since(None, &mut Restarts::at_once())
 }
 
-/// The same, for one that knows which ways there were before.
+/// Sets the policy again for a caller that knows which ways there were before.
 pub(crate) fn refresh_since(
     ways: Option<&WaysNow>,
     restarts: &mut Restarts,
@@ -173,13 +173,13 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
     let default = Policy::default();
     let policy = settings.as_ref().unwrap_or(&default);
     let mut facts = Facts::gather(policy, names(policy, &known), None, &mut system)?;
-    // What is in force, and not what the next look would add.
+    // The state in force, without anything that the next look would add.
     facts.near = near;
     let table = look(&wanted(policy, &facts), &mut system);
     Ok(Report::new(settings.as_ref(), is_asked, &facts, &table))
 }
 
-/// What these settings would set on this host: texts for `nft` and `dnsmasq`, and rules. Changes nothing.
+/// Shows the texts for `nft` and `dnsmasq` and the rules that these settings would set on this host. Changes nothing.
 ///
 /// # Errors
 /// When the host cannot be looked at.
@@ -221,7 +221,7 @@ fn everything(policy: &Policy, facts: &Facts) -> Changed {
     all
 }
 
-/// Sets it, with the record where that says so; `before` is what was asked for before, `ways` which ways there were.
+/// Sets the policy, with the record where there is one; `before` are the earlier settings, `ways` the earlier ways.
 fn set(
     mut asked: Asked,
     before: Option<&Asked>,
@@ -268,7 +268,7 @@ fn set(
         ),
         None => everything(policy, &facts),
     };
-    // Whatever was missing, connections may have begun by another way.
+    // Connections may have begun by another way, as something was missing.
     if applied.closed && is_new {
         changed = everything(policy, &facts);
     }

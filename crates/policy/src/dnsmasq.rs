@@ -1,4 +1,4 @@
-//! What `dnsmasq` is told: to put the addresses of names into sets, by a file of its own.
+//! Settings for `dnsmasq`, in a file of its own: to put the addresses of names into sets.
 //!
 //! Of several lines that fit a name `dnsmasq` takes only the one that fits best. So there is one line for each name, and the
 //! line of a name that is below another has the sets of both. A line that it does not take would keep it from starting, and
@@ -13,7 +13,7 @@ use host::{DnsError, Dnsmasq};
 use crate::PolicyError;
 use crate::table::{TABLE, set_of};
 
-/// What the file is called. No tunnel's file has this name: those begin with `millrace-`.
+/// The file's name. No tunnel's file has this name: those begin with `millrace-`.
 const FILE: &str = "millrace.policy.conf";
 
 /// Its first line.

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the policy.
 
 use guard::GuardError;
 use netio::netlink::NetlinkError;

@@ -1,4 +1,4 @@
-//! What a plan has to know of the host. Gathering it changes nothing.
+//! Facts about the host that a plan needs. Gathering them changes nothing.
 
 use std::ops::RangeInclusive;
 
@@ -39,7 +39,7 @@ pub struct Facts {
     pub ipv6: bool,
 }
 
-/// What is known of the table of the packet filter.
+/// The state of the packet filter's table.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum TableFact {
     /// It is not there.
@@ -108,7 +108,7 @@ impl Facts {
         if macs.is_empty() {
             return;
         }
-        // Leases first: what neighbours have now counts.
+        // Present neighbours count more than leases.
         let mut now = addresses(policy);
         let neighbours = of_neighbours(&system.netlink.neighbours().unwrap_or_default());
         now.retain(|it| !neighbours.iter().any(|other| other.1 == it.1));
@@ -141,20 +141,20 @@ impl Facts {
         is_any_full(policy, self) && !rules.any(is_mwan3)
     }
 
-    /// Networks of which everything is held, of both families, sorted.
+    /// Held networks, of both families, sorted.
     fn held_networks(&self, policy: &Policy) -> Vec<Network> {
         let held = FAMILIES.into_iter().flat_map(|it| held(policy, self, it));
         let held = held
             .filter(|it| it.to.is_none())
             .filter_map(|it| match it.from {
-                // A whole device's are those of its networks.
+                // A device that is held as a whole is held by its networks.
                 None => None,
                 from => from,
             });
         apart(held.collect())
     }
 
-    /// What the table of the packet filter depends on.
+    /// Facts that the packet filter's table depends on.
     pub(crate) fn surroundings(&self, policy: &Policy) -> Surroundings {
         let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
         Surroundings {
@@ -171,7 +171,7 @@ impl Facts {
     }
 }
 
-/// Hardware addresses of which everything is held.
+/// Held hardware addresses.
 fn held_macs(policy: &Policy, names: &Names) -> Vec<Mac> {
     let ways = Ways::new(policy);
     let holds = |entry: &Resolved| {

@@ -11,14 +11,14 @@ use netio::netlink::{Flow, Neighbour};
 use crate::facts::Facts;
 use crate::resolved::{Resolved, Those};
 
-/// Whose connections are forgotten.
+/// Connections that are forgotten.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Changed {
-    /// Those with one of these marks.
+    /// Connections with one of these marks.
     pub(crate) marks: Vec<u32>,
-    /// Those of all of the LAN.
+    /// Connections of all of the LAN.
     pub(crate) all: bool,
-    /// Those of these.
+    /// Connections of these devices.
     pub(crate) those: Those,
 }
 
@@ -55,7 +55,7 @@ impl Changed {
         }
     }
 
-    /// Those of all entries.
+    /// Connections of all entries.
     pub(crate) fn of_all(entries: &[Resolved]) -> Self {
         Self::between(&[], entries)
     }

@@ -69,7 +69,7 @@ pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     found
 }
 
-/// What to tell of a name that more devices have than one owner has of a kind; `None` where there is nothing to tell.
+/// A note about a name that more devices have than one owner has of a kind; `None` where there are fewer.
 pub(crate) fn crowd(name: &str, names: &Names) -> Option<String> {
     let count = names.get(&name.to_ascii_lowercase()).map_or(0, Vec::len);
     (count > MACS_KEPT).then(|| {
@@ -251,7 +251,7 @@ mod tests {
                 .unwrap()
                 .contains("no further one")
         );
-        // One of the first keeps the name while it sleeps.
+        // A device among the first keeps the name while it sleeps.
         let first: Names = [("television".to_owned(), vec![mac(1)])].into();
         assert_eq!(names(&policy, &first)["television"][0], mac(1));
         assert_eq!(crowd("television", &first), None);

@@ -12,7 +12,7 @@
 //! connection keeps its mark, so that its packets go the same way to its end, and answers to what came in by a tunnel
 //! leave by it.
 //!
-//! As with the [`guard`], everything is the kernel's and belongs to no process. [`Plan`] decides and does nothing;
+//! All settings belong to the kernel and to no process, like those of the [`guard`]. [`Plan`] decides and does nothing;
 //! [`control`] does it, [`watch()`] does it again when another program has undone it.
 
 #![forbid(unsafe_code)]

@@ -28,11 +28,11 @@ const TABLE_DEFAULT: u32 = 253;
 pub struct Other {
     /// Its name.
     pub name: &'static str,
-    /// What there is of it, in words.
+    /// The parts of it that were found, in words.
     pub what: String,
-    /// What gets in the way, and what to do; empty where nothing does.
+    /// Conflicts, and their remedies; empty where there are none.
     pub conflicts: Vec<String>,
-    /// What the user should know beside that.
+    /// Other notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -179,7 +179,7 @@ fn what(rules: &[&Rule]) -> String {
     parts.join("; ")
 }
 
-/// What of a rule gets in the way.
+/// Conflicts with a rule.
 fn overlaps(policy: &Policy, place: Place, rule: &Rule) -> Vec<String> {
     let mut conflicts = Vec::new();
     let priority = rule.priority.unwrap_or(0);

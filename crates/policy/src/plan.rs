@@ -22,13 +22,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What sets the policy, on a host where the facts hold.
+    /// The plan that sets the policy on a host where the facts hold.
     #[must_use]
     pub fn set(policy: &Policy, facts: &Facts, table: &TableFact) -> Self {
         let ways = Ways::new(policy);
         let is_around = facts.is_around(policy);
         let mut plan = Self {
-            // What cannot be seen: trying tells why.
+            // A table that cannot be seen is written: the error then tells why.
             table: !matches!(table, TableFact::There { whole: true, .. }),
             ..Self::default()
         };
@@ -59,7 +59,7 @@ impl Plan {
         plan
     }
 
-    /// What takes the policy away, but for the table.
+    /// The plan that takes the policy away, except the table.
     #[must_use]
     pub fn lift(facts: &Facts, table: &TableFact) -> Self {
         let have = facts.rules.iter().flatten().flatten();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever of it another program has taken away, the next plan makes it whole.
+        /// The next plan restores any part that another program has taken away.
         #[test]
         fn what_was_taken_away_comes_back(kept in prop::collection::vec(any::<bool>(), 8), route: bool) {
             let mut facts = facts();

@@ -9,7 +9,7 @@ use guard::record::{self, Record};
 use crate::leases::Names;
 use crate::second::Near;
 
-/// What its file is called.
+/// The name of its file.
 const NAME: &str = "policy";
 
 /// Begins a line with a name and its hardware addresses, which is a comment in TOML.
@@ -21,7 +21,7 @@ const NEAR: &str = "#near ";
 /// Begins the line with the place where those are kept.
 const KEPT: &str = "#kept ";
 
-/// What was asked for.
+/// The recorded settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) policy: Policy,

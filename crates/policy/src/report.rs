@@ -46,7 +46,7 @@ impl Part {
 pub struct EntryReport {
     /// Its name.
     pub name: String,
-    /// Whose packets.
+    /// The sender of the packets.
     pub who: String,
     /// Where to.
     pub to: String,
@@ -71,13 +71,13 @@ pub struct Report {
     pub table: Part,
     /// The routing rules and routes.
     pub rules: Part,
-    /// What `dnsmasq` is told.
+    /// The settings of `dnsmasq`.
     pub dnsmasq: Part,
     /// Packets that were refused since the table was made.
     pub refused: Option<u64>,
     /// Other programs that lead packets.
     pub others: Vec<Other>,
-    /// What else the user should know, one sentence each.
+    /// Other notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ impl Report {
         self.table.is_well() || self.rules.is_well()
     }
 
-    /// What gets in the way, of all other programs: name and sentence.
+    /// Conflicts with all other programs: name and sentence.
     pub fn conflicts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = self.others.iter();
         all.flat_map(|other| other.conflicts.iter().map(|it| (other.name, it.as_str())))
@@ -320,7 +320,7 @@ pub(crate) fn ways_now(policy: &Policy, facts: &Facts) -> Vec<(u32, [Option<u32>
         .iter()
         .map(|it| (it.mark, now(&it.device)))
         .collect();
-    // What goes around goes by a line.
+    // Packets that go around tunnels go by a line.
     let line = |family| {
         let mut routes = facts.tables.iter();
         let route = routes.find(|it| it.table == ways.table && Family::of(it.dst) == family);

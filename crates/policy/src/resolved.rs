@@ -15,7 +15,7 @@ pub(crate) struct Resolved {
     pub(crate) mark: u32,
     /// It refuses.
     pub(crate) blocks: bool,
-    /// Whose packets; `None` for all of the LAN.
+    /// The sender of the packets; `None` for all of the LAN.
     pub(crate) who: Option<Those>,
     /// To which networks, of both families; none is within another.
     pub(crate) networks: Vec<Network>,
@@ -25,7 +25,7 @@ pub(crate) struct Resolved {
     pub(crate) dns: Vec<IpAddr>,
 }
 
-/// Whose packets are meant: any of these.
+/// Senders of packets: any of these.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Those {
     pub(crate) macs: Vec<Mac>,
@@ -99,7 +99,7 @@ pub(crate) fn apart(mut networks: Vec<Network>) -> Vec<Network> {
     kept
 }
 
-/// Those of one family, as `nft` writes them.
+/// Networks of one family, as `nft` writes them.
 pub(crate) fn of_family(networks: &[Network], is_v6: bool) -> Vec<String> {
     let own = networks.iter().filter(|(ip, _)| ip.is_ipv6() == is_v6);
     own.map(|(ip, prefix): &(IpAddr, u8)| format!("{ip}/{prefix}"))

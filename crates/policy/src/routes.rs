@@ -31,7 +31,7 @@ pub(crate) fn wanted(policy: &Policy, ways: &Ways, facts: &Facts, is_around: boo
             .filter(|it| facts.has_address(link.index, *it))
         {
             let mut route = Route::default_of(family).dev(link.index).table(lead.table);
-            // What is no tunnel, such as a second line, has a gateway.
+            // A device that is no tunnel, such as a second line, has a gateway.
             route.via = gateway(facts, link, family);
             route.metric = Some(METRIC);
             routes.push(route);

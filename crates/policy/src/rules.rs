@@ -32,9 +32,9 @@ const BEHIND: [u32; 3] = [AROUND, 986, 982];
 /// Where the rules are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
-    /// Those of tunnels.
+    /// The priority of the first rule of tunnels.
     pub(crate) first: u32,
-    /// Those of what goes around.
+    /// The priority of the first rule of packets that go around.
     pub(crate) around: u32,
 }
 
@@ -180,7 +180,7 @@ pub fn is_ours(rule: &Rule) -> bool {
     is_policys(rule) || is_around && rule.fwmark.is_some() && !rule.invert
 }
 
-/// What leads from the rules that there are, of one family, to those that are wanted.
+/// The changes that lead from the present rules of one family to the wanted ones.
 pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
     changes_among(have, want, is_ours)
 }
@@ -242,7 +242,7 @@ mod tests {
         ] {
             assert_eq!(at(&[held, full(other)]), wanted);
         }
-        // Those for some packets only stay where they are.
+        // Rules for only some packets stay where they are.
         let some = Rule {
             iif: DeviceName::new("wan"),
             ..full(909)

@@ -23,21 +23,21 @@ const ADDRESSES_MAX: usize = 8;
 /// Most packets' descriptions, each of which is two rules.
 const HELD_MAX: usize = 256;
 
-/// Which hardware address has which address. The newest of a hardware address is its last.
+/// Addresses by hardware address, the newest last.
 pub(crate) type Near = Vec<(Mac, IpAddr)>;
 
-/// Packets that are held: all that is given has to fit.
+/// A description of held packets: every part that is given has to fit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Held {
     pub(crate) iif: Option<DeviceName>,
     pub(crate) from: Option<Network>,
     pub(crate) to: Option<Network>,
-    /// The tunnel's table; none for what is blocked.
+    /// The tunnel's table; none for blocked packets.
     pub(crate) table: Option<u32>,
 }
 
-/// What is known of the addresses of these hardware addresses: what was known before, and what leases and neighbours say now. An
-/// address that another device has now is that device's.
+/// The addresses of these hardware addresses: the known ones, and those of leases and neighbours now. An address that
+/// another device has now is that device's.
 pub(crate) fn near(macs: &[Mac], before: &Near, now: &[(Mac, IpAddr)]) -> Near {
     let is_fit = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),
@@ -54,7 +54,7 @@ pub(crate) fn near(macs: &[Mac], before: &Near, now: &[(Mac, IpAddr)]) -> Near {
         }
     }
     all.retain(|(mac, ip)| macs.contains(mac) && is_fit(ip));
-    // From the newest back.
+    // The newest addresses come first.
     let mut kept = Near::new();
     for it in all.into_iter().rev() {
         let own = kept.iter().filter(|other| other.0 == it.0).count();
@@ -89,7 +89,7 @@ pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> 
     let ways = Ways::new(policy);
     let mut decided: Vec<(Held, bool)> = Vec::new();
     for entry in resolved(policy, &facts.names) {
-        // Names are known to the packet filter only.
+        // Only the packet filter knows names.
         if entry.networks.is_empty() && !entry.domains.is_empty() {
             continue;
         }
@@ -127,7 +127,7 @@ pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> 
     held.map(|it| it.0).collect()
 }
 
-/// Whose packets an entry is about: by device, by network, or both.
+/// The senders that an entry is about: by device, by network, or both.
 fn sources(
     entry: &Resolved,
     policy: &Policy,
@@ -145,12 +145,12 @@ fn sources(
     let mut all = Vec::new();
     for (mac, ip) in facts.near.iter().filter(|it| Family::of(it.1) == family) {
         if who.macs.contains(mac) {
-            // By whatever device: a port that was taken out of its bridge is one.
+            // The rule asks for no device: the packet may come by a port that was taken out of its bridge.
             all.push((None, Some((*ip, family.bits()))));
         }
     }
     for network in who.networks.iter().filter(|it| Family::of(it.0) == family) {
-        // The router has an address there as well: only what comes in is meant.
+        // The router has an address there as well, so only packets that come in are meant.
         all.extend(lan.iter().map(|it| (Some(*it), Some(*network))));
     }
     all.extend(devices(&who.devices).into_iter().map(|it| (Some(it), None)));

@@ -55,7 +55,7 @@ pub enum Refusal {
     Drop,
 }
 
-/// What the text depends on beside the entries.
+/// Facts that the text depends on beside the entries.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Surroundings {
     /// Devices of the LAN.
@@ -64,7 +64,7 @@ pub(crate) struct Surroundings {
     pub(crate) networks: Vec<Network>,
     /// Devices of lines: what comes in by them is answered by them. Empty where that needs nothing.
     pub(crate) lines: Vec<String>,
-    /// What leaves by tunnels gets the router's address.
+    /// Packets that leave by tunnels get the router's address.
     pub(crate) masquerade: bool,
     /// Networks and hardware addresses of which everything is held, by whatever device it comes.
     pub(crate) held: Vec<Network>,
@@ -263,7 +263,7 @@ fn quoted(names: &[String]) -> String {
     braces(names.iter().map(|name| format!("\"{name}\"")))
 }
 
-/// What goes to the LAN, as conditions for each family.
+/// Packets to the LAN, as conditions for each family.
 fn to_lan(around: &Surroundings) -> Vec<String> {
     let of = |word, is_v6| {
         let networks = of_family(&around.networks, is_v6);
@@ -297,7 +297,7 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
             set("ct", mask, ways.around)
         ));
     }
-    // Without a mark they would meet the rules for devices that are held.
+    // Without this mark they would meet the rules for devices that are held.
     rules.push(format!(
         "iifname != {} ct state new {} {}",
         quoted(&around.lan),
@@ -328,7 +328,7 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
     }
 }
 
-/// Before routing, whose "unreachable" is an answer too.
+/// The chain comes before routing, whose "unreachable" is an answer, too.
 fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
     let held = ways.leads.iter().filter(|it| it.down == Down::Hold);
     let marks = held
@@ -355,7 +355,7 @@ fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
 }
 
 fn output(ways: &Ways, around: &Surroundings) -> WantedChain {
-    // What the router says to the LAN about a connection of it, such as "unreachable".
+    // The router's own messages to the LAN about a connection of it, such as "unreachable".
     let mut rules: Vec<String> = to_lan(around)
         .iter()
         .map(|it| format!("{it} return"))

@@ -1,7 +1,7 @@
 //! Sets the policy again when another program has taken something of it away, follows the networks of the LAN, leases and
 //! lines, and leads into tunnels as they come and go.
 //!
-//! Whatever the news is, all of it is looked at: no order of events can leave anything out.
+//! Any news makes it look at everything: no order of events can leave anything out.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -22,7 +22,7 @@ const SLOW: Duration = Duration::from_secs(15);
 /// Between two looks, for news may come by the thousand: a firewall that is loaded, a routing daemon.
 const PACE: Duration = Duration::from_millis(50);
 
-/// What is known from one look to the next.
+/// Facts that are kept from one look to the next.
 #[derive(Default)]
 struct Known {
     ways: Option<WaysNow>,
@@ -95,7 +95,7 @@ impl Known {
 
     /// Says once what does not work.
     fn complain(&mut self, error: &PolicyError) {
-        // What differs from one time to the next is rare; a bound all the same.
+        // New complaints are rare; this is a bound all the same.
         if self.complaints.len() < 64 && self.complaints.insert(error.to_string()) {
             log::error!("{error}");
         }

@@ -2,12 +2,12 @@
 
 use config::policy::{Down, Policy, Way};
 
-/// What marks mean, for some settings.
+/// The meaning of marks, for some settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Ways {
     /// The bits of a mark that count.
     pub(crate) mask: u32,
-    /// What leads into tunnels.
+    /// The marks that lead into tunnels.
     pub(crate) leads: Vec<Lead>,
     /// The mark of what goes around tunnels.
     pub(crate) around: u32,
@@ -28,7 +28,8 @@ pub(crate) struct Lead {
     pub(crate) device: String,
     pub(crate) table: u32,
     pub(crate) down: Down,
-    /// What comes in by the tunnel gets this mark, and is answered by it. One of a tunnel's marks is that.
+    /// Packets that come in by the tunnel get this mark, and are answered by it. One of a tunnel's marks is for
+    /// answers.
     pub(crate) is_for_answers: bool,
 }
 

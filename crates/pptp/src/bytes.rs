@@ -1,6 +1,6 @@
 //! Reading numbers in network byte order from untrusted bytes: what is not there is `None`, never a panic.
 
-/// What is left to read.
+/// The bytes that are left to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 

@@ -1,4 +1,4 @@
-//! What a fuzz target can call: functions of untrusted bytes, which may neither panic nor take memory beyond what they
+//! Functions of untrusted bytes for fuzz targets, which may neither panic nor take memory beyond the bytes that they
 //! are given. Each is a whole target:
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! What is asked for and accepted, packet by packet.
+//! Requests and their acceptance, packet by packet.
 
 #![allow(clippy::unwrap_used)]
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Headers of IP and UDP in front of each datagram, in bytes: of IPv6, so that IPv4 counts a little more than it is.
 const HEADERS: u64 = 48;
 
-/// What a bucket holds when it is full: what goes in this time, and at least the largest train.
+/// The content of a full bucket: the traffic of this time, and at least the largest train.
 const BURST: Duration = Duration::from_millis(100);
 
 /// The largest train that a socket gives: 64 KiB and 64 datagrams, with their headers.
@@ -17,7 +17,7 @@ const TRAIN_PACKETS: u64 = 64;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What may pass in each direction.
+/// The rates in each direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rates {
     /// Bits a second, headers of IP and UDP among them. Not 0.
@@ -27,7 +27,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// As many bits and datagrams a second; 0 counts as 1.
+    /// A rate of so many bits and datagrams a second; 0 counts as 1.
     #[must_use]
     pub const fn of(bits: u64, packets: u64) -> Self {
         Self {

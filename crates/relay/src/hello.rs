@@ -20,13 +20,13 @@ use zeroize::Zeroizing;
 /// Length of a hello in bytes.
 pub const HELLO_LEN: usize = 44;
 
-/// What hellos of all versions begin with.
+/// The beginning of hellos of all versions.
 pub(crate) const MAGIC: [u8; 7] = *b"\xffmrelay";
 
 /// The version of the format.
 const VERSION: u8 = 1;
 
-/// What the key's number is the MAC of. No hello is equal to it.
+/// The label whose MAC is the key's number. No hello is equal to it.
 const ID_LABEL: &[u8] = b"millrace relay: which key";
 
 /// Which of many keys: of no use for making or checking a hello.

@@ -1,5 +1,5 @@
-//! What a relay knows of its clients, without I/O: datagrams and the time go in, and out comes who sent them and how many
-//! may go on.
+//! A relay's knowledge of its clients, without I/O: datagrams and the time go in, and out comes who sent them and how
+//! many may go on.
 //!
 //! A relay forwards the datagrams of a tunnel as they are to one fixed target, and the target's answers back. A client
 //! says where it is by a [`Hello`], which only a holder of its key can make, and which is never answered: without a key

@@ -23,15 +23,15 @@ pub const HEARD_FOR: Duration = Duration::from_secs(60);
 /// A client as it is configured.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// What it is called in logs and reports.
+    /// The name in logs and reports.
     pub name: String,
     /// The key that it shares with the relay.
     pub key: Key,
-    /// What it may send, and as much again may be sent to it.
+    /// The rates at which it may send, and be sent to.
     pub rates: Rates,
 }
 
-/// What an accepted hello changed.
+/// The change by an accepted hello.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
     /// Nothing.
@@ -85,7 +85,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What went in one direction.
+/// The traffic in one direction.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// Datagrams that were within the rates.
@@ -96,7 +96,7 @@ pub struct Traffic {
     pub over_rate: u64,
 }
 
-/// What went through for a client since the relay was started.
+/// The traffic of a client since the relay was started.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Hellos that were accepted.
@@ -107,7 +107,7 @@ pub struct Counters {
     pub back: Traffic,
 }
 
-/// What was dropped for other reasons than a client's rates.
+/// Datagrams that were dropped for other reasons than a client's rates.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Dropped {
     /// Datagrams from addresses where no client is.
@@ -317,8 +317,8 @@ impl Table {
         change
     }
 
-    /// What may go to the target of `count` datagrams of `segment` bytes each: whose they are, and how many. `None`:
-    /// nothing, as no client is at that address.
+    /// Decides how many of `count` datagrams of `segment` bytes each may go to the target, and whose they are. `None`:
+    /// no datagram, as no client is at that address.
     pub fn outbound(
         &mut self,
         from: SocketAddr,
@@ -338,8 +338,8 @@ impl Table {
         Some((number, taken))
     }
 
-    /// What may go to a client of `count` datagrams of `segment` bytes each from the target: where it is, and how many.
-    /// `None`: nothing, as it is silent.
+    /// Decides how many of `count` datagrams of `segment` bytes each from the target may go to a client, and where it
+    /// is. `None`: no datagram, as it is silent.
     pub fn back(
         &mut self,
         number: usize,
@@ -403,7 +403,7 @@ impl Table {
         self.entries.is_empty()
     }
 
-    /// What a client is called.
+    /// The name of a client.
     #[must_use]
     pub fn name(&self, number: usize) -> &str {
         let entry = self.entries.get(number);
@@ -417,7 +417,7 @@ impl Table {
         Some((entry.place.map(|it| it.endpoint.addr), entry.counters))
     }
 
-    /// What was dropped for other reasons than a client's rates.
+    /// Datagrams that were dropped for other reasons than a client's rates.
     #[must_use]
     pub const fn dropped(&self) -> &Dropped {
         &self.dropped

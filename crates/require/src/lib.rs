@@ -1,4 +1,4 @@
-//! What a test needs of the machine: a device, a right, a program, a package.
+//! The needs of a test: a device, a right, a program, a package.
 //!
 //! A test that needs what the machine lacks tests nothing. Cargo shows nothing of a test that returns early, so that
 //! each such need passes through [`require`], which makes a note of it. Two variables of the environment say what
@@ -58,10 +58,10 @@ pub fn require<T, E: Display>(needed: Result<T, E>) -> Option<T> {
     }
 }
 
-/// As [`require`], for something that is there or not; `why` says what is missing, and how to get it.
+/// Asks, as [`require`] does, for something that is there or not; `why` says what is missing, and how to get it.
 ///
 /// # Panics
-/// As [`require`].
+/// Where [`require`] panics.
 #[track_caller]
 pub fn require_that(is_there: bool, why: &str) -> bool {
     require(is_there.then_some(()).ok_or(Missing(why))).is_some()

@@ -16,9 +16,9 @@ pub(crate) fn choose(wanted: CryptoBackend, algorithms: &[Algorithm]) {
     measure(algorithms);
 }
 
-/// As [`choose`], but a thread of its own measures, beside the handshake; in the order of `algorithms`, of which the first
-/// key waits for its own. Of an accelerator the measurement opens descriptors, for which there may be no rights later: it is
-/// not done beside.
+/// Chooses as [`choose`] does, but a thread of its own measures, beside the handshake; in the order of `algorithms`, of
+/// which the first key waits for its own. The measurement of an accelerator opens descriptors, for which there may be
+/// no rights later: it is not done beside.
 pub(crate) fn choose_beside(wanted: CryptoBackend, algorithms: Vec<Algorithm>) {
     narrow(wanted, &algorithms);
     let shared = std::sync::Arc::new(algorithms);

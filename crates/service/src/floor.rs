@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 /// another program with the same key be refused after a power cut.
 pub const AHEAD: Duration = Duration::from_secs(600);
 
-/// The same while stamps follow the floor and not the clock: each is some 17 ms later than the last one.
+/// The time ahead while stamps follow the floor and not the clock: each is some 17 ms later than the last one.
 const STEPS_AHEAD: Duration = Duration::from_secs(2);
 
 /// How long after its making a program takes the floor on file for a time that has been: ten years.
@@ -28,13 +28,13 @@ const TRUSTED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Bytes of a place: those of a block of flash, so that a write which is broken off leaves the other one.
 const PLACE: usize = 4096;
 
-/// What a place begins with, and its version.
+/// The beginning of a place, and its version.
 const HEAD: &str = "millrace clock 1";
 
-/// What decides when the floor is to be written. Nothing of what it is told about may leave before that is done.
+/// Decides when the floor is to be written. No message whose stamp it has judged may leave before that is done.
 #[derive(Clone, Copy, Debug)]
 pub struct Floor {
-    /// What is on file by this process's own doing.
+    /// The time on file by this process's own doing.
     kept: SystemTime,
 }
 
@@ -65,9 +65,9 @@ impl Floor {
 pub struct FloorFile {
     path: PathBuf,
     file: File,
-    /// What this process wrote last.
+    /// The number that this process wrote last.
     written: Option<u64>,
-    /// What was there that this process has not written: others may rely on it.
+    /// The number on file that this process has not written: others may rely on it.
     others: u64,
     /// A write has failed, and that was said.
     failed: bool,
@@ -96,10 +96,10 @@ impl FloorFile {
         }
     }
 
-    /// The same at any place.
+    /// Opens the floor at any place.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn at(path: &Path) -> io::Result<(Self, SystemTime)> {
         let file = places::open(path)?;
         let (_, floor) = locked(&file, newest).or_else(|error| match error.kind() {

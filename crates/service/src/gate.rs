@@ -43,7 +43,7 @@ impl Gate {
     /// Has the poller wait for connections, or not where none is to be accepted now.
     ///
     /// # Errors
-    /// What `epoll_ctl` returns.
+    /// The error of `epoll_ctl`.
     pub(crate) fn follow<'f>(
         &mut self,
         poller: &Poller,
@@ -71,7 +71,7 @@ impl Gate {
     /// Has the poller wait for no connection until the next [`Gate::follow`].
     ///
     /// # Errors
-    /// What `epoll_ctl` returns.
+    /// The error of `epoll_ctl`.
     pub(crate) fn rest<'f>(
         &mut self,
         poller: &Poller,
@@ -126,7 +126,7 @@ impl Gate {
     }
 }
 
-/// What became of a connection that was to be turned away, for [`Gate::failed`].
+/// The result of turning a connection away, for [`Gate::failed`].
 pub(crate) fn turned_away<T>(accepted: io::Result<T>) -> io::Result<bool> {
     match accepted {
         Ok(_) => Ok(true),
@@ -184,7 +184,7 @@ mod tests {
         assert!(follow(&mut gate, now));
         assert!(gate.reserve.is_some());
         assert_eq!(gate.turned_away, 2);
-        // What rests is not waited for until it is followed again.
+        // A resting listener is not waited for until it is followed again.
         let _one = UnixStream::connect(&path).unwrap();
         assert!(follow(&mut gate, now));
         gate.rest(&poller, [listener.as_fd()]).unwrap();

@@ -1,4 +1,4 @@
-//! What the `[Server]` section of a file wants of the host.
+//! Turns the `[Server]` section of a file into wishes of the host.
 
 use config::home::{HomeServer, Masquerading};
 use host::Forwarding;

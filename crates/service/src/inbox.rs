@@ -1,4 +1,4 @@
-//! What workers leave for the control thread, all of it bounded.
+//! Messages from workers to the control thread, all of it bounded.
 
 use netio::poll::Waker;
 use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, StreamId, Transport};
@@ -92,7 +92,7 @@ impl Inbox {
         lock(&self.messages).pop_front()
     }
 
-    /// What happened to which peers since the last call.
+    /// The notices of peers since the last call.
     pub fn take_notices(&self) -> HashSet<(PeerId, Notice)> {
         std::mem::take(&mut lock(&self.notices))
     }

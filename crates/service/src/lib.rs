@@ -1,4 +1,4 @@
-//! What stands between the protocols, the data plane and the system: the services that a tunnel needs while it runs.
+//! Services between the protocols, the data plane and the system, which a tunnel needs while it runs.
 //!
 //! A WireGuard interface ([`wireguard`]), an OpenVPN client or server ([`openvpn`]), one of PPTP (`pptp`), a relay
 //! (`relay`), what they tell of themselves ([`status`]), and how the code for ciphers is chosen and remembered.

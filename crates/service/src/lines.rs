@@ -1,7 +1,7 @@
 //! The lines of a tunnel: which are there, how well each peer answers on each, and which one is used.
 //!
-//! What is measured costs nothing while packets come and go. For the rest there are *probes*, messages that the peer
-//! answers at once: with WireGuard handshakes, with OpenVPN requests of its options check, with PPTP packets of their own.
+//! Measuring costs nothing while packets come and go. For the rest there are *probes*, messages that the peer answers
+//! at once: with WireGuard handshakes, with OpenVPN requests of its options check, with PPTP packets of their own.
 //! Either of the first makes the peer send to where it came from, so it is followed by a keepalive by the line in use.
 //!
 //! [`Lines`] decides, and does nothing: what happened and the time go in, [`LineEffect`]s come out.
@@ -69,7 +69,7 @@ pub(crate) struct Lines {
     /// By which line each of the others has called.
     callers: BTreeMap<PeerId, LineId>,
     look: Option<Instant>,
-    /// What the data plane was told of the lines' rates.
+    /// The rates that the data plane was told.
     rate: Option<rate::Told>,
     relays: Relays,
     caps: Caps,

@@ -8,8 +8,8 @@
 //! 3. of the name servers that the host had when nothing led them into the tunnel, by the lines, or with the tunnel's mark;
 //! 4. where none of them says anything: the last addresses that were good ([`kept`]).
 //!
-//! What is found is not kept for that: a captive portal answers every question with its own address. It is kept when the
-//! other end has proved itself there, which the machines say.
+//! An address that was found is not kept for that: a captive portal answers every question with its own address. It is
+//! kept when the other end has proved itself there, which the machines tell.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -67,7 +67,7 @@ impl Asker {
     /// All addresses of a name. Nothing is kept of them: see [`keep`].
     ///
     /// # Errors
-    /// What the host's resolver says, where nothing else knows.
+    /// The answer of the host's resolver, where nothing else knows.
     pub(crate) fn look_up(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         // A scoped address, which is no name: an interface may come later.
         let is_name = config::types::is_domain(host.trim_end_matches('.'));

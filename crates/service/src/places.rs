@@ -29,7 +29,7 @@ pub(crate) fn directory() -> &'static Path {
 /// Opens a file of places for this user only; it and its directory are made if they are not there.
 ///
 /// # Errors
-/// What the kernel says, and `InvalidInput` for what is no file.
+/// The kernel's error, and `InvalidInput` for a path that is no regular file.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let directory = path.parent();
     if let Some(directory) = directory {
@@ -54,7 +54,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// it is whole.
 ///
 /// # Errors
-/// What the kernel says, and `InvalidData`.
+/// The kernel's error, and `InvalidData`.
 pub(crate) fn newest(mut file: &File, head: &str, place: usize) -> io::Result<(u64, String)> {
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();

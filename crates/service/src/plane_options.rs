@@ -8,8 +8,8 @@ use std::thread;
 /// Most threads chosen without being asked: more only reorder and wait.
 const WORKERS_MAX: usize = 4;
 
-/// What the settings say, and what is right for this machine where they leave it open. `mtu` is the interface's, in bytes;
-/// `backpressure`: see [`TunnelOptions::backpressure`].
+/// The options of the settings, and the best ones for this machine where the settings leave them open. `mtu` is the
+/// interface's, in bytes; `backpressure`: see [`TunnelOptions::backpressure`].
 pub(crate) fn plane_options(
     settings: &DataplaneSettings,
     mtu: usize,

@@ -23,7 +23,7 @@ pub const ENVIRONMENT: &str = "MILLRACE_PROFILE";
 /// Largest profile that is read, in bytes; a real one has two thousand.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// What the file holds.
+/// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// The program's release.
@@ -34,9 +34,9 @@ pub struct Profile {
     pub processors: usize,
     /// The kernel's release.
     pub kernel: String,
-    /// What runs on the CPU.
+    /// The code that runs on the CPU.
     pub cpu: Vec<OnCpu>,
-    /// What accelerators do.
+    /// The accelerators' gains.
     pub engines: Vec<OnAccelerator>,
 }
 
@@ -49,13 +49,13 @@ pub struct OnCpu {
     pub many: String,
     /// For few packets.
     pub few: String,
-    /// What they were chosen among. Profiles that do not tell are of older programs, which is why there is a default.
+    /// The candidates of the choice. Profiles that do not tell are of older programs, which is why there is a default.
     #[serde(default)]
     pub among: Vec<String>,
 }
 
 impl OnCpu {
-    /// What is fastest now. It is measured, if it was not yet.
+    /// The fastest code now. It is measured, if it was not yet.
     pub fn chosen(algorithm: Algorithm) -> Self {
         let choice = select::chosen_on_cpu(algorithm);
         let among = select::candidates_on_cpu(algorithm).into_iter();
@@ -79,9 +79,9 @@ pub struct OnAccelerator {
     pub by: String,
     /// Whether it gains anything; if not, the rest is there to be read.
     pub used: bool,
-    /// What sealing costs.
+    /// The cost of sealing.
     pub seal: Lines,
-    /// What opening costs.
+    /// The cost of opening.
     pub open: Lines,
 }
 
@@ -228,7 +228,7 @@ impl Profile {
             let Some(task) = Task::from_name(&choice.algorithm) else {
                 continue;
             };
-            // What an accelerator gains was measured against the code that the CPU had then.
+            // The gain of an accelerator was measured against the code that the CPU had then.
             if stale.iter().any(|&of| Task::of(of) == Some(task)) {
                 continue;
             }
@@ -237,7 +237,7 @@ impl Profile {
                 continue;
             }
             for algorithm in Algorithm::ALL {
-                // What the CPU keeps, of many packets or few, is told above.
+                // The packets that the CPU keeps, many or few, are told above.
                 if Task::of(algorithm) == Some(task) {
                     select::import(algorithm, "engine", "engine");
                 }
@@ -327,7 +327,7 @@ mod tests {
         let now = OnCpu::chosen(algorithm);
         let names = select::candidates_on_cpu(algorithm);
         assert_eq!(now.among, names);
-        // What was not fastest just now: it is taken only from a build that has the same code.
+        // A candidate that was not the fastest just now is taken only from a build that has the same code.
         let other = names.iter().find(|name| **name != now.many).unwrap();
         let mut told = OnCpu {
             many: (*other).to_owned(),
@@ -370,7 +370,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         assert!(Profile::check_path(&file.join("below/profile.json")).is_err());
         assert!(Profile::check_path(directory.path()).is_err());
-        // What is there stays as it is, and nothing comes beside it.
+        // A present file stays as it is, and nothing comes beside it.
         fs::write(&file, "old").unwrap();
         Profile::check_path(&file).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");

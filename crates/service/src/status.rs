@@ -1,5 +1,4 @@
-//! What a running tunnel tells about itself: one JSON document for each connection to its
-//! status socket.
+//! The report of a running tunnel about itself: one JSON document for each connection to its status socket.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -53,7 +52,7 @@ pub struct Status {
     pub mtu: u32,
     /// Why it has that, in words; none where the daemon does not set it.
     pub mtu_reason: Option<String>,
-    /// What probes of the paths to the peers have shown, in words; none where nothing is probed.
+    /// The result of probes of the paths to the peers, in words; none where nothing is probed.
     pub mtu_probe: Option<String>,
     /// Threads of the data plane.
     pub workers: usize,
@@ -62,8 +61,8 @@ pub struct Status {
     pub uptime_ms: u64,
     /// With OpenVPN our addresses in the tunnel.
     pub addresses: Vec<String>,
-    /// What the tunnel asked of the host and does not have, such as routes that the kernel refused, and what else the user
-    /// should know: one sentence each.
+    /// Settings that the tunnel asked of the host and does not have, such as routes that the kernel refused, and other
+    /// warnings: one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The peers: of an OpenVPN server its clients, of an OpenVPN client the server.
@@ -71,7 +70,7 @@ pub struct Status {
     /// Messages of the control channel or of the handshake that were refused, and sessions that
     /// came to nothing, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// What moved the packets.
+    /// The data plane that moved the packets.
     pub dataplane: DataplaneStatus,
 }
 
@@ -94,7 +93,7 @@ pub struct PeerStatus {
     pub cipher: Option<String>,
     /// The kind of code that computes that: `portable`, `simd` or `engine`.
     pub crypto_backend: Option<String>,
-    /// Whose code that is.
+    /// The owner of that code.
     pub backend: Option<String>,
     /// With OpenVPN seconds since 1970 of the session's begin.
     pub connected_unix: Option<u64>,
@@ -109,7 +108,7 @@ pub struct PeerStatus {
     pub latest_handshake_age: Option<u64>,
     /// Seconds since the last authentic packet of any kind came from it, by a clock that never jumps.
     pub last_heard_age: Option<u64>,
-    /// `silent` or `no carrier`; none where nothing is known to be wrong.
+    /// `silent` or `no carrier`; none for a peer without a known fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The reason of that state, in words.
@@ -128,7 +127,7 @@ pub struct PeerStatus {
     /// The lines by which it may be reached, where there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<LineStatus>,
-    /// What putting its packets into order has counted, where that is done.
+    /// The counts of putting its packets into order, where that is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderStatus>,
 }
@@ -149,7 +148,7 @@ pub struct LineStatus {
     pub in_use: bool,
     /// The smoothed round trip in milliseconds, once one was measured.
     pub round_trip_ms: Option<f64>,
-    /// What it may carry in a month, if that is limited.
+    /// The allowance of a month, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<CapStatus>,
     /// Packets that were sent by it, copies among them.
@@ -160,7 +159,7 @@ pub struct LineStatus {
     pub received_bytes: u64,
     /// Packets of which it brought the first copy, in time.
     pub accepted: u64,
-    /// Those that came when they were no longer waited for.
+    /// First copies that came when they were no longer waited for.
     pub late: u64,
     /// Accepted ones that waited for a packet in front of them.
     pub buffered: u64,
@@ -170,13 +169,13 @@ pub struct LineStatus {
     pub ancient: u64,
 }
 
-/// What a line may carry in a month, and has carried: bytes of both directions, with the headers of UDP and IP.
+/// The allowance of a line for a month, and its use: bytes of both directions, with the headers of UDP and IP.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct CapStatus {
-    /// What it may carry.
+    /// The allowance.
     pub cap_bytes: u64,
-    /// What it has carried in this month.
+    /// The bytes carried in this month.
     pub used_bytes: u64,
     /// The difference; 0 where it has carried more.
     pub left_bytes: u64,
@@ -198,11 +197,11 @@ pub struct OrderStatus {
     pub lost: u64,
     /// Packets that the peer was asked to send once more.
     pub asked: u64,
-    /// Those of them that have come.
+    /// Numbers of these that have come.
     pub repaired: u64,
 }
 
-/// What the data plane did.
+/// The work of the data plane.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DataplaneStatus {
@@ -214,7 +213,7 @@ pub struct DataplaneStatus {
     pub backend: String,
     /// Whether this build has code for accelerators; none from a daemon that does not tell.
     pub accelerators: Option<bool>,
-    /// What the choice of that implementation was made by; empty if a profile made it, or there was but one.
+    /// The measurements behind the choice of that implementation; empty if a profile made it, or there was but one.
     pub measured: Vec<MeasuredStatus>,
     /// Each rung of the offload ladder: `on`, `off (setting)`, `off (kernel: WHY)` or
     /// `off (demoted: WHY)`.
@@ -225,12 +224,12 @@ pub struct DataplaneStatus {
     pub inbound: PipelineStatus,
     /// Packets dropped, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// What limited the speed between the two samples, in words; empty without rates, or where
-    /// there was too little traffic to tell. Filled in by the command, not by the daemon.
+    /// The limits of the speed between the two samples, in words; empty without rates, or where there was too little
+    /// traffic to tell. Filled in by the command, not by the daemon.
     pub limits: String,
 }
 
-/// What a candidate for the cipher was measured to take: processor time, the least of some runs.
+/// The measured time of a candidate for the cipher: processor time, the least of some runs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct MeasuredStatus {
@@ -277,7 +276,7 @@ pub struct PipelineStatus {
 }
 
 impl PeerStatus {
-    /// What is the same in two documents of one peer.
+    /// The fields that two documents of one peer share.
     fn identity(&self) -> (&str, Option<u64>, Option<u64>) {
         (&self.public_key, self.client_id, self.connected_unix)
     }

@@ -84,10 +84,10 @@ mod tests {
         let next = now + PERIOD;
         let (written, note) = strangers.judge(next);
         assert!(written && note.unwrap().starts_with("9920 lines"));
-        // While the flood lasts there are few.
+        // A flood gets few lines while it lasts.
         let written = (0..10_000).filter(|_| strangers.judge(next).0).count();
         assert_eq!(written, MORE as usize - 1);
-        // When it is over there are as many as at first.
+        // After the flood the full number is there again.
         let later = next + PERIOD * (AT_ONCE / MORE);
         let written = (0..10_000).filter(|_| strangers.judge(later).0).count();
         assert_eq!(written, AT_ONCE as usize);

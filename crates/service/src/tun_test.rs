@@ -1,6 +1,6 @@
 //! The self-test of the TUN, once for each boot.
 //!
-//! What it finds is the kernel's, and does not change until another kernel runs. The test needs a network namespace, whose
+//! The result is the kernel's, and does not change until another kernel runs. The test needs a network namespace, whose
 //! making and end take the kernel's one lock of networking for milliseconds; a start that finds it passed does without.
 
 use config::settings::DataplaneSettings;
@@ -40,7 +40,7 @@ impl TunTest {
         Self::of(tun_options(settings))
     }
 
-    /// The same for these rungs.
+    /// Starts the test of these rungs.
     pub(crate) fn of(wanted: TunOptions) -> Self {
         Self::start_at(Path::new(PASSED), wanted)
     }
@@ -67,7 +67,7 @@ impl TunTest {
         }
     }
 
-    /// What came of it; waits for its end.
+    /// The outcome; waits for its end.
     #[must_use]
     pub fn verdict(self) -> TunVerdict {
         let verdict = match self.test {
@@ -97,7 +97,7 @@ fn flags(options: TunOptions) -> [bool; 3] {
     [options.tso, options.uso, options.gro]
 }
 
-/// What makes a file one of this boot and of this program's test.
+/// The words that make a file one of this boot and of this program's test.
 fn head() -> Option<String> {
     let boot = fs::read_to_string(BOOT).ok()?;
     Some(format!("{} {}", boot.trim(), env!("CARGO_PKG_VERSION")))

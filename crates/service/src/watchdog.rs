@@ -13,7 +13,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// As the process's manager wants it.
+    /// The intervals follow the process's manager.
     pub(crate) fn new(now: Instant) -> Self {
         Self::every(host::notify::watchdog(), now)
     }

@@ -1,4 +1,4 @@
-//! What a command prints for people, and how far a long one is.
+//! Output for people, and the progress of a long command.
 
 #![forbid(unsafe_code)]
 

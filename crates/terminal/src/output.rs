@@ -1,5 +1,4 @@
-//! What the program prints for people. The reader may have seen enough (`| head -1`), and that
-//! is no fault: `print!` would panic.
+//! Output for people. The reader may have seen enough (`| head -1`), and that is no fault: `print!` would panic.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -16,8 +15,8 @@ fn obeys(kind: Option<&OsStr>) -> bool {
     kind.is_some_and(|it| !it.is_empty() && it != "dumb")
 }
 
-/// Text of another program or host, of which a terminal obeys nothing. Quotation marks and backslashes are harmless and
-/// stay as they are.
+/// Text of another program or host without anything that a terminal obeys. Quotation marks and backslashes are harmless
+/// and stay.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -36,7 +35,7 @@ pub fn line(text: impl Display) {
     end_unless_read(writeln!(io::stdout(), "{text}"));
 }
 
-/// As [`line()`], for a text with its own ends of lines.
+/// Prints a text with its own ends of lines; see [`line()`].
 pub fn text(text: impl Display) {
     let mut out = io::stdout();
     end_unless_read(write!(out, "{text}").and_then(|()| out.flush()));
@@ -48,7 +47,7 @@ pub fn say(text: impl Display) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Says on standard error that a tunnel is up which this process serves, and what ends it where that is a key.
+/// Says on standard error that this process has a tunnel up, and which key ends it.
 pub fn is_up(name: impl Display) {
     match io::stderr().is_terminal() {
         true => note(format_args!("{name} is up; Ctrl-C takes it down")),
@@ -61,7 +60,7 @@ pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// As [`note`], without an end of line.
+/// Prints a note without an end of line; see [`note`].
 pub fn note_text(text: impl Display) {
     let _ = write!(io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What a long command is doing, how far it is and how long the rest takes, on a terminal.
+//! The task of a long command, its progress and the time that is left, on a terminal.
 
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};

@@ -26,9 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// One way to use the lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
-    /// As `Mode =` says it.
+    /// The word for `Mode =`.
     pub(crate) mode: &'static str,
-    /// Those that the file names.
+    /// The lines that the file names.
     pub(crate) lines: &'static [usize],
 }
 

@@ -18,7 +18,7 @@ pub const DATA_HEADER_LEN: usize = 16;
 /// Bytes of the shortest data packet, which is a keepalive: a header and a tag.
 pub const DATA_MIN_LEN: usize = DATA_HEADER_LEN + TAG_LEN;
 
-/// What stands before the sealed bytes of a data packet.
+/// The bytes before the sealed bytes of a data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// The receiver's index of the key.
@@ -76,7 +76,7 @@ impl WireGuard {
         })
     }
 
-    /// The same packets under another cipher, which no other program speaks: to measure a data plane without one.
+    /// Seals packets by another cipher, which no other program speaks: to measure a data plane without one.
     #[must_use]
     pub fn with_cipher(schedule: fn(&Key) -> Arc<dyn PacketCipher>) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl WireGuard {
         }
     }
 
-    /// The same, and TCP connections in either direction are told to use segments that fit the interface.
+    /// Has TCP connections in either direction use segments that fit the interface.
     #[must_use]
     pub fn clamping(self) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl WireGuard {
         &self.echoes
     }
 
-    /// What seals and opens packets.
+    /// The cipher that seals and opens packets.
     #[must_use]
     pub fn cipher(&self) -> CipherName {
         name(&*(self.schedule)(&Key::ZERO))
@@ -121,7 +121,7 @@ fn name(cipher: &dyn PacketCipher) -> CipherName {
     }
 }
 
-/// What the packets of one session depend on. The keys are erased when this is dropped.
+/// The keys and names of one session's packets. The keys are erased when this is dropped.
 #[derive(Debug)]
 pub struct DataKeys {
     /// The peer's name for the session: what packets to it carry.

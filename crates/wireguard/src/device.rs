@@ -57,7 +57,7 @@ pub struct Device {
     pub(crate) deadlines: Deadlines,
     /// The wall clock, and when it was read.
     clock: (SystemTime, Instant),
-    /// What no peer has seen a later timestamp than: of those that were removed, as they may be added again, and the floor.
+    /// The latest timestamp that removed peers may have seen, as they may be added again; at least the floor.
     stamped: Clock,
     /// The latest timestamp of all.
     pub(crate) latest: Clock,
@@ -119,8 +119,8 @@ impl Device {
 
     /// Changes the device's own key. `None` ends all handshakes.
     ///
-    /// As in the kernel, present keys stop sealing at once and open, for what is on its way, until their time is over.
-    /// A peer that has the new key itself is removed.
+    /// Present keys stop sealing at once, as in the kernel, and open packets that are on their way, until their time is
+    /// over. A peer that has the new key itself is removed.
     pub fn set_private_key(
         &mut self,
         private: Option<PrivateKey>,
@@ -270,7 +270,7 @@ impl Device {
         let timers = &mut peer.timers;
         let was_off = timers.persistent_interval.is_zero();
         timers.persistent_interval = Duration::from_secs(seconds.into());
-        // What has gone by meanwhile is seen when the timer is due, which puts it off as far as needed.
+        // The timer looks at the packets meanwhile when it is due, and puts itself off as far as needed.
         timers.persistent = (seconds != 0).then(|| now + timers.persistent_interval);
         if was_off && seconds != 0 {
             timers.persistent_since = Some(now);

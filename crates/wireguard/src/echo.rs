@@ -92,7 +92,7 @@ fn ipv4(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
     (header[9] == ICMP && offset == 0).then_some((Ipv4Addr::from(source).into(), icmp))
 }
 
-/// The same over IPv6.
+/// Reads the echo of IPv6.
 fn ipv6(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
     let (header, mut rest) = packet.split_first_chunk::<IPV6_HEADER>()?;
     let source: [u8; 16] = header[8..24].try_into().ok()?;
@@ -166,7 +166,7 @@ fn sum(start: u32, bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// What a far end does with a request: for simulations.
+/// A far end's answer to a request: for simulations.
 #[doc(hidden)]
 #[must_use]
 pub fn answer_to(request: &[u8]) -> Option<Vec<u8>> {
@@ -230,7 +230,7 @@ mod tests {
                 number: 7,
             };
             assert_eq!(Answer::parse(&answer), Some(expected));
-            // As far as 68 bytes, which is what some that answer leave of a long one.
+            // The first 68 bytes are all that some hosts send back of a long one.
             assert_eq!(Answer::parse(&answer[..68]), Some(expected));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use plane::PeerId;
 
-/// Whose handshake or key each index in use is.
+/// The owner of each index in use: a handshake or a key.
 #[derive(Debug, Default)]
 pub(crate) struct IndexTable {
     owners: HashMap<u32, PeerId>,

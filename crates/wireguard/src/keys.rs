@@ -42,7 +42,7 @@ pub(crate) fn session_keys(
     }
 }
 
-/// What is remembered of a pair of keys after the data plane has got them.
+/// Facts about a pair of keys that are kept after the data plane has got them.
 #[derive(Debug)]
 pub(crate) struct Keypair {
     pub(crate) local_index: u32,
@@ -72,7 +72,7 @@ impl Keypairs {
         self.current.as_ref()
     }
 
-    /// As initiator: the response has shown that the other side has the keys, so they are used at once.
+    /// Installs keys as initiator: the response has shown that the other side has the keys, so they are used at once.
     ///
     /// A `next` that is waiting becomes `previous`: the other side may already seal with it.
     pub(crate) fn install_initiated(&mut self, new: Keypair) -> Replaced {
@@ -83,7 +83,7 @@ impl Keypairs {
         }
     }
 
-    /// As responder: the keys wait as `next`, in the place of all but the current ones.
+    /// Installs keys as responder: the keys wait as `next`, in the place of all but the current ones.
     pub(crate) fn install_responded(&mut self, new: Keypair) -> Replaced {
         [self.previous.take(), self.next.replace(new)]
     }

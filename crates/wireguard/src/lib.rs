@@ -1,8 +1,8 @@
 //! The WireGuard protocol, sans-IO: datagrams and the time go in, datagrams, keys and deadlines come out.
 //!
-//! What is here: the handshake (Noise IKpsk2), cookies and the rate limiter for a responder under load, the replay
-//! window, the five timers, the life of keys. What is not: sockets, clocks, threads, and the sealing of data packets,
-//! which the data plane does with the keys that it is given here.
+//! The crate has the handshake (Noise IKpsk2), cookies and the rate limiter for a responder under load, the replay
+//! window, the five timers, the life of keys. It has no sockets, clocks or threads, and does not seal data packets: the
+//! data plane does, with the keys that it is given here.
 //!
 //! Start at [`Device`], which holds all peers of one interface, and [`Output`], which is all it ever asks for. The files
 //! have the nouns of the kernel's implementation, so that both can be read side by side; behaviour follows the kernel's

@@ -153,7 +153,7 @@ impl Response {
     }
 }
 
-/// What a responder under load sends in the place of a response.
+/// The answer of a responder under load in the place of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CookieReply {
     /// The sender's index of the message that is answered.

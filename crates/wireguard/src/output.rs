@@ -1,4 +1,4 @@
-//! What a device asks of its surroundings.
+//! Requests of a device to its surroundings.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;
@@ -68,7 +68,7 @@ pub enum Output {
         peer: Option<PeerId>,
         /// Where to.
         to: SocketAddr,
-        /// What.
+        /// The datagram.
         datagram: Datagram,
     },
     /// An authentic handshake message came from this address.
@@ -89,7 +89,7 @@ pub enum Output {
     /// these keys: the other side may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the
     /// same session, which must go on with the numbers that were used.
     AddKeys {
-        /// Whose packets.
+        /// The peer of the packets.
         peer: PeerId,
         /// The keys. Our name for the session is the receiver's index in the headers of its packets.
         keys: SessionKeys<DataKeys>,
@@ -106,7 +106,7 @@ pub enum Output {
     },
     /// Forget the keys of this session; packets with this index belong to no session.
     RemoveKeys {
-        /// Whose keys they were.
+        /// The owner of the keys.
         peer: PeerId,
         /// Our name for the session.
         local_index: u32,

@@ -7,9 +7,9 @@
 //! once short ones were answered [`TRIES`] times and long ones beside them were not, and nothing is concluded unless some
 //! length was answered that is of use.
 //!
-//! What is found is a multiple of [`RESOLUTION`], unless the longest of all passes. A peer pads what it sends to such a
-//! multiple, up to its own MTU (the WireGuard paper, section 5.4.6): a packet of any other length that just passes comes
-//! back in a datagram that does not, where the peer's interface carries more than ours.
+//! A found length is a multiple of [`RESOLUTION`], unless the longest of all passes. A peer pads its packets to such a
+//! multiple, up to its own MTU (the WireGuard paper, section 5.4.6): a packet of any other length that just passes
+//! comes back in a datagram that does not, where the peer's interface carries more than ours.
 
 use crate::message::PADDING;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub enum ProbeEffect {
     Use(u16),
 }
 
-/// What is known of the path.
+/// The knowledge of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     /// Nothing: it was not asked yet.
@@ -65,7 +65,7 @@ pub enum Knowledge {
     Silent,
 }
 
-/// What is in flight.
+/// The probes in flight.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     /// The numbers of the short and of the long probe.
@@ -83,7 +83,8 @@ pub struct PathProbe {
     /// The least length of use, in bytes, and the longest.
     least: u16,
     most: u16,
-    /// What passes, or the least length of use before anything is known to, and what is not known not to.
+    /// `low` passes, or is the least length of use while none is known to pass; `high` is the longest that is not known
+    /// to fail.
     low: u16,
     high: u16,
     /// `low` was answered.
@@ -119,7 +120,7 @@ impl PathProbe {
         }
     }
 
-    /// What is known of the path.
+    /// The knowledge of the path.
     #[must_use]
     pub fn knowledge(&self) -> Knowledge {
         self.knowledge

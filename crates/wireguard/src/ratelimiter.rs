@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// What one message costs: a second has 20.
+/// The price of one message: a second has 20.
 const COST: Duration = Duration::from_millis(50);
-/// What a bucket holds: five messages.
+/// The content of a bucket: five messages.
 const BURST: Duration = Duration::from_millis(250);
 /// A source that was silent for this long has a full bucket and need not be remembered.
 const IDLE: Duration = Duration::from_secs(1);
@@ -164,7 +164,7 @@ mod tests {
             (0..10_000).filter(allow).count()
         };
         assert_eq!(allowed(1), MAX_SOURCES);
-        // Those that were allowed have another four.
+        // Sources that were allowed have another four.
         assert_eq!(allowed(3000), 6000);
         assert!(limiter.allow(from(0), 1, now));
         assert!(limiter.allow(from(9_999), 1, now + IDLE));

@@ -1,4 +1,4 @@
-//! What arrives: initiations, responses and cookie replies, in the order in which they become expensive.
+//! Reacts to messages: initiations, responses and cookie replies, in the order in which they become expensive.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What is sent without having been asked for by a message: initiations and keepalives.
+//! Sends messages that answer none: initiations and keepalives.
 
 use std::time::{Duration, Instant};
 

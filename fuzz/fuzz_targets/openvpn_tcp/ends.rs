@@ -98,7 +98,7 @@ pub(crate) struct End {
     pub(crate) inbox: Arc<Inbox>,
     /// The other end of its connection.
     wire: UnixStream,
-    /// What it has sent and the other end has not got.
+    /// Bytes that it has sent and the other end has not got.
     pub(crate) sent: VecDeque<u8>,
     /// Packets that came out at the interface.
     pub(crate) came: usize,
@@ -152,7 +152,7 @@ impl End {
         end
     }
 
-    /// What control asks things of.
+    /// The object that control asks for things.
     pub(crate) fn calls(
         &self,
     ) -> &dyn DataPlane<Protocol = OpenVpn, Sockets = Sockets, Connection = TcpStream> {
@@ -280,7 +280,7 @@ impl End {
         self.calls().remove_keys(PEER, session(PEER, key_id));
     }
 
-    /// What a session's timers need to know.
+    /// The times that a session's timers need.
     fn times(&self) -> Times {
         let state = self.calls().peer(PEER).unwrap_or_default();
         Times {

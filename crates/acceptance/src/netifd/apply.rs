@@ -1,4 +1,4 @@
-//! What netifd has given the interface, and how it gets from one update to the next.
+//! Keeps the settings that netifd has given the interface, and leads from one update to the next.
 
 use netio::netlink::{Netlink, Route};
 use openwrt::blob::Value;
@@ -18,7 +18,7 @@ pub(super) struct Has {
     pub(super) routes: Vec<Way>,
     pub(super) dns: Vec<String>,
     pub(super) prefixes: Vec<String>,
-    /// What was added and taken away.
+    /// The added and the removed things.
     pub(super) changes: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ impl Has {
         let dns = list("dns").iter().filter_map(Value::as_text);
         self.dns.extend(dns.map(str::to_owned));
         for it in list("ip6prefix") {
-            // As netifd's parser has it: a text, of an address and bits, and lifetimes behind commas.
+            // netifd's parser takes this: a text, of an address and bits, and lifetimes behind commas.
             let word = it.as_text().unwrap_or_default();
             let first = word.split(',').next().unwrap_or_default();
             let parts = first.split_once('/');

@@ -122,7 +122,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// What a length says, the length itself and `before` bytes before it being part of it.
+    /// The part that a length spans; it counts the length itself and `before` bytes before it.
     fn counted(&mut self, before: usize) -> Option<Self> {
         let length = (self.u32()? as usize).checked_sub(4 + before)?;
         Some(Self {

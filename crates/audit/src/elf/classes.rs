@@ -24,14 +24,14 @@ impl Classes {
     /// VFP that computes with, loads or moves a D register. Where there are 32 of them, compilers take those from
     /// D16 on first; saving D8 to D15 on the stack is therefore not meant.
     pub(super) const DOUBLE: Self = Self(1 << 11);
-    /// What came to A32 and T32 with ARMv8.
+    /// Instructions that came to A32 and T32 with ARMv8.
     pub(super) const V8: Self = Self(1 << 12);
 
-    /// Those of cryptography.
+    /// Instructions of cryptography.
     pub(super) const CRYPTO: Self = Self(Self::AES.0 | Self::PMULL.0 | Self::SHA.0);
-    /// What a chip without NEON cannot run.
+    /// Instructions that a chip without NEON cannot run.
     pub(super) const SIMD: Self = Self(Self::NEON.0 | Self::CRYPTO.0);
-    /// What works on the registers of VFP and NEON.
+    /// Instructions that work on the registers of VFP and NEON.
     pub(super) const VECTOR: Self = Self(Self::SIMD.0 | Self::VFP.0);
 
     /// Whether one of those classes is among them.

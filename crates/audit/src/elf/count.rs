@@ -32,7 +32,7 @@ use crate::facts::{Counts, Spread};
 /// Bytes that are judged at once.
 const WINDOW: usize = 256;
 
-/// What was found in the executable parts.
+/// Counts over the executable parts.
 pub(super) struct Found {
     /// Bytes in those parts.
     pub(super) text: u64,

@@ -52,7 +52,7 @@ pub(super) struct Section {
     pub(super) range: Range<usize>,
 }
 
-/// What a symbol stands for, of what matters here.
+/// The kind of a symbol, of the kinds that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SymbolKind {
     /// `STT_FUNC`, `STT_GNU_IFUNC`.

@@ -1,4 +1,4 @@
-//! What MIPS files say about their instructions: `.MIPS.abiflags`, and `e_flags` where older tools built.
+//! Reads from MIPS files which instructions they use: `.MIPS.abiflags`, and `e_flags` where older tools built.
 
 use super::image::Image;
 use crate::facts::MipsFlags;
@@ -51,7 +51,7 @@ fn header(flags: u32) -> MipsFlags {
         10 => (64, 6),
         _ => (0, 0),
     };
-    // As `.MIPS.abiflags` numbers them.
+    // The numbers are those of `.MIPS.abiflags`.
     let isa_ext = match flags >> 16 & 0xff {
         0x8b => 5,
         0x8d => 2,

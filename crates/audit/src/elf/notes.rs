@@ -1,4 +1,4 @@
-//! What a file tells in words: versions, build options, names of assembly, compilers, `.modinfo`.
+//! Reads the texts of a file: versions, build options, names of assembly, compilers, `.modinfo`.
 
 use std::collections::BTreeSet;
 

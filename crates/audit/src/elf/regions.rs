@@ -4,8 +4,8 @@
 //! down to what lies between the outermost addresses that some table names as code. (Linkers for ARM put
 //! constants, symbols and relocations into the executable segment as well.)
 //!
-//! What it is: mapping symbols (`$a`, `$t`, `$x`, `$d`) say it exactly, where they have not been stripped.
-//! Next come functions, of either symbol table, whose address has the lowest bit set for T32. What neither
+//! The instruction set: mapping symbols (`$a`, `$t`, `$x`, `$d`) say it exactly, where they have not been stripped.
+//! Next come functions, of either symbol table, whose address has the lowest bit set for T32. A place that neither
 //! covers is [`Mode::Unknown`], and the bytes themselves must tell; see [`count`](super::count).
 
 use std::ops::Range;
@@ -41,8 +41,8 @@ pub(super) enum Mode {
     Data,
 }
 
-/// What constants among A32, T32 or A64 may be all the same: instructions that the assembler did not know
-/// and was given as bytes. OpenSSL has its AES and SHA instructions that way.
+/// Constants among A32, T32 or A64 that may be instructions all the same: the assembler did not know them and got them
+/// as bytes. OpenSSL has its AES and SHA instructions that way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sure {
     /// Nothing was said.
@@ -58,7 +58,7 @@ pub(super) enum Sure {
 pub(super) struct Region {
     pub(super) range: Range<usize>,
     pub(super) mode: Mode,
-    /// What mapping symbols say.
+    /// The word of mapping symbols.
     pub(super) sure: Sure,
 }
 

@@ -18,7 +18,7 @@ struct Function<'a> {
     found: Found,
 }
 
-/// What a place holds.
+/// Counts of one place.
 #[derive(Clone, Copy, Default)]
 struct Found {
     neon: u64,

@@ -234,7 +234,7 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
     }
 }
 
-/// What of VFP is in the file and not in the chip.
+/// The VFP instructions of the file that the chip lacks.
 fn beyond(unit: Vfp, fp: u64, facts: &Facts) -> Option<String> {
     let old = matches!(unit, Vfp::V3D16 | Vfp::V3);
     let fma = facts.counts.fma;

@@ -1,4 +1,4 @@
-//! What repairs bring, by those who measured it.
+//! Gains by repairs, from published measurements.
 
 use crate::finding::Gain;
 use crate::role::Role;
@@ -69,7 +69,7 @@ const MIPS_ASSEMBLY: Gain = Gain {
     source: "OpenSSL 1.1.0i on mipsel, OpenWrt's help for OPENSSL_WITH_ASM",
 };
 
-/// What removing the gravest of `verdicts` brings.
+/// The gain by removing the gravest of `verdicts`.
 ///
 /// `uses_aes`: the file reaches the chip's AES instructions already.
 pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) -> Option<Gain> {

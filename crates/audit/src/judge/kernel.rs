@@ -11,7 +11,7 @@ type Version = (u32, u32);
 /// Code for a cipher of a tunnel.
 struct Code {
     what: &'static str,
-    /// What switches it on.
+    /// The option that switches it on.
     option: &'static str,
     /// The first Linux that has it.
     since: Version,
@@ -21,7 +21,7 @@ struct Code {
     user: User,
 }
 
-/// What in the kernel a cipher is for.
+/// The kernel's user of a cipher.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum User {
     /// ChaCha20-Poly1305: WireGuard, above all.
@@ -54,7 +54,7 @@ impl User {
     }
 }
 
-/// What 32-bit kernels have for NEON.
+/// Ciphers of 32-bit kernels for NEON.
 const NEON_CIPHERS: [Code; 5] = [
     Code {
         what: "ChaCha20",
@@ -93,7 +93,7 @@ const NEON_CIPHERS: [Code; 5] = [
     },
 ];
 
-/// What 64-bit kernels have for NEON. There is nothing for Curve25519.
+/// Ciphers of 64-bit kernels for NEON. There is nothing for Curve25519.
 const WIDE_CIPHERS: [Code; 3] = [
     Code {
         what: "ChaCha20",
@@ -118,7 +118,7 @@ const WIDE_CIPHERS: [Code; 3] = [
     },
 ];
 
-/// What 64-bit kernels have for the AES instructions. GCM is a part of the second since 4.14.
+/// Ciphers of 64-bit kernels for the AES instructions. GCM is a part of the second since 4.14.
 const AES_CIPHERS: [Code; 2] = [
     Code {
         what: "AES",
@@ -369,7 +369,7 @@ fn want(case: &mut Case<'_>, line: &str) {
 /// In every 32-bit ARM kernel, and in no other.
 const NARROW: &str = "__aeabi_uidiv";
 
-/// What was found in a kernel without its configuration.
+/// Texts of a kernel without its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     /// `Linux version ...`, to the end of the line.
@@ -379,7 +379,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// What is looked for: names of drivers and functions that stay in kernels whose symbols are gone.
+    /// The texts that are searched for: names of drivers and functions that stay in kernels whose symbols are gone.
     pub const SOUGHT: [&'static str; 9] = [
         "kernel_neon_begin",
         "chacha20-neon",

@@ -32,12 +32,12 @@ pub enum Subject {
 
 pub use kernel::Words;
 
-/// What one file is found to be, as it grows.
+/// The case of one file, as it grows.
 struct Case<'a> {
     soc: &'a Soc,
     role: Role,
     verdicts: BTreeSet<Verdict>,
-    /// What was read, with the verdict that follows from it.
+    /// The facts that were read, each with the verdict that follows from it.
     evidence: Vec<(Option<Verdict>, String)>,
     unknown: Vec<String>,
     /// Lines of configuration, where it is those that are to be changed.
@@ -58,7 +58,7 @@ impl Case<'_> {
         self.evidence.push((None, evidence.into()));
     }
 
-    /// What cannot be told, and why.
+    /// Records a question that cannot be answered, and why.
     fn unknown(&mut self, why: impl Into<String>) {
         self.unknown.push(why.into());
     }
@@ -84,7 +84,7 @@ impl Case<'_> {
         !self.verdicts.is_empty()
     }
 
-    /// What does not run is built anew, and then nothing else of it stays as it is.
+    /// A file that does not run is built anew, and then nothing else of it stays as it is.
     fn only_the_gravest(&mut self) {
         if self.verdicts.contains(&Verdict::WrongAbi) {
             self.verdicts = BTreeSet::from([Verdict::WrongAbi]);
@@ -170,7 +170,7 @@ fn has_openssl(facts: &Facts) -> bool {
         .any(|note| note.contains("CRYPTOGAMS") || note.starts_with("compiler: "))
 }
 
-/// What was read of a file of which there is nothing to say.
+/// The facts that were read of a file without faults.
 fn looked_at(subject: &Subject) -> String {
     match subject {
         Subject::Elf(facts) => {

@@ -139,7 +139,7 @@ fn confined(spread: &Spread) -> bool {
     }
 }
 
-/// What of the registers shows that the compiler had sixteen of them.
+/// A sentence on the registers, which show that the compiler had sixteen of them.
 fn low(spread: &Spread) -> String {
     match (registers(spread), spread.high_elsewhere) {
         (Registers::Sixteen, 0) => format!(

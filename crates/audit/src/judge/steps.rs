@@ -1,4 +1,4 @@
-//! What to do about a finding, in the build systems that firmware is made with.
+//! The steps of a repair, in the build systems that firmware is made with.
 
 use super::Subject;
 use crate::facts::Kind;

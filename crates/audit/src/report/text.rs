@@ -28,7 +28,7 @@ pub fn text(audit: &Audit<'_>, options: TextOptions) -> String {
     head(&mut out, audit);
     let worth = |finding: &&Finding| finding.is_worth_fixing();
     let faulty: Vec<&Finding> = audit.findings.iter().filter(worth).collect();
-    // Those that packets pass have a paragraph each; the rest is told by what is wrong with it.
+    // Files that packets pass have a paragraph each; the others are grouped by their faults.
     let hot = |group: &Vec<&Finding>| options.all || group[0].role.heat() > Role::Module.heat();
     let told = if options.all { usize::MAX } else { TOLD };
     let groups = alike(&faulty, options);

@@ -22,13 +22,13 @@ const MODULES: usize = 8;
 pub struct Detected<'a> {
     /// The chip.
     pub soc: &'a Soc,
-    /// What says so, as a sentence without a full stop.
+    /// The evidence, as a sentence without a full stop.
     pub because: String,
     /// Whether there is no other chip that it could be, and nothing that contradicts.
     pub certain: bool,
 }
 
-/// What the files of an image say of the chip that it is for.
+/// Hints in an image's files about the chip that it is for.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// `compatible` of each device tree, and where the tree was.
@@ -312,7 +312,7 @@ fn setting<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// What of the bytes is text, up to the first zero byte.
+/// The text at the beginning of the bytes, up to the first zero byte.
 fn text(data: &[u8]) -> &str {
     let data = &data[..data.len().min(TEXT)];
     let data = data.split(|byte| *byte == 0).next().unwrap_or_default();

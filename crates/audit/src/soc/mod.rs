@@ -1,4 +1,4 @@
-//! What chips can do: the table of SoCs and routers, and finding out which of them an image or a box is.
+//! The abilities of chips: the table of SoCs and routers, and finding out which of them an image or a box is.
 //!
 //! The facts are in `socs.toml`, each with where it was read; [`Table`] is that file checked and searchable,
 //! [`Hints`] tells the chip from the files of an image, [`Live`] from the system that this runs on.
@@ -63,7 +63,7 @@ pub enum Vfp {
 /// One chip, or several that differ in nothing that matters here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Soc {
-    /// What `--soc` takes, in lower case: `ipq8065`.
+    /// The name for `--soc`, in lower case: `ipq8065`.
     pub id: String,
     /// Maker and name: `Qualcomm IPQ8065`.
     pub name: String,
@@ -100,7 +100,7 @@ pub struct Soc {
     /// The options for GCC that fit, with the convention that passes floats in registers where there are
     /// such: `-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=hard`.
     pub gcc: String,
-    /// The same for 32-bit programs on a 64-bit ARM core.
+    /// Options for gcc, for 32-bit programs on a 64-bit ARM core.
     pub gcc32: Option<String>,
     /// Options for rustc: `-C target-cpu=cortex-a53`; empty where the target says it all.
     pub rust: String,
@@ -114,13 +114,13 @@ pub struct Soc {
     pub openwrt_targets: Vec<String>,
     /// OpenWrt's package architectures: `arm_cortex-a15_neon-vfpv4`.
     pub openwrt_arch: Vec<String>,
-    /// What `/proc/cpuinfo` says of the processor, `implementer/part` in hexadecimal (ARM): `51/06f`.
+    /// The processor in `/proc/cpuinfo`, `implementer/part` in hexadecimal (ARM): `51/06f`.
     pub cpu: Vec<String>,
     /// Where each fact was read: addresses by the name of the fact.
     pub sources: BTreeMap<String, Vec<String>>,
     /// Facts that no public source confirmed: nothing may be concluded from them.
     pub unsure: Vec<String>,
-    /// What else is worth knowing, for people.
+    /// A note for people.
     pub note: Option<String>,
 }
 

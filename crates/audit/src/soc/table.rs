@@ -21,13 +21,13 @@ const SOC_FACTS: [&str; 8] = [
     "compatible",
     "openwrt",
 ];
-/// What else can be unsure: single features of the core.
+/// Single features of the core that can be unsure, too.
 const FEATURES: [&str; 5] = ["neon", "vfp", "fpu", "divide", "aes"];
 
 /// Names that are offered in the place of an unknown router.
 const NEAR: usize = 5;
 
-/// What is wrong with a table.
+/// The fault of a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// Not TOML, or not of the form.
@@ -38,7 +38,7 @@ pub enum TableError {
     Row {
         /// The row's id.
         row: String,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
 }

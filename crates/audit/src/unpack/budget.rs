@@ -1,4 +1,4 @@
-//! What may still be spent on an image.
+//! The budget that is left for an image.
 
 use super::{Limits, UnpackError};
 
@@ -85,7 +85,7 @@ impl Budget {
     /// Counts unpacked bytes, whether or not they come to be used.
     pub(super) fn unpacked(&mut self, bytes: usize) -> Result<(), UnpackError> {
         self.total = self.total.saturating_add(bytes as u64);
-        // What is unpacked will be looked at.
+        // Unpacked bytes will be looked at.
         self.work = self.work.saturating_add((bytes as u64).saturating_mul(4));
         if self.total > self.limits.total {
             return Err(UnpackError::TooLarge(self.limits.total));

@@ -104,7 +104,7 @@ pub(super) fn walk(
     }
     if !whole {
         walker.skip(&origin, "cpio", "it ends before its end mark");
-        // What breaks it off is not to be taken for the beginning of another.
+        // A header that breaks it off must not be taken for the beginning of another.
         position += HEADER;
     }
     Ok(Some(Found::until(at + position)))

@@ -173,7 +173,7 @@ pub(super) fn lzma_raw(
     some(reader, most)
 }
 
-/// What a reader gives, `most` bytes at most; that it ends early is no error if it gave anything.
+/// The bytes of a reader, `most` at most; an early end is no error if it gave anything.
 pub(super) fn some(mut reader: impl Read, most: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(most.min(1 << 20));
     let mut piece = vec![0; most.clamp(1, 16 << 10)];

@@ -7,7 +7,7 @@ use super::part::Part;
 use super::scan;
 use super::{Fault, UnpackError, Walker};
 
-/// What was unpacked from a stream: an archive, an image, or a kernel. Hands over what is found.
+/// Hands over the content of an unpacked stream: an archive, an image, or a kernel.
 pub(super) fn unpacked(
     data: &[u8],
     origin: &str,

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use budget::{Budget, Fault};
 use part::Part;
 
-/// What an image may cost. The defaults fit firmware of any router with room to spare.
+/// The limits for an image. The defaults fit firmware of any router with room to spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one unpacked file. A larger one is skipped.
@@ -61,7 +61,7 @@ impl Default for Limits {
     }
 }
 
-/// What sort of entry it is.
+/// The sort of entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind<'a> {
     /// A file, with its bytes.
@@ -84,7 +84,7 @@ pub struct Entry<'a> {
     /// The way to it from the file that was named, for example `squashfs (xz) at 0x1c0040` or `tar
     /// sysupgrade-x/root > squashfs (xz) at 0x0`; empty in a directory and for the named file itself.
     pub origin: &'a str,
-    /// What it is.
+    /// The sort of entry.
     pub kind: EntryKind<'a>,
     /// The bytes of a file; empty for the rest. Kernel modules that are compressed one by one are unpacked.
     pub data: &'a [u8],
@@ -149,7 +149,7 @@ pub fn walk(path: &Path, limits: &Limits, visitor: &mut dyn Visitor) -> Result<(
 /// [`walk`] for an image that is in memory already; `name` is the path that it has if it is a plain file.
 ///
 /// # Errors
-/// As [`walk`].
+/// The errors of [`walk`].
 pub fn walk_bytes(
     name: &str,
     bytes: &[u8],

@@ -26,7 +26,7 @@ impl Part<'_> {
         }
     }
 
-    /// What lies in this part.
+    /// A part with these bytes inside this one.
     pub(super) fn inner<'a>(&self, bytes: &'a [u8], outer: &'a str) -> Part<'a> {
         Part {
             bytes,

@@ -1,8 +1,8 @@
 //! The way through an image: from magic number to magic number, whatever headers a vendor put in between.
 //!
-//! What is recognised is handed to its own reader and jumped over, so that no byte is looked at twice on the
-//! same level. Headers that only say what follows are jumped over themselves, and leave behind where a
-//! stream without a magic number of its own is to be expected.
+//! A part that is recognised goes to its own reader and is jumped over, so that no byte is looked at twice on the same
+//! level. Headers that only announce the next part are jumped over themselves, and leave behind where a stream without
+//! a magic number of its own is to be expected.
 
 use super::decompress::{Format, decode};
 use super::part::{Found, Part};
@@ -113,7 +113,7 @@ fn candidate(
     }
 }
 
-/// What is recognised and not read, with bytes to jump over.
+/// A part that is recognised and not read, with its bytes to jump over.
 fn named_only(rest: &[u8]) -> Option<(&'static str, usize)> {
     let word = |at: usize| rest.get(at..at + 4).map(|b| [b[0], b[1], b[2], b[3]]);
     match rest {

@@ -197,7 +197,7 @@ fn assemble(device: &[u8], blocks: &Blocks, most: usize) -> Option<Vec<u8>> {
         .filter(|whole| *whole <= most)?;
     let mut data = Vec::with_capacity(whole);
     for (number, block) in blocks {
-        // What was never written reads as erased flash.
+        // A block that was never written reads as erased flash.
         data.resize(usize::try_from(*number).ok()? * room, 0xff);
         data.extend_from_slice(device.get(block.start..block.start + block.length)?);
     }

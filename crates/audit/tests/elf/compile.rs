@@ -5,7 +5,7 @@ use std::process::Command;
 
 use audit::facts::Facts;
 
-/// What each row of flags is tried on: each function shows one thing that flags change.
+/// The source that each row of flags is tried on: each function shows one thing that flags change.
 pub(crate) const SOURCE: &str = "
 float scale(float a, float b) { return a * b + a; }
 double half(double a) { return a * 0.5; }
@@ -49,7 +49,7 @@ impl Bench {
         std::fs::read(&out).unwrap()
     }
 
-    /// The same file after `strip`, which may have options.
+    /// The file after `strip`, which may have options.
     pub(crate) fn strip(&self, program: &str, bytes: &[u8]) -> Vec<u8> {
         let path = self.directory.path().join("stripped");
         std::fs::write(&path, bytes).unwrap();

@@ -87,7 +87,7 @@ fn instructions_of_arm_are_of_their_classes_in_both_sets() {
     }
 }
 
-/// The same for A64, which counts no D16 and up.
+/// The table for A64, which counts no D16 and up.
 const A64_TABLE: [(&str, [u64; 9], u64); 6] = [
     (
         "add v0.4s, v1.4s, v2.4s; eor v0.16b, v1.16b, v2.16b; movi v0.2d, #0; ext v0.16b, v1.16b, v2.16b, #4;
@@ -140,7 +140,8 @@ fn instructions_of_aarch64_are_of_their_classes() {
 #[test]
 fn pools_of_constants_are_no_instructions() {
     let bench = Bench::new();
-    // As a word: A32's `veor q0, q1, q2`, and halves of T32's; A32's `sdiv`; A64's `add v0.4s, v1.4s, v2.4s`.
+    // Constants that look like instructions: A32's `veor q0, q1, q2`, and halves of T32's; A32's `sdiv`; A64's `add
+    // v0.4s, v1.4s, v2.4s`.
     let arm = "ldr r0, =0xf3020154\nldr r1, =0xe710f211\nldr r2, =0x0154ff02\nvldr d0, one\nbx lr\n.ltorg\n\
                .balign 8\none: .word 0xf3020154, 0xf3020154\n";
     for set in [".arm", ".thumb"] {

@@ -1,4 +1,4 @@
-//! What is read off ELF files that compilers made a moment ago, with the flags known.
+//! Facts are read off ELF files that compilers made a moment ago, with the flags known.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use audit::elf::{ElfError, is_elf, read};
 use audit::facts::{Facts, Kind, Machine};
 use compile::{A64, ARM, Bench, SHARED, SOURCE, facts, without_sections, zig};
 
-/// What one row of flags must show.
+/// The facts that one row of flags must show.
 struct Row {
     flags: &'static str,
     cpu_arch: u64,
@@ -239,7 +239,7 @@ fn one_neon_file_in_a_library_without_is_seen_for_what_it_is() {
         whole,
     ] {
         let facts = facts(&bytes);
-        // What the attributes say of the whole is the most that one of its parts has.
+        // The attributes of the whole are the most that one of its parts has.
         if let Some(arm) = &facts.arm {
             assert_eq!(arm.simd_arch, Some(1));
         }

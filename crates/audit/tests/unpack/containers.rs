@@ -1,4 +1,4 @@
-//! What vendors and OpenWrt wrap a root and a kernel in.
+//! Containers that vendors and OpenWrt wrap a root and a kernel in.
 
 use super::*;
 

@@ -97,7 +97,7 @@ fn a_squashfs_that_is_cut_off_is_named_as_skipped() {
     }
 }
 
-/// As routers of 2005 have it. The release is named, and what merely begins with the same letters is not.
+/// Routers of 2005 have such releases. The release is named, and data that merely begins with its letters is not.
 #[test]
 fn a_squashfs_of_another_version_is_named_as_skipped() {
     for (magic, big) in [(b"hsqs", false), (b"sqsh", true)] {

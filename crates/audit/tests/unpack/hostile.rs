@@ -115,7 +115,7 @@ static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     ]
 });
 
-/// What is done to an image.
+/// The damage to an image.
 #[derive(Clone, Debug)]
 enum Harm {
     Set(usize, u8),

@@ -1,4 +1,4 @@
-//! What is cut short, and what is beyond a limit.
+//! Images that are cut short or exceed a limit.
 
 use super::*;
 

@@ -22,9 +22,9 @@ type Pack = fn(&[u8]) -> Vec<u8>;
 /// Everything that was handed over.
 #[derive(Default)]
 struct Seen {
-    /// What lies in file systems, by path.
+    /// Files of file systems, by path.
     files: BTreeMap<String, Node>,
-    /// What goes by its role.
+    /// Parts, by their role.
     roles: Vec<(String, Vec<u8>)>,
     origins: Vec<String>,
     skipped: Vec<(String, String, String)>,
@@ -79,7 +79,7 @@ fn look_within(image: &[u8], limits: Limits) -> (Seen, Result<(), UnpackError>) 
     (seen, result)
 }
 
-/// The same files as the directory, and nothing that could not be read.
+/// Checks that the files are those of the directory, and that nothing was unreadable.
 #[track_caller]
 fn is_the_root(seen: &Seen) {
     assert_eq!(seen.skipped, []);

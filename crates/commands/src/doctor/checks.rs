@@ -1,4 +1,4 @@
-//! What is wrong with what is known. Each check is a function of the facts, and says what, where, and what to do.
+//! Finds faults in the facts. Each check is a function of the facts, and says what is wrong, where, and what to do.
 
 use super::facts::{Facts, Starter, TunDevice};
 use netio::netlink::{Family, Rule};
@@ -11,12 +11,12 @@ use std::time::Duration;
 pub(super) struct Finding {
     /// The check, by one word.
     pub(super) check: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub(super) what: String,
     /// Where it is to be seen or set.
     #[serde(rename = "where")]
     pub(super) place: String,
-    /// What to do.
+    /// The remedy.
     #[serde(rename = "do")]
     pub(super) remedy: String,
 }
@@ -187,7 +187,7 @@ fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// A tunnel whose own packets are led into it: nothing comes of them, whatever its MTU is.
+/// A tunnel that carries its own packets: they reach nobody, whatever its MTU is.
 fn into_itself(facts: &Facts, found: &mut Vec<Finding>) {
     for tunnel in &facts.tunnels {
         for (peer, _, _) in tunnel.ways.iter().filter(|way| way.1 == tunnel.device) {

@@ -1,4 +1,4 @@
-//! What is known of this box: gathered in one place (`gather.rs`), judged in another (`checks.rs`).
+//! Facts about this box: gathered in one place (`gather.rs`), judged in another (`checks.rs`).
 
 use netio::netlink::{Address, Link, Rule};
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ pub(super) enum TunDevice {
     Refused(String),
 }
 
-/// What a name server said to a question.
+/// A name server's answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameServer {
     pub(super) address: IpAddr,
@@ -67,14 +67,14 @@ pub(super) struct Up {
     pub(super) by_netifd: bool,
 }
 
-/// What is known.
+/// The facts.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) tun: TunDevice,
     pub(super) now: SystemTime,
     /// It is no earlier than this.
     pub(super) earliest: SystemTime,
-    /// What the clock has shown before, by the floor on file.
+    /// The latest time that the clock has shown, by the floor on file.
     pub(super) floor: SystemTime,
     pub(super) links: Vec<Link>,
     pub(super) addresses: Vec<Address>,
@@ -85,7 +85,7 @@ pub(super) struct Facts {
     pub(super) way_out: Option<String>,
     pub(super) name_servers: Vec<NameServer>,
     pub(super) tunnels: Vec<Tunnel>,
-    /// What is said of files with secrets that others can read.
+    /// Warnings about files with secrets that others can read.
     pub(super) open_files: Vec<(PathBuf, String)>,
     pub(super) listening: Vec<Listening>,
     /// `net.ipv4.ip_forward`.

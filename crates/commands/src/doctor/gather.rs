@@ -301,7 +301,7 @@ fn program(name: &str) -> bool {
 fn has_nf_tables() -> bool {
     let asked =
         Netfilter::open().and_then(|mut it| it.chain(guard::chain::TABLE, guard::chain::CHAIN));
-    // What may not be looked at may be there.
+    // A device that may not be looked at may be there.
     !asked.is_err_and(|error| error.is_unsupported())
 }
 
@@ -325,7 +325,7 @@ fn available() -> Option<u64> {
 }
 
 fn starter() -> Starter {
-    // As sd_booted(3) has it.
+    // sd_booted(3) tests for this directory, too.
     if Path::new("/run/systemd/system").is_dir() {
         let wanted = "/etc/systemd/system/multi-user.target.wants";
         let entries = fs::read_dir(wanted).into_iter().flatten().flatten();

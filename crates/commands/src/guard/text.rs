@@ -19,7 +19,7 @@ pub(crate) fn render(report: &Report) -> String {
     out
 }
 
-/// What the report has to say, each thing with its name.
+/// The rows of the report, each with its name.
 pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     let mut line = |label: &str, value: &str| rows.push((label.to_owned(), value.to_owned()));
@@ -89,7 +89,7 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
     rows
 }
 
-/// What to do where no process follows tunnels and networks.
+/// The remedy where no process follows tunnels and networks.
 fn unwatched(report: &Report) -> Option<&'static str> {
     let is_on = report.state != State::Off && report.asked;
     (is_on && !report.watched).then_some(
@@ -124,7 +124,7 @@ fn how(report: &Report) -> Option<String> {
                     Way::Held(why) => Some(why),
                     Way::Through { .. } => None,
                 });
-                // The tunnel is up: it is not what is missing.
+                // A tunnel that is up is not the missing part.
                 if whys.any(|why| matches!(why, Why::NoRoute { .. })) {
                     let way =
                         "lead into the tunnel that is up (`millrace guard watch`, `refresh` once)";
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(document["groups"][1]["table"], 7740);
         let states = [0, 1].map(|place| document["groups"][place]["state"].clone());
         assert_eq!(states, ["held", "through"]);
-        // What would be through anyway is not advised.
+        // The tunnel of a group that is through already is not advised.
         assert_eq!(
             document["to_let_go"],
             "bring a tunnel up (mr-*), or `millrace guard off`: everything leaves in clear then"

@@ -1,4 +1,4 @@
-//! What is asked for: the file, the command line in its place, and what OpenWrt's interfaces list.
+//! Gathers the settings: the file, the command line in its place, and the lists of OpenWrt's interfaces.
 //!
 //! | | says | where it is wrong |
 //! |---|---|---|
@@ -93,11 +93,11 @@ pub(super) fn arguments(command: Command) -> Command {
         ))
         .arg(flag(
             "no-masquerade",
-            "Leave it to the firewall to give what leaves by a tunnel the router's address",
+            "Do not masquerade the LAN's packets into tunnels: the firewall does, or nobody",
         ))
         .arg(flag(
             "router",
-            "Hold what the router itself sends, too, but for DHCP, NTP and the tunnel's own packets",
+            "Hold the router's own packets, too, except DHCP, NTP and the tunnel's own",
         ))
         .arg(list(
             "router-allow",
@@ -106,15 +106,15 @@ pub(super) fn arguments(command: Command) -> Command {
         ))
 }
 
-/// What is to be in force.
+/// The settings that are to be in force.
 pub(super) struct Wanted {
     /// The settings.
     pub(super) guard: Guard,
-    /// What is wrong, and was done without.
+    /// Faults that were passed over.
     pub(super) errors: Vec<CommandError>,
-    /// What interfaces list and is not held.
+    /// Devices that interfaces list and that are not held.
     pub(super) unheld: Vec<String>,
-    /// What files say of it, for a later start that finds a mistake in one; `None` where it is not known what is listed.
+    /// The settings of the files, for a later start that finds a mistake in one; `None` where the lists are not known.
     pub(super) written: Option<Guard>,
 }
 
@@ -176,7 +176,7 @@ impl Wanted {
             .fault()
             .filter(|_| guard.lan.is_empty() && !guard.is_empty())
         {
-            // What the file says beside its devices; groups are well without.
+            // The file's other settings may be wrong; the groups are well without them.
             errors.push(GuardError::Settings(fault).into());
             let groups = std::mem::take(&mut guard.groups);
             guard = Guard::default();
@@ -203,7 +203,8 @@ fn nothing(unheld: Vec<String>) -> CommandError {
     }
 }
 
-/// What the files say, whatever the command line and what is in force: of a settings file with a mistake what was last good.
+/// The settings of the files, without the command line and the state in force. For a settings file with a mistake: the
+/// last good settings.
 fn written_in(matches: &ArgMatches, lists: &Lists, before: &[Group]) -> Guard {
     let is_well = |it: &Guard| it.lan.is_empty() || it.fault().is_none();
     let file = from_file(matches).map(Option::unwrap_or_default).ok();
@@ -217,7 +218,7 @@ fn written_in(matches: &ArgMatches, lists: &Lists, before: &[Group]) -> Guard {
     }
 }
 
-/// What holds in the place of a file that is wrong: what is in force, or the last text that was good.
+/// The settings in the place of a file that is wrong: those in force, or the last good text.
 fn instead(in_force: Option<&Guard>, matches: &ArgMatches) -> Option<Guard> {
     if let Some(guard) = in_force {
         log::warn!("what the guard was switched on with is still in force");
@@ -232,7 +233,7 @@ fn instead(in_force: Option<&Guard>, matches: &ArgMatches) -> Option<Guard> {
     Some(kept)
 }
 
-/// What interfaces list, and nothing is held of: a sentence each.
+/// Devices that interfaces list and that nothing is held of: a sentence each.
 pub(super) fn unheld_of(lists: &Lists) -> Vec<String> {
     let faults = lists.faults.iter().map(ToString::to_string);
     let is_there = |device: &str| Path::new("/sys/class/net").join(device).exists();
@@ -249,7 +250,7 @@ pub(super) fn unheld_of(lists: &Lists) -> Vec<String> {
     faults.chain(unknown).collect()
 }
 
-/// What is said of a word that is no interface, and no device as things are.
+/// The warning about a word that names neither an interface nor a device of this host.
 pub(crate) fn unknown_words(name: &str) -> String {
     format!("there is no interface and no device {name}; nothing of it is held back")
 }
@@ -335,7 +336,7 @@ pub(super) fn base(matches: &ArgMatches) -> Result<Guard, CommandError> {
             config::guard::allowed(word).ok_or_else(|| CommandError::Option {
                 option: "--router-allow",
                 found: word.clone(),
-                wanted: "an address or a network, and not everything",
+                wanted: "an address or a network, but not all addresses",
             })
         };
         guard.router_allow = words.map(allowed).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! What each network device is to the test.
+//! Finds the role of each network device in the test.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What was seen of the probes, and what that means. Nothing is sent or read here.
+//! Judges the probes that were seen. Nothing is sent or read here.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ pub(super) enum From {
     Lan,
 }
 
-/// What a probe is.
+/// The kind of a probe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     /// A query for a name.
@@ -30,7 +30,7 @@ pub(super) struct Probe {
     pub(super) v6: Option<bool>,
     /// The server that is asked, or where the packet goes.
     pub(super) to: Option<IpAddr>,
-    /// What is looked for in packets, in small letters: a label of a name, or a payload.
+    /// The mark that packets are searched for, in small letters: a label of a name, or a payload.
     pub(super) token: Vec<u8>,
     /// It was seen coming in by a device of the LAN, or leaving by `lo`: it was here, from any sender.
     pub(super) began: bool,
@@ -58,10 +58,10 @@ impl Probe {
     }
 }
 
-/// What a device is to this test.
+/// The role of a device in this test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
-    /// What leaves by it is in a tunnel.
+    /// Packets that leave by it are in a tunnel.
     Tunnel,
     /// A tunnel of this program that the LAN is not to use.
     OtherTunnel,
@@ -73,7 +73,7 @@ pub(super) enum Role {
     Outside,
 }
 
-/// What became of a probe.
+/// The outcome of a probe.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
     /// It left by these devices, none of which is a tunnel's.
@@ -93,7 +93,7 @@ pub(super) struct Packet<'a> {
     pub(super) to: IpAddr,
     /// Ports that it comes from and goes to, of UDP and TCP; 0 otherwise.
     pub(super) ports: (u16, u16),
-    /// What is behind the IP header.
+    /// The bytes behind the IP header.
     pub(super) data: &'a [u8],
 }
 
@@ -177,7 +177,7 @@ pub(super) fn note(probes: &mut [Probe], index: u32, role: Role, outgoing: bool,
     }
 }
 
-/// What became of a probe, by the roles of devices.
+/// The outcome of a probe, by the roles of devices.
 pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
     let of = |wanted: Role| -> Vec<u32> {
         let all = probe.left.iter().copied();
@@ -186,7 +186,7 @@ pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
     let mut outside = of(Role::Outside);
     let mut tunnels = of(Role::Tunnel);
     match probe.from {
-        // What this host sends itself is as safe in one tunnel as in another.
+        // This host's own packets are as safe in one tunnel as in another.
         From::Router => tunnels.extend(of(Role::OtherTunnel)),
         From::Lan => outside.extend(of(Role::OtherTunnel)),
     }
@@ -283,7 +283,7 @@ mod tests {
             ),
             (vec![own, (OTHER, true, 53)], Verdict::Tunnel(vec![OTHER])),
             (vec![own], Verdict::Held),
-            // What comes in is no query that leaves.
+            // A packet that comes in is no query that leaves.
             (vec![own, (WAN, false, 53)], Verdict::Held),
         ] {
             assert_eq!(seen(query(From::Router), &events), wanted, "{events:?}");

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// How long is watched after the last thing that is waited for.
 const AFTER: Duration = Duration::from_millis(300);
 
-/// What a packet to nowhere goes to: the port of `discard`.
+/// The port of packets to nowhere: that of `discard`.
 const PORT: u16 = 9;
 
 /// Most servers that are asked, as the C library does.
@@ -77,7 +77,7 @@ pub(super) fn run(capture: &Capture, probes: &mut [Probe], plan: &Plan) -> io::R
         });
         if own && lan {
             let settled = *settled.get_or_insert(now);
-            // What a device of the LAN asks is asked on a while later.
+            // The router may ask on a while later for a device of the LAN.
             let after = if plan.from_lan.is_some() {
                 5 * AFTER
             } else {

@@ -31,7 +31,7 @@ pub(super) enum Error {
     Pending(&'static str),
 }
 
-/// What is to be done.
+/// The migration's parameters.
 pub(super) struct Order<'o> {
     /// The directory of UCI's files.
     pub(super) directory: &'o Path,
@@ -94,7 +94,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
     Ok(words(&taken, &end))
 }
 
-/// What of an instance's file an interface of netifd would not honour, or why it would not come up.
+/// The lines of an instance's file that an interface of netifd would not honour, or why it would not come up.
 fn judge(file: &str) -> Result<Judged, String> {
     let file = Path::new(file);
     let permissions = Permissions::FILES;

@@ -1,9 +1,10 @@
-//! What the process with privileges answers.
+//! Answers of the process with privileges.
 
 use crate::list;
 use crate::peer::{self, PeerError, Wanted, qr};
 use crate::server::place::Waits;
 use crate::{profile, server, status};
+use config::kind::Kind;
 use guard::{PartReport, Report, State, Way};
 use monitor::back::{Servers, Source};
 use monitor::day::TEXT_MAX;
@@ -56,7 +57,7 @@ impl Host {
     pub(super) fn write(&mut self) {
         let Some(day) = self.day.take() else { return };
         self.written = Instant::now();
-        // What comes from the half without rights is written in no other form than its own.
+        // Days from the half without rights are read and written anew, so that nothing else gets into the file.
         let day = monitor::day::Day::from_text(&day).to_text();
         let write = || {
             if let Some(directory) = self.history.parent() {
@@ -194,7 +195,7 @@ fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
                 shown: &text,
             };
             peer::add(server, &wanted)?;
-            let is_openvpn = config::openvpn::is_openvpn(server);
+            let is_openvpn = Kind::at(server) == Kind::OpenVpn;
             let text = text.borrow();
             answer["file"] = text.as_str().into();
             answer["ending"] = if is_openvpn { ".ovpn" } else { ".conf" }.into();

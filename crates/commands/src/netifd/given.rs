@@ -1,4 +1,4 @@
-//! What an interface is made with: its section in UCI, and the file that this names.
+//! Settings that an interface is made with: its section in UCI, and the file that this names.
 
 use super::telling::{Orders, Telling};
 use super::{code, held, others};
@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 /// How long ubus has to say which device an interface has.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is said of a `[Server]` section.
+/// The note on a `[Server]` section.
 pub(super) const NOT_FORWARDED: &str = "[Server]: under netifd its Masquerade does nothing: forwarding and masquerading are what the firewall's zones say";
 
 /// Where things are.
@@ -36,7 +36,7 @@ pub(super) struct At {
     pub(super) ubus: Option<PathBuf>,
 }
 
-/// What kind of tunnel it is.
+/// The kind of tunnel.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// By options or a `wg-quick` file.
@@ -64,11 +64,11 @@ pub(super) struct Given {
     pub(super) network: Network,
     /// The tunnel.
     pub(super) kind: Kind,
-    /// What is the same for two that are alike.
+    /// The digest by which two configurations are compared.
     pub(super) digest: [u8; 32],
     /// Its own lines are bound to devices.
     bound: bool,
-    /// What of the file is not used, and what is to be said of it.
+    /// Notes on the file, such as lines of it that are not used.
     notes: Vec<String>,
     /// The devices of its lines, as far as UCI says.
     devices: Vec<(String, Option<String>)>,
@@ -289,7 +289,7 @@ fn file_in(path: &Path, interface: &str) -> Option<PathBuf> {
     std::fs::canonicalize(file).ok()
 }
 
-/// What a file describes.
+/// The content of a file.
 struct OfFile {
     kind: Kind,
     /// Its own lines.

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is to be done where the guard is not on.
+/// The remedy where the guard is not on.
 const ENABLE: &str =
     "run `/etc/init.d/millrace-guard enable` and `/etc/init.d/millrace-guard start`";
 
@@ -60,7 +60,7 @@ pub(super) fn look(network: &Network, orders: &Orders) {
     }
 }
 
-/// What of the list is not held as things are, or does not come through.
+/// Faults of the list: devices that are not held as things are, or whose packets do not come through.
 fn faults(device: &str, lans: &[Lan]) -> Vec<String> {
     let report = match control::status(None) {
         Ok(report) => report,

@@ -8,7 +8,7 @@ use openwrt::update::{RouteRules, Update};
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What netifd is told of one tunnel, and how.
+/// Tells netifd about one tunnel.
 #[derive(Debug)]
 pub(super) struct Netifd {
     at: At,
@@ -25,7 +25,7 @@ struct State {
     host_route: bool,
     /// netifd is not to start the interface again after a refusal.
     auth_fail: bool,
-    /// What the tunnel was made with.
+    /// The digest of the configuration that the tunnel was made with.
     digest: [u8; 32],
     /// Why credentials were refused.
     refused: Option<String>,
@@ -51,7 +51,7 @@ impl Netifd {
         }
     }
 
-    /// As services know it.
+    /// The manager as services take it.
     pub(super) fn shared(self: &Arc<Self>) -> SharedManager {
         let shared: SharedManager = self.clone();
         shared
@@ -92,7 +92,7 @@ impl Netifd {
         self.with(|state| state.failed.take())
     }
 
-    /// What there is to be read now; what is wrong with it is told.
+    /// Reads the configuration that is there now; tells its faults.
     fn read(&self) -> Option<Given> {
         let given = Given::read(&self.at);
         let told = given.map_err(|faults| {
@@ -198,7 +198,7 @@ mod tests {
         assert!(!netifd.wants_reload() && netifd.blocks());
         write(" option authfail 0");
         assert!(!netifd.wants_reload() && !netifd.blocks());
-        // What is wrong changes nothing.
+        // A configuration with a fault changes nothing.
         write(" option 'mtu");
         assert!(!netifd.wants_reload() && !netifd.blocks());
         write(" option mtu 1400");

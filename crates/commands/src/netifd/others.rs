@@ -94,7 +94,7 @@ fn make(
     Ok(model)
 }
 
-/// What is left out of a file of OpenVPN, or why it is not run.
+/// Notes on lines that are left out of a file of OpenVPN, or the reason why it is not run.
 pub(crate) fn notes_of(
     content: &[u8],
     file: &Path,
@@ -111,7 +111,7 @@ fn read_openvpn(file: &Path, permissions: Permissions) -> Result<OpenVpn, String
     judge_openvpn(&content, file, permissions, &mut Vec::new())
 }
 
-/// Judges a file of OpenVPN with this content. What is left out of it is noted.
+/// Judges a file of OpenVPN with this content, and notes the lines that are left out.
 pub(super) fn judge_openvpn(
     content: &[u8],
     file: &Path,
@@ -188,7 +188,7 @@ pub(super) fn run_pptp(
         manager: Some(netifd.shared()),
         ..service::pptp::RunOptions::default()
     };
-    // Those of the settings file are not for PPTP.
+    // Lines of the settings file are not for PPTP.
     let server = matches!(model.role, config::pptp::Role::Server(_));
     let own = match server {
         true => !model.lines.is_default(),

@@ -27,7 +27,7 @@ enum Order {
     Flush(Sender<()>),
 }
 
-/// What netifd is told by: may be had by any thread.
+/// The sender of orders to netifd; any thread may have it.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
     sender: Sender<Order>,
@@ -130,7 +130,7 @@ impl Telling {
     }
 }
 
-/// What the thread works with.
+/// The thread's own state.
 struct Talk {
     interface: String,
     ubus: Option<PathBuf>,

@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// What the configuration says of one peer.
+/// One peer's entries in the configuration.
 #[derive(Clone, Default)]
 struct Said {
     there: bool,
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// What the owner of a tunnel does with another configuration.
+    /// Applies another configuration as the owner of a tunnel does.
     fn reload(&mut self, old: &Tunnel, new: &Tunnel) -> Vec<PlaneRequest> {
         let known = self.peers.clone();
         let view = |id: PeerId| known.contains(&id).then(plane::PeerState::default);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What ended a wait.
+/// The event that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     /// Time is over, or the configuration is to be read again.
@@ -48,7 +48,7 @@ impl Waiting {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// What says so to other threads.
+    /// The flag by which other threads learn of the end.
     pub(super) fn end(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.end)
     }

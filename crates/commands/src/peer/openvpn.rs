@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// What belongs to a server beside its file.
+/// Files of a server beside its configuration.
 pub(crate) struct Store {
     /// Where it is.
     pub(crate) directory: PathBuf,
@@ -272,7 +272,7 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     Ok(())
 }
 
-/// Those who may call, and those who may no more.
+/// Lists clients, active and revoked.
 pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     let server = Server::read(path)?;
     let row = |entry: &Entry| Row {

@@ -59,7 +59,7 @@ pub(crate) fn rows(text: &str) -> Option<Zeroizing<Vec<String>>> {
 mod tests {
     use super::*;
 
-    /// What a camera reads from the characters.
+    /// Reads the characters as a camera would.
     fn read(code: &str) -> String {
         let rows: Vec<Vec<char>> = code.lines().map(|line| line.chars().collect()).collect();
         const SCALE: usize = 4;

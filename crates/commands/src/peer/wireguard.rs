@@ -180,7 +180,7 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     )
 }
 
-/// Those who may call.
+/// Lists the peers.
 pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     let file = File::read(path)?;
     let row = |section: Section| {

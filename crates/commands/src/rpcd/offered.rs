@@ -2,14 +2,13 @@
 
 use super::{Given, options};
 use crate::check::{self, Judged};
-use crate::import::{self, without_refused};
+use crate::import;
 use crate::netifd;
 use crate::profile::{self, DIRECTORY};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use config::kind::Kind;
 use config::permissions::for_uci;
-use config::report::{Entry, Verdict};
 use config::types::is_ifname;
 use host::written_file;
 use serde_json::{Value, json};
@@ -28,15 +27,15 @@ const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 /// A file, and the interface that it is for.
 pub(super) struct Offered {
     interface: String,
-    /// What it was called where it comes from; nothing for what was pasted.
+    /// Its name where it comes from; nothing for pasted text.
     name: PathBuf,
     bytes: Zeroizing<Vec<u8>>,
 }
 
-/// What happened to a file on its way.
+/// Damage to a file on its way.
 struct Damage {
     words: Vec<&'static str>,
-    /// What it was before, where that can be told.
+    /// The content before the damage, where that can be told.
     mended: Option<Zeroizing<String>>,
 }
 
@@ -64,7 +63,7 @@ impl Offered {
         })
     }
 
-    /// What is to be said of the file before anything is kept. Of one that is damaged no line is judged.
+    /// The report on the file before anything is kept. No line of a damaged file is judged.
     pub(super) fn check(&self) -> Result<Value, String> {
         let text = match self.text() {
             Ok(text) => text,
@@ -73,7 +72,7 @@ impl Offered {
                 return Ok(json!({"damage": damage.words, "mended": mended}));
             }
         };
-        // Named as if it was kept there, but nothing is written yet.
+        // The path at which it would be kept; no file is written yet.
         let path = self.place(Path::new(DIRECTORY), text);
         let (kind, judged) = judge(&path, text)?;
         let ending = path
@@ -97,7 +96,7 @@ impl Offered {
     pub(super) fn keep(&self, directory: &Path, replace: bool) -> Result<Value, String> {
         let text = self.text().map_err(|damage| damage.words.join("; "))?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
-        let unusable = || "nothing was kept: it gives no tunnel".to_owned();
+        let unusable = || "not kept: the file gives no tunnel".to_owned();
         let kept = self.place(directory, text);
         let (kind, judged) = judge(&kept, text)?;
         if !judged.usable || kind == Kind::Relay {
@@ -109,14 +108,9 @@ impl Offered {
                 kept.display()
             ));
         }
-        let text = without_refused(text, &judged.report);
-        let [_, _, left_out] = check::counts(&judged.report);
-        if left_out > 0 {
-            let (_, again) = judge(&kept, &text)?;
-            if !again.usable || !again.report.is_clean() {
-                return Err(unusable());
-            }
-        }
+        let judge = |text: &str| judge(&kept, text).map(|it| it.1);
+        let cleaned = import::cleaned(text, &judged.report, judge)?;
+        let (text, left_out) = cleaned.ok_or_else(unusable)?;
         let mut builder = DirBuilder::new();
         builder
             .mode(0o700)
@@ -166,18 +160,13 @@ fn judge(path: &Path, text: &str) -> Result<(Kind, Judged), String> {
     };
     let judged = check::judge_bytes(kind, text.as_bytes(), &arguments);
     let mut judged = judged.map_err(|error| error.to_string())?;
-    // An interface runs no scripts, which some servers cannot be without.
+    // Interfaces run no scripts, so a server that needs them cannot work.
     if judged.usable
         && kind == Kind::OpenVpn
         && let Err(reason) = netifd::notes_of(text.as_bytes(), path, arguments.permissions)
     {
         judged.usable = false;
-        judged.report.entries.push(Entry {
-            line: 0,
-            key: String::new(),
-            verdict: Verdict::Refused,
-            reason,
-        });
+        judged.report.refuse(&reason);
     }
     for entry in &mut judged.report.entries {
         entry.reason = for_uci(&entry.reason);
@@ -192,7 +181,7 @@ fn hopeless(words: &'static str) -> Damage {
     }
 }
 
-/// What programs that sent, saved or copied a file have done to it.
+/// Damage by programs that sent, saved or copied a file.
 fn damage(bytes: &[u8]) -> Option<Damage> {
     if bytes.trim_ascii().is_empty() {
         return Some(hopeless("it is empty"));
@@ -383,7 +372,7 @@ mod tests {
         }
     }
 
-    /// A page says nothing of the router's files, not even whether they are there.
+    /// The page does not tell whether a file of the router exists.
     #[test]
     fn files_of_the_router_are_not_looked_at() {
         let directory = tempfile::tempdir().unwrap();

@@ -109,7 +109,7 @@ mod tests {
         Endpoint = vpn.example.org:51820\nPersistentKeepalive = 25\n\n\
         [Peer]\nPublicKey = TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=\nEndpoint = [fe80::1%eth0]:5\nAllowedIPs = 10.9.0.0/16\n";
 
-    /// What a page would have UCI write.
+    /// Writes UCI's options as a page would.
     fn written(value: &Value, out: &mut String) {
         for (name, value) in value.as_object().unwrap() {
             match value {
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(tunnel.peers, wanted.peers);
         assert!(unrouted.is_empty());
         assert_eq!(network.mtu, wanted.interface.mtu.take());
-        // Those are netifd's to know.
+        // Name servers are for netifd to know.
         wanted.interface.dns.clear();
         wanted.interface.dns_search.clear();
         assert_eq!(tunnel.interface, wanted.interface);

@@ -1,4 +1,4 @@
-//! What is chosen for a server at home, in words, and how it is made.
+//! Chooses the settings of a server at home, says them in words, and makes the server.
 
 use super::openvpn;
 use super::{InitError, NAME, place, surroundings, wireguard};
@@ -9,7 +9,7 @@ use config::types::{AllowedIp, Endpoint};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// What a server's file is made of, beside its keys.
+/// The settings of a server's file, beside its keys.
 pub(crate) struct Plan<'a> {
     pub(super) name: &'a str,
     pub(super) directory: &'a Path,
@@ -38,7 +38,7 @@ impl Plan<'_> {
         self.directory.join(format!("{}.{ending}", self.name))
     }
 
-    /// What [`Plan::make`] does.
+    /// The actions of [`Plan::make`], in words.
     pub(crate) fn words(&self) -> String {
         let path = self.path();
         let keys = match self.openvpn {
@@ -64,7 +64,7 @@ impl Plan<'_> {
         self.networks.iter().filter_map(first).collect()
     }
 
-    /// What was chosen.
+    /// The choices, in words.
     fn choices(&self) -> String {
         let Self { networks, home, .. } = self;
         let list = |items: Vec<String>| match items.is_empty() {
@@ -86,7 +86,7 @@ impl Plan<'_> {
         endpoint.unwrap_or_default()
     }
 
-    /// What is missing for clients to call it.
+    /// Warnings about anything that keeps clients from calling it.
     fn warnings(&self, path: &Path) -> String {
         let Self { port, home, .. } = self;
         let mut words = String::new();
@@ -113,7 +113,7 @@ impl Plan<'_> {
             error,
         };
         std::fs::create_dir_all(self.directory).map_err(failed)?;
-        // What two at once would make is made by one.
+        // The lock keeps two calls from making the same server.
         let _lock = place::Lock::of(self.directory, waits)?;
         let path = match self.openvpn {
             true => openvpn::write(self)?,
@@ -123,7 +123,7 @@ impl Plan<'_> {
     }
 }
 
-/// What is to be done now.
+/// The next steps for the user.
 fn next_steps(plan: &Plan<'_>, path: &Path) -> String {
     let Plan { name, port, .. } = plan;
     let shown = match plan.directory == Path::new(DIRECTORY) {

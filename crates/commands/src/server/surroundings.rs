@@ -1,4 +1,4 @@
-//! What a server at home has to know of the host that it is to run on.
+//! Facts that a server at home needs of the host that it is to run on.
 
 use config::types::AllowedIp;
 use netio::netlink::{Netlink, NetlinkError, RouteKind, TABLE_LOCAL};
@@ -100,8 +100,8 @@ struct Inside {
     prefix: u8,
 }
 
-/// Those that are on networks at home: private ones, behind other interfaces than the line if there are such, as on a router;
-/// else those of the line, as of a host that is at home itself.
+/// Networks at home: private ones behind other interfaces than the line if there are such, as on a router; else those
+/// of the line, as on a host that is at home itself.
 fn at_home(inside: &[Inside]) -> Vec<&Inside> {
     let bridge_of_containers = |name: &str| {
         let id = name.strip_prefix("br-").unwrap_or_default();

@@ -118,7 +118,7 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
         paint.line(&mut out, "warning", &warning.escape_debug().to_string());
     }
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
-    // As `wg`: those that were heard of last come first, those that never were last.
+    // Peers are sorted as by `wg`: the last heard first, the never heard last.
     peers.sort_by_key(|peer| peer.latest_handshake_age.unwrap_or(u64::MAX));
     for peer in peers {
         out.push('\n');
@@ -144,7 +144,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
             } else {
                 "server"
             },
-            // What a peer says of itself is shown, never obeyed by the terminal.
+            // The peer's own name is shown, and never obeyed by the terminal.
             peer.name
                 .as_deref()
                 .or(peer.username.as_deref())

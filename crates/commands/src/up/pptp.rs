@@ -27,7 +27,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says why a tunnel could not be run from a file, if so.
+/// The reason why a tunnel could not be run from a file.
 pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     Ok(service::pptp::rehearse(&read(path, matches)?)?)
 }

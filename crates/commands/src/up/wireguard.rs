@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What the command line says of the file and of what may be done for it.
+/// Switches of the command line: how the file is read, and what may be done for it.
 #[derive(Clone, Copy, Debug)]
 struct Switches {
     allow_scripts: bool,
@@ -49,7 +49,7 @@ impl From<&ArgMatches> for Switches {
     }
 }
 
-/// Says why a running tunnel could not take its file over, if so.
+/// The reason why a running tunnel could not take its file over.
 pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Outcome<()> {
     read(path, Switches::from(matches)).map(|_| ())
 }
@@ -151,7 +151,7 @@ fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
     Ok(tunnel)
 }
 
-/// What a file says of the interface and its peers, without where these are.
+/// The interface and its peers as in the file, without the peers' addresses.
 pub(crate) fn device_of(tunnel: &Tunnel) -> SetDevice {
     let mut set = tunnel.to_set_device();
     for peer in &mut set.peers {
@@ -194,13 +194,13 @@ struct Up<'a> {
     lines: Lines,
     /// The host as it was before the plan.
     facts: Facts,
-    /// What is in force once it is applied.
+    /// The plan that is in force once it is applied.
     plan: Plan,
     mtu: MtuFollower,
     applied: Option<Applied>,
-    /// What was said to be missing.
+    /// The last message about something that is missing.
     waiting_for: Option<String>,
-    /// Those that waited for the tunnel do so no more.
+    /// Processes that waited for the tunnel were told to go on.
     let_go: bool,
 }
 
@@ -278,7 +278,7 @@ impl Up<'_> {
     }
 }
 
-/// What leads from one file to another without disturbing the peers that both have.
+/// The changes that lead from one file to another without disturbing the peers that both have.
 pub(crate) fn difference(old: &Tunnel, new: &Tunnel, running: &[Key32]) -> SetDevice {
     let mut set = device_of(new);
     set.replace_peers = false;
@@ -405,7 +405,7 @@ impl Up<'_> {
         self.let_go(background::ready)
     }
 
-    /// Has the status tell what the file asked for and the host does not do.
+    /// Shows in the status the settings that the file asked for and the host does not have.
     fn tell_warnings(&self, daemon: &Daemon) {
         let refused = self.applied.iter().flat_map(Applied::refused);
         let plan = self.plan.warnings.iter().map(String::as_str);
@@ -425,7 +425,7 @@ impl Up<'_> {
         let want = self.want(daemon);
         let mut facts = self.facts.clone();
         facts.look_again(&want, &self.ifname, &mut netlink)?;
-        // As the tunnel's own packets are marked, which the plan may have decided.
+        // The look-up has the mark of the tunnel's own packets, which the plan may have decided.
         facts.look_at_mtu(&want, self.plan.fwmark, &mut netlink)?;
         if let Err(error) = self.mtu.follow(&want, &facts, &mut netlink) {
             log::warn!("{}: {error}", self.ifname);

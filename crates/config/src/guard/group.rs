@@ -31,7 +31,7 @@ pub const GROUP_TABLE: u32 = 7740;
 /// one that may be the file's.
 pub const GROUP_TABLES: u32 = 2 * LISTED_MAX as u32 + 1;
 
-/// What an interface lists.
+/// The lists of an interface.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listed {
     /// The interface's name.
@@ -75,7 +75,7 @@ impl Part<'_> {
 }
 
 impl Guard {
-    /// What the file says, without devices that are in a group.
+    /// The file's own part, without devices that are in a group.
     #[must_use]
     pub fn own(&self) -> Part<'_> {
         let is_grouped = |name: &&str| {
@@ -239,7 +239,7 @@ impl Guard {
         !self.lan.is_empty() && self.rank(name).is_some()
     }
 
-    /// What is wrong with groups: a sentence. Those of [`Guard::with_lists`] are well.
+    /// A sentence about groups that contradict each other. Groups of [`Guard::with_lists`] never do.
     pub(super) fn fault_of_groups(&self) -> Option<String> {
         let names: Vec<&String> = self.groups.iter().flat_map(|it| &it.lan).collect();
         let tunnels = || self.groups.iter().flat_map(|it| &it.tunnels);
@@ -282,7 +282,7 @@ impl Guard {
     /// Reads a file that [`Guard::to_kept`] has written.
     ///
     /// # Errors
-    /// As [`Guard::read`].
+    /// The errors of [`Guard::read`].
     pub fn read_kept(path: &Path) -> Result<Self, SettingsError> {
         Self::from_kept(&text_of(path)?, path)
     }
@@ -290,7 +290,7 @@ impl Guard {
     /// Reads what [`Guard::to_kept`] has written.
     ///
     /// # Errors
-    /// As [`Guard::from_toml`].
+    /// The errors of [`Guard::from_toml`].
     pub fn from_kept(text: &str, path: &Path) -> Result<Self, SettingsError> {
         Self::of_text(text, path, true)
     }

@@ -42,7 +42,7 @@ fn what_is_said_of_servers_and_of_the_router_is_read_and_written() {
     assert!(!guard.masquerade && !guard.servers && guard.router);
     assert_eq!(guard.router_allow.len(), 2);
     assert_eq!(read(&guard.to_toml()).unwrap(), guard);
-    // A server's device that the LAN reaches is no tunnel, whatever it begins with.
+    // A server's device that the LAN reaches is no tunnel, whatever its name begins with.
     assert_eq!(guard.fault(), None);
     assert!(!guard.names_tunnel("mr-home"));
     let least = read("lan = [\"br-lan\"]\ntunnels = [\"mr-home\"]").unwrap();
@@ -123,7 +123,7 @@ proptest! {
         }
     }
 
-    /// What is written is read as the same.
+    /// Settings that are written are read back unchanged.
     #[test]
     fn settings_survive_being_written(
         lan in prop::collection::vec("[a-z0-9=+._-]{2,15}", 0..4),

@@ -16,10 +16,10 @@ enum Section {
     Refused,
 }
 
-/// What reports call the head of the section of a server at home.
+/// The name in reports of the head of the section of a server at home.
 const SERVER: &str = "[Server]";
 
-/// What a comment is.
+/// Meaning of a comment.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Found {
     /// A comment, or the head of a section of lines.
@@ -30,7 +30,7 @@ pub(crate) enum Found {
     Fault(String, String),
 }
 
-/// What the sections of a file have said so far.
+/// The sections of a file that have been read so far.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Sections {
     lines: Lines,
@@ -47,7 +47,7 @@ pub(crate) struct Sections {
     home_lines: Vec<usize>,
 }
 
-/// What the whole of a file says of its lines.
+/// All lines and sections of a file, once it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
     pub(crate) lines: Lines,

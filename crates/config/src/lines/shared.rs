@@ -17,14 +17,14 @@ pub struct SharedLines {
     place: PathBuf,
 }
 
-/// What a tunnel is given of them.
+/// The settings that a tunnel gets from the shared lines.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Given {
     /// Its lines.
     pub lines: Lines,
-    /// Whose they are, in words; `None` where nothing is given.
+    /// The place that the lines come from, in words; `None` where the tunnel gets none.
     pub origin: Option<String>,
-    /// What does not fit the tunnel and is left out, a sentence each.
+    /// Settings that do not fit the tunnel and are left out, a sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl SharedLines {
         let refused = entries
             .into_iter()
             .filter(|it| it.verdict == Verdict::Refused);
-        // What a table lacks may be what one of its keys was meant for.
+        // A missing key comes last: a misspelled one may have been meant for it.
         match refused.min_by_key(|it| (it.key.is_empty(), it.line)) {
             Some(entry) => Err(entry),
             None => Ok(Self {
@@ -53,15 +53,15 @@ impl SharedLines {
         }
     }
 
-    /// What a tunnel is given that reaches its peers by lines. `full` says that it takes all packets of the host, `called`
-    /// how many peers it calls.
+    /// Settings for a tunnel that reaches its peers by lines. `full` says that it takes all packets of the host,
+    /// `called` how many peers it calls.
     #[must_use]
     pub fn fit(&self, full: bool, called: usize) -> Given {
         let sections = self.tables.sections.clone();
         self.fit_sections(sections, full, called, Vec::new())
     }
 
-    /// What a client of OpenVPN is given that has so many servers. With a stream its connection goes by one line at a time.
+    /// Settings for a client of OpenVPN with so many servers. With a stream its connection goes by one line at a time.
     #[must_use]
     pub fn fit_client(&self, stream: bool, servers: usize) -> Given {
         let mut sections = self.tables.sections.clone();
@@ -78,7 +78,7 @@ impl SharedLines {
                 "{place}: lines by a relay are left out: a relay forwards datagrams to one server"
             ));
         }
-        // What goes past the tunnel does so by routes to the server, and not by a mark.
+        // Packets past the tunnel take routes to the server, and need no mark.
         self.fit_sections(sections, false, 1, warnings)
     }
 
@@ -106,7 +106,7 @@ impl SharedLines {
         self.given(lines, warnings)
     }
 
-    /// What a server is given that answers clients by the lines that they call by: how it sends, and no line.
+    /// Settings for a server, which answers clients by the lines that they call by: how it sends, and no line.
     #[must_use]
     pub fn fit_server(&self) -> Given {
         let mut sections = self.tables.sections.clone();
@@ -127,7 +127,7 @@ impl SharedLines {
         self.given(lines, warnings)
     }
 
-    /// What a tunnel is given where nothing of this fits, and why.
+    /// Settings for a tunnel that nothing of this fits, with the reason.
     #[must_use]
     pub fn refuse(&self, why: &str) -> Given {
         let (place, why) = (self.place.display(), in_toml(why));

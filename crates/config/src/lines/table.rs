@@ -26,7 +26,7 @@ use crate::text::line_of;
 /// The names of the two at the top of a file.
 pub(crate) const NAMES: [&str; 2] = ["lines", "line"];
 
-/// What a file says of lines.
+/// The tables of lines in a file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tables {
     pub(super) sections: Sections,
@@ -140,7 +140,7 @@ impl Tables {
     }
 }
 
-/// What comments call the key of this name.
+/// The name in comments of the key of this name.
 fn name_of<'k>(key: &'k str, keys: &[&'static str]) -> Result<&'k str, String> {
     let found = keys.iter().find(|name| kebab(name) == key);
     match found {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a table says, each of its keys has a verdict, and only what is honoured, written as comments, says the same again.
+        /// In any table each key has a verdict, and the honoured keys, written as comments, are read back unchanged.
         #[test]
         fn any_table_is_judged(
             keys in proptest::collection::btree_map(

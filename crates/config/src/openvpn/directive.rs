@@ -35,7 +35,7 @@ pub(crate) struct Origin {
     pub file: Option<Rc<str>>,
     /// Line or argument, counted from 1.
     pub line: usize,
-    /// Another file names this one: it may be any file of the machine, so that no word of it is quoted.
+    /// This file was named by another one and may be any file of the machine, so no word of it is quoted.
     pub included: bool,
 }
 
@@ -49,7 +49,7 @@ impl Origin {
         }
     }
 
-    /// What no two directives have in common.
+    /// The place of a directive, which no other has.
     pub(crate) fn place(&self) -> (Option<&str>, usize) {
         (self.file.as_deref(), self.line)
     }
@@ -85,7 +85,7 @@ impl Directive {
         self.values.get(index).map(String::as_str)
     }
 
-    /// What of it, itself or a line in its block, is not what the file says.
+    /// The directive, or a line in its block, that was mended and so is not the file's own text.
     fn mended(&self, text: &Text<'_>) -> Option<&Self> {
         // Around the armour of a key or certificate stands what people wrote, which is not read.
         let secret = self.inline.as_ref().filter(|_| self.name.contains("pass"));
@@ -106,7 +106,7 @@ impl Directive {
     }
 }
 
-/// What is wrong with words, before they have a meaning.
+/// A fault in words, before they have a meaning.
 pub(crate) struct Misread {
     pub origin: Origin,
     /// The directive's name where there is one.
@@ -125,11 +125,11 @@ pub(crate) struct Collector<'a, 'b> {
     /// `cd`, so far.
     pub directory: Option<PathBuf>,
     files: usize,
-    /// What may still be read.
+    /// The size that may still be read.
     budget: Budget,
 }
 
-/// What a configuration may still cost.
+/// The remaining cost of a configuration.
 #[derive(Clone, Copy)]
 pub(crate) struct Budget {
     bytes: usize,
@@ -188,10 +188,7 @@ impl<'a, 'b> Collector<'a, 'b> {
         path: &Path,
         depth: usize,
     ) -> Result<(), ImportError> {
-        let text = Text::new(bytes).map_err(|line| ImportError::NotText {
-            path: path.to_owned(),
-            line,
-        })?;
+        let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
         let source = Source {
             file: Rc::from(path.display().to_string()),
             included: depth > 1,
@@ -271,7 +268,7 @@ impl<'a, 'b> Collector<'a, 'b> {
                 let origin = directive.origin.clone();
                 self.directives.push(directive);
                 match self.file(&path, depth + 1) {
-                    // What a file names is its own fault, to be heard with the others.
+                    // A fault in a file that another names belongs to that file, and is told with the others.
                     Err(error) if origin.file.is_some() => self.misread.push(Misread {
                         origin,
                         name: "config".to_owned(),
@@ -297,12 +294,12 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 }
 
-/// Whether a file says it, and not the caller's command line.
+/// Whether it comes from a file, and not from the caller's command line.
 pub(crate) const fn is_foreign(origin: &Origin) -> bool {
     origin.file.is_some()
 }
 
-/// Where a text comes from.
+/// The source of a text.
 #[derive(Clone)]
 pub(crate) struct Source {
     /// The file's name.
@@ -321,8 +318,8 @@ impl Source {
     }
 }
 
-/// What begins a comment that may speak of lines ([`Lines`](crate::lines::Lines)). It is kept as a directive of this name,
-/// with the text behind it as its value.
+/// The beginning of a comment that may speak of lines ([`Lines`](crate::lines::Lines)). It is kept as a directive of
+/// this name, with the text behind it as its value.
 pub(crate) const COMMENT: &str = "#!";
 
 /// The directives of a text, as far as the budget goes; faults go to `misread`.

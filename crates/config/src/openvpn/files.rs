@@ -113,7 +113,7 @@ impl Import {
 fn readable(path: &Path) -> io::Result<()> {
     match fs::metadata(path)?.is_dir() {
         true => fs::read_dir(path).map(drop),
-        // Not opened: its content is read once.
+        // The file is not opened: its content is read once.
         false if file::is_handed_over(path) => Ok(()),
         false => file::open(path).map(drop),
     }

@@ -14,7 +14,6 @@ use zeroize::Zeroizing;
 use crate::file;
 use crate::permissions::{Permissions, own_passwords};
 use crate::report::Report;
-use crate::text::Text;
 
 mod argv;
 mod build;
@@ -39,14 +38,15 @@ pub use model::*;
 /// stays pure.
 pub type ReadFile<'a> = dyn FnMut(&Path) -> io::Result<Zeroizing<Vec<u8>>> + 'a;
 
-/// What the caller permits and assumes.
+/// Permissions and assumptions of the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Ciphers with 64-bit blocks, DES and `cipher none` are permitted, as
     /// `--allow-insecure-ciphers` says.
     pub allow_insecure_ciphers: bool,
-    /// What the configuration may touch beside its tunnel: scripts that run as `script-security` says, files to be written
-    /// (`log`, `status`, `writepid`, …), sent (`auth-user-pass FILE`) or read as more configuration (`config FILE`).
+    /// Permissions of the configuration beside its tunnel: scripts that run as `script-security` says, files to be
+    /// written (`log`, `status`, `writepid`, …), sent (`auth-user-pass FILE`) or read as more configuration (`config
+    /// FILE`).
     pub permissions: Permissions,
 }
 
@@ -56,13 +56,13 @@ pub struct Import {
     model: Option<OpenVpn>,
     /// The verdict on every directive.
     pub report: Report,
-    /// What stock prints as a warning and goes on, one sentence each.
+    /// Warnings that stock prints before it goes on, one sentence each.
     pub warnings: Vec<String>,
-    /// What was asked for instead of a tunnel; there is no model then.
+    /// An action that was asked for instead of a tunnel; there is no model then.
     pub action: Option<Action>,
     /// A key or a password stands in the file itself.
     holds_secrets: bool,
-    /// What leaves no model, with file and line, and how many of it there is.
+    /// Faults that leave no model, with file and line, and how many there are.
     faults: (Vec<String>, usize),
 }
 
@@ -101,17 +101,14 @@ impl Import {
 /// # Errors
 /// When there is no text to look at; faults in the text are in the [`Import`].
 pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
-    let bytes = read_config(path).map_err(|error| ImportError::Read {
-        path: path.to_owned(),
-        error,
-    })?;
+    let bytes = read_config(path).map_err(ImportError::read(path))?;
     read_bytes(&bytes, path, options)
 }
 
-/// As [`read`], of a file with this content, which need not be at its place yet.
+/// Reads a file with this content, which need not be at its place yet, as [`read`] does.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub fn read_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ImportError> {
     let mut read = read_config;
     let mut collector = Collector::new(&mut read, options.permissions);
@@ -165,7 +162,7 @@ pub fn parse_arguments(
 /// [`parse_arguments`].
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     if path == Path::new("stdin") {
         let mut bytes = Zeroizing::new(Vec::with_capacity(1 << 16));
@@ -175,17 +172,8 @@ pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     file::read_handed_over(path, FILE_MAX)
 }
 
-/// True for a file that is OpenVPN's and not `wg-quick`'s: by what is in it, for both may have any
-/// name, and by its name where the text says nothing. A file that cannot be read is reported by
-/// the next reader.
-#[must_use]
-pub fn is_openvpn(path: &Path) -> bool {
-    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
-    let text = Text::new(&bytes).ok();
-    is_openvpn_text(path, text.as_deref().unwrap_or_default())
-}
-
-/// As [`is_openvpn`], of a file with this content.
+/// True for a file that is OpenVPN's and not `wg-quick`'s: by its content, for both may have any name, and by its name
+/// where the text says nothing.
 pub(crate) fn is_openvpn_text(path: &Path, text: &str) -> bool {
     let by_name = || path.extension().is_some_and(|it| it == "ovpn");
     by_content(text).unwrap_or_else(by_name)

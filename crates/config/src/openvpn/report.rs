@@ -3,7 +3,7 @@
 use super::build::Judged;
 use crate::report::{Entry, Report, Verdict};
 
-/// What messages call the command line, as in stock.
+/// The name of the command line in messages, as in stock.
 pub(crate) const COMMAND_LINE: &str = "[CMD-LINE]";
 
 /// The report on `file`; verdicts on other files keep their place in the reason.
@@ -29,8 +29,8 @@ pub(crate) fn report(judged: &[Judged], file: &str) -> Report {
             reason: parts.join(": "),
         });
     }
-    // What is missing stands first; lines in the order of the file. The sort is stable: verdicts
-    // on other files stay in their order.
+    // Missing directives stand first; the others in the order of the file. The sort is stable: verdicts on other files
+    // stay in their order.
     if judged
         .iter()
         .all(|judged| judged.origin.line == 0 || judged.origin.file.as_deref() == Some(file))

@@ -11,7 +11,7 @@ use program::{OTHERS, SCRIPTS, SERVER, SERVICE};
 use session::{DATA, TIMERS, TLS};
 use tunnel::{CONNECTION, DEVICE, NETWORK, ROLE};
 
-/// What becomes of a directive.
+/// The treatment of a directive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Support {
     /// It does what it says; its values may still be refused.
@@ -113,8 +113,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Entry> {
         .find(|entry| entry.name == name)
 }
 
-/// A directive's name as a report may print it; nothing for a word that may be no name at all, but a part of a key or a
-/// password in a file that is no configuration.
+/// A directive's name as a report may print it; empty for a word that may be part of a key or a password, in a file
+/// that is no configuration.
 pub(crate) fn nameable(word: &str) -> String {
     let name = word.trim_start_matches('<').trim_end_matches('>');
     let letters = |it: &u8| it.is_ascii_lowercase() || b"-_".contains(it);
@@ -125,7 +125,7 @@ pub(crate) fn nameable(word: &str) -> String {
     }
 }
 
-/// The known name that is most like this one, where one is like it.
+/// The known name that is most like this one, if any is like it.
 pub(crate) fn near(name: &str) -> Option<&'static str> {
     let known: Vec<&str> = all().map(|entry| entry.name).collect();
     crate::suggest::nearest(name, &known)

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::is_device;
 use crate::types::AllowedIp;
 
-/// What an entry may have.
+/// Keys of an entry.
 pub(super) const KEYS: [&str; 7] = ["name", "who", "to", "through", "down", "way", "dns"];
 
 /// Longest domain name, in bytes (RFC 1035, section 2.3.4, without the length bytes at both ends).
@@ -23,12 +23,12 @@ const WAY: &str = "\"around\" or \"block\"";
 const DNS: &str = "an address of a name server behind the tunnel, or one of IPv4 and one of IPv6";
 const DOWN: &str = "\"hold\" or \"around\"";
 
-/// What is decided about some packets.
+/// The decision about some packets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Entry {
-    /// What it is called in reports.
+    /// The name in reports.
     pub name: String,
-    /// Whose packets: any of these; empty for all of the LAN.
+    /// Senders of the packets: any of these; empty for all of the LAN.
     pub who: Vec<Who>,
     /// Where they go: any of these; empty for all but the LAN.
     pub to: Vec<Target>,
@@ -39,16 +39,16 @@ pub struct Entry {
     pub dns: Vec<IpAddr>,
 }
 
-/// Whose packets are meant.
+/// The sender of packets.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Who {
-    /// Those of a hardware address.
+    /// Packets of a hardware address.
     Mac(Mac),
-    /// Those of whichever hardware address has a lease under this name.
+    /// Packets of any hardware address that has a lease under this name.
     Lease(String),
-    /// Those from a network or an address.
+    /// Packets from a network or an address.
     Network(AllowedIp),
-    /// Those that come in by a device of the LAN.
+    /// Packets that come in by a device of the LAN.
     Device(String),
 }
 
@@ -124,7 +124,7 @@ impl Domain {
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        // What ends with a number is an address that was mistyped.
+        // A name that ends with a number is a mistyped address.
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_name = last.bytes().any(|c| !c.is_ascii_digit());
         (name.len() <= DOMAIN_MAX && name.split('.').all(is_label) && is_name).then_some(Self(name))
@@ -157,7 +157,7 @@ pub enum Way {
     Through {
         /// Its device.
         device: String,
-        /// What becomes of them while the tunnel is not up.
+        /// The treatment of the packets while the tunnel is not up.
         down: Down,
     },
     /// By the router's line, past any tunnel that has the default route.
@@ -166,7 +166,7 @@ pub enum Way {
     Block,
 }
 
-/// What becomes of packets whose tunnel is not up.
+/// The treatment of packets whose tunnel is not up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Down {
     /// They are refused.
@@ -323,7 +323,7 @@ fn who(word: &str) -> Option<Who> {
     if let Ok(network) = word.parse::<AllowedIp>() {
         return Some(Who::Network(network));
     }
-    // As those of a device, which it may be; or of a host, which DHCP sends.
+    // The word may be a device's name, or a host's, which DHCP sends.
     let is_word = is_device(word) || Domain::new(word).is_some();
     is_word.then(|| Who::Lease(word.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! What is wrong with settings of which each line is well.
+//! Faults of settings whose lines are each well.
 
 use super::{DOMAINS_MAX, Domain, ENTRIES_MAX, Policy, TUNNELS_MAX, Target, Way};
 
@@ -30,7 +30,7 @@ impl Policy {
         if self.entries.len() > ENTRIES_MAX {
             return Some(format!("more than {ENTRIES_MAX} entries"));
         }
-        // Three of the numbers that the mask has room for are what goes around, what is blocked, and answers; 0 is neither.
+        // Three of the mask's numbers mean "around", "blocked" and "answers"; 0 means none.
         let room = (self.mask >> self.mask.trailing_zeros()) as usize - 3;
         let ways = self.devices().len() * 2;
         if self.devices().len() > TUNNELS_MAX || ways > room {

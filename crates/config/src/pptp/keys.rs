@@ -17,7 +17,7 @@ pub(super) struct Keys<'t, 'r> {
     report: &'r mut Report,
     /// Name, value and line.
     entries: Vec<(String, DeValue<'t>, usize)>,
-    /// Those that were taken.
+    /// Keys that were taken.
     taken: Vec<&'static str>,
 }
 
@@ -176,7 +176,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         lines
     }
 
-    /// What the table `[lines]` says of the order of packets, if it says it.
+    /// The order of packets, if the table `[lines]` has it.
     pub(super) fn reorder_of_lines(&self) -> Option<bool> {
         let (_, lines, _) = self.entries.iter().find(|(key, ..)| key == NAMES[0])?;
         let DeValue::Table(lines) = lines else {

@@ -31,7 +31,7 @@ const PEERS: &str = "/etc/ppp/peers";
 /// Reads a file that another one names; tests have theirs in memory.
 pub(super) type Read<'r> = dyn Fn(&Path) -> Result<Zeroizing<Vec<u8>>, String> + 'r;
 
-/// What a file is.
+/// The program that a file belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     /// pppd's, with a call of pptp-linux.
@@ -40,7 +40,7 @@ enum Kind {
     Daemon,
 }
 
-/// What a text is, if it is one of these.
+/// The kind of a text; `None` for other files.
 fn kind(text: &str) -> Option<Kind> {
     if text.lines().any(|line| line.trim_start().starts_with('[')) {
         return None;
@@ -67,7 +67,8 @@ pub(super) fn is_options(text: &str) -> bool {
     text.len() as u64 <= FILE_MAX && kind(text).is_some()
 }
 
-/// What reads the files that this one names, `chap-secrets` among them: nothing does where they are not permitted.
+/// The function that reads the files that this one names, `chap-secrets` among them: it reads nothing where they are
+/// not permitted.
 pub(super) fn reader(path: &Path, permissions: Permissions) -> &'static Read<'static> {
     match permissions.with_place(path).files() {
         true => &of_host,
@@ -173,7 +174,7 @@ fn read_secrets(read: &Read<'_>) -> Result<Vec<Secret>, String> {
     })
 }
 
-/// What clients and servers have in common.
+/// Options that clients and servers share.
 #[derive(Default)]
 struct Common {
     /// Keys that are required, in bits.
@@ -252,13 +253,13 @@ impl Common {
         true
     }
 
-    /// Takes the value of the option by which OpenWrt's pppd is told how to encrypt: words with commas between them. Returns
-    /// what to say of it.
+    /// Takes the value of the option that has OpenWrt's pppd encrypt: words with commas between them. Returns the
+    /// remark on it.
     fn take_mppe(&mut self, value: &str) -> Result<&'static str, &'static str> {
         let mut bits = vec![128, 56, 40];
         for word in value.split(',').map(str::trim) {
             match word {
-                // There is no "if possible" here.
+                // Encryption is required; "if possible" does not exist here.
                 "required" | "optional" | "" => {}
                 "stateless" => self.stateful = false,
                 "stateful" => self.stateful = true,
@@ -347,7 +348,7 @@ impl Common {
     }
 }
 
-/// What a fuzzer calls: a file that names itself and has itself as its secrets.
+/// The entry for a fuzzer: a file that names itself and has itself as its secrets.
 #[doc(hidden)]
 #[must_use]
 pub fn parse_alone(text: &str) -> Import {

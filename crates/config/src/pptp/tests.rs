@@ -97,7 +97,7 @@ fn a_file_from_elsewhere_has_no_other_tunnels_password_sent() {
     assert!(!judged("office.pw", Permissions::NONE).is_usable());
 }
 
-/// pppd's and pptpd's files are obeyed as these programs would only where these programs look for them.
+/// pppd's and pptpd's files get their permissions only where these programs look for them.
 #[test]
 fn options_from_elsewhere_name_no_file_and_use_no_password_of_the_machine() {
     let directory = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ fn options_from_elsewhere_name_no_file_and_use_no_password_of_the_machine() {
             usize::from(text.contains("password x"))
         );
     }
-    // Where the file is permitted, its content is not quoted all the same.
+    // A permitted file is not quoted, either.
     std::fs::write(&path, format!("{peer}password x\nfile {more}\n")).unwrap();
     let import = read(&path, Permissions::FILES).unwrap();
     let said = format!("{:?}", import.report);

@@ -1,4 +1,4 @@
-//! What single values mean.
+//! Meanings of single values.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kind::Kind;
 
 const A: &str = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
 const B: &str = "YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI=";
@@ -169,8 +170,7 @@ fn relays_are_known_by_their_first_head() {
         ("", false),
     ] {
         std::fs::write(&path, text).unwrap();
-        assert_eq!(is_relay(&path), is, "{text}");
+        assert_eq!(Kind::at(&path) == Kind::Relay, is, "{text}");
     }
-    assert!(!is_relay(&directory.path().join("none")));
     assert!(read(&directory.path().join("none")).is_err());
 }

@@ -43,7 +43,7 @@ pub enum SettingsError {
     Read {
         /// The file as it was named.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The file is above [`FILE_MAX`].
@@ -57,7 +57,7 @@ pub enum SettingsError {
     Syntax {
         /// Where.
         origin: Origin,
-        /// What the TOML parser said.
+        /// The TOML parser's error.
         message: String,
     },
     /// An override without a section or a value.
@@ -87,7 +87,7 @@ pub enum SettingsError {
         key: String,
         /// The value.
         found: String,
-        /// What it may be.
+        /// The values that it may have.
         wanted: &'static str,
     },
     /// An entry of a policy of which something is missing or too much.
@@ -108,7 +108,7 @@ pub enum SettingsError {
     },
 }
 
-/// What is said of lines that fit no tunnel.
+/// The error for lines that fit no tunnel.
 pub(super) fn wrong_line(path: &Path, entry: &Entry) -> SettingsError {
     let parts = [entry.key.as_str(), entry.reason.as_str()];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();

@@ -47,12 +47,12 @@ impl Endpoint {
     /// port.
     ///
     /// # Errors
-    /// As [`Endpoint::from_str`].
+    /// The errors of [`Endpoint::from_str`].
     pub fn from_wg(text: &str) -> Result<Self, AddressError> {
         match (text.parse(), text.rsplit_once(':')) {
             (Err(AddressError::Brackets), Some((host, port))) if !text.starts_with('[') => {
                 let bracketed = format!("[{host}]:{port}").parse();
-                // What stands in front of the port may be no address at all.
+                // The text in front of the port may be no address.
                 bracketed.map_err(|fault| match fault {
                     AddressError::Address => AddressError::Brackets,
                     fault => fault,

@@ -17,7 +17,7 @@ pub struct Requests<R> {
     end: usize,
 }
 
-/// What [`Requests::line`] found.
+/// A line as [`Requests::line`] finds it.
 enum Line<'a> {
     Text(&'a str),
     NotText,

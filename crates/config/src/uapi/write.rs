@@ -43,7 +43,7 @@ pub struct PeerState {
 /// thousands at once; `out` should be buffered.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_get(
     out: &mut impl Write,
     device: &DeviceState,
@@ -88,7 +88,7 @@ fn write_peer(out: &mut impl Write, peer: &PeerState) -> io::Result<()> {
 /// `errno.h`, or 0; on the wire it is negated, which is what `wg` expects after a `set=1`.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_errno(out: &mut impl Write, errno: i32) -> io::Result<()> {
     write!(out, "errno={}\n\n", -i64::from(errno))
 }
@@ -96,7 +96,7 @@ pub fn write_errno(out: &mut impl Write, errno: i32) -> io::Result<()> {
 /// Writes the request that `device` was, or would have been, parsed from.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write_set(out: &mut impl Write, device: &SetDevice) -> io::Result<()> {
     writeln!(out, "set=1")?;
     if let Some(key) = &device.private_key {

@@ -132,7 +132,7 @@ pub(super) fn interface(interface: &mut Interface, name: &str, value: &str) -> V
     Ok(remark)
 }
 
-/// Takes a key of [`MAY_BE_EMPTY`] without a value: what an earlier line set is not set any more, unless the key adds.
+/// Takes a key of [`MAY_BE_EMPTY`] without a value. It unsets the value of an earlier line, except for keys that add.
 pub(super) fn clear(interface: &mut Interface, name: &str) {
     match name {
         "MTU" => interface.mtu = None,

@@ -1,4 +1,4 @@
-//! What is refused, and what is said then.
+//! Refused directives, and the words of the refusal.
 
 use config::report::Verdict;
 

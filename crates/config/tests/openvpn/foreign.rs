@@ -1,4 +1,4 @@
-//! What a profile from elsewhere must not reach under `millrace up`.
+//! Files that a foreign profile must not reach under `millrace up`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn read(base: &str, lines: &str, options: Options) -> Import {
     parse_bytes(text.as_bytes(), Path::new("a.ovpn"), &mut no_files, options).unwrap()
 }
 
-/// What is said of the last line.
+/// The verdict on the last line.
 fn verdict(import: &Import) -> (Verdict, String) {
     let entry = import.report.entries.last().unwrap();
     (entry.verdict, entry.reason.clone())
@@ -105,10 +105,10 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
     assert!(read(base, inline, Options::default()).report.is_clean());
 }
 
-/// Each directive that names a file, with each permission: a new directive has to be sorted in here.
+/// Tests each directive that names a file with each permission: a new directive has to be sorted in here.
 #[test]
 fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
-    // What is only read and stays on the machine needs none.
+    // Files that are only read and stay on the machine need no permission.
     let read_only = [
         "ca",
         "cert",
@@ -191,7 +191,7 @@ fn no_file_is_read_as_configuration_that_a_profile_chose() {
     assert!(import.report.entries.iter().any(|it| it.key == "mssfix"));
 }
 
-/// Whatever file is named, and whatever is wrong with it.
+/// Files with many contents are included, each with its own fault.
 #[test]
 fn an_included_files_words_are_in_no_report_and_in_no_error() {
     let long = "x".repeat(300);
@@ -239,7 +239,7 @@ fn an_included_files_words_are_in_no_report_and_in_no_error() {
     }
 }
 
-/// What is no configuration at all is not quoted either, where a file of keys or passwords is named on the command line.
+/// A file of keys or passwords that is named on the command line is not quoted either.
 #[test]
 fn a_file_that_is_no_configuration_is_not_quoted() {
     for text in [
@@ -256,7 +256,7 @@ fn a_file_that_is_no_configuration_is_not_quoted() {
     }
 }
 
-/// The file that is called as the profile is, and no other one, may be sent.
+/// Only the file with the profile's name may be sent.
 #[test]
 fn a_profile_has_a_password_file_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ fn a_profile_has_a_password_file_of_its_own() {
     assert_eq!(refused("office.password"), 1);
 }
 
-/// A FIFO would be waited for, and the kernel's log never ends.
+/// Reading a FIFO would wait, and the kernel's log never ends.
 #[test]
 fn files_that_are_no_files_are_refused_at_once() {
     let directory = tempfile::tempdir().unwrap();

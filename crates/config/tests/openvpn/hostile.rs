@@ -20,8 +20,7 @@ fn hostile_files_end_soon() {
     assert!(!import.is_usable());
 }
 
-/// What the files of a configuration hold is counted over all of them, and so are the directives of
-/// blocks.
+/// The bytes of all files of a configuration are counted together, and the directives of blocks count, too.
 #[test]
 fn a_file_that_names_itself_is_not_read_again_and_again() {
     let mut read = 0;

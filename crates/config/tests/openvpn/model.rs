@@ -1,4 +1,4 @@
-//! What values become, and which of several holds.
+//! Values in the model, and which of several values holds.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! The profiles of providers and routers.
 
 use config::error::ImportError;
+use config::kind::Kind;
 use config::openvpn::{
     Cipher, Digest, Family, Framing, KeyDirection, ManagementAddress, MssFix, OpenVpn, PingTimeout,
     SharedWrap, Source, TlsVersion, X509NameKind, parse_bytes, read,
@@ -212,7 +213,7 @@ fn secrets_are_not_shown() {
     assert!(!shown.contains("SESS_ID_abc") && !shown.contains("sesame"));
 }
 
-/// As old editors save it: one byte that is no UTF-8 is no reason to refuse the whole file.
+/// Old editors save such files: one byte that is not UTF-8 is no reason to refuse the whole file.
 #[test]
 fn bytes_that_are_no_utf8_harm_only_the_value_that_they_stand_in() {
     let parse =
@@ -272,11 +273,10 @@ fn what_a_file_is_its_content_says() {
     for (name, text, wanted) in cases {
         let path = directory.path().join(name);
         std::fs::write(&path, text).unwrap();
-        assert_eq!(config::openvpn::is_openvpn(&path), wanted, "{name}");
+        assert_eq!(Kind::at(&path) == Kind::OpenVpn, wanted, "{name}");
     }
-    assert!(!config::openvpn::is_openvpn(
-        &directory.path().join("missing")
-    ));
+    let missing = directory.path().join("missing");
+    assert_eq!(Kind::at(&missing), Kind::WireGuard);
 }
 
 /// Accepted within a block and without effect there, as in the stock program.

@@ -39,7 +39,7 @@ fn tunnel(import: Import) -> Tunnel {
     import.into_tunnel().unwrap().0
 }
 
-/// What is refused, whether or not that leaves a tunnel.
+/// The refused lines, whether or not the file gives a tunnel.
 fn fault(import: Import) -> String {
     let refused = |report: &Report| -> Vec<String> {
         let entries = report.entries.iter();
@@ -82,7 +82,7 @@ fn lines_that_can_be_left_out_leave_a_tunnel_without_them() {
     }
 }
 
-/// As wg-easy and WGDashboard write files, and as `wg-quick` reads them.
+/// wg-easy and WGDashboard write such files, and `wg-quick` reads them.
 #[test]
 fn keys_that_wg_quick_takes_without_a_value_count_as_not_written() {
     for key in [
@@ -113,7 +113,7 @@ fn keys_that_wg_quick_takes_without_a_value_count_as_not_written() {
         let fault = fault(peer(&format!("{key} =")));
         assert!(fault.contains(&format!("{key}: has no value")), "{fault}");
     }
-    // Of two lines the last counts, and may say nothing.
+    // The last of two lines counts, and may be empty.
     let import =
         interface("MTU = 1300\nMTU =\nTable = off\nTable = # as usual\nDNS = 10.0.0.1\nDNS =");
     assert!(import.report.is_clean());
@@ -177,7 +177,7 @@ fn a_file_that_calls_a_peer_makes_no_router_without_permission() {
     };
     for import in [file(permitted, called), file(Options::default(), "")] {
         assert_eq!(verdicts(&import), of(Verdict::Honoured, Verdict::Honoured));
-        // It says what the section does.
+        // The report says what the section does.
         assert!(import.report.entries[0].reason.contains("forwards"));
         assert!(tunnel(import).home.is_some());
     }

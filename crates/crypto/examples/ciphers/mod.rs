@@ -1,5 +1,5 @@
-//! What the programs share that run under qemu-user with a plug-in of `tools/`: every tunnel's cipher by its name, every code
-//! that this CPU has for it, and marks around what the plug-in is to look at.
+//! Shared code of the programs that run under qemu-user with a plug-in of `tools/`: every tunnel's cipher by its name,
+//! every code that this CPU has for it, and marks around the part that the plug-in is to look at.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
@@ -40,7 +40,8 @@ fn mark(id: c_uint) {
     unsafe { getpriority(MAGIC, id) };
 }
 
-/// What a cipher's code is chosen by: encryption, decryption, HMAC; an AEAD has one algorithm for both directions.
+/// The algorithms by which a cipher's code is chosen: encryption, decryption, HMAC; an AEAD has one algorithm for both
+/// directions.
 fn algorithms(name: &str) -> Vec<&'static [Algorithm]> {
     let (cipher, digest) = name.split_once('/').unwrap_or((name, "none"));
     let mut algorithms: Vec<&[Algorithm]> = Vec::new();

@@ -46,7 +46,7 @@ impl AfAlg {
         })
     }
 
-    /// Whatever driver the kernel chooses.
+    /// Uses the driver of the kernel's choice.
     #[cfg(test)]
     pub(crate) fn software() -> Self {
         Self {
@@ -258,7 +258,7 @@ impl Session for AfAlgSession {
                 }
                 Err((errno, _)) => Outcome::Failed(errno.unwrap_or(0)),
             };
-            // What the socket still holds would go into the next operation. The rest is the CPU's.
+            // Bytes that the socket still holds would go into the next operation. The rest is the CPU's.
             if matches!(job.outcome, Outcome::Failed(_)) {
                 break;
             }

@@ -111,7 +111,7 @@ impl AcceleratorAead {
         }
     }
 
-    /// What goes and what stays; `None` if everything stays.
+    /// Packets that go and packets that stay; `None` if all stay.
     fn split(&self, crossover: &Crossover, places: &[Place]) -> Option<Parts<Place>> {
         if !self.offload.is_alive() {
             return None;
@@ -218,7 +218,7 @@ impl AeadImplementation for AcceleratorAead {
         self.cpu.of(undone.len()).open(memory, &undone, genuine);
         for (&(index, verdict), genuine) in which.iter().zip(genuine) {
             authentic[index] = *genuine;
-            // What the CPU rejects too was forged; a forger so costs what it costs without an accelerator.
+            // A packet that the CPU rejects too was forged; a forger so costs no more than without an accelerator.
             if verdict == Verdict::Forged && *genuine {
                 self.offload
                     .give_up(format_args!("it rejected a genuine packet"));

@@ -1,4 +1,4 @@
-//! What a batch costs on the CPU and on an accelerator, and so which packets go where.
+//! Costs of a batch on the CPU and on an accelerator, which decide where packets go.
 //!
 //! Both are straight lines, near enough: so much for a batch, so much for each packet, so much for each byte. An accelerator
 //! costs much for a batch (threads wake up) and for a packet (a call into the kernel, a transfer), and little for a byte;
@@ -200,8 +200,8 @@ impl Crossover {
         if !goes(high) {
             return None;
         }
-        // What goes at one length goes at longer ones too, where the accelerator's byte costs less than the CPU's; where it
-        // does not, the answer is one of several lengths from which on it goes.
+        // A packet longer than one that goes, goes too, where the accelerator's byte costs less than the CPU's. Where
+        // it does not, the answer is one of several lengths from which on packets go.
         while low < high {
             let middle = low.midpoint(high);
             if goes(middle) {

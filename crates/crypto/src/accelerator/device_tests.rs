@@ -28,7 +28,7 @@ const ALWAYS: Crossover = Crossover {
     },
 };
 
-/// What the kernel does through an interface, by whatever driver, compared with the CPU; says what it was.
+/// Compares the kernel's work through an interface, by any driver, with the CPU's, and says which driver it was.
 fn tried(accelerator: Box<dyn Accelerator>) -> Vec<Offer> {
     let by = accelerator.name();
     let mut offers = Vec::new();

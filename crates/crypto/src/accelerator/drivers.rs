@@ -5,7 +5,7 @@
 pub(crate) struct Driver {
     /// The algorithm, `cbc(aes)`.
     pub(crate) name: String,
-    /// Whose code, `cbc-aes-qce`.
+    /// The driver's name, `cbc-aes-qce`.
     pub(crate) driver: String,
     /// `skcipher` (`ablkcipher` until Linux 4.19), `aead`, `shash` and others.
     pub(crate) kind: String,
@@ -124,7 +124,7 @@ pub(crate) fn is_software(driver: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// As a virtual machine with a virtio-crypto device has them, on Linux 6.1.
+    /// The listing of a virtual machine with a virtio-crypto device, on Linux 6.1.
     const PROC_CRYPTO: &str = "\
 name         : cbc(aes)
 driver       : virtio_crypto_aes_cbc

@@ -8,7 +8,7 @@ use crate::implementations::{
 };
 use crate::packet_aead::AeadAlgorithm;
 
-/// What happens to a job.
+/// The fate of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Injected {
     /// It is done.
@@ -33,7 +33,7 @@ pub(crate) enum Injected {
     Silence,
 }
 
-/// What happens to each job, in the order in which jobs come; to all after the last: nothing.
+/// The fate of each job, in the order in which jobs come; jobs after the last are done.
 #[derive(Default)]
 struct Script {
     faults: Vec<Injected>,

@@ -43,7 +43,7 @@ impl Offer {
         *crossovers
     }
 
-    /// What a profile says.
+    /// Sets the crossovers of a profile.
     pub(crate) fn set_crossovers(&self, crossovers: [Crossover; 2]) {
         *self.lock() = Some(crossovers);
     }
@@ -57,8 +57,8 @@ impl Offer {
 
 static OFFERS: OnceLock<Vec<Offer>> = OnceLock::new();
 
-/// What this machine's accelerators do: of each task the first that does it, `/dev/crypto` before AF_ALG. Looking costs
-/// nothing worth mentioning where there is none.
+/// The offers of this machine's accelerators: for each task the first that does it, `/dev/crypto` before AF_ALG.
+/// Looking costs nothing worth mentioning where there is none.
 pub(crate) fn offers() -> &'static [Offer] {
     OFFERS.get_or_init(|| {
         let mut offers = Vec::new();

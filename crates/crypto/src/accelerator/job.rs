@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::piece::{Direction, Piece};
 
-/// What became of a job.
+/// The outcome of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Nothing yet.
@@ -47,7 +47,7 @@ impl Job {
         self.start + self.aad_len..self.start + self.aad_len + self.text_len + self.tag_len
     }
 
-    /// What goes in: everything, without a tag when there is none yet.
+    /// The input: everything, without a tag when there is none yet.
     pub(crate) fn input(&self) -> Range<usize> {
         match self.direction {
             Direction::Encrypt => self.start..self.text().end,
@@ -55,7 +55,7 @@ impl Job {
         }
     }
 
-    /// What comes out, behind the associated data.
+    /// The output, behind the associated data.
     pub(crate) fn output(&self) -> Range<usize> {
         match self.direction {
             Direction::Encrypt => self.body(),
@@ -194,7 +194,7 @@ mod tests {
         for direction in [Direction::Encrypt, Direction::Decrypt, Direction::Encrypt] {
             assert!(work.push(0, direction, &piece, &from));
         }
-        // As a driver does.
+        // Works as a driver does.
         let (memory, jobs) = work.parts();
         for job in jobs {
             memory[job.output()].fill(9);

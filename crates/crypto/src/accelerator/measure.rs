@@ -1,4 +1,4 @@
-//! What the CPU and an accelerator take for batches on this machine.
+//! Measures the time of the CPU and of an accelerator for batches on this machine.
 
 #[cfg(feature = "accelerators")]
 mod device;
@@ -24,7 +24,7 @@ const AAD: usize = 8;
 /// Bytes in front of a text: associated data, or the initialisation vector.
 const FRONT: usize = 16;
 
-/// What encrypts.
+/// The side that encrypts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Only the CPU, by the back end chosen for it.
@@ -35,7 +35,7 @@ pub enum Side {
     Both,
 }
 
-/// What a batch took.
+/// The time of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// From beginning to end, in nanoseconds: the fastest run.
@@ -59,7 +59,7 @@ pub struct Tuner {
     accelerator: Option<Keyed>,
 }
 
-/// What the callers of an implementation would call.
+/// The code that the callers of an implementation would call.
 enum Cpu {
     Aead(Pair<dyn AeadImplementation>),
     Cbc(Pair<dyn CbcImplementation>, Pair<dyn CbcImplementation>),
@@ -239,7 +239,7 @@ impl Batch {
     }
 }
 
-/// What the process has used of all CPUs.
+/// The time that the process has used of all CPUs.
 fn process_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -61,7 +61,7 @@ pub const BUILT: bool = cfg!(feature = "accelerators");
 /// An accelerator's driver for an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What it does.
+    /// Its task.
     pub task: Task,
     /// The driver, as the kernel names it.
     pub driver: String,
@@ -85,8 +85,8 @@ pub fn devices() -> Vec<Device> {
     Vec::new()
 }
 
-/// What a profile says an accelerator and the CPU cost, for encrypting and decrypting. `false` if no accelerator does the
-/// task. Without it both are measured, from a few batches, when the first key is made.
+/// Sets the costs of an accelerator and the CPU from a profile, for encrypting and decrypting. `false` if no
+/// accelerator does the task. Without it both are measured, from a few batches, when the first key is made.
 pub fn set_crossovers(task: Task, crossovers: [Crossover; 2]) -> bool {
     #[cfg(feature = "accelerators")]
     if let Some(offer) = found::offer(task) {
@@ -103,7 +103,7 @@ pub(crate) fn does(algorithm: Algorithm) -> bool {
     Task::of(algorithm).is_some_and(|task| found::offer(task).is_some())
 }
 
-/// What an accelerator can be asked to do.
+/// A task of an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
     /// AES in CBC mode, whole blocks. The initialisation vector is the job's nonce.
@@ -134,7 +134,7 @@ impl Task {
         Self::ALL.into_iter().find(|task| task.name() == name)
     }
 
-    /// What an accelerator is asked for an algorithm, if it is ever asked.
+    /// The accelerator's task for an algorithm, if there is one.
     #[must_use]
     pub const fn of(algorithm: Algorithm) -> Option<Self> {
         match algorithm {
@@ -171,13 +171,13 @@ pub(crate) enum Fault {
     /// The kernel has no such algorithm, or no accelerator for it.
     #[error("no accelerator for it")]
     Unsupported,
-    /// As many keys as an accelerator gets have one.
+    /// All keys that an accelerator gets are in use.
     #[error("it has enough keys")]
     Crowded,
     /// The code behind it runs on the CPU: ours is faster without the way there.
     #[error("{0} is software")]
     Software(String),
-    /// What the system said.
+    /// The system's error.
     #[error("{what}: {why}")]
     System {
         /// The call.
@@ -190,7 +190,7 @@ pub(crate) enum Fault {
 /// A device, or a way to one.
 #[cfg(feature = "accelerators")]
 pub(crate) trait Accelerator: Send + Sync {
-    /// What it is called in logs: `/dev/crypto`.
+    /// The name in logs: `/dev/crypto`.
     fn name(&self) -> &'static str;
 
     /// Prepares a key for one driver thread.

@@ -13,7 +13,7 @@ use super::{Fault, Task};
 /// Driver threads of a submission: as many as a pool ever has.
 const MAX_THREADS: usize = 8;
 
-/// What an accelerator made of a packet.
+/// An accelerator's result for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is where it belongs.
@@ -134,7 +134,7 @@ impl Offload {
         {
             match thread.wait(deadline) {
                 Returned::Done(work) => {
-                    // What a driver says after it has failed is not believed: its state is not known.
+                    // A driver is not believed after it has failed: its state is not known.
                     let mut failed = false;
                     for (index, job) in work.results() {
                         if failed {

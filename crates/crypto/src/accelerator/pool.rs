@@ -49,7 +49,7 @@ impl Pool {
         })
     }
 
-    /// What it is called.
+    /// The name.
     pub(crate) fn name(&self) -> &'static str {
         self.accelerator.name()
     }

@@ -1,4 +1,4 @@
-//! What must hold whatever an accelerator does: no packet is lost, and none is changed.
+//! Properties that hold with any accelerator: no packet is lost, and none is changed.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -283,7 +283,7 @@ fn every_lane_may_stall_at_once() {
     let cipher = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, SHORT);
     aead_agrees(&cipher, AeadAlgorithm::Aes256Gcm, &[1408; 64], 1);
     assert_ne!(cipher.describe(), "faulty");
-    // What was under way ends when nothing has the key any more, and writes to memory of its own.
+    // A job that is under way ends when nothing has the key any more, and writes to memory of its own.
     drop(cipher);
     faulty.end();
 }
@@ -338,7 +338,7 @@ fn one_that_takes_forged_packets_for_genuine_is_refused() {
     assert_eq!(left, [Task::AesCbc]);
 }
 
-/// What is chosen and what is found belong to a process: the test below has one of its own.
+/// Choices and findings belong to a process: the test below has one of its own.
 #[test]
 fn with_an_accelerator_that_is_gone_every_key_is_made() {
     let this = std::env::current_exe().unwrap();

@@ -173,7 +173,7 @@ fn give_up_capabilities() {
     unsafe { libc::syscall(libc::SYS_capset, header.as_mut_ptr(), none.as_ptr()) };
 }
 
-/// What the driver thread runs.
+/// The driver thread's loop.
 fn work(shared: &Shared) {
     loop {
         let mut slot = shared.lock();

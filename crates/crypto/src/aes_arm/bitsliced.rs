@@ -31,7 +31,7 @@ impl Keys {
         let rounds = schedule::rounds(key.len());
         self.rounds = rounds as u32;
         for round in 0..=rounds {
-            // What SubBytes adds to each byte, as MixColumns leaves it and the core leaves it out.
+            // SubBytes adds this to each byte, as MixColumns leaves it and the core leaves it out.
             let constant = if round == 0 { 0 } else { 0x63 };
             for (at, byte) in round_keys[round].into_iter().enumerate() {
                 let place = place(round, at);

@@ -1,4 +1,4 @@
-//! What a key makes of the counters of AES-GCM in the first round, for ARMv7 (`src/neon/aes_ctr_arm.S`).
+//! Computes what a key makes of the counters of AES-GCM in the first round, for ARMv7 (`src/neon/aes_ctr_arm.S`).
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -11,8 +11,8 @@ const FOURS: usize = 3;
 /// The column of MixColumns by which the last byte of a block goes to the rows of the first column.
 const FACTORS: [u8; 4] = [1, 1, 3, 2];
 
-/// What the counters from 1 to 96 add to the first round of a counter block whose counter is zero: `struct ctr_counters` in
-/// aes_ctr.h.
+/// The differences that the counters from 1 to 96 make in the first round of a counter block whose counter is zero:
+/// `struct ctr_counters` in aes_ctr.h.
 ///
 /// Only the bytes of one column are other than zero, and each bit has these of four eights of blocks in one register.
 #[derive(Zeroize, ZeroizeOnDrop)]

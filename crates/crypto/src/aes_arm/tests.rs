@@ -161,7 +161,7 @@ fn chains_are_those_of_the_standard() {
             let Some(implementation) = (candidate.make)(&bytes(key)) else {
                 continue;
             };
-            // As many chains as there are lanes, and one more.
+            // One chain more than there are lanes.
             let mut memory = [&iv[..], &text].concat().repeat(9);
             let chains: Vec<_> = (0..9)
                 .map(|number| Chain::new(&(80 * number + 16..80 * number + 80), 16))

@@ -138,7 +138,7 @@ impl Avx512 {
         group.write(memory, &tags);
     }
 
-    /// As `seal`, for two groups that are alike.
+    /// Seals two groups that are alike; see `seal`.
     fn seal_two(&self, memory: &mut [u8], groups: [&Group; 2]) {
         // SAFETY: `new` has found the features.
         let tags = unsafe { apply_two::<true>(&self.key, memory, groups) };
@@ -159,7 +159,7 @@ impl Avx512 {
         group.compare(memory, &tags, authentic);
     }
 
-    /// As `open`, for two groups that are alike.
+    /// Opens two groups that are alike; see `open`.
     fn open_two(&self, memory: &mut [u8], groups: [&Group; 2], authentic: &mut [bool]) {
         // SAFETY: `new` has found the features.
         let tags = unsafe { apply_two::<false>(&self.key, memory, groups) };
@@ -212,7 +212,7 @@ fn apply<const SEAL: bool>(
     work.finish()
 }
 
-/// As `apply` for two groups of packets of one length, side by side: no block is computed that is not needed.
+/// Applies the cipher to two groups of packets of one length, side by side: no block is computed that is not needed.
 #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
 fn apply_two<const SEAL: bool>(
     key: &[u32; 8],

@@ -195,7 +195,7 @@ impl<'a> Work<'a> {
     /// Gives the lane the next chain and returns its initialisation vector; without one the lane becomes idle.
     ///
     /// # Safety
-    /// As `all`.
+    /// The conditions of `all`.
     #[target_feature(enable = "aes,avx")]
     unsafe fn refill(&mut self, lane: usize) -> __m128i {
         let chain = self.next.find(|chain| chain.len >= 16);

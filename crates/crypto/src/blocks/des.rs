@@ -92,7 +92,7 @@ impl SmallBlocks for Des {
 }
 
 impl SmallBlocks for TripleDes {
-    // What ends one DES and what begins the next undo each other.
+    // The end of one DES and the beginning of the next undo each other.
     #[inline(always)]
     fn rounds<const N: usize, const ENCRYPT: bool>(&self, blocks: [Halves; N]) -> [Halves; N] {
         let mut blocks = blocks.map(initial);
@@ -155,7 +155,7 @@ const fn permuted(word: u64, bits: u32, places: &[u8]) -> u64 {
 /// The low 28 bits.
 const HALF: u32 = (1 << 28) - 1;
 
-/// What each substitution gives for its six bits, in its place, permuted, and turned as the halves are.
+/// The result of each substitution for its six bits, in its place, permuted, and turned as the halves are.
 static SUBSTITUTED: [[u32; 64]; 8] = {
     let mut tables = [[0; 64]; 8];
     let mut table = 0;

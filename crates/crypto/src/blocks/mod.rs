@@ -123,7 +123,7 @@ impl BlockCipher {
         }
     }
 
-    /// Whose code encrypts or decrypts so many chains at once.
+    /// The code that encrypts or decrypts so many chains at once, by name.
     pub(crate) fn describe(&self, encrypting: bool, chains: usize) -> &'static str {
         match self {
             Self::Aes(aes, _) if encrypting => aes.of(chains).describe(),
@@ -132,7 +132,7 @@ impl BlockCipher {
         }
     }
 
-    /// Whose code it is.
+    /// The back end of the code.
     pub(crate) fn backend(&self) -> &'static str {
         match self {
             Self::Aes(aes, _) => aes.many().describe(),

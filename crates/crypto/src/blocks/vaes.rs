@@ -232,7 +232,7 @@ impl Work<'_> {
     /// Gives the lane the next chain and its initialisation vector; without one the lane becomes idle.
     ///
     /// # Safety
-    /// As `all`.
+    /// The conditions of `all`.
     unsafe fn refill(&mut self, lane: usize) {
         let Some(chain) = self.next.find(|chain| chain.len >= 16) else {
             self.at[lane] = self.idle;

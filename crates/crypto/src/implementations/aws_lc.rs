@@ -111,7 +111,7 @@ fn library(algorithm: AeadAlgorithm) -> &'static Algorithm {
     }
 }
 
-/// What AWS-LC picks for ChaCha20-Poly1305.
+/// The code that AWS-LC picks for ChaCha20-Poly1305.
 fn chacha() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
@@ -125,7 +125,7 @@ fn chacha() -> &'static str {
     plain_or_neon()
 }
 
-/// What AWS-LC picks for AES-GCM.
+/// The code that AWS-LC picks for AES-GCM.
 fn gcm() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {

@@ -8,7 +8,7 @@
 //! To add an implementation: implement the trait of its kind, and add a line to the table of that kind, whose `make`
 //! returns `None` where the machine lacks what the implementation needs. Tests, measurements and reports enumerate the tables.
 //!
-//! What every implementation keeps to:
+//! Every implementation keeps these rules:
 //! - the caller has checked bounds: every place lies within the memory. Packets do not overlap; if they do, what
 //!   comes out is garbage, and never a byte outside of the memory;
 //! - lengths are ragged, and may be 0. An implementation that works on packets of one length takes the others one by one;
@@ -43,7 +43,7 @@ pub(crate) const CHUNK: usize = 64;
 pub(crate) struct Place {
     /// Associated data, in front of the text. May be empty.
     pub(crate) aad: Range<usize>,
-    /// What is encrypted.
+    /// The text to encrypt.
     pub(crate) text: Range<usize>,
     /// First of the tag's 16 bytes: between associated data and text, or behind the text.
     pub(crate) tag: usize,
@@ -90,7 +90,7 @@ pub(crate) trait AeadImplementation: Send + Sync {
     /// compared in constant time. `authentic` is as long as `places`.
     fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]);
 
-    /// Whose code, for which instructions: for status reports.
+    /// The code and its instructions, for status reports.
     fn describe(&self) -> &'static str;
 }
 
@@ -102,7 +102,7 @@ pub(crate) trait CbcImplementation: Send + Sync {
     /// Decrypts the chains in place.
     fn decrypt(&self, memory: &mut [u8], chains: &[Chain]);
 
-    /// Whose code, for which instructions: for status reports.
+    /// The code and its instructions, for status reports.
     fn describe(&self) -> &'static str;
 }
 
@@ -118,6 +118,6 @@ pub(crate) trait MacImplementation: Send + Sync {
         false
     }
 
-    /// Whose code, for which instructions: for status reports.
+    /// The code and its instructions, for status reports.
     fn describe(&self) -> &'static str;
 }

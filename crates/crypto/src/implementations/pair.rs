@@ -81,7 +81,7 @@ impl Pair<dyn AeadImplementation> {
         }
     }
 
-    /// As [`aead`](Self::aead), but on the CPU where that would be an accelerator.
+    /// An AEAD as of [`aead`](Self::aead), but on the CPU where that would be an accelerator.
     pub(crate) fn aead_sparing(
         backend: Option<Backend>,
         algorithm: AeadAlgorithm,
@@ -108,7 +108,7 @@ impl Pair<dyn CbcImplementation> {
         let picked = encrypting.zip(decrypting);
         match picked.and_then(|(encrypting, decrypting)| Self::both(encrypting, decrypting, make)) {
             Some(both) => Some(both),
-            // As with AEADs.
+            // The CPU computes it, as with AEADs.
             None if backend.is_none() => Self::cbc_on_cpu(key),
             None => None,
         }

@@ -100,7 +100,7 @@ unsafe fn words32(at: &[*const u8; MAX_LANES]) -> [Words32; 16] {
     words
 }
 
-/// The same with words of 64 bits, four lanes and blocks of 128 bytes.
+/// Loads words of 64 bits, four lanes and blocks of 128 bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn words64(at: &[*const u8; MAX_LANES]) -> [Words64; 16] {

@@ -119,7 +119,7 @@ unsafe fn words32(at: &[*const u8; MAX_LANES]) -> [Words32; 16] {
     words
 }
 
-/// The same with words of 64 bits and blocks of 128 bytes.
+/// Loads words of 64 bits and blocks of 128 bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn words64(at: &[*const u8; MAX_LANES]) -> [Words64; 16] {

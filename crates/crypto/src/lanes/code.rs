@@ -103,7 +103,7 @@ impl Lanes {
         }
     }
 
-    /// Whose code it is, for which instructions.
+    /// The code's name, with its instructions.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Sha1(routine) | Self::Sha256(routine) => routine.0.name,

@@ -105,7 +105,7 @@ impl sha1::Vector for Word32 {
 
 macro_rules! sha2_vector {
     ($vector:ident, $word:ty, $rounds:literal, $shift:literal, $big0:expr, $big1:expr, $small0:expr, $small1:expr) => {
-        // As above.
+        // One lane, so that a word is the vector.
         impl sha2::Vector for $vector {
             const ROUNDS: usize = $rounds;
 

@@ -18,7 +18,7 @@ pub(super) trait Vector: Copy {
     /// The functions that the standard writes as large sigmas, for the first and the fifth word.
     unsafe fn big0(self) -> Self;
     unsafe fn big1(self) -> Self;
-    /// Those that it writes as small ones, for the message.
+    /// The functions that SHA-2 writes as small sigmas, for the message.
     unsafe fn small0(self) -> Self;
     unsafe fn small1(self) -> Self;
 }

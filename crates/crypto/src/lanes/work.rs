@@ -15,7 +15,7 @@ pub(super) struct Keys<'a, W> {
     pub(super) mac_len: usize,
 }
 
-/// What a lane does.
+/// The next work of a lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Body,

@@ -61,7 +61,7 @@ pub(super) fn nonce(bytes: &[u8; 12]) -> Nonce {
 
 /// Keystream on its way into texts and keys.
 ///
-/// What is not a pass by itself waits for others: [`flush`](Self::flush) at the end.
+/// A part that is not a pass by itself waits for others: [`flush`](Self::flush) at the end.
 pub(super) struct Keystream<'a> {
     key: &'a ChaCha20,
     /// The memory of the texts and its length.

@@ -1,5 +1,6 @@
-//! What `memory_arm.S` does to memory, compared with plain Rust. In the static programs these routines are `memcpy`,
-//! `memmove`, `memset` and `memcmp`, and nothing else calls them; in tests with another C library they are beside its own.
+//! Compares the effect of `memory_arm.S` on memory with plain Rust. In the static programs these routines are `memcpy`,
+//! `memmove`, `memset` and `memcmp`, and nothing else calls them; in tests with another C library they are beside its
+//! own.
 
 use std::cmp::Ordering;
 
@@ -12,7 +13,7 @@ unsafe extern "C" {
     pub(crate) fn millrace_compare(one: *const u8, other: *const u8, len: usize) -> i32;
 }
 
-/// What copies or moves.
+/// A routine that copies or moves.
 type Routine = unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8;
 
 /// Bytes that repeat nowhere near.
@@ -103,7 +104,7 @@ fn the_first_byte_that_differs_decides_whatever_is_behind_it() {
                 for (byte, last) in [(0, 255), (255, 0), (one[first] ^ 0x80, 1)] {
                     let mut other = padded.clone();
                     other[start + first] = byte;
-                    // What comes behind says the contrary.
+                    // The bytes behind it say the contrary.
                     other[start + first + 1..start + len].fill(last);
                     let expected = one.cmp(&other[start..start + len]);
                     assert_eq!(

@@ -36,7 +36,7 @@ pub(super) type KeyBlock = [u32; 16];
 /// A tag as four little-endian words.
 pub(super) type Tag = [u32; 4];
 
-/// What the assembly and C know as such. Erased when it is dropped.
+/// The state of the assembly and C. Erased when it is dropped.
 #[repr(C, align(16))]
 struct State {
     /// r0 r1 5r1 r2 5r2 r3 5r3 r4 5r4: r^2 of both lanes, r of both.
@@ -136,10 +136,10 @@ pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], ta
 /// Where a lane is in its packet.
 struct Lane {
     packet: Option<usize>,
-    /// What comes next, and for how many steps.
+    /// The next bytes, and for how many steps.
     at: *const u8,
     left: usize,
-    /// What comes behind that: body and tail, where there are such. The last is the next.
+    /// The parts behind that: body and tail, where there are such. The last is the next.
     behind: [(*const u8, usize); 2],
     head: [u8; HEAD],
     tail: [u8; STEP],
@@ -251,7 +251,7 @@ impl State {
     }
 }
 
-/// What is before a message and behind it: both lanes' at once, which takes as long as one's.
+/// The steps before a message and behind it: both lanes' at once, which takes as long as one's.
 #[cfg(target_arch = "arm")]
 mod powers {
     use super::{KeyBlock, LANES, Tag};
@@ -291,7 +291,7 @@ mod powers {
     }
 }
 
-/// What is before a message and behind it, one after the other: there is no assembly for this.
+/// The steps before a message and behind it, one after the other: there is no assembly for this.
 #[cfg(not(target_arch = "arm"))]
 mod powers {
     use super::{KeyBlock, LANES, Tag, finish, limbs, square};

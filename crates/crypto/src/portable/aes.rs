@@ -153,7 +153,7 @@ fn mixed<W: Word>(rows: Rows<W>) -> Rows<W> {
     mixed
 }
 
-/// What makes `InvMixColumns` when `MixColumns` follows: each byte becomes `a + 4 (a + c)`.
+/// The step that makes `InvMixColumns` when `MixColumns` follows: each byte becomes `a + 4 (a + c)`.
 #[inline(always)]
 fn mix_back<W: Word>(rows: &mut Rows<W>) {
     for r in 0..2 {

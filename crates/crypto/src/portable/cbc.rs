@@ -65,10 +65,10 @@ impl CbcImplementation for Cbc {
     fn decrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         let mut places = [0; Native::BLOCKS];
         let mut filled = 0;
-        // What was in front of each block before anything was decrypted.
+        // The blocks in front of each block, before anything was decrypted.
         let mut before: Blocks = [[0; 16]; MAX_BLOCKS];
         let mut sealed: Blocks = [[0; 16]; MAX_BLOCKS];
-        // What comes out of the lanes: text, to be erased.
+        // The lanes' output: text, to be erased.
         let mut blocks: Blocks = [[0; 16]; MAX_BLOCKS];
         let mut run = |memory: &mut [u8], places: &[usize], before: &Blocks, sealed: &Blocks| {
             blocks = *sealed;

@@ -15,7 +15,7 @@ pub(crate) struct Gcm {
     ghash: Ghash,
 }
 
-/// What is added to each packet's hash: the encryption of its first counter block.
+/// The masks added to each packet's hash: the encryption of its first counter block.
 type Masks = [[u8; 16]; CHUNK];
 
 impl Gcm {
@@ -99,7 +99,7 @@ impl AeadImplementation for Gcm {
     }
 }
 
-/// What a block of keystream is for.
+/// The purpose of a block of keystream.
 #[derive(Clone, Copy)]
 enum Target {
     /// The tag of a packet.

@@ -32,7 +32,7 @@ impl Ghash {
         }
     }
 
-    /// The same key, and nothing hashed yet.
+    /// A state with the key, and nothing hashed yet.
     pub(super) fn fresh(&self) -> Self {
         Self {
             key: self.key,

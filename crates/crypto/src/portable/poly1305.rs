@@ -78,7 +78,7 @@ impl Poly1305 {
         let d3 = d3 + (d2 >> 32);
         let d4 = h[4].wrapping_mul(r0).wrapping_add((d3 >> 32).0 as u32);
 
-        // What stands above 2^130 comes back five times: four times and once.
+        // The bits above 2^130 come back five times: four times and once.
         let mut carry = Wrapping(u64::from((d4 >> 2).wrapping_add(d4 & !3)));
         self.h[4] = d4 & 3;
         for (word, d) in self.h.iter_mut().zip([d0, d1, d2, d3]) {

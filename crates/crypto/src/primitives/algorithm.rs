@@ -1,4 +1,4 @@
-//! What there is to be measured, by name.
+//! The operations that can be measured, by name.
 
 use core::fmt;
 
@@ -21,12 +21,12 @@ pub enum Algorithm {
     EcdsaP256,
     /// X25519.
     X25519,
-    /// What a tunnel does with a packet: an AEAD, whose digest is [`Digest::None`], or a cipher behind an HMAC.
+    /// A tunnel's work on a packet: an AEAD, whose digest is [`Digest::None`], or a cipher behind an HMAC.
     /// ChaCha20-Poly1305 without a number in front, other AEADs with four bytes of header and 32 bits of number.
     Tunnel(Cipher, Digest),
 }
 
-/// What is done.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// Hash messages.
@@ -113,13 +113,13 @@ impl Algorithm {
         Some(Self::Hash(digest))
     }
 
-    /// What can be done with it.
+    /// The operations that it has.
     #[must_use]
     pub const fn operations(self) -> &'static [Operation] {
         match self {
             Self::Hash(_) => &[Operation::Hash],
             Self::Cbc(_) => &[Operation::Encrypt, Operation::Decrypt],
-            // The same both ways.
+            // Both directions are one operation.
             Self::Rc4 => &[Operation::Encrypt],
             Self::Rsa2048 | Self::Dsa2048 | Self::EcdsaP256 => {
                 &[Operation::Sign, Operation::Verify]

@@ -93,7 +93,7 @@ impl Drop for Key {
     }
 }
 
-/// What does one kind of operation with a key, which it keeps alive.
+/// A context for one kind of operation with a key, which it keeps alive.
 struct Context(NonNull<EVP_PKEY_CTX>);
 
 // SAFETY: the library's object belongs to this value only, and the library binds none to a thread; keys are counted with

@@ -26,7 +26,7 @@ pub trait Task: Send {
     /// Does the work once, and says whether it came out right.
     fn run(&mut self) -> bool;
 
-    /// Whose code does it, and for which instructions. Of a tunnel's cipher, what works on batches.
+    /// The code and its instructions. For a tunnel's cipher, the code that works on batches.
     fn implementation(&self) -> &'static str;
 }
 

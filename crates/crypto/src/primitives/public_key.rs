@@ -1,4 +1,4 @@
-//! What signs, verifies and agrees on secrets: one operation at a time, whatever the batch.
+//! Signs, verifies and agrees on secrets: one operation at a time, for any batch.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -12,7 +12,7 @@ use super::dsa::Dsa;
 use super::{Algorithm, Operation, Task};
 use crate::x25519::{PrivateKey, PublicKey};
 
-/// What is signed: as long as a SHA-256 hash. Hashing it costs nothing beside the rest.
+/// The message to sign: as long as a SHA-256 hash. Hashing it costs nothing beside the rest.
 const MESSAGE: [u8; 32] = [0x5a; 32];
 
 /// Bytes of a signature with a key of 2048 bits.

@@ -1,4 +1,4 @@
-//! What a tunnel does with packets, head and tail included.
+//! A tunnel's work on packets, head and tail included.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl Task for Sealing {
     }
 }
 
-/// The same packets, opened over and over.
+/// Packets that are opened over and over.
 struct Opening {
     opened: Sealing,
     sealed: Vec<u8>,
@@ -125,7 +125,7 @@ impl Opening {
 }
 
 impl Task for Opening {
-    /// What has been opened is no ciphertext any more.
+    /// An opened packet is no ciphertext any more.
     fn prepare(&mut self) {
         self.opened.memory.copy_from_slice(&self.sealed);
         self.opened.packets.copy_from_slice(&self.datagrams);

@@ -40,7 +40,7 @@ const HOPELESS: u32 = 4;
 /// packets at a time make it twice as fast at most. Beside AES instructions it would take as long as all else together.
 const BEHIND: u32 = 8;
 
-/// What takes so many times as long as another is as fast.
+/// A candidate that takes at most so many times as long as another is as fast.
 const SAME: f64 = 1.1;
 
 /// Room for a packet with whatever stands around it.
@@ -80,7 +80,7 @@ pub(super) struct Among {
 }
 
 impl Among {
-    /// Those of `candidates` that are there.
+    /// The `candidates` that are there.
     pub(super) fn present(candidates: &[(Backend, &'static str, bool)]) -> Vec<Self> {
         let all = candidates.iter().enumerate();
         all.filter(|&(_, &(.., present))| present)
@@ -193,7 +193,7 @@ fn time(
         // The processor's time leaves out what others did meanwhile. A kernel whose clock for it is coarse says nothing.
         let taken = if cpu.is_zero() { wall } else { cpu.min(wall) };
         best = best.min(taken);
-        // Whatever the clocks are like, they go on.
+        // The measurement ends, however coarse the clocks are.
         total += taken.max(Duration::from_nanos(1));
         samples += 1;
     }

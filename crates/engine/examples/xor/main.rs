@@ -38,7 +38,7 @@ const MAGIC: u8 = b'X';
 /// Bytes before a payload: magic, session, number.
 const HEAD: usize = 10;
 
-/// What all packets of the protocol have in common.
+/// The example's protocol.
 struct Xor;
 
 impl Wire for Xor {

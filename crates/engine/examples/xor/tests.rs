@@ -1,4 +1,4 @@
-//! What the data plane does for the example: packets arrive as they were and in order; copies, and packets from another
+//! Checks the data plane with the example: packets arrive as they were and in order; copies, and packets from another
 //! address in the tunnel, do not.
 
 use super::*;

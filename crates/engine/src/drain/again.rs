@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 /// Keeps the datagrams of a batch for peers that may ask for them.
 pub(super) fn keep<W: Wire>(shared: &Shared<W>, slot: &OutboundSlot) {
     for (run, trains) in slot.trains_of_runs() {
-        // What goes through a connection is not lost.
+        // A connection loses no packets.
         if run.count == 0 || run.stream.is_some() || !run.peer.lines.repairs() {
             continue;
         }
@@ -29,7 +29,7 @@ pub(super) fn keep<W: Wire>(shared: &Shared<W>, slot: &OutboundSlot) {
     }
 }
 
-/// What sending once more needs.
+/// State for sending once more.
 #[derive(Default)]
 pub(super) struct Again {
     scratch: Option<Box<SendScratch>>,

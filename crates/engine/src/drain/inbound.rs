@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// What draining inbound batches needs.
+/// State for draining inbound batches.
 pub(crate) struct InboundDrain<W: Wire> {
     coalescer: Coalescer,
     /// The packet that was joined or unpacked last.
@@ -185,7 +185,7 @@ impl<W: Wire> InboundDrain<W> {
                         false => Some(run.line),
                     };
                     match line.filter(|_| !old) {
-                        // What copies tell of the lines is all that is wanted of them.
+                        // Copies are only wanted for their news of the lines.
                         Some(line) => {
                             order.passed(packet.counter, line, now);
                         }
@@ -336,7 +336,7 @@ impl<W: Wire> InboundDrain<W> {
         }
     }
 
-    /// What is no whole packet: it is dealt with when it comes. Returns the bytes of the packet that it completes.
+    /// Deals with a payload that is no whole packet when it comes. Returns the bytes of the packet that it completes.
     fn deal_with(
         &mut self,
         shared: &Shared<W>,

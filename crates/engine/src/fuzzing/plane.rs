@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A data plane without threads. What its workers would do is done by [`Plane::interface`],
 /// [`Plane::datagrams`] and [`Plane::stream`].
 pub struct Plane<W: Wire> {
-    /// What control asks things of.
+    /// The tunnel, which control asks for things.
     pub tunnel: Tunnel<W>,
     /// The interface's other side: gives what the tunnel wrote, and takes what it is to read, each
     /// packet behind a `virtio_net_hdr`.
@@ -35,7 +35,7 @@ impl<W: Wire> Plane<W> {
         Self::over(Tun::simulated()?, wire, control, options)
     }
 
-    /// The same over an interface of the caller's, and its other side.
+    /// Makes a plane over an interface of the caller's, and its other side.
     ///
     /// # Errors
     /// Descriptor limits.
@@ -60,7 +60,7 @@ impl<W: Wire> Plane<W> {
     pub fn interface(&mut self) {
         let workers = self.tunnel.all_workers();
         workers.pump_tun(&mut self.outbound);
-        // What was left on purpose is what the next wait reports.
+        // The next wait reports packets that were left on purpose.
         while self.outbound.took_one() && waits(self.tunnel.tun()) {
             workers.pump_tun(&mut self.outbound);
         }

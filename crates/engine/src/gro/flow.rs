@@ -74,7 +74,7 @@ const FIRST_TWO: [u8; 4] = [0xff, 0xff, 0, 0];
 const LAST_TWO: [u8; 4] = [0, 0, 0xff, 0xff];
 const ALL_BUT_FLAGS: [u8; 4] = [0xff, 0, 0xff, 0xff];
 
-/// What of four bytes differs.
+/// The bits of four bytes that differ.
 #[inline(always)]
 fn differs(old: [u8; 4], new: [u8; 4], mask: [u8; 4]) -> u32 {
     let [old, new, mask] = [old, new, mask].map(u32::from_ne_bytes);

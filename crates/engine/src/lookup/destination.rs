@@ -53,7 +53,7 @@ impl Destination {
         to
     }
 
-    /// The same by one line, whichever are used.
+    /// Narrows the destination to one line, whichever are used.
     pub(super) fn only_by(mut self, line: LineId) -> Self {
         let known = self.peer.lines.get(line);
         self.endpoint = known.and_then(PeerLine::endpoint);

@@ -431,7 +431,7 @@ fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
     };
     come(0, 1, 0);
     come(1, 2, 1);
-    // What is between comes by the line that is slow: that the other is past it says nothing.
+    // The number between comes by the slow line: that the other line is past it says nothing.
     let (verdict, _, deadline) = come(3, 1, 2);
     assert_eq!(verdict, Verdict::Held);
     assert!(deadline.unwrap() > start + Duration::from_millis(30));

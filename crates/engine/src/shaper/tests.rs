@@ -81,7 +81,7 @@ fn a_call_does_not_wait_for_a_download() {
 fn packets_leave_as_fast_as_the_line_takes_them() {
     let mut world = World::new();
     for _ in 0..50 {
-        // What stands for too long is marked and not dropped.
+        // A packet that stands for too long is marked and not dropped.
         world.sends(1, 1000, Ecn::Ect0);
     }
     let start = world.now;

@@ -20,7 +20,7 @@ fn both() -> LineSet {
     [LineId(0), LineId(1)].into_iter().collect()
 }
 
-/// What was counted of each line.
+/// The counts of each line.
 fn counts(site: &Site) -> Vec<LineCounts> {
     let lines = site.plane.peer_lines(PEER).lines;
     lines.iter().map(|line| line.counts).collect()
@@ -54,7 +54,7 @@ fn a_duplicated_packet_is_sealed_once_and_leaves_by_each_line() {
     site.until("both lines are counted", |site| {
         counts(site).iter().all(|line| line.sent == 50)
     });
-    // What is no traffic takes both lines as well.
+    // Messages that are no traffic take both lines as well.
     assert!(DataPlane::send_keepalive(&site.plane, PEER));
     assert!(site.plane.send_to_peer(PEER, None, b"ab"));
     let mut ports = [0; 4].map(|_| site.peer_receives().0);
@@ -388,7 +388,7 @@ fn what_a_line_has_carried_is_counted_with_headers_and_copies_whosever_it_is() {
 #[test]
 fn packets_wait_for_their_turn_in_front_of_a_slow_line_and_none_is_lost() {
     let site = site(Moving::Stay, &[0]);
-    // What stands for long is marked and not dropped.
+    // A packet that stands for long is marked and not dropped.
     let capable = |protocol, port, mark| {
         let mut packet = inner(protocol, port, mark);
         packet[1] = 2;
@@ -407,7 +407,7 @@ fn packets_wait_for_their_turn_in_front_of_a_slow_line_and_none_is_lost() {
     let turn = marks.iter().position(|mark| *mark == 2).unwrap();
     assert!(turn < 3, "the other flow was number {turn}");
 
-    // What waits when the line is no bottleneck any more goes at once.
+    // Packets that wait go at once when the line is no bottleneck any more.
     site.plane.set_rate(Some(1_000));
     for _ in 0..30 {
         site.host_sends(&capable(6, 1, 3));

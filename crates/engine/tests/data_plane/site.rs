@@ -20,7 +20,7 @@ const HEADER: usize = 3;
 /// The protocol.
 pub(crate) struct Toy;
 
-/// What the peer calls the session.
+/// The peer's name of the session.
 pub(crate) struct Name(u8);
 
 impl ZeroizeOnDrop for Name {}
@@ -173,13 +173,13 @@ impl Site {
         self.host_sends(&packet(1, 2, mark));
     }
 
-    /// The same with any packet.
+    /// Sends any packet from the host.
     pub(crate) fn host_sends(&self, packet: &[u8]) {
         let packet = [&[0; VNET_HDR_LEN], packet].concat();
         self.host.send(&packet).unwrap();
     }
 
-    /// What the peer receives: the port that it came from, session, number and the packet's mark.
+    /// The next datagram at the peer: the port that it came from, session, number and the packet's mark.
     pub(crate) fn peer_receives(&self) -> (u16, u8, u16, u8) {
         receive(&self.peer)
     }
@@ -224,7 +224,7 @@ impl Site {
     }
 }
 
-/// What a socket of the peer's receives, as [`Site::peer_receives`].
+/// The next datagram at a socket of the peer's; see [`Site::peer_receives`].
 pub(crate) fn receive(socket: &UdpSocket) -> (u16, u8, u16, u8) {
     let mut datagram = [0; 2000];
     let (len, from) = socket.recv_from(&mut datagram).unwrap();

@@ -165,7 +165,7 @@ fn neither_keepalives_nor_messages_are_payload_in_either_direction() {
     let known = state(&world);
     assert!(known.rx_bytes > 0 && known.tx_bytes > 0, "{known:?}");
     assert_eq!(known.payload_bytes(), 0, "{known:?}");
-    // What hosts say is, beside a message too.
+    // Packets of hosts count, beside a message too.
     let packet = udp(false, (1, 9), &[7; 500]);
     let both = [world.key.datagram(20, &[]), world.key.datagram(21, &packet)];
     world.peer_sends(&both);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What happens next at the interface.
+/// The next step at the interface.
 #[derive(Clone, Debug)]
 enum Step {
     /// The host sends a packet of so many bytes.
@@ -22,7 +22,7 @@ enum Step {
     },
     /// Control injects a message.
     Message { peer: u8, len: usize },
-    /// What is there is taken.
+    /// The packets that are there are taken.
     Take,
     /// The peer gets another key, with so many more bytes of head.
     Rekey { peer: u8, extra: usize },
@@ -134,7 +134,8 @@ proptest! {
         prop_assert_eq!(world.drops(), vec![]);
     }
 
-    /// What is written is what came for the first time, undamaged, from whom it says; all else is counted.
+    /// Only packets that came for the first time, undamaged and from the sender that they name are written; all others
+    /// are counted.
     #[test]
     fn what_is_written_is_what_was_sent_once(
         datagrams in prop::collection::vec((0..30_u64, 0..900_usize, any::<bool>(), 0..12_u8), 1..80),

@@ -175,7 +175,7 @@ fn datagrams_that_the_socket_has_no_room_for_are_counted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever the kernel has, and whenever it refuses, both directions carry the same.
+    /// Both directions carry the same packets with any offloads of the kernel, and with any refusal of them.
     #[test]
     fn every_set_of_offloads_carries_the_same(
         headers in any::<bool>(),

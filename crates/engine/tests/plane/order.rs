@@ -178,7 +178,7 @@ fn batches_that_are_opened_out_of_order_are_written_in_order() {
         send(512);
         hold.is_over()
     });
-    // What the socket has no room for is lost, so more is sent until something behind all that has come.
+    // The socket loses packets that it has no room for, so more is sent until something behind all that has come.
     let behind = send(1);
     let mut numbers: Vec<u64> = Vec::new();
     until("packets behind", || {

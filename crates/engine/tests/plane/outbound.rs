@@ -215,7 +215,7 @@ fn the_tunnel_s_own_datagram_does_not_come_back_into_it() {
     let sealed = world.key.datagram(7, b"sealed");
     world.host_sends(&[plain(&udp(false, (9, 1), &sealed))]);
     assert_eq!(world.drops(), [("looped", 1)]);
-    // What only looks like it goes.
+    // A packet that only looks like it goes.
     world.peer.set_endpoint(Endpoint::new(world.remote.addr()));
     world.host_sends(&[plain(&udp(false, (9, 1), &sealed))]);
     assert_eq!(world.peer_receives(1).len(), 1);

@@ -21,7 +21,7 @@ fn answers_follow_a_peer_to_where_its_last_authentic_packet_came_from() {
         world.peer.set_moving(moving);
         let from = std::mem::replace(&mut world.remote, Remote::new());
         let new = world.remote.addr();
-        // What is not authentic moves nothing.
+        // A packet that is not authentic moves nothing.
         let mut forged = world.key.datagram(5, b"");
         forged[17] ^= 1;
         world.peer_sends(&[forged]);

@@ -1,4 +1,4 @@
-//! What becomes of packets that have waited for long in a socket.
+//! Checks packets that have waited for long in a socket.
 
 use crate::packets::{mark, marked, tcp, udp};
 use crate::world::{World, until};

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What was sent by a socket, which takes everything at once and sends nothing.
+/// Datagrams that were sent by a socket, which takes everything at once and sends nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Sent(Arc<Mutex<Vec<Vec<u8>>>>);
 

@@ -252,10 +252,10 @@ fn a_worker_that_sleeps_takes_what_control_injects_and_new_sockets() {
     }
 }
 
-/// What bulk between two clients of a server is where it is opened faster than it is sealed.
+/// Such a queue is made by bulk between two clients of a server, where it is opened faster than it is sealed.
 #[test]
 fn a_queue_of_injected_payloads_that_is_never_empty_is_served_to_its_end() {
-    // What a worker takes without a look at anything else is 4,096.
+    // A worker takes 4,096 of them without a look at anything else.
     const PAYLOADS: usize = 10_000;
     for workers in [1, 2] {
         let options = TunnelOptions {

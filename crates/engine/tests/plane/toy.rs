@@ -168,7 +168,7 @@ impl Key {
         memory
     }
 
-    /// What the other end makes of a datagram: number and payload, padding included. `None` where it is not this key's.
+    /// The other end's reading of a datagram: number and payload, padding included. `None` where it is not this key's.
     pub(crate) fn opened(&self, datagram: &[u8]) -> Option<(u64, Vec<u8>)> {
         let (receiver, counter) = names(datagram);
         let mut memory = datagram.to_vec();

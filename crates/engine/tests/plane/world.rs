@@ -26,7 +26,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What control was told.
+/// A message to control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Datagram(SocketAddr, Option<StreamId>, Vec<u8>),
@@ -49,7 +49,7 @@ impl Recorder {
         self.events.lock().unwrap().push(event);
     }
 
-    /// What was told since this was called last.
+    /// The messages since the last call.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock().unwrap())
     }
@@ -94,7 +94,7 @@ type Refusal = Box<dyn FnMut(&VnetHdr) -> Option<i32> + Send>;
 /// Called before the interface is read.
 type OnRead = Box<dyn FnMut() + Send>;
 
-/// What was written to an interface, which takes everything at once.
+/// Packets that were written to an interface, which takes everything at once.
 #[derive(Clone, Default)]
 pub(crate) struct Written {
     writes: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -176,7 +176,7 @@ pub(crate) fn options() -> TunnelOptions {
     }
 }
 
-/// What all data planes have around them.
+/// The surroundings of all data planes.
 pub(crate) struct Around {
     pub(crate) control: Arc<Recorder>,
     pub(crate) routes: Routes<Arc<Peer>>,
@@ -321,7 +321,7 @@ impl<const S: bool> World<S> {
 
     /// Takes so many datagrams, which were sent.
     pub(crate) fn take_datagrams(&mut self, count: usize) {
-        // What is behind them is the last to come: control is told when all others were taken.
+        // A message behind them is the last to come: control gets it when all others were taken.
         let mut last = Remote::new();
         last.send(self.around.here, &[vec![crate::toy::CONTROL, 0xed]]);
         let plane = &mut self.plane;
@@ -342,7 +342,7 @@ impl<const S: bool> World<S> {
             .collect()
     }
 
-    /// What was dropped, by reason, but for what was not.
+    /// Packets that were dropped, by reason; without reasons that did not occur.
     pub(crate) fn drops(&self) -> Vec<(&'static str, u64)> {
         let drops = self.plane.tunnel.drops().iter();
         drops.filter(|(_, count)| *count > 0).collect()

@@ -161,7 +161,7 @@ fn the_chain_has_a_rule_for_each_group_and_one_that_refuses() {
     assert_eq!(
         rules,
         [
-            // What the file says beside tunnels is for its own devices.
+            // The file's settings beside tunnels are for its own devices.
             "iifname { \"br-iot\", \"br-lan\" } meta l4proto { tcp, udp } th dport 853 reject with icmpx type admin-prohibited",
             &format!("{all} oifname {{ \"br-iot\", \"br-lan\", \"br-guest\" }} accept"),
             "iifname { \"br-iot\" } oifname \"mr-1\" accept",

@@ -15,7 +15,7 @@ use crate::step::Step;
 use crate::system::System;
 use crate::ways::{Way, with_free_metric};
 
-/// Most sentences about what was refused that are kept: a server may push many routes.
+/// The most sentences about refused steps that are kept: a server may push many routes.
 const REFUSED_MAX: usize = 32;
 
 /// Opens the host.
@@ -31,9 +31,9 @@ pub(super) fn open() -> Result<Box<dyn System>, NetlinkError> {
 #[derive(Debug)]
 pub struct Applied {
     pub(super) ifname: String,
-    /// What has been done and is to be undone, in order.
+    /// The steps that have been done and are to be undone, in order.
     pub(super) done: Vec<Step>,
-    /// What was asked for and does not stand, one sentence each, with its step.
+    /// Sentences about refused steps, each with its step.
     pub(super) refused: Vec<(Option<Step>, String)>,
     /// Where the host's own routes led when they were last looked at.
     pub(super) seen: Vec<(IpAddr, Option<Way>)>,
@@ -55,7 +55,7 @@ impl Applied {
         Self::apply_in(Path::new(DIRECTORY), open, plan, ifname, system)
     }
 
-    /// As [`Applied::apply`], with the journal in a directory, and a host that `open` opens at the
+    /// Applies a plan as [`Applied::apply`] does, with the journal in a directory, and a host that `open` opens at the
     /// end.
     pub(super) fn apply_in(
         directory: &Path,
@@ -135,7 +135,7 @@ impl Applied {
         self.look(system)
     }
 
-    /// What the tunnel asked for and the host does not do, one sentence each.
+    /// Sentences about settings that the tunnel asked for and the host does not have.
     pub fn refused(&self) -> impl Iterator<Item = &str> {
         self.refused.iter().map(|(_, why)| why.as_str())
     }
@@ -145,14 +145,14 @@ impl Applied {
             return;
         }
         let why = match self.refused.len() {
-            REFUSED_MAX => "more was refused than is told here".to_owned(),
+            REFUSED_MAX => "further refused steps are not listed".to_owned(),
             _ => why,
         };
         log::error!("{}: {why}", self.ifname);
         self.refused.push((step.cloned(), why));
     }
 
-    /// Forgets what was refused of steps that the next plan has not.
+    /// Forgets refused steps that the next plan has not.
     pub(super) fn forget_refused(&mut self, next: &Plan) {
         let stays = |refused: &Step| next.steps.iter().any(|step| refused.is_made_for(step));
         let stays = |(step, _): &(Option<Step>, String)| step.as_ref().is_some_and(stays);
@@ -170,12 +170,12 @@ impl Applied {
             Some(journal) if step.may_be_shared() => Some(journal.directory()?),
             _ => None,
         };
-        // What goes with the interface is no other tunnel's, whose journals need not be read for it.
+        // A step that goes with the interface is no other tunnel's, whose journals need not be read for it.
         if step.outlives_interface() {
             let others = self.others_steps();
             if exists(step, &others, system)? {
-                // What another tunnel made goes with the last one that needs it. What was there
-                // before is not the tunnel's to remove later.
+                // A step that another tunnel made goes with the last one that needs it. A setting that was there before
+                // is not the tunnel's to remove later.
                 if let Some(shared) = others.into_iter().find(|other| other.is_shared_with(step)) {
                     self.record(&shared)?;
                     self.done.push(shared);
@@ -212,7 +212,7 @@ impl Applied {
             }
             Err(error) => {
                 if error.is_refusal() {
-                    // What is there instead is of another origin, and must not be undone.
+                    // The setting that is there instead has another origin, and must not be undone.
                     if let (Some(mark), Some(journal)) = (written, &mut self.journal) {
                         journal.retract(mark)?;
                     }
@@ -258,7 +258,7 @@ impl Applied {
     /// Undoes everything, in reverse order. The MTU stays, and the interface stays up.
     ///
     /// # Errors
-    /// What could not be undone; everything has been tried.
+    /// The steps that could not be undone; everything has been tried.
     pub fn undo(mut self) -> Result<(), Vec<ApplyError>> {
         let errors = match (self.open)() {
             Ok(mut system) => self.take_back(&mut *system),

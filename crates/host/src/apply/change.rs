@@ -52,7 +52,7 @@ impl Applied {
 
     /// Undoes one step. A setting of the whole host, which others may rely on, stays until the end.
     fn retire(&mut self, step: &Step, system: &mut dyn System) -> Result<(), ApplyError> {
-        // What was there before the tunnel is not the tunnel's to remove.
+        // A setting that was there before the tunnel is not the tunnel's to remove.
         let same = |done: &&Step| *done == step;
         let done = self.done.iter().find(same);
         let done = done.or_else(|| self.done.iter().find(|done| done.is_made_for(step)));

@@ -1,4 +1,4 @@
-//! What one step does to the host, whether it is done already, and how it is undone.
+//! The effect of one step on the host, whether it is done already, and how it is undone.
 
 use std::io;
 
@@ -54,8 +54,8 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// Adds a route into the tunnel. With `first` an IPv4 route goes before those of others with its metric, as OpenVPN makes
-/// it; where the first of them is the tunnel's own, as its network is, nothing is to be done.
+/// Adds a route into the tunnel. With `first` an IPv4 route goes before equal routes of others, as OpenVPN makes it.
+/// Where the first of them is the tunnel's own, as its network is, no route is added.
 pub(super) fn add(route: &Route, first: bool, system: &mut dyn System) -> Result<(), NetlinkError> {
     match system.add_route(route) {
         Err(error) if first && error.is_exists() => {
@@ -83,7 +83,7 @@ pub(super) fn exists(
 ) -> Result<bool, ApplyError> {
     Ok(match step {
         Step::HostRoute { dst, .. } => {
-            // Those have metrics of their own, and go when their tunnel goes.
+            // Such routes have metrics of their own, and go when their tunnel goes.
             let outer = others
                 .iter()
                 .filter(|step| matches!(step, Step::OuterRoute { .. }));

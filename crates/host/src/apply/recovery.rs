@@ -1,4 +1,4 @@
-//! What processes left behind that were killed, undone by the next one.
+//! Undoes the steps that killed processes left behind; the next process does so.
 
 use std::path::Path;
 

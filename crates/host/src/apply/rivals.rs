@@ -27,8 +27,8 @@ impl Rivals {
         Self { dev, least: None }
     }
 
-    /// The step with a metric that wins over the routes of others. IPv4 needs none: a route without a metric has the best,
-    /// and [`add`](super::effect::add) puts it in front of its equals.
+    /// Gives the step a metric that wins over the routes of others. IPv4 needs none: a route without a metric has the
+    /// best, and [`add`](super::effect::add) puts it in front of its equals.
     pub(super) fn win(
         &mut self,
         mut step: Step,
@@ -52,7 +52,7 @@ impl Rivals {
         Ok(step)
     }
 
-    /// Why the packets to a route's network go by another interface although the route stands.
+    /// The reason why packets to a route's network go by another interface although the route stands.
     pub(super) fn shadow(
         &mut self,
         step: &Step,
@@ -62,7 +62,7 @@ impl Rivals {
             return Ok(None);
         };
         let (dst, prefix, own) = (route.dst, route.prefix, metric_of(&route));
-        // None is better.
+        // No metric is better than none.
         if route.table != MAIN || own == 0 {
             return Ok(None);
         }

@@ -126,7 +126,7 @@ fn a_full_tunnel_is_made_and_taken_back() {
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
         assert_eq!(dev_to(netlink, "2001:db8::1", 0), "wg0");
         assert_eq!(dev_to(netlink, "192.0.2.1", plan.fwmark), "wan");
-        // What is on the link stays there.
+        // Packets to the link's own network stay on the link.
         assert_eq!(dev_to(netlink, "198.51.100.7", 0), "wan");
         assert_eq!(netlink.link("wg0").unwrap().mtu, 1420);
         applied.undo().unwrap();
@@ -153,7 +153,7 @@ fn a_killed_daemons_changes_are_undone_by_the_next() {
         let before = state(netlink);
         let plan = plan(netlink, |_| {});
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
-        // As the kernel does with a dead process's files.
+        // The kernel closes a dead process's files like this.
         applied.journal = None;
         drop(applied);
         assert_ne!(state(netlink), before);
@@ -188,7 +188,7 @@ fn two_full_tunnels_do_not_take_each_others_rules() {
         let first = Applied::apply_in(directory, OPEN, &first, "wg0", netlink).unwrap();
         let between = state(netlink);
         let mut second = plan(netlink, |_| {});
-        // The same network by two interfaces is refused, as it should be.
+        // A second route to this network by another interface is refused, as it should be.
         let network = |step: &Step| matches!(step, Step::Route { table: MAIN, .. });
         second.steps.retain(|step| !network(step));
         assert_eq!(second.fwmark, 51821);
@@ -220,7 +220,7 @@ fn into_tunnel(dst: &str, prefix: u8) -> Step {
     }
 }
 
-/// What a client with `redirect-gateway def1` needs, `via` being the present gateway.
+/// The plan of a client with `redirect-gateway def1`, `via` being the present gateway.
 fn def1(netlink: &mut Netlink, via: &str) -> Plan {
     let server = Step::OuterRoute {
         dst: ip("192.0.2.1"),
@@ -396,7 +396,7 @@ fn addresses_and_routes_of_an_interface_that_stays_are_taken_back() {
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
         let way = netlink.route_get(ip("10.9.1.1"), 0).unwrap();
         assert_eq!(way.via, Some(ip("10.8.0.5")));
-        // What is there already, and what the kernel does not take, is left out.
+        // A step that is done already, and one that the kernel does not take, are left out.
         let more = steps([behind, nowhere, into_tunnel("10.7.0.0", 24)]);
         applied.add(&more, netlink).unwrap();
         applied.undo().unwrap();

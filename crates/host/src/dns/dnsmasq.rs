@@ -52,7 +52,7 @@ const FILE_MAX: u64 = 1 << 20;
 /// A `dnsmasq` that is started by the system.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Dnsmasq {
-    /// What it reads beside its configuration.
+    /// The directory that it reads beside its configuration.
     directory: PathBuf,
     /// It has been started.
     runs: bool,
@@ -101,7 +101,7 @@ impl Dnsmasq {
         }
     }
 
-    /// The same, which this program with its arguments starts anew; the system's own where there is none.
+    /// Sets the program, with its arguments, that starts it anew; without words, the system's own does.
     #[must_use]
     pub fn restarted_by(mut self, words: Vec<String>) -> Self {
         if !words.is_empty() {
@@ -126,7 +126,8 @@ impl Dnsmasq {
         self.directory
     }
 
-    /// What is in the file of this name, if it is there and has been read; empty where that has changed since it was read.
+    /// The content of the file of this name, if it is there and has been read; empty where it has changed since it was
+    /// read.
     #[must_use]
     pub fn read(&self, name: &str) -> Option<String> {
         match self.has_read(name) {
@@ -155,7 +156,7 @@ impl Dnsmasq {
             };
         }
         if !restarts.may() {
-            // What is under way, or has failed, first.
+            // A restart that is under way, or has failed, comes first.
             return self.mark(name);
         }
         self.put(&path, name, text)
@@ -193,7 +194,7 @@ impl Dnsmasq {
     /// Has it started anew for what is in a file, though nothing of that has changed.
     ///
     /// # Errors
-    /// As [`Dnsmasq::set`].
+    /// The errors of [`Dnsmasq::set`].
     pub fn again(&self, name: &str, restarts: &mut Restarts) -> Result<(), DnsError> {
         self.mark(name)?;
         self.restart(restarts)
@@ -202,7 +203,7 @@ impl Dnsmasq {
     /// Removes a file, and has `dnsmasq` started anew without it; nothing happens where there is none.
     ///
     /// # Errors
-    /// As [`Dnsmasq::set`].
+    /// The errors of [`Dnsmasq::set`].
     pub fn remove(&self, name: &str, restarts: &mut Restarts) -> Result<(), DnsError> {
         let path = self.directory.join(name);
         let is_there = path.symlink_metadata().is_ok();
@@ -352,8 +353,8 @@ pub fn name_of(ifname: &str) -> String {
     format!("millrace-{ifname}.conf")
 }
 
-/// Domains whose names keep no private address, though the servers behind a device were given for them: everybody has
-/// names there.
+/// Domains that anybody may register in: their names may have no private addresses, though the servers behind a device
+/// were given for them.
 pub(super) fn public_domains(wanted: &NameServers) -> impl Iterator<Item = &str> {
     let domains = wanted.only.iter().chain(&wanted.search);
     domains
@@ -361,8 +362,8 @@ pub(super) fn public_domains(wanted: &NameServers) -> impl Iterator<Item = &str>
         .filter(|it| !domains::is_of_one_network(it))
 }
 
-/// What `dnsmasq` is told of servers behind a device. Domains that belong to the servers may have private addresses, which it
-/// would otherwise take for an attack.
+/// The settings for `dnsmasq` about servers behind a device. Domains that belong to the servers may have private
+/// addresses, which it would otherwise take for an attack.
 #[must_use]
 pub fn text(wanted: &NameServers, device: &str) -> String {
     let NameServers {

@@ -132,7 +132,7 @@ fn what_another_program_sets_stays_until_it_is_taken_back() {
     world.host.set_mtu(2, 1492).unwrap();
     let by_hand = "set by another program; would be 1412: wan 1492 less 80";
     world.says(1300, by_hand);
-    // As it was before: it follows again.
+    // The old value is back: the MTU follows again.
     world.host.set_mtu(3, 1420).unwrap();
     world.says(1412, "wan 1492 less 80");
 }

@@ -44,7 +44,7 @@ impl Routes<'_> {
         if v6 == Some(DefaultV6::Global) && !self.want.block_ipv6 {
             self.lead_all(true);
         }
-        // What the tunnel cannot take must not leave by the host's own line.
+        // IPv6 that the tunnel cannot take must not leave by the host's own line.
         let cut_off = self.want.default_v6.is_some() && !self.v6;
         if (self.want.block_ipv6 || cut_off) && self.facts.ipv6 {
             self.block_all_v6();

@@ -100,7 +100,7 @@ impl Routes<'_> {
         taken.filter_map(range).collect()
     }
 
-    /// Endpoints that are other machines.
+    /// Endpoints on other machines.
     fn called(&self) -> impl Iterator<Item = &EndpointWay> {
         self.facts.endpoints.iter().filter(|way| !way.local)
     }

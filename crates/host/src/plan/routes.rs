@@ -72,8 +72,8 @@ impl<'a> Routes<'a> {
         self.add_default_routes()?;
         self.keep_endpoints();
         let Self { mut plan, .. } = self;
-        // What is displaced is the first to go and the last to come back: while a route past the
-        // tunnel leads to its gateway by another, the kernel refuses it.
+        // Displaced routes are the first to go and the last to come back: while a route past the tunnel leads to its
+        // gateway by another, the kernel refuses it.
         for mut steps in [
             self.displaced,
             self.past,
@@ -94,7 +94,8 @@ impl<'a> Routes<'a> {
             self.tell_pushed(dst, route, &way);
         }
         match way {
-            // The plan's warnings say so. What was to take everything must not leave by the host's own line.
+            // The plan's warnings tell of it. Packets of a route that was to take everything must not leave by the
+            // host's own line.
             Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => {
                 if prefix == 0 && self.facts.ipv6 {
                     self.block_all_v6();
@@ -124,7 +125,7 @@ impl<'a> Routes<'a> {
 
     /// Tells of a pushed route that takes away what the user may count on: a network that the host is on, or the tunnel.
     fn tell_pushed(&mut self, dst: IpAddr, route: &WantedRoute, way: &Way) {
-        // As its option begins.
+        // The option begins with this word.
         let name = route.name.split('/').next().unwrap_or_default();
         let warning = match way {
             Way::Tunnel(_) => {
@@ -138,7 +139,7 @@ impl<'a> Routes<'a> {
                      pull-filter ignore \"{name}\""
                 )
             }
-            // To the server itself there is such a route in any case.
+            // The server itself has such a route in any case.
             Way::Past { .. } if self.facts.endpoints.iter().any(|it| it.addr == dst) => return,
             Way::Past { .. } => format!(
                 "the server leads {name} past the tunnel, by this host's own line; to keep it inside: \

@@ -17,7 +17,7 @@ use crate::dns::{DnsError, NameServers, Resolver};
 use crate::step::SRC_VALID_MARK;
 use crate::ways::{is_same, metric_of};
 
-/// What goes wrong, at which of the changes that are asked for.
+/// A fault at one of the changes that are asked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
     /// The kernel refuses it.
@@ -56,7 +56,7 @@ pub(crate) struct Memory {
     pub(crate) suppresses: bool,
     /// The interfaces of tunnels outlive their processes.
     pub(crate) persistent: bool,
-    /// What goes wrong at the change of this number.
+    /// The fault, at the change of this number.
     pub(crate) fault: Option<(usize, Fault)>,
     /// How many changes have been asked for.
     pub(crate) changes: usize,

@@ -1,4 +1,4 @@
-//! What the kernel's news mean for control.
+//! Turns the kernel's news into events for control.
 
 use super::super::kernel::Kernel;
 use super::{Peers, elsewhere};
@@ -10,7 +10,7 @@ impl<K: Kernel> Peers<K> {
     /// Takes news in. Returns what control is to be told, and of whom.
     pub(crate) fn hear(&mut self, event: OvpnEvent) -> Option<(PeerId, Notice)> {
         match event {
-            // What control has asked for, or does not need to be told as the interface goes.
+            // Control has asked for it, or need not be told as the interface goes.
             OvpnEvent::PeerGone {
                 why: PeerEnd::Asked | PeerEnd::Teardown,
                 ..
@@ -33,7 +33,7 @@ impl<K: Kernel> Peers<K> {
                 Some((self.floated(peer, to)?, Notice::Moved { line }))
             }
             OvpnEvent::Overrun => {
-                // What became of them is seen when they are looked at.
+                // The next look at the peers shows what the news were.
                 log::debug!("news of peers were lost");
                 None
             }

@@ -393,7 +393,8 @@ fn packets_that_the_kernel_does_not_know_are_refused_by_name() {
 }
 
 proptest! {
-    /// Whatever the session asks for, what seals in the kernel are the keys that were named last, while they are there.
+    /// The keys that seal in the kernel are those that were named last, while they are there, with any requests of the
+    /// session.
     #[test]
     fn the_keys_that_seal_are_those_that_were_named(
         asked in proptest::collection::vec((0u8..3, 0u8..8), 1..40),

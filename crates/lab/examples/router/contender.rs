@@ -18,7 +18,7 @@ use crate::pptp;
 /// The far end's WireGuard port.
 const WG_PORT: u16 = 51820;
 
-/// What runs in the router.
+/// A program to compare, as it runs in the router.
 #[derive(Clone, Copy)]
 pub(crate) struct Contender {
     name: &'static str,

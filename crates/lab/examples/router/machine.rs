@@ -30,7 +30,7 @@ const ANSWERED: Duration = Duration::from_secs(120);
 /// How long qemu gets to open its interfaces.
 const OPENED: Duration = Duration::from_secs(30);
 
-/// What a machine is made of: a directory with `kernel`, `image` and `count.so`, and where to put what comes out.
+/// The parts of a machine: a directory with `kernel`, `image` and `count.so`, and a place for its output.
 pub(crate) struct Parts {
     pub(crate) directory: PathBuf,
     /// qemu's name of the processor.
@@ -49,23 +49,23 @@ pub(crate) struct Machine {
     directory: PathBuf,
 }
 
-/// What has been executed so far.
+/// The instructions executed so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Executed {
     pub(crate) user: u64,
     pub(crate) kernel: u64,
 }
 
-/// What the machine says of itself.
+/// The machine's facts about itself.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) kernel: String,
     /// The code that computes the cipher, where the program says it.
     pub(crate) backend: Option<String>,
-    /// What the tunnel's interface has carried, a super-packet counting once: from the kernel to the program, and back.
+    /// The packets of the tunnel's interface, a super-packet counting once: from the kernel to the program, and back.
     /// The kernel's own WireGuard counts packets.
     pub(crate) tunnel: [u64; 2],
-    /// What the processes of a VPN hold of memory (VmRSS), in KiB; 0 where it is the kernel's.
+    /// The memory that the processes of a VPN hold (VmRSS), in KiB; 0 where it is the kernel's.
     pub(crate) resident: u64,
 }
 
@@ -175,7 +175,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// What it has executed.
+    /// The instructions executed.
     pub(crate) fn executed(&self) -> Executed {
         let bytes = fs::read(self.directory.join("counts")).unwrap_or_default();
         let word = |at: usize| {
@@ -245,7 +245,7 @@ impl Machine {
         }
     }
 
-    /// What went wrong, with the end of the console.
+    /// The failure, with the end of the console.
     pub(crate) fn failure(&self, what: &str) -> LabError {
         let console = fs::read(self.directory.join("console")).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
@@ -297,7 +297,7 @@ fn image(directory: &Path, overlay: &[File]) -> std::io::Result<()> {
     fs::write(directory.join("machine.image"), image)
 }
 
-/// What the machine does once it has booted.
+/// The machine's script once it has booted.
 fn main_script() -> String {
     // Certificates have dates, and the machine has no clock of its own.
     let now = std::time::SystemTime::now()
@@ -318,7 +318,7 @@ fn main_script() -> String {
     )
 }
 
-/// What the machine does when it is asked: a line for each fact.
+/// The machine's answer to a request: a line for each fact.
 const FACTS: &str = r#"
 echo "fact kernel $(uname -r)"
 for name in wg0 tun0 ppp0; do
@@ -342,7 +342,7 @@ fi
 echo "fact end"
 "#;
 
-/// What fails here that the lab knows nothing about.
+/// An error here that the lab knows nothing about.
 pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> LabError {
     let what = what.into();
     move |error| LabError::Load { what, error }

@@ -139,7 +139,7 @@ fn count(
     let machine = &stage.machine;
     let idle = machine.facts()?.resident;
     let tcp = Tcp::start(&far)?;
-    // What the first packets bring about (keys chosen, caches filled, windows opened) is not counted.
+    // The effects of the first packets (keys chosen, caches filled, windows opened) are not counted.
     tcp.send(machine, &device, false)?;
     traffic::datagrams(machine, &device, ECHO_PORT)?;
     let sends: [(&str, Send<'_>); 3] = [

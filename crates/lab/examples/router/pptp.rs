@@ -12,7 +12,7 @@ use crate::machine::{DEVICE, FAR, File, MTU, failed};
 /// How long the server gets to open its interface.
 const OPENED: Duration = Duration::from_secs(30);
 
-/// What carries PPTP in the router.
+/// The program that carries PPTP in the router.
 #[derive(Clone, Copy)]
 pub(crate) enum Client {
     /// Millrace.
@@ -24,8 +24,8 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// What the router gets. It keeps none of the address that the server gives it, which is the device's: PPTP knows no
-    /// networks behind a client.
+    /// The files of the router. It keeps none of the address that the server gives it, which is the device's: PPTP
+    /// knows no networks behind a client.
     pub(crate) fn files(self) -> Vec<File> {
         let (start, interface) = match self {
             Self::Millrace => ("millrace up /pptp.toml >/tmp/vpn.log 2>&1 &", "tun0"),
@@ -38,7 +38,7 @@ impl Client {
                 "ppp0",
             ),
         };
-        // What is loaded looks at every packet.
+        // A loaded module looks at every packet.
         let unload = match self {
             Self::Kernel => "",
             Self::Millrace | Self::UserSpace => "rmmod pptp; rmmod gre",

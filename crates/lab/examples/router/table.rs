@@ -1,4 +1,4 @@
-//! What was counted, side by side.
+//! Shows the counts side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::traffic::Cost;
 /// The kinds of traffic, in columns.
 pub(crate) const TRAFFIC: [&str; 3] = ["tcp up", "tcp down", "udp 64 B"];
 
-/// What Millrace is compared with.
+/// The programs that Millrace is compared with.
 const OTHERS: [(&str, &str); 7] = [
     ("millrace-wireguard", "wireguard-go"),
     ("millrace-wireguard", "kernel-wireguard"),
@@ -20,7 +20,7 @@ const OTHERS: [(&str, &str); 7] = [
     ("millrace-pptp", "pptp-linux"),
 ];
 
-/// What one repetition of one kind of traffic came to.
+/// The result of one repetition of one kind of traffic.
 struct Line {
     contender: &'static str,
     traffic: &'static str,
@@ -48,7 +48,7 @@ impl Table {
         });
     }
 
-    /// What a contender held in a repetition.
+    /// Notes the memory that a contender held in a repetition.
     pub(crate) fn memory(&mut self, contender: &'static str, held: [u64; 2]) {
         let most = self.memory.entry(contender).or_default();
         *most = [most[0].max(held[0]), most[1].max(held[1])];

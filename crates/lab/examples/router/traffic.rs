@@ -1,4 +1,4 @@
-//! What goes through the router, and what that costs it.
+//! Sends traffic through the router, and counts what it costs the router.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ const SMALL: usize = 64;
 const COMPARED: usize = 4 << 20;
 const COMPARE_PORT: u16 = 9;
 
-/// What a number of packets cost.
+/// The cost of a number of packets.
 pub(crate) struct Cost {
     /// Packets that the router forwarded which count: data of TCP in its direction, datagrams in both.
     packets: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Cost {
     others: u64,
     user: u64,
     kernel: u64,
-    /// What went through the tunnel's interface, to the program and from it.
+    /// The packets of the tunnel's interface, to the program and from it.
     tunnel: [u64; 2],
     /// Which of the two the counted packets are: none for both.
     way: Option<usize>,
@@ -241,7 +241,7 @@ fn there_and_back(address: SocketAddr) -> io::Result<usize> {
     sent.map(|()| compared)
 }
 
-/// The same bytes each time, none like the ones before: a multiplicative generator (Knuth's MMIX constants).
+/// Bytes that are equal each time, and none like the ones before: a multiplicative generator (Knuth's MMIX constants).
 fn chunks() -> impl Iterator<Item = Vec<u8>> {
     let mut state = 1_u64;
     (0..COMPARED / 8192).map(move |_| {

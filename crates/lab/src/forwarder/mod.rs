@@ -33,7 +33,7 @@ const GATHER: usize = 64 * 1024;
 /// Reads of the TUN before what they brought is sent, so that loose packets form trains.
 const READS: usize = 64;
 
-/// What a forwarder carries where.
+/// The traffic of a forwarder, and its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwarderOptions {
     /// Name of the TUN interface that it makes.
@@ -151,7 +151,7 @@ fn tun_to_udp(tun: &Tun, socket: &UdpSocket, remote: SocketAddr) -> io::Result<(
             endpoint: Endpoint::new(remote),
             ecn: Ecn::from_tos(0),
         }));
-        // What the network does not take is lost, as on any line.
+        // A packet that the network does not take is lost, as on any line.
         scratch.begin_batch();
         socket.send_trains(&mut scratch, cutter.bytes(), &trains);
     }

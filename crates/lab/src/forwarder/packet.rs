@@ -1,4 +1,4 @@
-//! What both directions need to know of an inner packet.
+//! The facts about an inner packet that both directions need.
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

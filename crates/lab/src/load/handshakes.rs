@@ -26,7 +26,7 @@ use crate::{Host, LabError};
 const CLIENTS_MAX: u32 = 1 << 16;
 /// The network of the clients' addresses, and its prefix.
 const NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 99, 0, 0), 16);
-/// The same inside the tunnel.
+/// The clients' addresses inside the tunnel.
 const INNER: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 0);
 /// How often it is looked who has to call again: the protocol's times are seconds.
 const LOOK: Duration = Duration::from_millis(50);
@@ -66,7 +66,7 @@ impl WgClients {
         Ok(Self { clients })
     }
 
-    /// What the server is to know of them: their keys, and an inner address for each.
+    /// The clients for the server: their keys, and an inner address for each.
     pub fn peers(&self) -> Vec<WgPeer> {
         let peer = |client: &Client| {
             let key = STANDARD.encode(client.public.as_bytes());

@@ -32,7 +32,7 @@ pub struct HttpServer {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// What the connections use, to be closed when the server stops.
+    /// The connections' streams, to be closed when the server stops.
     streams: Mutex<Vec<TcpStream>>,
     requests: AtomicU64,
 }
@@ -247,7 +247,7 @@ impl HttpLoad {
 pub struct HttpWatch {
     stop: AtomicBool,
     abandoned: AtomicBool,
-    /// What the connections use, to be closed when they are abandoned.
+    /// The connections' streams, to be closed when they are abandoned.
     streams: Mutex<Vec<TcpStream>>,
     bytes: AtomicU64,
     requests: AtomicU64,
@@ -311,7 +311,7 @@ pub struct HttpReport {
     pub requests: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// What the first failure was.
+    /// The first failure.
     pub first_error: Option<String>,
     /// Bytes of content received.
     pub bytes: u64,
@@ -342,10 +342,10 @@ impl HttpLoad {
         self.run_watched(host, &HttpWatch::default())
     }
 
-    /// As [`HttpLoad::run`], while another thread watches and may stop it.
+    /// Runs as [`HttpLoad::run`] does, while another thread watches and may stop it.
     ///
     /// # Errors
-    /// As [`HttpLoad::run`].
+    /// The errors of [`HttpLoad::run`].
     pub fn run_watched(&self, host: &Host, watch: &HttpWatch) -> Result<HttpReport, LabError> {
         let left = AtomicU64::new(self.requests);
         let pattern = pattern();

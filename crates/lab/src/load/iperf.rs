@@ -9,7 +9,7 @@ use crate::{Host, LabError, Process, tools};
 
 /// How long a server gets to listen.
 const READY: Duration = Duration::from_secs(40);
-/// What a client gets beyond the time of its test: a lossy line delays the end.
+/// The time for a client beyond that of its test: a lossy line delays the end.
 const SLACK: Duration = Duration::from_secs(30);
 
 /// Which side sends.
@@ -24,7 +24,7 @@ pub enum Direction {
     Both,
 }
 
-/// What is sent.
+/// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// TCP, as fast as it goes.
@@ -41,7 +41,7 @@ pub enum Transport {
 /// A measurement to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Iperf {
-    /// What is sent.
+    /// The kind of load.
     pub transport: Transport,
     /// How many connections at once, each way.
     pub streams: u16,
@@ -69,7 +69,7 @@ impl Default for Iperf {
     }
 }
 
-/// What one side received of the other.
+/// The bytes that one side received of the other.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Flow {
     /// Bytes of payload that arrived.
@@ -95,7 +95,7 @@ impl Flow {
     }
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct IperfReport {
     /// The direction that was asked for; from client to server if both.

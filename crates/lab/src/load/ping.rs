@@ -46,7 +46,7 @@ impl PingOptions {
     }
 }
 
-/// What came back.
+/// The replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PingReport {
     /// Requests sent.
@@ -57,7 +57,7 @@ pub struct PingReport {
     pub duplicates: u32,
     /// Round trip times.
     pub times: Times,
-    /// What other routers said ("Destination Host Unreachable").
+    /// Complaints of other routers ("Destination Host Unreachable").
     pub complaints: Vec<String>,
 }
 

@@ -38,7 +38,7 @@ pub struct UdpLoad {
     pub quiet: Duration,
 }
 
-/// What arrived of a stream.
+/// The part of a stream that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct UdpReport {
     /// Datagrams that the sender's kernel took.
@@ -156,7 +156,7 @@ fn generate(load: &UdpLoad) -> io::Result<UdpReport> {
     Ok(report)
 }
 
-/// What a sender must bear: a full queue, or the complaint of a sink that is not there yet.
+/// Whether a sender must bear an error: a full queue, or the complaint of a sink that is not there yet.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -68,7 +68,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed is among the temporary files anyhow.
+        // A file that cannot be removed is among the temporary files anyhow.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -44,7 +44,7 @@ impl OldServer {
     /// Makes the copy.
     ///
     /// # Errors
-    /// As [`OldClient::new`].
+    /// The errors of [`OldClient::new`].
     pub fn new() -> Result<Self, LabError> {
         // The 2 of IV_NCP=2 is taken for IV_PROTO: bit 1.
         Altered::new(&[

@@ -24,7 +24,7 @@ impl KeyKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Rsa, Self::Ecdsa, Self::Ed25519];
 
-    /// What `openssl req -newkey` makes it of.
+    /// The argument of `openssl req -newkey`.
     fn newkey(self) -> &'static [&'static str] {
         match self {
             Self::Rsa => &["rsa:2048"],
@@ -34,7 +34,7 @@ impl KeyKind {
     }
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// `extendedKeyUsage = serverAuth`.

@@ -21,7 +21,7 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
     /// [`LabError::Missing`], with how to get it.
     fn available(&self) -> Result<PathBuf, LabError>;
 
-    /// What comes before OpenVPN's own options on its command line, and the environment that it needs.
+    /// The words before OpenVPN's own options on its command line, and the environment that it needs.
     fn invocation(&self) -> Invocation {
         Invocation::default()
     }
@@ -47,7 +47,7 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
         RunningOpenVpn::launch(&self.available()?, &self.invocation(), host, config)
     }
 
-    /// As [`OpenVpn::launch`], and waits until it says that it is ready.
+    /// Launches as [`OpenVpn::launch`] does, and waits until the program says that it is ready.
     ///
     /// # Errors
     /// [`LabError::Failed`] if it ends at once, [`LabError::Timeout`].
@@ -95,7 +95,7 @@ impl OpenVpn for StockOpenVpn {
     }
 }
 
-/// What a program says of itself: `OpenVPN 2.5.11 …`.
+/// The release by a program's own words: `OpenVPN 2.5.11 …`.
 pub(super) fn release_of(program: &Path) -> Option<(u16, u16)> {
     // It ends with status 1 after this.
     let said = Command::new(program).arg("--version").output().ok()?;
@@ -121,7 +121,7 @@ impl MillraceOpenVpn {
         }
     }
 
-    /// The same with an environment variable: `MILLRACE_SET` has its settings.
+    /// Adds an environment variable: `MILLRACE_SET` has its settings.
     #[must_use]
     pub fn with_environment(mut self, key: &str, value: &str) -> Self {
         self.environment.push((key.to_owned(), value.to_owned()));

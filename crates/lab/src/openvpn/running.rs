@@ -9,7 +9,7 @@ use super::{ConfigFile, Directory, Management};
 use crate::peer::Invocation;
 use crate::{Exit, Host, LabError, Process};
 
-/// What every OpenVPN says when it is connected, or ready for clients.
+/// The line that every OpenVPN logs when it is connected, or ready for clients.
 pub const READY_LINE: &str = "Initialization Sequence Completed";
 
 /// How long a program gets to say it. A busy machine is slow, a broken program is forever.

@@ -7,7 +7,7 @@ use crypto::{Cipher, Digest};
 use super::{ConfigFile, Identity, KeyKind, OpenVpn, Pki, StaticKey, V2Keys};
 use crate::LabError;
 
-/// What carries the tunnel.
+/// The transport of the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// A datagram a packet.
@@ -156,7 +156,7 @@ impl Setup {
         self.as_of(release) == *self
     }
 
-    /// The same as near as a program of this release comes to it.
+    /// The set-up as near as a program of this release comes to it.
     #[must_use]
     pub fn as_of(&self, release: (u16, u16)) -> Self {
         let mut setup = self.clone();
@@ -197,7 +197,7 @@ impl Setup {
     /// The client's file for `program`, for a server at `remote`.
     ///
     /// # Errors
-    /// As [`Setup::server_file`].
+    /// The errors of [`Setup::server_file`].
     pub fn client_file(
         &self,
         program: &dyn OpenVpn,
@@ -232,7 +232,7 @@ impl Setup {
         }
     }
 
-    /// What both ends must agree on.
+    /// Writes the options that both ends must agree on.
     fn common(&self, file: &mut ConfigFile, program: &dyn OpenVpn) {
         file.words("dev", [&self.interface]).line("dev-type tun");
         file.line("persist-key").line("verb 3");

@@ -44,7 +44,7 @@ pub trait WireGuardPeer {
     /// [`LabError::Missing`], with how to get it.
     fn available(&self) -> Result<PathBuf, LabError>;
 
-    /// What it says about its version, with what is known besides; none if it is not installed or says nothing.
+    /// Its version in its own words, with other facts; none if it is not installed or says nothing.
     fn version(&self) -> Option<String> {
         tools::version(&self.available().ok()?)
     }
@@ -79,7 +79,7 @@ pub trait WireGuardPeer {
     }
 }
 
-/// What a program is called with.
+/// The call of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Invocation {
     /// Arguments.

@@ -82,7 +82,7 @@ impl<'h> RunningPeer<'h> {
             .map(drop)
     }
 
-    /// As [`RunningPeer::set`]; an argument `/dev/stdin` reads `input`, which is how `wg` takes keys.
+    /// Sets as [`RunningPeer::set`] does; an argument `/dev/stdin` reads `input`, which is how `wg` takes keys.
     ///
     /// # Errors
     /// [`LabError::Failed`] with what `wg` said.
@@ -95,7 +95,7 @@ impl<'h> RunningPeer<'h> {
             .map(drop)
     }
 
-    /// What `wg show` says.
+    /// The output of `wg show`.
     ///
     /// # Errors
     /// [`LabError::Failed`] if the program does not answer, [`LabError::Report`] if `wg` changed.

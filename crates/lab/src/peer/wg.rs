@@ -1,4 +1,4 @@
-//! What the `wg` tool reads and writes.
+//! Reads and writes the texts of the `wg` tool.
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -102,14 +102,14 @@ impl WgPeer {
         }
     }
 
-    /// The same peer, with an endpoint.
+    /// Sets the peer's endpoint.
     #[must_use]
     pub fn at(mut self, endpoint: SocketAddr) -> Self {
         self.endpoint = Some(endpoint);
         self
     }
 
-    /// The same peer, with another network behind it.
+    /// Adds another network behind the peer.
     #[must_use]
     pub fn allow(mut self, ip: IpAddr, prefix: u8) -> Self {
         self.allowed_ips.push((ip, prefix));
@@ -147,7 +147,7 @@ impl WgInterface {
     }
 }
 
-/// What `wg show` says about an interface.
+/// The facts of `wg show` about an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WgStatus {
     /// Its public key.
@@ -160,7 +160,7 @@ pub struct WgStatus {
     pub peers: Vec<PeerStatus>,
 }
 
-/// What `wg show` says about a peer.
+/// The facts of `wg show` about a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerStatus {
     /// Its public key.

@@ -1,4 +1,4 @@
-//! What tests of the lab share.
+//! Shared code of the lab's tests.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What is measured of a line: round trips, loss, rates.
+//! Measures a line: round trips, loss, rates.
 
 use std::time::{Duration, Instant};
 

@@ -36,7 +36,7 @@ impl fmt::Display for LineState {
     }
 }
 
-/// What is wrong with a line, as the host says, or a protocol that has found out by itself.
+/// A fault of a line, told by the host, or by a protocol that has found out by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The device does not exist.
@@ -53,7 +53,7 @@ pub enum Fault {
     Send(i32),
     /// The settings say that it is not to be used.
     SwitchedOff,
-    /// What it may carry in a month is used up.
+    /// The month's allowance is used up.
     CapReached,
     /// The peer answers by it, and calls by it fail.
     NoCall,
@@ -82,11 +82,11 @@ pub enum Reason {
     FirstPacket,
     /// Authentic packets come by it again, after this time.
     PacketsAgain(Duration),
-    /// What was sent on it was not answered for this time.
+    /// Packets on it were not answered for this time.
     Silent(Duration),
     /// The host says why it cannot work.
     Fault(Fault),
-    /// What the host said was wrong is not any more: the line is tried.
+    /// The host's fault is gone: the line is tried.
     FaultGone(Fault),
     /// This many packets in a thousand are lost.
     Loss(u16),

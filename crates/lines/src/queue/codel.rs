@@ -22,7 +22,7 @@ pub(super) struct CoDel {
     last_count: u32,
 }
 
-/// What a packet at the head of a queue tells.
+/// The state that a packet at the head of a queue shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     /// How long it has waited.

@@ -11,7 +11,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<T> {
     pub(super) packet: T,
-    /// As the line counts them.
+    /// The size that the line counts.
     pub(super) bytes: usize,
     pub(super) ecn: Ecn,
     pub(super) since: Instant,

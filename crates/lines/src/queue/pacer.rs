@@ -61,7 +61,7 @@ impl Pacer {
         self.idle_at = Some(from + self.takes(bytes));
     }
 
-    /// What it was given last is so many bytes, and not what was said then.
+    /// Corrects the size of the last packet to so many bytes.
     pub fn settle(&mut self, bytes: usize) {
         if let Some(began) = self.began {
             self.idle_at = Some(began + self.takes(bytes));

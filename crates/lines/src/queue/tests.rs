@@ -32,7 +32,7 @@ impl Sender {
     }
 }
 
-/// What 8 bulk flows and a sparse one got in ten seconds of a line of 20 Mbit/s.
+/// The results of 8 bulk flows and a sparse one in ten seconds of a line of 20 Mbit/s.
 struct Bottleneck {
     longest_sparse: Duration,
     /// Bits a second that went out, headers included.

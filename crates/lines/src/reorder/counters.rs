@@ -1,4 +1,4 @@
-//! What a window counts.
+//! Counters of a window.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -74,7 +74,7 @@ impl Sum for Copies {
     }
 }
 
-/// What a window has counted of one peer.
+/// Counters of a window, of one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// The copies of all lines.
@@ -106,7 +106,7 @@ impl Counters {
         sent.saturating_sub(self.copies.received())
     }
 
-    /// The same in the terms of the PPTP sequence window for OpenWrt kernels.
+    /// The counters in the terms of the PPTP sequence window for OpenWrt kernels.
     #[must_use]
     pub const fn pptp(&self) -> PptpCounters {
         PptpCounters {

@@ -1,4 +1,4 @@
-//! What a window knows of one line: whether it is alive, how late its packets are, how much it reorders them itself.
+//! A window's knowledge of one line: whether it is alive, how late its packets are, how much it reorders them itself.
 //! Times are microseconds since the window's first packet.
 
 use super::counters::Copies;
@@ -16,7 +16,7 @@ const UNKNOWN: u64 = 80_000;
 const SLACK_UNKNOWN: u64 = 100_000;
 /// So many packets that others of the line had overtaken say how far it reorders.
 const DOUBTS: u16 = 256;
-/// What was lost says as much as so many of them, and takes this part of what is known of the displacement.
+/// A lost packet says as much as so many of them, and takes this part of the known displacement.
 const DOUBTS_OF_LOSS: u16 = DOUBTS / 8;
 const PART_OF_LOSS: u64 = 64;
 /// Within this time a greatest value is forgotten.
@@ -120,7 +120,7 @@ impl Reordering {
         doubts: 0,
     };
 
-    /// What is to be expected of a line that is like one of two.
+    /// The expectation of a line that is like one of two.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             displacement: self.displacement.max(other.displacement),

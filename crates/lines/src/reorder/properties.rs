@@ -1,4 +1,4 @@
-//! What holds for a window whatever numbers come, when, and by which line.
+//! Properties that hold for a window with any numbers, times and lines.
 
 use super::*;
 use proptest::prelude::*;
@@ -84,7 +84,7 @@ fn run(steps: &[Step], settings: Settings, fetch: bool) -> Result<(), TestCaseEr
             counters.copies.accepted + counters.given_up,
             counters.decided + counters.waiting
         );
-        // Whatever waits has a deadline, within the cap.
+        // A packet that waits has a deadline, within the cap.
         let deadline = window.next_deadline();
         prop_assert!(packets == 0 || !fetch || deadline.is_some());
         prop_assert!(deadline.is_none_or(|deadline| deadline <= now + settings.cap_max));

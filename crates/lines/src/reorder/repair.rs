@@ -51,7 +51,7 @@ pub(super) struct Repair {
     on: bool,
     /// By number.
     asked: VecDeque<Asked>,
-    /// What is to be asked for and was not fetched yet.
+    /// Numbers to be asked for that were not fetched yet.
     requests: VecDeque<u64>,
     /// All missing numbers below were asked for, or given up.
     looked: u64,
@@ -61,7 +61,7 @@ pub(super) struct Repair {
     counts: Repairs,
 }
 
-/// What was learnt of the end that is asked, and holds for the next window as well.
+/// Experience with the end that is asked, which holds for the next window as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learnt {
     /// Mean and mean deviation of how long answers take, in microseconds; `None` before the first.
@@ -70,16 +70,16 @@ pub struct Learnt {
     pub failed: u32,
 }
 
-/// What came of asking.
+/// The results of asking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
     /// Numbers that were asked for.
     pub asked: u64,
-    /// Those of them that have come.
+    /// Numbers of these that have come.
     pub came: u64,
 }
 
-/// What a packet is that has come with a number that was asked for.
+/// The relation of a packet that has come to the numbers that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The number was not asked for.
@@ -115,12 +115,12 @@ impl Repair {
         self.credit = (self.credit + 1).min(COST * CREDIT_MAX);
     }
 
-    /// What was learnt of the end that is asked.
+    /// The experience with the end that is asked.
     pub(super) const fn learnt(&self) -> Learnt {
         self.learnt
     }
 
-    /// What another window has learnt of it.
+    /// Takes over another window's experience.
     pub(super) const fn learn(&mut self, learnt: Learnt) {
         self.learnt = learnt;
     }
@@ -175,7 +175,7 @@ impl Repair {
         }
     }
 
-    /// What it takes to ask for a number.
+    /// The price of asking for a number.
     fn cost(&self) -> u32 {
         let cost = COST << self.learnt.failed.min(DOUBLINGS_MAX);
         cost.min(COST * CREDIT_MAX)

@@ -4,7 +4,7 @@ use super::WINDOW;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What becomes of a packet whose number was given up before it came.
+/// The treatment of a packet whose number was given up before it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Late {
     /// It is delivered, out of order: for WireGuard and OpenVPN, where each packet can be opened by itself.
@@ -19,18 +19,18 @@ pub enum Late {
 pub enum Order {
     /// All: delivered is what came, in the order of the numbers.
     Strict,
-    /// Those of an inner flow of which a packet waits already, or of which two have gone past the gap.
+    /// Packets of an inner flow of which a packet waits already, or of which two have gone past the gap.
     ///
-    /// What is promised: no packet that has come is overtaken by a later one of its flow; a packet that is still missing
-    /// is overtaken by at most two of its flow, and for no longer than its number is waited for. That is fewer than make
+    /// The promise: no packet that has come is overtaken by a later one of its flow; a packet that is still missing is
+    /// overtaken by at most two of its flow, and for no longer than its number is waited for. That is fewer than make
     /// TCP believe in a loss (RFC 5681), so a flow with a packet each 20 ms passes gaps of 40 ms as if there were none,
-    /// and a bulk transfer waits as it must. Only packets with a known flow pass. What is urgent waits for
-    /// nothing, and holds nothing up.
+    /// and a bulk transfer waits as it must. Only packets with a known flow pass. An urgent packet waits for nothing,
+    /// and holds nothing up.
     #[default]
     ByFlow,
 }
 
-/// What a number far ahead of all others means.
+/// The meaning of a number far ahead of all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jump {
     /// The numbers between are lost: for protocols whose packets are authentic and whose numbers begin anew with each
@@ -59,11 +59,11 @@ pub struct Settings {
     pub deviations_doubled: u8,
     /// Whether a gap ends when all lines have delivered numbers behind it (RFC 1990 section 4).
     pub line_rule: bool,
-    /// What becomes of late packets.
+    /// The treatment of late packets.
     pub late: Late,
     /// Which packets wait.
     pub order: Order,
-    /// What numbers far ahead mean.
+    /// The meaning of numbers far ahead.
     pub jump: Jump,
 }
 

@@ -413,7 +413,7 @@ fn figures_of_two_lines_in_the_terms_of_the_pptp_window() {
         lost: 1,
     };
     assert_eq!(example.lost_on_two_lines(), 89_860);
-    // The same of a window: both lines carry 1 to 10; A loses 2 and 5, B loses 5 and 7.
+    // The example for a window: both lines carry 1 to 10; A loses 2 and 5, B loses 5 and 7.
     let mut bench = Bench::strict();
     for number in 1..=10 {
         let at = ms(number * 200);

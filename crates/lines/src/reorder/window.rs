@@ -185,7 +185,7 @@ impl<T> Window<T> {
         (self.store.waiting(), self.store.waiting_bytes())
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let run = self.run();
@@ -201,7 +201,7 @@ impl<T> Window<T> {
         }
     }
 
-    /// What was counted of one line.
+    /// The counters of one line.
     #[must_use]
     pub fn line_copies(&self, line: LineId) -> Copies {
         let mut copies = self

@@ -1,4 +1,4 @@
-//! What a line may carry in a month.
+//! A line's allowance of a month.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ impl Month {
     }
 }
 
-/// As `2026-03`.
+/// The form `2026-03`.
 impl fmt::Display for Month {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month) = (self.0.div_euclid(12), self.0.rem_euclid(12) + 1);
@@ -68,7 +68,7 @@ impl Allowance {
         }
     }
 
-    /// What was carried in this month before the program started; in one that is not known, if the clock was never set.
+    /// Adds the bytes of this month from before the program started; `None` if the clock was never set.
     #[must_use]
     pub const fn with_used(self, used: u64, month: Option<Month>) -> Self {
         Self {

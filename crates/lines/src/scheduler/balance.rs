@@ -49,7 +49,7 @@ impl FlowTable {
             *quota = (PLACES as u128 * u128::from(*weight) / sum) as usize;
             left -= *quota;
         }
-        // What rounding leaves goes to lines that have a weight, one each, the smallest first: none is left out.
+        // The remainder of rounding goes to lines that have a weight, one each, the smallest first: none is left out.
         while left > 0 {
             let weighed = (0..LINES_MAX).filter(|line| weights[*line] > 0);
             let Some(least) = weighed.min_by_key(|line| quotas[*line]) else {
@@ -87,7 +87,7 @@ impl FlowTable {
 pub struct PacketShare {
     /// In bytes times `cost`.
     done: [u64; LINES_MAX],
-    /// What a byte costs; the less the faster the line.
+    /// The price of a byte; the less the faster the line.
     cost: [u64; LINES_MAX],
     lines: LineSet,
 }

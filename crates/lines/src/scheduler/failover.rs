@@ -5,7 +5,7 @@ use plane::LineId;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What makes one line better than another: less is better, the first that differs counts.
+/// The rank of a line: less is better, the first field that differs counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     /// It is known not to work: of no line that is usable, but of some that are guessed among.

@@ -23,7 +23,7 @@ pub(super) struct Delivery {
     pub(super) added: Duration,
 }
 
-/// What is to be sent: at which time after the start, with which number and flow, on which lines.
+/// A packet to be sent: at which time after the start, with which number and flow, on which lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sending {
     pub(super) at: Duration,

@@ -144,8 +144,8 @@ impl Outcome {
     }
 }
 
-/// What the table has for the line rule with the adaptive timer: given up, median, 99 and 99.9 in a hundred, mean of what
-/// the window adds, most packets that wait.
+/// The table's values for the line rule with the adaptive timer: given up, median, 99 and 99.9 in a hundred, mean of
+/// the window's delay, most packets that wait.
 struct Row(u64, f64, f64, f64, f64, usize);
 
 /// Checks a row over several seeds: the mean of each figure is no worse than the table's by more than a twentieth and

@@ -42,7 +42,7 @@ pub(crate) struct Router<'h> {
     pub(crate) directory: Directory,
     listener: TcpListener,
     end: AtomicBool,
-    /// What the rights of the package let a user do who may change things.
+    /// The rights that the package gives a user who may change things.
     pub(crate) rights: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl<'h> Router<'h> {
         self.directory.path().join(name)
     }
 
-    /// What `/etc/config/network` says, as the program reads it and as the stand-in of uci has it.
+    /// Sets `/etc/config/network`, as the program reads it and as the stand-in of uci has it.
     pub(crate) fn network(&self, text: &str, sections: &Value) {
         fs::write(self.path("config/network"), text).unwrap();
         let state = json!({"network": sections}).to_string();
@@ -204,7 +204,7 @@ pub(crate) fn open(browser: &Browser<'_>, router: &Router<'_>, query: &str) {
     });
 }
 
-/// What is seen of an element at this moment, as pages that poll make theirs anew.
+/// The visible text of an element at this moment, as pages that poll make theirs anew.
 pub(crate) fn words(browser: &Browser<'_>, selector: &str) -> String {
     let script = "const it = document.querySelector(arguments[0]); return it ? it.innerText : ''";
     let text = browser.script_with(script, &[selector.into()]);

@@ -53,10 +53,10 @@ impl Netlink {
         self.add(index, ip, prefix, 0)
     }
 
-    /// As [`Netlink::add_address`], usable at once: without duplicate address detection.
+    /// Adds an address as [`Netlink::add_address`] does, but usable at once: without duplicate address detection.
     ///
     /// # Errors
-    /// As [`Netlink::add_address`].
+    /// The errors of [`Netlink::add_address`].
     pub fn add_address_nodad(
         &mut self,
         index: u32,
@@ -70,7 +70,7 @@ impl Netlink {
     /// ends of a point-to-point link, which need no network in common.
     ///
     /// # Errors
-    /// As [`Netlink::add_address`].
+    /// The errors of [`Netlink::add_address`].
     pub fn add_peer_address(
         &mut self,
         index: u32,

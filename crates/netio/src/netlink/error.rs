@@ -1,4 +1,4 @@
-//! What can go wrong between this program and the kernel's routing tables.
+//! Errors between this program and the kernel's routing tables.
 
 use std::io;
 
@@ -14,9 +14,9 @@ pub enum NetlinkError {
     /// The kernel understood the request and said no.
     #[error("cannot {operation} {object}: {error}{}", hint_suffix(.hint))]
     Refused {
-        /// What was asked, as a verb phrase ("add address").
+        /// The operation, as a verb phrase ("add address").
         operation: &'static str,
-        /// What it was asked of ("10.0.0.1/24 to wg0").
+        /// The operation's object ("10.0.0.1/24 to wg0").
         object: String,
         /// The kernel's error number.
         error: io::Error,
@@ -27,9 +27,9 @@ pub enum NetlinkError {
     /// The request never got an answer, because sending or receiving failed.
     #[error("cannot {operation} {object}: netlink socket: {error}")]
     Socket {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
-        /// What it was asked of.
+        /// The operation's object.
         object: String,
         /// Why the socket failed.
         error: io::Error,
@@ -38,11 +38,11 @@ pub enum NetlinkError {
     /// The kernel answered with something that this program does not understand.
     #[error("cannot {operation} {object}: the kernel's answer makes no sense: {reason}")]
     Answer {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
-        /// What it was asked of.
+        /// The operation's object.
         object: String,
-        /// What was wrong with the answer.
+        /// The fault of the answer.
         reason: String,
     },
 
@@ -106,7 +106,7 @@ impl NetlinkError {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
-    /// The same error about a better described object.
+    /// The error with a better description of its object.
     pub(super) fn about(mut self, label: String) -> Self {
         match &mut self {
             Self::Refused { object, .. }

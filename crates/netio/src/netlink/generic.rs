@@ -17,7 +17,7 @@ const CTRL_ATTR_MCAST_GROUPS: u16 = 7;
 const CTRL_ATTR_MCAST_GRP_NAME: u16 = 1;
 const CTRL_ATTR_MCAST_GRP_ID: u16 = 2;
 
-/// What the kernel calls a family and its groups of listeners.
+/// The kernel's numbers for a family and its groups of listeners.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// The type of the family's messages.

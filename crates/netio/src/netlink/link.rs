@@ -40,7 +40,7 @@ const VETH_INFO_PEER: u16 = 1;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 
-/// What an interface has carried since it was made.
+/// The traffic of an interface since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Packets received.
@@ -76,7 +76,7 @@ pub struct Link {
     pub master: Option<u32>,
     /// Its group (`ip link set group`), 0 unless a program or the user has put it into another.
     pub group: u32,
-    /// What it carried.
+    /// Its traffic.
     pub counters: Counters,
 }
 
@@ -101,7 +101,7 @@ impl<'a> VethEnd<'a> {
         }
     }
 
-    /// The same end, in another namespace.
+    /// Puts the end into another namespace.
     #[must_use]
     pub fn inside(mut self, namespace: BorrowedFd<'a>) -> Self {
         self.namespace = Some(namespace);
@@ -195,7 +195,7 @@ impl Netlink {
     /// Takes an interface down.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_down(&mut self, index: u32) -> Result<(), NetlinkError> {
         self.set_flag_up(index, false, "take down")
     }
@@ -203,7 +203,7 @@ impl Netlink {
     /// Sets the MTU, in bytes.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`]; EINVAL if the device cannot have that MTU.
+    /// The errors of [`Netlink::set_up`]; EINVAL if the device cannot have that MTU.
     pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
         let body = body(index).with(IFLA_MTU, &mtu.to_ne_bytes());
         self.set(index, &body, "set the MTU of")
@@ -212,7 +212,7 @@ impl Netlink {
     /// Sets the length of the transmit queue, in packets.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_txqueuelen(&mut self, index: u32, packets: u32) -> Result<(), NetlinkError> {
         let body = body(index).with(IFLA_TXQLEN, &packets.to_ne_bytes());
         self.set(index, &body, "set the queue length of")
@@ -222,7 +222,7 @@ impl Netlink {
     /// Kernels before 3.17 ignore it.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`]; EAFNOSUPPORT where IPv6 is off, and no such address would come.
+    /// The errors of [`Netlink::set_up`]; EAFNOSUPPORT where IPv6 is off, and no such address would come.
     pub fn set_no_link_local(&mut self, index: u32) -> Result<(), NetlinkError> {
         let mode = Body::attributes().with(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
         let mut families = Body::attributes();
@@ -236,7 +236,7 @@ impl Netlink {
     /// Kernels before 4.16 ignore it.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`]; EINVAL beyond what the device can do.
+    /// The errors of [`Netlink::set_up`]; EINVAL beyond the device's abilities.
     pub fn set_gso_max(
         &mut self,
         index: u32,
@@ -252,7 +252,7 @@ impl Netlink {
     /// Sets the hardware address.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_mac(&mut self, index: u32, mac: [u8; 6]) -> Result<(), NetlinkError> {
         let body = body(index).with(IFLA_ADDRESS, &mac);
         self.set(index, &body, "set the hardware address of")
@@ -261,7 +261,7 @@ impl Netlink {
     /// Renames an interface, which must be down on kernels before 6.2 or so.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`]; [`NetlinkError::is_exists`] if the name is taken.
+    /// The errors of [`Netlink::set_up`]; [`NetlinkError::is_exists`] if the name is taken.
     pub fn set_name(&mut self, index: u32, name: &str) -> Result<(), NetlinkError> {
         let mut body = body(index);
         body.push_text(IFLA_IFNAME, checked_name(name)?);
@@ -271,7 +271,7 @@ impl Netlink {
     /// Puts an interface into a group, which changes nothing else of it.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_group(&mut self, index: u32, group: u32) -> Result<(), NetlinkError> {
         let body = body(index).with(IFLA_GROUP, &group.to_ne_bytes());
         self.set(index, &body, "set the group of")
@@ -280,7 +280,7 @@ impl Netlink {
     /// Moves an interface into another network namespace.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`]; [`NetlinkError::is_exists`] if the name is taken there.
+    /// The errors of [`Netlink::set_up`]; [`NetlinkError::is_exists`] if the name is taken there.
     pub fn set_netns_fd(
         &mut self,
         index: u32,
@@ -293,7 +293,7 @@ impl Netlink {
     /// Makes an interface a port of the bridge `master`, or of none.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn enslave(&mut self, index: u32, master: Option<u32>) -> Result<(), NetlinkError> {
         let body = body(index).with(IFLA_MASTER, &master.unwrap_or(0).to_ne_bytes());
         self.set(index, &body, "attach to a bridge")
@@ -302,7 +302,7 @@ impl Netlink {
     /// Deletes an interface.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`]; EOPNOTSUPP for hardware.
+    /// The errors of [`Netlink::set_up`]; EOPNOTSUPP for hardware.
     pub fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
         self.change_link(RTM_DELLINK, index, &body(index), "delete interface")
     }
@@ -332,7 +332,7 @@ impl Netlink {
     /// Makes an Ethernet bridge without ports.
     ///
     /// # Errors
-    /// As [`Netlink::create_veth`].
+    /// The errors of [`Netlink::create_veth`].
     pub fn create_bridge(&mut self, name: &str) -> Result<(), NetlinkError> {
         let mut info = Body::attributes();
         info.push_text(IFLA_INFO_KIND, "bridge");
@@ -391,7 +391,7 @@ pub(super) fn body(index: u32) -> Body {
     header(index, 0, 0)
 }
 
-/// The same, which sets those of the flags in `mask` that are in `flags`, and takes the others of them away.
+/// A header that sets the flags in `mask` that are in `flags`, and takes the others of `mask` away.
 fn header(index: u32, flags: u32, mask: u32) -> Body {
     let mut header = [0; HEADER_SIZE];
     header[4..8].copy_from_slice(&index.to_ne_bytes());

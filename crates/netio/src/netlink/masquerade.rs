@@ -140,7 +140,7 @@ fn transaction(
     let mut bytes = edge.request(BATCH_BEGIN, 0, 0);
     let last = requests.len() as u32;
     for (sequence, (kind, flags, body)) in (1..).zip(requests) {
-        // What fails is told without being asked; what is asked for is told once all is done.
+        // The kernel tells of a failure without being asked; it acknowledges only the last request, once all is done.
         let ack = if sequence == last { NLM_F_ACK } else { 0 };
         bytes.extend_from_slice(&body.request(kind, flags | ack, sequence));
     }

@@ -28,7 +28,7 @@ const RTM_DELROUTE: u16 = 25;
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
 
-/// What a monitor wants to hear about.
+/// The events that a monitor wants to hear about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
     /// Interfaces: made, changed, deleted.
@@ -42,7 +42,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What a tunnel depends on: everything but rules.
+    /// The events that a tunnel depends on: all but rules.
     pub const ALL: Self = Self {
         links: true,
         addresses: true,

@@ -97,7 +97,7 @@ pub struct OvpnPeer<'a> {
     pub local: Option<IpAddr>,
     /// Its address inside. One of the two is needed where the interface has several peers, and neither may be given else.
     pub inside_v4: Option<Ipv4Addr>,
-    /// The same of IPv6.
+    /// The address of IPv6.
     pub inside_v6: Option<Ipv6Addr>,
 }
 
@@ -106,7 +106,7 @@ pub struct OvpnPeer<'a> {
 pub struct OvpnDirection<'a> {
     /// The cipher's key.
     pub key: &'a [u8],
-    /// What follows the packet id in a nonce.
+    /// The bytes behind the packet id in a nonce.
     pub nonce_tail: &'a [u8; OVPN_NONCE_TAIL],
 }
 
@@ -182,7 +182,7 @@ impl Ovpn {
     /// Gives a peer other addresses inside, or takes one away that is not given.
     ///
     /// # Errors
-    /// As [`Ovpn::move_peer`].
+    /// The errors of [`Ovpn::move_peer`].
     pub fn set_inside(
         &mut self,
         id: u32,
@@ -197,7 +197,7 @@ impl Ovpn {
     /// one from it. The time counts from now on; the kernel does neither if one of them is 0.
     ///
     /// # Errors
-    /// As [`Ovpn::move_peer`]; ERANGE if one of them is more than a day.
+    /// The errors of [`Ovpn::move_peer`]; ERANGE if one of them is more than a day.
     pub fn keep_alive(&mut self, id: u32, ping: u32, timeout: u32) -> Result<(), NetlinkError> {
         let body = Body::attributes()
             .with(PEER_ID, &id.to_ne_bytes())
@@ -206,10 +206,10 @@ impl Ovpn {
         self.change_peer(PEER_SET, id, &body, "set the timers of peer")
     }
 
-    /// What the kernel knows of a peer.
+    /// The kernel's state of a peer.
     ///
     /// # Errors
-    /// As [`Ovpn::move_peer`].
+    /// The errors of [`Ovpn::move_peer`].
     pub fn peer(&mut self, id: u32) -> Result<OvpnPeerState, NetlinkError> {
         let mut body = self.message(PEER_GET);
         let peer = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
@@ -226,7 +226,7 @@ impl Ovpn {
     /// Removes a peer, and its keys.
     ///
     /// # Errors
-    /// As [`Ovpn::move_peer`].
+    /// The errors of [`Ovpn::move_peer`].
     pub fn remove_peer(&mut self, id: u32) -> Result<(), NetlinkError> {
         let body = Body::attributes().with(PEER_ID, &id.to_ne_bytes());
         self.change_peer(PEER_DEL, id, &body, "remove peer")
@@ -235,7 +235,7 @@ impl Ovpn {
     /// Gives a peer a key. Its packet ids begin at the start: the key must be new.
     ///
     /// # Errors
-    /// As [`Ovpn::move_peer`]; ENOENT too if the kernel has no such cipher.
+    /// The errors of [`Ovpn::move_peer`]; ENOENT too if the kernel has no such cipher.
     pub fn add_key(&mut self, key: &OvpnKey<'_>) -> Result<(), NetlinkError> {
         self.change_key(KEY_NEW, key.peer, &new_key(key), "add a key to peer")
     }
@@ -243,7 +243,7 @@ impl Ovpn {
     /// Has the two keys of a peer change places.
     ///
     /// # Errors
-    /// As [`Ovpn::move_peer`].
+    /// The errors of [`Ovpn::move_peer`].
     pub fn swap_keys(&mut self, peer: u32) -> Result<(), NetlinkError> {
         let body = Body::attributes().with(KEY_PEER_ID, &peer.to_ne_bytes());
         self.change_key(KEY_SWAP, peer, &body, "swap the keys of peer")
@@ -252,7 +252,7 @@ impl Ovpn {
     /// Takes a key away; nothing if there is none.
     ///
     /// # Errors
-    /// As [`Ovpn::move_peer`].
+    /// The errors of [`Ovpn::move_peer`].
     pub fn remove_key(&mut self, peer: u32, slot: OvpnSlot) -> Result<(), NetlinkError> {
         let body = Body::attributes()
             .with(KEY_PEER_ID, &peer.to_ne_bytes())

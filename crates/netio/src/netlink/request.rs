@@ -34,7 +34,7 @@ impl Body {
         Self::new(&[])
     }
 
-    /// The same with one more attribute.
+    /// Adds an attribute.
     #[must_use]
     pub(super) fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.push(kind, value);

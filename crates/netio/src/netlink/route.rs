@@ -35,7 +35,7 @@ const RTA_TABLE: u16 = 15;
 const RTA_MARK: u16 = 16;
 const RTAX_MTU: u16 = 2;
 
-/// What happens to a packet that a route matches.
+/// The treatment of a packet that a route matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RouteKind {
@@ -101,13 +101,13 @@ pub struct Route {
     pub src: Option<IpAddr>,
     /// The largest packet that fits, in bytes, if less than the interface's.
     pub mtu: Option<u32>,
-    /// What happens to packets.
+    /// The treatment of packets.
     pub kind: RouteKind,
     /// How far the destination is, as the kernel's number (0 anywhere, 253 on the link, 254 this
     /// host). None derives it from the rest.
     pub scope: Option<u8>,
-    /// What made it, as the kernel's number (2 the kernel, 3 at boot, 4 by hand, 16 DHCP). None
-    /// is 4 to add, and any to delete.
+    /// The route's origin, as the kernel's number (2 the kernel, 3 at boot, 4 by hand, 16 DHCP). None is 4 to add, and
+    /// any to delete.
     pub protocol: Option<u8>,
     /// Whether the gateway is taken as directly reachable even if no network says so.
     pub onlink: bool,
@@ -137,28 +137,28 @@ impl Route {
         Self::new(family.unspecified(), 0)
     }
 
-    /// The same route by the gateway `via`.
+    /// Leads the route by the gateway `via`.
     #[must_use]
     pub fn via(mut self, via: IpAddr) -> Self {
         self.via = Some(via);
         self
     }
 
-    /// The same route by the interface `dev`.
+    /// Leads the route by the interface `dev`.
     #[must_use]
     pub fn dev(mut self, dev: u32) -> Self {
         self.dev = Some(dev);
         self
     }
 
-    /// The same route in another table.
+    /// Puts the route into another table.
     #[must_use]
     pub fn table(mut self, table: u32) -> Self {
         self.table = table;
         self
     }
 
-    /// The same route of another kind.
+    /// Makes the route one of another kind.
     #[must_use]
     pub fn kind(mut self, kind: RouteKind) -> Self {
         self.kind = kind;
@@ -267,7 +267,7 @@ impl Netlink {
     /// IPv4: the kernel puts an IPv6 route behind those of its metric.
     ///
     /// # Errors
-    /// As [`Netlink::add_route`]; [`NetlinkError::is_exists`] if there is the same route.
+    /// The errors of [`Netlink::add_route`]; [`NetlinkError::is_exists`] if an equal route exists.
     pub fn prepend_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         self.change(
             RTM_NEWROUTE,
@@ -281,7 +281,7 @@ impl Netlink {
     /// Adds a route, in the place of one with the same destination, metric and table if there is one.
     ///
     /// # Errors
-    /// As [`Netlink::add_route`], without "exists".
+    /// The errors of [`Netlink::add_route`], without "exists".
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         self.change(
             RTM_NEWROUTE,
@@ -297,7 +297,7 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::is_not_found`] if there is none.
     pub fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        // What was not given must not narrow the match down.
+        // An attribute that was not given must not narrow the match down.
         let protocol = route.protocol.unwrap_or(libc::RTPROT_UNSPEC);
         let scope = route.scope.unwrap_or(libc::RT_SCOPE_NOWHERE);
         self.change(

@@ -78,8 +78,8 @@ impl fmt::Debug for DeviceName {
 /// Bytes of attributes that [`Further`] has room for: those that kernels know come to 96, and no rule has all.
 const FURTHER_MAX: usize = 96;
 
-/// What else a rule asks of packets, which this program never does: type of service, outgoing interface, protocol, ports,
-/// users. A rule with anything of it is not equal to one without.
+/// Conditions of a rule that this program never uses: type of service, outgoing interface, protocol, ports, users. A
+/// rule with any of them is not equal to one without.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Further {
     tos: u8,
@@ -121,7 +121,7 @@ impl Further {
         self.len = end;
     }
 
-    /// What was kept.
+    /// The attributes that were kept.
     fn attributes(&self) -> impl Iterator<Item = (u16, &[u8])> {
         let mut rest = &self.bytes[..self.len];
         std::iter::from_fn(move || {
@@ -141,7 +141,7 @@ impl fmt::Debug for Further {
     }
 }
 
-/// What a rule does with the packets that fit it.
+/// The action of a rule on the packets that fit it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuleAction {
     /// Its table decides; where that has no route for a packet, the next rule does.
@@ -149,7 +149,7 @@ pub enum RuleAction {
     Lookup,
     /// They are answered with "unreachable", and no further rule is asked.
     Unreachable,
-    /// They are dropped without an answer, and no further rule is asked.
+    /// The packets are dropped without an answer, and no further rule is asked.
     Blackhole,
     /// The rules from this priority on decide. Without a rule of that very priority, the next rule does.
     Goto(u32),
@@ -172,7 +172,7 @@ pub struct Rule {
     pub to: Option<(IpAddr, u8)>,
     /// Packets that came in by this interface; those that the host sends itself never do.
     pub iif: Option<DeviceName>,
-    /// What is done with them.
+    /// The action.
     pub action: RuleAction,
     /// The table that decides about them, 0 where none does.
     pub table: u32,
@@ -181,7 +181,7 @@ pub struct Rule {
     pub suppress_prefixlength: Option<u32>,
     /// Rules are asked in rising order; none lets the kernel put this one before the others.
     pub priority: Option<u32>,
-    /// What else it asks of them, of a rule as it was read.
+    /// Further conditions, of a rule as it was read.
     pub further: Further,
 }
 
@@ -374,7 +374,7 @@ fn parse(body: &[u8]) -> Option<Rule> {
                 rule.suppress_prefixlength = decode_u32(value).filter(|&v| v != u32::MAX);
             }
             FRA_PAD | FRA_PROTOCOL => {}
-            // Whatever a kernel of today or of later calls it, it makes another rule of it.
+            // Any other attribute, of this kernel or a later one, makes another rule of it.
             _ => rule.further.push(kind, value),
         }
     }
@@ -438,7 +438,7 @@ mod tests {
             ..Rule::unreachable(Family::V4, DeviceName::new("br-lan").unwrap())
         };
         let read = |body: &Body| parse(&body.request(RTM_NEWRULE, 0, 1)[16..]).unwrap();
-        // What made it is no part of it.
+        // The rule's origin is no part of it.
         let mut made = plain.message();
         made.push(FRA_PROTOCOL, &[3]);
         assert_eq!(read(&made), plain);

@@ -42,7 +42,7 @@ pub struct Tun {
     pub uso: Rung,
     /// TCP super-packets may be written.
     pub gro: Rung,
-    /// What a test answers for it.
+    /// A test's answers in its place.
     #[cfg(feature = "simulated")]
     pub faults: crate::simulated::Faults,
 }
@@ -103,7 +103,7 @@ impl Tun {
         Ok((tun, theirs))
     }
 
-    /// The same without headers, and thus without super-packets, as with drivers that do not know `IFF_VNET_HDR`.
+    /// Leaves out headers, and thus super-packets, as with drivers that do not know `IFF_VNET_HDR`.
     #[cfg(feature = "simulated")]
     #[must_use]
     pub fn plain(self) -> Self {
@@ -151,7 +151,7 @@ impl Tun {
     /// Whether the interface stays when this is dropped.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn set_persistent(&self, persistent: bool) -> io::Result<()> {
         // SAFETY: TUNSETPERSIST takes its argument by value.
         check(unsafe {
@@ -174,7 +174,7 @@ impl Tun {
     /// wait in the interface stay as they are.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn set_super_packets(&self, wanted: bool) -> io::Result<()> {
         // An interface that is none, or only simulated, has nothing to set.
         if self.vnet_hdr && !self.null && self.name != SIMULATED {
@@ -236,7 +236,7 @@ impl AsFd for Tun {
     }
 }
 
-/// What kind of segmentation a super-packet asks for.
+/// The kind of segmentation that a super-packet asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// An ordinary packet.

@@ -29,7 +29,7 @@ pub(super) fn payload() -> Vec<u8> {
         .collect()
 }
 
-/// What is told apart of the transport protocol.
+/// Fields of the transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     /// TCP: sequence number, acknowledgement number, flags.
@@ -255,7 +255,7 @@ mod tests {
         };
         let (hdr, mut packet) = headers.packet(&payload(), true);
         assert_eq!((hdr.gso, hdr.hdr_len), (GsoKind::Tcp4, 40));
-        // What a device without segmentation does: complete the sum from `csum_start` on.
+        // A device without segmentation completes the sum from `csum_start` on.
         let field = usize::from(hdr.csum_start + hdr.csum_offset);
         let whole = !fold(sum_of_l4(&packet));
         packet[field..field + 2].copy_from_slice(&whole.to_be_bytes());

@@ -97,7 +97,7 @@ impl TunVerdict {
 pub struct TunTest(Result<thread::JoinHandle<TunVerdict>, TunVerdict>);
 
 impl TunTest {
-    /// What came of it; waits for its end.
+    /// The outcome; waits for its end.
     #[must_use]
     pub fn verdict(self) -> TunVerdict {
         match self.0.map(thread::JoinHandle::join) {
@@ -359,7 +359,7 @@ impl Stand {
             match self.tun.read(&mut self.memory) {
                 Ok(n) => {
                     let (hdr, packet) = self.memory[..n].split_at(n.min(VNET_HDR_LEN));
-                    // What is none of ours, such as IPv6's first words on a new link.
+                    // Packets of others, such as IPv6's first words on a new link, are passed over.
                     let (Some(hdr), Some((headers, payload, intact))) =
                         (VnetHdr::parse(hdr), Headers::parse(packet))
                     else {

@@ -35,7 +35,7 @@ pub struct ReceivedTrain {
     pub ecn: Ecn,
 }
 
-/// What a receive call has brought.
+/// The result of a receive call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
     /// Bytes of the memory that are used.
@@ -83,8 +83,8 @@ impl RecvScratch {
         header.msg_flags = 0;
     }
 
-    /// What message `i`, of `len` bytes at `start`, says. `None` for what cannot be answered:
-    /// an unknown address family or a truncated datagram.
+    /// Message `i`, of `len` bytes at `start`, as a train. `None` for one that cannot be answered: an unknown address
+    /// family or a truncated datagram.
     fn train(&self, i: usize, start: usize, len: usize) -> Option<ReceivedTrain> {
         let header = &self.0.headers[i].msg_hdr;
         if header.msg_flags & libc::MSG_TRUNC != 0 {
@@ -231,7 +231,7 @@ impl UdpSocket {
             return;
         }
         self.take_trains(false);
-        // What has come since nothing waited may be a train, which is not cut any more.
+        // Datagrams that have come since the socket was empty may be a train, which is not cut any more.
         if is_readable(&self.fd, Duration::ZERO) {
             self.take_trains(true);
             return;
@@ -252,7 +252,7 @@ impl UdpSocket {
     }
 }
 
-/// What the kernel said of a received datagram.
+/// The kernel's notes on a received datagram.
 #[derive(Clone, Copy, Debug, Default)]
 struct ParsedControl {
     /// `UDP_GRO` segment size in bytes; 0 for a single datagram.

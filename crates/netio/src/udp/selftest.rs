@@ -19,7 +19,7 @@ pub enum SelfTest {
     Passed,
     /// The test could not be run (no loopback, no ports): nothing is known.
     NotRun(String),
-    /// What was sent did not arrive as it was.
+    /// A datagram did not arrive as it was sent.
     Failed(String),
 }
 

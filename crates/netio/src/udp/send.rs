@@ -50,7 +50,7 @@ impl Train {
     }
 }
 
-/// What became of a send.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendReport {
     /// Datagrams handed to the kernel.
@@ -69,7 +69,7 @@ pub struct SendReport {
 pub struct SendScratch {
     headers: Headers,
     pending: Vec<Train>,
-    /// What is left of [`PATIENCE`] for the present batch.
+    /// The rest of [`PATIENCE`] for the present batch.
     patience: Duration,
 }
 

@@ -18,22 +18,22 @@ pub enum Family {
     V6,
 }
 
-/// What becomes of a datagram that is longer than a link on its way carries (`IP_MTU_DISCOVER`, ip(7)).
-/// The same for trains and for datagrams that leave by themselves.
+/// The treatment of a datagram that is longer than a link on its way carries (`IP_MTU_DISCOVER`, ip(7)). It holds for
+/// trains and for datagrams that leave by themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscovery {
     /// It is cut: IPv4 datagrams have no DF, so that routers may. IPv6 is cut here if the path's MTU is
     /// known.
     #[default]
     No,
-    /// As the kernel does by default: cut here if the path's MTU is known, else DF. Without trains
-    /// (`UDP_SEGMENT`), which the kernel sends without DF in this mode.
+    /// The kernel's default: cut here if the path's MTU is known, else DF. Without trains (`UDP_SEGMENT`), which the
+    /// kernel sends without DF in this mode.
     Maybe,
     /// It is dropped, here or on its way: all datagrams have DF.
     Yes,
 }
 
-/// What a socket is asked for.
+/// Options of a socket.
 #[derive(Clone, Debug, Default)]
 pub struct SocketOptions {
     /// Local UDP port; 0 lets the kernel choose.
@@ -47,7 +47,7 @@ pub struct SocketOptions {
     /// Send and receive buffer in bytes; the kernel's default when `None`. Tried with the
     /// `FORCE` variants first, which a privileged process may use beyond `rmem_max`.
     pub buffer: Option<usize>,
-    /// What becomes of datagrams that are too long for their path.
+    /// The treatment of datagrams that are too long for their path.
     pub mtu_discovery: MtuDiscovery,
     /// Try `UDP_SEGMENT`.
     pub gso: bool,
@@ -112,7 +112,7 @@ pub struct UdpSocket {
     /// A plain datagram was longer than the receive stride: so many receives are single ones, with room for it.
     pub(super) long_datagrams: AtomicU32,
     pub(super) singles: Singles,
-    /// What a test answers for it.
+    /// A test's answers in its place.
     #[cfg(feature = "simulated")]
     pub faults: crate::simulated::Faults,
 }

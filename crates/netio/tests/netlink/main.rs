@@ -247,7 +247,7 @@ fn rules_by_device_are_read_as_they_were_made() {
     });
 }
 
-/// What `nft` makes is seen, and when it changes.
+/// Chains that `nft` makes are seen, and their changes too.
 #[test]
 fn chains_are_read_as_nft_made_them() {
     in_namespace(|| {
@@ -374,7 +374,7 @@ fn frames_cross_between_packet_sockets() {
     });
 }
 
-/// What `nft` reads of the table, if there is an `nft`.
+/// The listing of the table by `nft`, if there is an `nft`.
 fn nft(words: &[&str]) -> Option<String> {
     let output = Command::new("nft").args(words).output();
     let there = output.is_ok();

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Packets in one epoch. AES-GCM may seal 2^36 blocks under a key; packets have 4,096 at most.
 const EPOCH_PACKETS_LOG2: u32 = 24;
 
-/// What all keys of a peer have in common.
+/// The properties that all keys of a peer share.
 #[derive(Clone, Default)]
 pub struct Shape {
     /// The bytes that `comp-lzo` or `compress` puts around payloads.
@@ -63,7 +63,8 @@ const V2_INDICATOR: u8 = 0x50;
 const V2_PLAIN: u8 = 0;
 const V2_LZ4: u8 = 1;
 const V2_LZO: u8 = 2;
-/// What stock writes for [`V2_PLAIN`]: the number that the method has inside the program. Stock itself does not take it.
+/// The byte that stock writes for [`V2_PLAIN`]: the number that the method has inside the program. Stock itself does
+/// not take it.
 const V2_PLAIN_OF_STOCK: u8 = 10;
 
 /// How a peer has compressed a packet.
@@ -75,7 +76,7 @@ pub enum Compression {
     Lz4,
 }
 
-/// What was in the framing.
+/// The content of the framing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unframed {
     /// A packet: where it is.
@@ -328,7 +329,7 @@ impl Format for DataFormat {
                 packet.len = range.len() as u32;
                 kind(&memory[range])
             }
-            // What it unpacks to has no room here.
+            // There is no room here to unpack it.
             Unframed::Compressed(_) => Payload::Piece,
             Unframed::Malformed => Payload::Malformed,
         }
@@ -397,9 +398,9 @@ fn keep(bytes: &mut Vec<u8>, range: Range<usize>) {
     bytes.drain(..range.start);
 }
 
-/// What a payload is without its framing. [`InBand`](super::inband::InBand) says which message.
+/// The kind of a payload without its framing. [`InBand`](super::inband::InBand) says which message.
 fn kind(payload: &[u8]) -> Payload {
-    // What both begin with is the same to four bits: every packet comes here, and next to none is one of them.
+    // Both magic numbers begin with the same four bits: every packet comes here, and next to none is one of them.
     const MARK: u8 = PING[0] >> 4;
     const { assert!(OCC_MAGIC[0] >> 4 == MARK) };
     if payload.first().is_none_or(|first| first >> 4 != MARK) {

@@ -43,7 +43,7 @@ pub struct Fragmenter {
 /// One piece of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// What goes before it.
+    /// The header before it.
     pub header: [u8; HEADER_LEN],
     /// Which bytes of the packet it has.
     pub range: Range<usize>,
@@ -119,7 +119,7 @@ fn head(kind: u32, number: u8, index: usize) -> u32 {
 
 /// Bytes of the pieces of a packet that needs more than one: a multiple of four, and no more than `most`.
 ///
-/// The same number of pieces, but the last not much shorter than the others.
+/// The piece length with the same number of pieces, but the last not much shorter than the others.
 fn piece_len(len: usize, most: usize) -> usize {
     let aligned = most & !3;
     let (full, rest) = (len / aligned, len % aligned);
@@ -157,7 +157,7 @@ struct Partial {
     touched: Instant,
 }
 
-/// What came of a piece.
+/// The result of a piece.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reassembled<'a> {
     /// It is a whole packet: the payload from its fifth byte on.
@@ -350,7 +350,7 @@ impl Fragments {
     /// Takes a piece, and writes the packet that it completes, framing and all, to `whole`.
     ///
     /// # Errors
-    /// What is to be said of a piece that completes none.
+    /// The verdict on a piece that completes none.
     pub(super) fn join(&self, piece: &[u8], whole: &mut Vec<u8>) -> Result<(), Joined> {
         let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

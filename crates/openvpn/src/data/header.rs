@@ -16,7 +16,7 @@ pub const V2_LEN: usize = 4;
 /// The peer id of a peer that has none.
 pub const NO_PEER_ID: u32 = 0x00ff_ffff;
 
-/// What comes before the sealed part, and how packets are numbered, by what the ends have agreed on.
+/// The bytes before the sealed part, and the numbering of packets, as the ends have agreed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// `DATA_V1`, with packet ids of 32 bits: peers that know no peer id.

@@ -1,4 +1,4 @@
-//! What travels as a packet of the tunnel and is none: pings and the messages of the options check (OCC).
+//! Messages that travel as a packet of the tunnel and are none: pings and the messages of the options check (OCC).
 //!
 //! Both begin with 16 bytes that no IP packet begins with. Neither may ever reach the interface.
 
@@ -7,7 +7,7 @@ pub const PING: [u8; 16] = [
     0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48,
 ];
 
-/// What every message of the options check begins with.
+/// The beginning of every message of the options check.
 pub const OCC_MAGIC: [u8; 16] = [
     0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c,
 ];
@@ -37,7 +37,7 @@ const fn occ(kind: u8) -> [u8; 17] {
     message
 }
 
-/// What a payload is, if it is no packet of the tunnel.
+/// The meaning of a payload that is no packet of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InBand<'a> {
     /// The peer lives.

@@ -15,7 +15,7 @@
 //!
 //! Lengths whose bits are all 0 go on in the bytes behind: 255 for each 0, and the first that is none.
 
-/// What is no stream, or unpacks to more than there is room for.
+/// Bytes that are no stream, or unpack to more than there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a packet that LZO1X has compressed, or one that is too long")]
 pub struct Corrupt;
@@ -79,7 +79,7 @@ pub fn unpack(packed: &[u8], unpacked: &mut [u8]) -> Result<usize, Corrupt> {
     }
 }
 
-/// What was copied last.
+/// The last copy.
 #[derive(Clone, Copy)]
 enum Before {
     /// A match with no literal behind it, or nothing yet.
@@ -162,7 +162,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// What was written `distance` bytes ago, once more. Where that is less than `len`, it repeats itself.
+    /// Repeats the bytes of `distance` bytes ago. Where `distance` is less than `len`, they repeat themselves.
     fn repeat(&mut self, distance: usize, len: usize) -> Result<(), Corrupt> {
         let from = self.len.checked_sub(distance).ok_or(Corrupt)?;
         if len > self.bytes.len() - self.len {

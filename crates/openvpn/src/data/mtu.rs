@@ -22,7 +22,7 @@ const INNER_HEADERS: usize = 20 + 20;
 /// Bytes that a SOCKS5 proxy puts before each datagram to IPv4.
 const SOCKS: usize = 10;
 
-/// What the outer packet travels in.
+/// The transport of the outer packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outer {
     /// IPv6, or a family that is not known yet. An IPv4 address that a socket for both families shows as
@@ -42,7 +42,7 @@ impl Outer {
     }
 }
 
-/// What a packet gets on its way from the interface to the socket.
+/// The bytes that a packet gets on its way from the interface to the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encapsulation {
     /// The cipher of the data channel.
@@ -55,7 +55,7 @@ pub struct Encapsulation {
     pub framing: Framing,
     /// Whether there is `fragment`.
     pub fragment: bool,
-    /// What it travels in.
+    /// The transport.
     pub outer: Outer,
 }
 
@@ -73,7 +73,7 @@ pub enum MssFix {
 }
 
 impl MssFix {
-    /// What stands for no `mssfix` at all, or one without a number. `fragment` is the number of that directive.
+    /// The default for no `mssfix` at all, or one without a number. `fragment` is the number of that directive.
     #[must_use]
     pub const fn default_for(tun_mtu: u16, fragment: Option<u16>) -> Self {
         match (fragment, tun_mtu) {

@@ -15,17 +15,17 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The packet id within a packet's number, whose upper 16 bits are the epoch where there is one.
 const PACKET_ID: u64 = (1 << 48) - 1;
 
-/// What the formats of one negotiation's keys are made of.
+/// The material of one negotiation's formats.
 pub struct Material {
     /// The keys of both directions. Each direction erases itself when it is dropped.
     pub keys: Box<DataKeys>,
-    /// What the packets of this peer look like, with any of its keys.
+    /// The form of this peer's packets, with any of its keys.
     pub shape: Shape,
     /// Ciphers and digests that are not secure any more may be used.
     pub allow_insecure: bool,
 }
 
-// What is secret in it does so, see `keys`.
+// Its secrets erase themselves, see `keys`.
 impl ZeroizeOnDrop for Material {}
 
 impl Protocol for OpenVpn {

@@ -5,7 +5,7 @@ use plane::Record;
 /// Bytes in front of the packet.
 pub const HEADER_LEN: usize = 2;
 
-/// What stands in front of a packet of `len` bytes.
+/// The header of a packet of `len` bytes.
 #[must_use]
 pub const fn header(len: u16) -> [u8; HEADER_LEN] {
     len.to_be_bytes()

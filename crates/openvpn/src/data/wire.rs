@@ -9,7 +9,7 @@ use super::record;
 /// The greatest key id; after it comes 1, since 0 is only for the first key of a session.
 pub const MAX_KEY_ID: u8 = 7;
 
-/// What a packet is: the upper five bits of its first byte.
+/// The kind of packet: the upper five bits of its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Opcode {
@@ -78,7 +78,7 @@ impl Opcode {
 /// The first byte of every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What the packet is.
+    /// The kind of packet.
     pub opcode: Opcode,
     /// Which key of the session it belongs to, 0..=7.
     pub key_id: u8,
@@ -181,7 +181,7 @@ impl Wire for OpenVpn {
         record::of(packet)
     }
 
-    /// What is routed into the tunnel and meant for its other end's outside would go round for ever.
+    /// A packet that is routed into the tunnel and meant for its other end's outside would go round for ever.
     fn loops(&self, _datagram: &[u8], to: SocketAddr, _receiver: u32, endpoint: &Endpoint) -> bool {
         to == endpoint.addr && *self != Self::Client { recursive: true }
     }

@@ -65,7 +65,7 @@ pub(super) fn bytes_to_key(passphrase: &[u8], salt: &[u8], len: usize) -> Zeroiz
     key
 }
 
-/// What a derivation of PKCS#12 is for.
+/// The purpose of a derivation of PKCS#12.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pkcs12Use {
     Key = 1,

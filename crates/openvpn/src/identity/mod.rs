@@ -94,12 +94,12 @@ impl Identity {
         ];
         // None for keys of other kinds.
         if let Some(signer) = self.key.key.choose_scheme(&all) {
-            // What fails here fails in the handshake too, which tells why.
+            // A failure here fails the handshake too, which tells why.
             let _ = signer.sign(&[]);
         }
     }
 
-    /// The same with the authorities of the container in the chain.
+    /// Adds the authorities of the container to the chain.
     pub(crate) fn with_authorities_sent(&self) -> Self {
         let mut chain = self.key.cert.clone();
         chain.extend(self.authorities.iter().cloned());
@@ -145,7 +145,7 @@ pub enum IdentityError {
     Unreadable {
         /// Which directive's file.
         what: &'static str,
-        /// What is wrong with it and what to do.
+        /// The fault, and its remedy.
         reason: String,
     },
     /// The file is of a kind that is not supported.
@@ -153,7 +153,7 @@ pub enum IdentityError {
     Unsupported {
         /// Which directive's file.
         what: &'static str,
-        /// What is not supported and what to do.
+        /// The missing feature, and the remedy.
         reason: String,
     },
     /// The key is not the certificate's.

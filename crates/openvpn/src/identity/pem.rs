@@ -7,11 +7,11 @@ use zeroize::Zeroizing;
 
 /// One block.
 pub(crate) struct Block {
-    /// What stands after `BEGIN`.
+    /// The word after `BEGIN`.
     pub(crate) label: String,
     /// `DEK-Info: ` of an encrypted key, its value.
     pub(crate) encryption: Option<String>,
-    /// What the block holds.
+    /// The block's bytes.
     pub(crate) content: Zeroizing<Vec<u8>>,
 }
 

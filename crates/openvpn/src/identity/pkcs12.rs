@@ -33,14 +33,14 @@ const SHA2: &[u8] = &[0x60, 0x86, 0x48, 1, 101, 3, 4, 2];
 /// Bags may hold bags; no program nests them deeper.
 const DEPTH_MAX: usize = 4;
 
-/// What a container holds.
+/// The content of a container.
 pub(super) struct Contents {
     pub(super) key: Arc<dyn SigningKey>,
     pub(super) certificate: CertificateDer<'static>,
     pub(super) authorities: Vec<CertificateDer<'static>>,
 }
 
-/// What was found so far.
+/// The parts found so far.
 #[derive(Default)]
 struct Bags {
     key: Option<Bag>,

@@ -41,7 +41,7 @@ const METHOD: u8 = 2;
 /// The upper half of the byte once held flags.
 const METHOD_MASK: u8 = 0x0f;
 
-/// What a person or a token shows to be let in. Bytes, as no encoding is agreed upon.
+/// Credentials of a person or a token. Bytes, as no encoding is agreed upon.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Credentials {
     /// The name, without NUL.
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// What came in the place of a username and a password.
+/// The login in a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Login {
     /// Both strings were absent or empty.
@@ -82,7 +82,7 @@ pub struct KeyMethod {
     pub peer_info: String,
 }
 
-/// What is wrong with a record.
+/// The fault of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyMethodError {
@@ -100,7 +100,7 @@ pub enum KeyMethodError {
     PeerInfoTooLong(usize),
 }
 
-/// What of our own does not fit into a record.
+/// A string of our own that does not fit into a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the {field} has {len} bytes, {max} can be sent; shorten it")]
 pub struct TooLongToSend {

@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
     pub(super) fn string(&mut self, max: usize) -> Result<Text<'a>, Stop> {
         let len = usize::from(u16::from_be_bytes(self.array()?));
         if len > max {
-            // What cannot be a record is refused before it is waited for.
+            // A string that no record can hold is refused before it is waited for.
             self.take(len.min(RECORD_MAX))?;
             return Ok(Text::TooLong(len));
         }

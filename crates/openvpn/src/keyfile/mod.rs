@@ -173,13 +173,13 @@ pub enum KeyFileError {
     /// There is no line that begins such a key.
     #[error("no line `-----BEGIN {expected}-----`; is this the right kind of key file?")]
     NoBegin {
-        /// What stands in the line that is missing.
+        /// The text of the missing line.
         expected: &'static str,
     },
     /// There is no line that ends it.
     #[error("no line `-----END {expected}-----`; the key is cut off")]
     NoEnd {
-        /// What stands in the line that is missing.
+        /// The text of the missing line.
         expected: &'static str,
     },
     /// A character that is no hexadecimal digit.
@@ -204,7 +204,7 @@ pub enum KeyFileError {
         "the wrapped client key is damaged: its length field says {written}, it has {found} bytes"
     )]
     WrappedLength {
-        /// What the field says.
+        /// The length in the field.
         written: u16,
         /// Bytes there are.
         found: usize,

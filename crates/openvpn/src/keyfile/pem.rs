@@ -59,7 +59,7 @@ pub(crate) fn encode(bytes: &[u8], name: &str) -> Zeroizing<String> {
     text
 }
 
-/// What stands in an armour line of this kind.
+/// The label of an armour line of this kind.
 fn armoured<'a>(line: &'a str, kind: &str) -> Option<&'a str> {
     line.strip_prefix("-----")?
         .strip_prefix(kind)?

@@ -164,7 +164,7 @@ impl fmt::Debug for ServerKey {
     }
 }
 
-/// What a client's key says of the client: made with the key, authenticated by the server's, and sent encrypted.
+/// The description of a client in its key: made with the key, authenticated by the server's, and sent encrypted.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Metadata(Vec<u8>);
 
@@ -184,7 +184,7 @@ impl Metadata {
         Self([&[Self::TIMESTAMP][..], &seconds.to_be_bytes()].concat())
     }
 
-    /// As it was in the wrapped key: the kind and the rest.
+    /// Takes it as it was in the wrapped key: the kind and the rest.
     pub(crate) fn from_wire(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
     }
@@ -199,7 +199,7 @@ impl Metadata {
         self.0.first().copied()
     }
 
-    /// What it says, without the kind.
+    /// Its text, without the kind.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.0.get(1..).unwrap_or_default()

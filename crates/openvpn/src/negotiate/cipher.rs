@@ -8,7 +8,7 @@ use super::PeerInfo;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CipherList(Vec<Cipher>);
 
-/// What is wrong with a list of ciphers.
+/// The fault of a list of ciphers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CipherListError {
     /// A name that is not known, without the mark that it may be missing.
@@ -24,7 +24,7 @@ pub enum CipherListError {
     TooLong,
 }
 
-/// What `data-ciphers` is if it is not set.
+/// The value of `data-ciphers` if it is not set.
 const DEFAULT: &str = "AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305";
 
 impl Default for CipherList {
@@ -110,7 +110,7 @@ impl core::fmt::Display for CipherList {
 /// `occ` is the cipher of the client's option string. `fallback` is for clients that say nothing at all.
 ///
 /// # Errors
-/// What to tell people; the client is told that there is no shared cipher.
+/// The words for people; the client is told that there is no shared cipher.
 pub fn choose_as_server(
     list: &CipherList,
     fallback: Option<Cipher>,
@@ -149,7 +149,7 @@ pub fn choose_as_server(
 /// The client's choice: what was pushed, or what the server's option string says, or the fallback.
 ///
 /// # Errors
-/// What to tell people.
+/// The words for people.
 pub fn choose_as_client(
     list: &CipherList,
     fallback: Option<Cipher>,

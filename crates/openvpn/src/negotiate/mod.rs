@@ -1,4 +1,4 @@
-//! What both sides tell each other about their abilities, and what they agree on.
+//! The abilities that both sides tell each other, and their agreement.
 
 pub mod cipher;
 pub mod occ;

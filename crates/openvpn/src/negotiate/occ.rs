@@ -31,7 +31,7 @@ impl Transport {
     }
 }
 
-/// What the option string is made of.
+/// The parts of the option string.
 #[derive(Clone, Debug)]
 pub struct OccOptions {
     /// The word behind `dev-type`: `tun`, or `null`.
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// What OpenVPN 2.6.14 prints at `--verb 7` for the same settings.
+    /// OpenVPN 2.6.14 prints these at `--verb 7` for these settings.
     #[test]
     fn strings_are_those_of_stock() {
         let sha1 = Digest::Sha1;

@@ -30,7 +30,7 @@ impl IvProto {
     /// The `dns` option.
     pub const DNS_OPTION_V2: Self = Self(1 << 11);
 
-    /// What our client sets, and with `epoch` the bit of the epoch format.
+    /// The bits that our client sets, and with `epoch` the bit of the epoch format.
     #[must_use]
     pub fn client(epoch: bool) -> Self {
         let bits = Self::DATA_V2

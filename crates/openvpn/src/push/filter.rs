@@ -1,6 +1,6 @@
 //! `pull-filter` and `route-nopull`: what a client lets a server push.
 
-/// What becomes of an option that a filter matches.
+/// The effect on an option that a filter matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterAction {
     /// It is taken, whatever later filters say.

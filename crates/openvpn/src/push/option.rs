@@ -102,7 +102,7 @@ pub struct RedirectGateway {
     pub private: bool,
     /// No route to the server is needed, it is on the same network.
     pub local: bool,
-    /// As `local` if it is on the same network.
+    /// Means `local` if it is on the same network.
     pub autolocal: bool,
     /// Two halves instead of the default route.
     pub def1: bool,
@@ -161,7 +161,7 @@ pub struct PushedDns {
     pub search: Vec<String>,
     /// `dns server`, by priority.
     pub by_priority: Vec<DnsServer>,
-    /// Of `search`, what `dns search-domains` names.
+    /// The domains of `dns search-domains` among `search`.
     pub search_domains: Vec<String>,
     /// Every `dhcp-option` that was taken, without that word, in the server's order: for scripts.
     pub lines: Vec<String>,

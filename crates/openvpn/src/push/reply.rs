@@ -34,7 +34,7 @@ pub enum PushError {
     TooLarge,
 }
 
-/// What the server wants, read and within bounds.
+/// The server's options, read and within bounds.
 ///
 /// `None` and empty lists are what was not pushed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct PushReply {
     pub ifconfig: Option<(Ipv4Addr, Ipv4Addr)>,
     /// The interface's IPv6 address.
     pub ifconfig_ipv6: Option<Ifconfig6>,
-    /// What the second address of `ifconfig` is.
+    /// The meaning of the second address of `ifconfig`.
     pub topology: Option<Topology>,
     /// IPv4 routes.
     pub routes: Vec<Route<Ipv4Addr>>,
@@ -51,7 +51,7 @@ pub struct PushReply {
     pub routes_ipv6: Vec<Route<Ipv6Addr>>,
     /// The gateway of routes that name none. `Some(None)` is `dhcp`, which an interface of layer 3 has not.
     pub route_gateway: Option<Ipv4Addr>,
-    /// The same for IPv6.
+    /// The gateway of IPv6 routes.
     pub route_ipv6_gateway: Option<Ipv6Addr>,
     /// The metric of routes that name none.
     pub route_metric: Option<u32>,
@@ -275,7 +275,7 @@ impl PushReply {
     }
 }
 
-/// What `route-nopull` keeps away. The gateway and its delay stay, for routes of the client's own.
+/// The options that `route-nopull` keeps away. The gateway and its delay stay, for routes of the client's own.
 fn is_route(name: &str) -> bool {
     matches!(
         name,

@@ -9,8 +9,8 @@ const FRAME: usize = "PUSH_REPLY".len() + 1;
 /// Bytes of `,push-continuation 2`.
 const CONTINUATION: usize = ",push-continuation 2".len();
 
-/// What the daemon wants to be pushed to a client. The session adds what was negotiated: the peer id, the cipher, the
-/// protocol's flags, the token.
+/// The options that the daemon has pushed to a client. The session adds the negotiated ones: the peer id, the cipher,
+/// the protocol's flags, the token.
 #[derive(Clone, Debug, Default)]
 pub struct PushOptions {
     /// The options, each as it would stand in a file.

@@ -1,4 +1,4 @@
-//! What is to be acknowledged, and what was lately.
+//! Keeps the ids to acknowledge, and those acknowledged lately.
 
 use crate::packet::AckList;
 
@@ -32,11 +32,11 @@ impl Acks {
         !self.due.is_empty()
     }
 
-    /// What goes into the next packet: those that are due, oldest first, then others sent lately, at most `most` in
-    /// all. [`AckList::MAX_WITH_MESSAGE`] for a packet with a message, [`AckList::MAX`] for one without; to a peer
-    /// without a wrap and without the exporter, never more than the former (SoftEther drops such packets).
+    /// The ids for the next packet: those that are due, oldest first, then others sent lately, at most `most` in all.
+    /// [`AckList::MAX_WITH_MESSAGE`] for a packet with a message, [`AckList::MAX`] for one without; to a peer without a
+    /// wrap and without the exporter, never more than the former (SoftEther drops such packets).
     ///
-    /// What does not fit stays due.
+    /// Ids that do not fit stay due.
     pub fn take(&mut self, most: usize) -> AckList {
         let due = self.due.as_slice();
         let (now, later) = due.split_at(most.min(due.len()));

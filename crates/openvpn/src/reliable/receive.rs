@@ -17,11 +17,11 @@ pub struct ReceiveWindow {
 pub struct Message {
     /// The kind of packet that it came in.
     pub opcode: Opcode,
-    /// What it says.
+    /// The message.
     pub payload: Vec<u8>,
 }
 
-/// What became of a message that came.
+/// The verdict on a message that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receipt {
     /// It is new. Acknowledge it.

@@ -41,7 +41,7 @@ pub struct Outgoing<'a> {
     pub opcode: Opcode,
     /// Its number.
     pub message_id: u32,
-    /// What it says.
+    /// The message.
     pub payload: &'a [u8],
 }
 
@@ -237,7 +237,7 @@ mod tests {
         let mut window = filled(6, now);
         sent(&mut window, now);
         window.acknowledge(&[1, 2].into_iter().collect(), now);
-        // The same acknowledgement again, and numbers that were never sent, do not count.
+        // A repeated acknowledgement, and numbers that were never sent, do not count.
         window.acknowledge(&[1, 2, 77, u32::MAX].into_iter().collect(), now);
         assert_eq!(sent(&mut window, now), []);
         window.acknowledge(&[4].into_iter().collect(), now);

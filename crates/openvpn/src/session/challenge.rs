@@ -15,7 +15,7 @@ pub fn static_response(password: &str, response: &str) -> Zeroizing<String> {
     text
 }
 
-/// What a server reads out of [`static_response`]: the password and the answer. `None` if the password is a plain one.
+/// The server's reading of [`static_response`]: the password and the answer. `None` if the password is a plain one.
 #[must_use]
 pub fn parse_static_response(text: &str) -> Option<(Zeroizing<String>, Zeroizing<String>)> {
     let (password, response) = text.strip_prefix("SCRV1:")?.split_once(':')?;
@@ -58,7 +58,7 @@ impl DynamicChallenge {
         })
     }
 
-    /// What to send in the place of the password.
+    /// The text to send in the place of the password.
     #[must_use]
     pub fn answer(&self, response: &str) -> Zeroizing<String> {
         Zeroizing::new(format!("CRV1::{}::{response}", self.state))

@@ -26,11 +26,11 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How often the data channel says that we leave, where the control channel cannot.
 const EXIT_EVERY: Duration = Duration::from_secs(1);
 
-/// What is only a client's.
+/// The state of clients only.
 pub(super) struct ClientSide {
     pub(super) settings: Arc<ClientSettings>,
     credentials: Option<Credentials>,
-    /// What the server gave us to show instead of the password.
+    /// The server's token, which is shown instead of the password.
     token: Option<Credentials>,
     /// The credentials have left for the server.
     shown: bool,
@@ -241,7 +241,7 @@ impl Session {
         let options = whole.split(',').filter(|it| !it.is_empty());
         let reply = match PushReply::parse(options, &settings.filter) {
             Ok(reply) => reply,
-            // What comes later can only renew the token.
+            // A later push reply can only renew the token.
             Err(error) if up => {
                 log::warn!("dropped a push reply of a session that is up: {error}");
                 return Ok(());
@@ -395,7 +395,7 @@ impl Session {
     }
 }
 
-/// What is pushed goes before what is configured.
+/// Merges the timers: pushed values go before configured ones.
 fn merged(ours: &Timers, reply: &PushReply) -> Timers {
     let mut timers = Timers {
         ping: reply.ping.or(ours.ping),

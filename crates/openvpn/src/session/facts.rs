@@ -1,4 +1,4 @@
-//! What a session tells of itself and of its peer.
+//! Facts that a session tells about itself and its peer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

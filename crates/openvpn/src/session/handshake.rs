@@ -1,10 +1,10 @@
 //! TLS handshakes away from their sessions.
 //!
-//! What a handshake costs is signatures and key agreements, and for these nothing of the session is needed but its TLS. So a
-//! server that has several processors takes the TLS of a session, with what has come for it, to another thread
-//! ([`Output::Handshake`]), and brings it back ([`Session::handshaken`]). Meanwhile the session goes
-//! on: packets are acknowledged and sent again, time passes, it may end. What comes for TLS waits in the receive window, so
-//! that one piece of work of a session is away at most, and the order is that of the messages.
+//! The cost of a handshake is signatures and key agreements, which need nothing of the session but its TLS. So a server
+//! that has several processors takes the TLS of a session, with the bytes that have come for it, to another thread
+//! ([`Output::Handshake`]), and brings it back ([`Session::handshaken`]). Meanwhile the session goes on: packets are
+//! acknowledged and sent again, time passes, it may end. Messages for TLS wait in the receive window, so that one piece
+//! of work of a session is away at most, and the order is that of the messages.
 
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ impl core::fmt::Debug for Handshake {
     }
 }
 
-/// What came of a [`Handshake`]. It goes back to the session that it is of.
+/// The result of a [`Handshake`]. It goes back to the session that it is of.
 #[derive(Debug)]
 pub struct Handshaken {
     pub(super) number: u64,

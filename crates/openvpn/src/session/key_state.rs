@@ -44,7 +44,7 @@ pub(super) enum Authorisation {
     Granted,
 }
 
-/// What happened in a negotiation.
+/// An event of a negotiation.
 #[derive(Debug)]
 pub(super) enum Event {
     /// Client: the server's reset asks for our wrapped key once more.
@@ -76,7 +76,7 @@ pub(super) struct KeyState {
     away: Option<u64>,
     handshaked: bool,
     tls_out: Vec<u8>,
-    /// What TLS delivered of the peer's record so far.
+    /// The part of the peer's record that TLS has delivered.
     record: Zeroizing<Vec<u8>>,
     /// The peer has sent something inside TLS.
     pub(super) heard_tls: bool,
@@ -231,7 +231,7 @@ impl KeyState {
     /// Hands what has come in order to TLS.
     fn read(&mut self, settings: &TlsSettings) -> Result<Option<Event>, CloseReason> {
         let mut apart = Vec::new();
-        // What belongs to TLS waits until there is a TLS session; before that only the reset is taken.
+        // Messages for TLS wait until there is a TLS session; before that only the reset is taken.
         while self.tls.is_some() || self.receive.next_id() == 0 {
             let Some(message) = self.receive.pop() else {
                 break;
@@ -430,7 +430,7 @@ fn failed(error: TlsError) -> CloseReason {
     CloseReason::Tls(error.to_string())
 }
 
-/// What puts messages into packets.
+/// The means to put messages into packets.
 pub(super) struct Link<'a> {
     pub(super) wrap: &'a mut Wrap,
     pub(super) own: SessionId,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::output::CloseReason;
 use super::settings::Timers;
 
-/// What the data plane saw last, of data packets; told by [`Session::activity`](super::Session::activity).
+/// The data plane's last times of data packets; told by [`Session::activity`](super::Session::activity).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// When an authentic packet came, pings included.
@@ -29,7 +29,7 @@ pub(super) struct Liveness {
     counted: (Instant, u64),
 }
 
-/// What is due.
+/// The action that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Ping,
@@ -106,7 +106,7 @@ impl Liveness {
         latest(self.control_sent, self.times.last_sent)
     }
 
-    /// What is due now. A ping counts as sent from now on, though the caller has not sent it yet.
+    /// The action that is due now. A ping counts as sent from now on, though the caller has not sent it yet.
     pub(super) fn due(&mut self, now: Instant) -> Option<Due> {
         let over = |since: Instant, limit: Option<Duration>| {
             limit.filter(|it| !it.is_zero() && now >= since + *it)

@@ -27,7 +27,7 @@ use crate::wrap::Wrap;
 /// The least time between two renewals of the keys that a client begins. Each costs the server a handshake.
 const RENEWED_APART: Duration = Duration::from_secs(1);
 
-/// What both sides agreed on when the session came up.
+/// The agreement of both sides when the session came up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
     pub(super) cipher: Cipher,
@@ -69,8 +69,8 @@ impl From<(ServerSide, Servers)> for Side {
 
 /// One peer's session, from the first packet to the last.
 ///
-/// Whatever is called, everything that is to be done is put out, to be done in order. Once
-/// [`Output::Closed`] came, there is nothing more to do with it.
+/// A session. Each call puts out everything that is to be done, in order. Once [`Output::Closed`] came, there is
+/// nothing more to do with it.
 pub struct Session {
     pub(super) side: Side,
     pub(super) own: SessionId,
@@ -91,7 +91,7 @@ pub struct Session {
     pub(super) renegotiate_at: Option<Instant>,
     /// How long the last keys were the newest: a peer that renews them more often than we would is followed.
     pub(super) interval: Option<Duration>,
-    /// What is to be said once there is a negotiation to say it in.
+    /// The messages for the next negotiation.
     pub(super) queued: VecDeque<Message>,
     /// Handshakes that were handed out.
     pub(super) handshakes: u64,
@@ -409,7 +409,7 @@ impl Session {
         {
             let expected = self.settings().occ.expected(self.role());
             for difference in crate::negotiate::occ::differences(&expected, &record.options) {
-                // A session that comes up in spite of them works, and nobody need do anything.
+                // A session that comes up in spite of them works: the user need do nothing.
                 log::info!("WARNING: {difference}");
             }
             self.options = Some(record.options.clone());
@@ -424,7 +424,7 @@ impl Session {
 
     fn active(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
         if let Some(previous) = &mut self.previous {
-            // What is said from now on is said in the new one.
+            // Messages from now on go into the new negotiation.
             previous.tls = None;
         }
         self.say_queued()?;

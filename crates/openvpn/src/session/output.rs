@@ -1,4 +1,4 @@
-//! What a session asks of its surroundings.
+//! Requests of a session to its surroundings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct AuthRequest {
     pub password: Zeroizing<String>,
     /// The client's certificate, whose chain and usage were checked. `None` where none is required and none was shown.
     pub certificate: Option<Arc<PeerCertificate>>,
-    /// What the client says of itself. Not to be trusted with anything but protocol.
+    /// The client's word about itself. Not to be trusted with anything but protocol.
     pub peer_info: Arc<PeerInfo>,
     /// The client's option string, as it is.
     pub options: String,

@@ -19,7 +19,7 @@ const FAILED_RENEW: u64 = 1 << 35;
 /// Bytes after which a cipher with blocks of 64 bits needs a new key (SWEET32).
 const SMALL_BLOCK_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What the data plane has done with one set of keys, told by [`Session::traffic`].
+/// The data plane's use of one set of keys, told by [`Session::traffic`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUsage {
     /// The keys' number.
@@ -41,7 +41,7 @@ pub struct KeyUsage {
 }
 
 impl KeyUsage {
-    /// What it would be if all of it came once more.
+    /// The usage if all of it came once more.
     const fn doubled(&self) -> Self {
         Self {
             key_id: self.key_id,

@@ -25,7 +25,7 @@ pub(super) type Servers = ();
 #[cfg(not(feature = "server"))]
 pub(super) type Servers = core::convert::Infallible;
 
-/// What is only a server's.
+/// The state of servers only.
 pub(super) struct ServerSide {
     pub(super) settings: Arc<ServerSettings>,
     /// Questions asked so far.
@@ -33,7 +33,7 @@ pub(super) struct ServerSide {
     pub(super) peer_info: Arc<PeerInfo>,
     /// The user name of the first negotiation, which others must keep.
     pub(super) username: Option<String>,
-    /// What is to be told to the client once it listens.
+    /// The refusal that the client gets once it listens.
     pub(super) refusal: Option<AuthFailed>,
     /// When an answer of the daemon comes too late.
     pub(super) answer_by: Option<Instant>,
@@ -41,7 +41,7 @@ pub(super) struct ServerSide {
     pub(super) push_wanted: bool,
     /// The daemon was asked for them.
     push_asked: bool,
-    /// What was sent, and when.
+    /// The reply that was sent, and when.
     reply: Vec<String>,
     replied: Option<Instant>,
     pub(super) token: Option<TokenSession>,
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// What the client says of itself. Empty until it has.
+    /// The client's word about itself. Empty until it has sent one.
     #[must_use]
     pub fn peer_info(&self) -> Option<&Arc<PeerInfo>> {
         match &self.side {
@@ -351,7 +351,7 @@ impl Session {
     }
 }
 
-/// What both ends agreed on, in words for the client.
+/// The agreement of both ends, in words for the client.
 fn negotiated(agreed: &Agreed, info: &PeerInfo) -> Vec<String> {
     let mut list = Vec::new();
     if info.negotiates_cipher() {

@@ -1,4 +1,4 @@
-//! What a session is made from. One of these serves all sessions of a tunnel.
+//! The settings of a session. One of these serves all sessions of a tunnel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::push::PullFilter;
 use crate::tls::TlsSettings;
 use crate::wrap::WrapSettings;
 
-/// What both roles need.
+/// The settings of both roles.
 #[derive(Clone)]
 pub struct Settings {
     /// Certificates and rules.
     pub tls: Arc<TlsSettings>,
-    /// What is said, and compared, about the rest of the configuration.
+    /// The option string, which says and compares the rest of the configuration.
     pub occ: OccOptions,
     /// The ciphers that may be negotiated, the preferred one first.
     pub data_ciphers: CipherList,
@@ -111,7 +111,7 @@ impl Default for Renegotiate {
     }
 }
 
-/// What happens when the tunnel is silent, or was up for too long. `None` is off.
+/// The limits of silence, and of the time that the tunnel is up. `None` is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
     /// Send a ping after so long without sending.
@@ -126,16 +126,16 @@ pub struct Timers {
     pub session_timeout: Option<Duration>,
 }
 
-/// What only a client needs.
+/// The settings of a client only.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// What both roles need.
+    /// The settings of both roles.
     pub common: Settings,
     /// How the control channel is wrapped.
     pub wrap: WrapSettings,
     /// `IV_VER` and `IV_PLAT`, and with `push-peer-info` more. The lines of the protocol are added.
     pub peer_info: PeerInfo,
-    /// What the server may push.
+    /// The options that the server may push.
     pub filter: PullFilter,
     /// `tun-mtu-max`: the largest MTU that the server may push, in bytes.
     pub tun_mtu_max: u32,
@@ -194,10 +194,10 @@ impl ClientSettings {
     }
 }
 
-/// What only a server needs.
+/// The settings of a server only.
 #[derive(Clone)]
 pub struct ServerSettings {
-    /// What both roles need.
+    /// The settings of both roles.
     pub common: Settings,
     /// `auth-gen-token`: tokens instead of passwords for renegotiations.
     pub tokens: Option<Arc<TokenKeeper>>,

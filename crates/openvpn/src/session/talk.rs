@@ -1,4 +1,4 @@
-//! What is said inside TLS once the keys are exchanged.
+//! Talk inside TLS once the keys are exchanged.
 
 use std::time::Instant;
 

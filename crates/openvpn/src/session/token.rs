@@ -40,7 +40,7 @@ pub(super) struct TokenSession {
     began: u64,
 }
 
-/// What was found out about a password.
+/// The findings about a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checked {
     pub(super) state: TokenState,
@@ -85,7 +85,7 @@ impl TokenKeeper {
         (text, session)
     }
 
-    /// What a password is. Whatever it holds, it is at most a wrong password.
+    /// Judges a password. Whatever text is in it, it is at most a wrong password.
     pub(super) fn check(&self, username: &str, password: &str, now: u64) -> Checked {
         let none = Checked {
             state: TokenState::Initial,

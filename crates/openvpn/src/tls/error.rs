@@ -1,4 +1,4 @@
-//! What goes wrong with TLS, by whose fault it is.
+//! Errors of TLS, by whose fault they are.
 
 use rustls::{AlertDescription, PeerIncompatible};
 
@@ -17,7 +17,7 @@ pub enum SettingsError {
     Unreadable {
         /// Which directive's file.
         what: &'static str,
-        /// What is wrong with it and what to do.
+        /// The fault, and its remedy.
         reason: String,
     },
     /// Something that the configuration must have is not there.
@@ -55,19 +55,19 @@ pub enum TlsError {
     Alert {
         /// The name of the alert.
         alert: String,
-        /// What it means, most likely; begins with a separator or is empty.
+        /// Its most likely meaning; begins with a separator or is empty.
         hint: &'static str,
-        /// What we offered, where that may be the reason; begins with a separator or is empty.
+        /// Our own offer, where it may be the reason; begins with a separator or is empty.
         offered: String,
     },
     /// The two ends have no version, suite or group in common.
     #[error("no common ground with the peer: {reason}; {offered}; {remedy}")]
     Incompatible {
-        /// What is not common.
+        /// The part that is not common.
         reason: String,
-        /// What each end offered, as far as that is known.
+        /// The offers of both ends, as far as they are known.
         offered: String,
-        /// What to do at which end.
+        /// The remedy, and at which end.
         remedy: &'static str,
     },
     /// The peer must show a certificate and has none.
@@ -96,7 +96,8 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// What rustls says, by whose fault it is; `refused` is what our own rules say, `offered` what each end offered.
+    /// Sorts rustls' error by whose fault it is; `refused` is the error of our own rules, `offered` the offers of both
+    /// ends.
     pub(super) fn of_rustls(
         error: rustls::Error,
         refused: Option<VerifyError>,
@@ -136,7 +137,7 @@ impl TlsError {
     }
 }
 
-/// What an alert of the peer means, most likely.
+/// The most likely meaning of a peer's alert.
 fn alert_hint(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::UnknownCA => ": it does not know the authority of our certificate",
@@ -164,7 +165,7 @@ fn alert_hint(alert: AlertDescription) -> &'static str {
     }
 }
 
-/// What to do about a peer with which we have nothing in common.
+/// The remedy for a peer with which we have nothing in common.
 fn incompatible_remedy(reason: &PeerIncompatible) -> &'static str {
     match reason {
         PeerIncompatible::ServerDoesNotSupportTls12Or13

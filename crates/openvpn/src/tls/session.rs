@@ -42,12 +42,12 @@ enum Verdict {
 pub struct TlsSession {
     connection: Connection,
     verifier: Arc<PeerVerifier>,
-    /// What the peer said and was not read yet.
+    /// The peer's bytes that were not read yet.
     plain: Zeroizing<Vec<u8>>,
     failed: Option<TlsError>,
     peer_closed: bool,
     verdict: Verdict,
-    /// What we offer, for the log.
+    /// Our offer, for the log.
     offer: Arc<str>,
 }
 
@@ -177,7 +177,7 @@ impl TlsSession {
         out
     }
 
-    /// What the peer said inside TLS since the last call; empty if nothing.
+    /// The peer's bytes inside TLS since the last call; empty if none.
     pub fn read_plain(&mut self) -> Zeroizing<Vec<u8>> {
         std::mem::take(&mut self.plain)
     }
@@ -231,7 +231,7 @@ impl TlsSession {
         (!self.is_handshaking()).then_some(verified)
     }
 
-    /// The same, to be kept.
+    /// The peer's certificate, to be kept.
     pub(crate) fn shared_peer(&self) -> Option<Arc<PeerCertificate>> {
         let verified = self.verifier.verified()?;
         (!self.is_handshaking()).then(|| Arc::clone(verified))

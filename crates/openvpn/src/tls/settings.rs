@@ -1,4 +1,4 @@
-//! What the configuration says about TLS, checked once.
+//! The configuration of TLS, checked once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -43,13 +43,13 @@ pub enum CertificateProfile {
     /// go lower (RSA 1024, SHA-1); Millrace does not.
     #[default]
     Legacy,
-    /// The same here, as `legacy` already asks for what this asks for.
+    /// Equal to `legacy` here, which already asks for this.
     Preferred,
     /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 only.
     SuiteB,
 }
 
-/// What the configuration says, unchecked.
+/// The configuration of TLS, unchecked.
 #[derive(Debug, Clone)]
 pub struct TlsOptions {
     /// `tls-client` or `tls-server`.
@@ -190,7 +190,7 @@ impl TlsSettings {
         self.role
     }
 
-    /// What the configuration names and is not known, one sentence each, for the log.
+    /// Unknown words of the configuration, one sentence each, for the log.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -229,7 +229,7 @@ impl TlsSettings {
         peer.chain.iter().any(|certificate| {
             let serials = revocations.serials.as_ref();
             let by_name = serials.map(|it| it.contains(&certificate.serial));
-            // Where that cannot be told, the next negotiation decides.
+            // The next negotiation decides where the directory cannot be read.
             let listed = |it: &Arc<RevocationLists>| it.name(certificate);
             by_name == Some(Ok(true)) || revocations.lists.as_ref().is_some_and(listed)
         })
@@ -259,7 +259,7 @@ impl TlsSettings {
         self.earliest = UnixTime::since_unix_epoch(since.unwrap_or_default());
     }
 
-    /// What checks the peer of one negotiation.
+    /// The verifier that checks the peer of one negotiation.
     pub(super) fn verifier(&self) -> PeerVerifier {
         let revocations = self
             .revocations
@@ -371,7 +371,7 @@ fn suites(
     Ok(suites)
 }
 
-/// Names all that is offered.
+/// The names of everything that is offered.
 fn offer(versions: &[&'static SupportedProtocolVersion], provider: &CryptoProvider) -> String {
     let mut parts = Vec::new();
     for (version, name) in [

@@ -105,7 +105,7 @@ pub(super) fn parse_1_2(
             banned.extend(&named);
         }
         if word.starts_with(['!', '-']) {
-            // What we do not have is excluded already.
+            // Suites that we do not have are excluded already.
             found.retain(|suite| !named.contains(suite));
         } else if word.starts_with('@') || word.starts_with('+') {
             // An order of OpenSSL's, or a security level below which we do not go anyway.

@@ -1,4 +1,4 @@
-//! What stands between rustls and our rules for certificates.
+//! The link between rustls and our rules for certificates.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -24,7 +24,7 @@ pub(super) struct PeerVerifier {
     pub(super) trust: Arc<Trust>,
     pub(super) revocations: Revocations,
     pub(super) provider: Arc<CryptoProvider>,
-    /// What a server asks of its client.
+    /// The server's demand for a client certificate.
     pub(super) client_certificate: ClientCertificate,
     /// The names of the authorities, which a server tells its clients.
     pub(super) hints: Arc<[DistinguishedName]>,
@@ -69,7 +69,7 @@ impl PeerVerifier {
         let _ = self.suites.set(kept.collect());
     }
 
-    /// What the client offers, where we are a server and know it, and what we offer.
+    /// The client's offer, where we are a server and know it, and ours.
     pub(super) fn offered(&self, ours: &str) -> String {
         #[cfg(feature = "server")]
         if let Some(theirs) = self.suites.get() {

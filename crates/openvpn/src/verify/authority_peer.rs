@@ -1,7 +1,7 @@
 //! The chain of a peer whose own certificate says CA:TRUE, as older guides and routers make them.
 //!
-//! webpki takes no such certificate for a peer's, OpenSSL does. What webpki would check of the certificates above it is
-//! checked here: names, signatures, critical extensions, purposes. Dates, the right to sign, path lengths and revocation
+//! webpki takes no such certificate for a peer's, OpenSSL does. This code makes webpki's checks of the certificates
+//! above it: names, signatures, critical extensions, purposes. Dates, the right to sign, path lengths and revocation
 //! are checked afterwards as for every chain.
 
 use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm};
@@ -85,7 +85,7 @@ pub(super) fn chain<'a>(
     Ok(None)
 }
 
-/// Refuses what webpki refuses of each certificate by itself, as critical extensions that it does not know.
+/// Refuses certificates that webpki refuses one by one, such as those with critical extensions that it does not know.
 fn checked(certificate: &Certificate<'_>) -> Result<(), VerifyError> {
     let der = CertificateDer::from(certificate.der);
     // Authorities of version 1 have no extensions at all.

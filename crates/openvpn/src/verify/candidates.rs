@@ -15,7 +15,7 @@ use crate::verify::{VerifyError, VerifyFault};
 pub(super) struct Candidates<'a> {
     /// The peer's own.
     pub(super) own: Certificate<'a>,
-    /// What the peer sent, and the authorities at which no chain may end.
+    /// The peer's certificates, and the authorities at which no chain may end.
     pub(super) links: Vec<Certificate<'a>>,
     /// `ca`, whole, in its order.
     pub(super) authorities: Vec<Certificate<'a>>,

@@ -25,7 +25,7 @@ pub(super) const DEPTH_MAX: usize = 16;
 pub(crate) struct Trust {
     /// `ca`, whole, in its order.
     authorities: Vec<CertificateDer<'static>>,
-    /// Those of them at which a chain may end.
+    /// The authorities of these at which a chain may end.
     anchors: Vec<TrustAnchor<'static>>,
     /// Where each of `anchors` is among `authorities`.
     anchor_places: Vec<usize>,
@@ -160,7 +160,7 @@ impl Trust {
             .collect();
         let candidates = Candidates {
             own: own.clone(),
-            // What cannot be read cannot be part of a chain either.
+            // A certificate that cannot be read cannot be part of a chain either.
             links: sent
                 .iter()
                 .take(DEPTH_MAX)
@@ -242,8 +242,8 @@ impl Trust {
             .and_then(|at| self.anchor_places.get(at).copied())
     }
 
-    /// What webpki does not look at: the dates of the trusted certificate and its right to sign
-    /// certificates, Netscape's types, and revocation.
+    /// Checks that webpki leaves out: the dates of the trusted certificate and its right to sign certificates,
+    /// Netscape's types, and revocation.
     fn examine(
         &self,
         chain: &[Certificate<'_>],

@@ -30,7 +30,7 @@ struct RevocationList {
     next_update: Option<Time>,
     /// Serial numbers without zeros in front.
     revoked: HashSet<Box<[u8]>>,
-    /// What is signed; kept until an authority was found that has signed it.
+    /// The signed bytes; kept until an authority was found that has signed them.
     signed: Box<[u8]>,
     algorithm: Box<[u8]>,
     signature: Box<[u8]>,
@@ -38,7 +38,7 @@ struct RevocationList {
     signed_by: OnceLock<Box<[u8]>>,
 }
 
-/// What a list says about a certificate.
+/// The word of a list about a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// No list revokes it.
@@ -76,7 +76,7 @@ impl RevocationLists {
         theirs.any(|list| list.revoked.contains(serial))
     }
 
-    /// What the lists of the authority with this name and key say about a serial number.
+    /// The word of the lists of the authority with this name and key about a serial number.
     ///
     /// An authority may have several: one that replaces another, or, after a change of its key, one
     /// for each key. What any of them revokes is revoked; else one that can be relied upon is enough.

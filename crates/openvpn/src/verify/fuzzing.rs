@@ -1,4 +1,4 @@
-//! What a peer's certificate, or a revocation list that an administrator fetches, goes through.
+//! The path of a peer's certificate, or of a revocation list that an administrator fetches.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 

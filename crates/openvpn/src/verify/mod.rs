@@ -35,11 +35,11 @@ pub mod fuzzing;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the certificate '{subject}' is refused: {reason}")]
 pub struct VerifyError {
-    /// Whose certificate, as OpenVPN prints it.
+    /// The subject of the certificate, as OpenVPN prints it.
     pub subject: String,
     /// The kind of reason.
     pub fault: VerifyFault,
-    /// What is wrong and what to do.
+    /// The fault, and its remedy.
     pub reason: String,
 }
 
@@ -53,7 +53,7 @@ pub enum VerifyFault {
     Time,
     /// Its time has not come yet, or that of one above it.
     Early,
-    /// The same by a clock that is known to be wrong, so that nothing is known of its time.
+    /// The time cannot be judged, as the clock is known to be wrong.
     Clock,
     /// It is revoked, or the revocation list cannot be relied upon.
     Revoked,

@@ -1,4 +1,4 @@
-//! What is known of a verified peer, for logs, scripts and accounts.
+//! Facts about a verified peer, for logs, scripts and accounts.
 
 use crate::name;
 use crate::verify::certificate::Certificate;

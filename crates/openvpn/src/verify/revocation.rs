@@ -1,5 +1,5 @@
-//! What revokes certificates: the lists of `crl-verify FILE`, and the directory of
-//! `crl-verify DIRECTORY dir`, into which the program looks.
+//! Revokes certificates: by the lists of `crl-verify FILE`, and by the directory of `crl-verify DIRECTORY dir`, into
+//! which the program looks.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::verify::serial::hex;
 /// The longest common name, in bytes, as stock programs have it.
 const NAME_MAX: usize = 64;
 
-/// What a certificate is used for.
+/// The use of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
     /// Being a TLS client.

@@ -2,7 +2,7 @@
 
 use crate::packet::PacketError;
 
-/// What a server's HARD_RESET_SERVER_V2 carries: type, length and value of 16 bits, any number of times.
+/// The content of a server's HARD_RESET_SERVER_V2: type, length and value of 16 bits, any number of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyNegotiation {
     /// The client shall append its wrapped key to its next packet, since the server has kept nothing.

@@ -1,4 +1,4 @@
-//! What protects the control channel before TLS does: nothing, tls-auth, tls-crypt or tls-crypt-v2.
+//! Protects the control channel before TLS does: nothing, tls-auth, tls-crypt or tls-crypt-v2.
 //!
 //! [`WrapSettings`] is what the configuration says. From it comes one [`Wrap`] for each session, which numbers what it
 //! seals and takes each number once from what it opens. A server that has no session yet opens a stranger's first
@@ -42,7 +42,7 @@ pub struct Wrap {
     window: ReplayWindow,
 }
 
-/// What a wrap has that does not change, shared by all sessions with the same keys.
+/// The constant part of a wrap, shared by all sessions with the same keys.
 #[derive(Clone, Debug)]
 struct Keys {
     method: Method,
@@ -58,7 +58,7 @@ enum Method {
     TlsCrypt(Arc<TlsCrypt>),
 }
 
-/// What is done about the wrapped client key at the end of the opcodes that have one.
+/// The treatment of the wrapped client key at the end of the opcodes that have one.
 #[derive(Clone, Debug)]
 enum WrappedClientKey {
     /// Not tls-crypt-v2: such packets are refused.
@@ -301,7 +301,7 @@ pub enum WrapError {
     /// The wrapped client key of tls-crypt-v2 was refused.
     #[error(transparent)]
     ClientKey(#[from] ClientKeyError),
-    /// What was in the wrap is no control packet.
+    /// The content of the wrap is no control packet.
     #[error(transparent)]
     Packet(#[from] PacketError),
 }

@@ -1,4 +1,4 @@
-//! What the configuration says about the wrap, and the first packet of a stranger.
+//! The configuration of the wrap, and the first packet of a stranger.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Server {
     max_age: Option<Duration>,
 }
 
-/// What a stranger's packet turned out to be.
+/// The first packet of a stranger.
 #[derive(Debug)]
 pub struct FirstPacket {
     /// Its length on the wire, in bytes.
@@ -40,7 +40,7 @@ pub struct FirstPacket {
     pub wrap: Wrap,
     /// The number of the packet, where the wrap has one. It may well be a replay.
     pub number: Option<ReplayId>,
-    /// What the client's key says of the client, if the packet carried one (tls-crypt-v2), for a script to judge.
+    /// The description of the client in its key, if the packet carried one (tls-crypt-v2), for a script to judge.
     pub metadata: Option<Metadata>,
 }
 
@@ -121,7 +121,7 @@ impl WrapSettings {
 
     /// Opens the packet of an unknown client and remembers nothing. `now` is in seconds since 1970.
     ///
-    /// What it costs: an HMAC and decryption of the packet, for tls-crypt-v2 twice that and the preparation of a key.
+    /// The cost: an HMAC and decryption of the packet, for tls-crypt-v2 twice that and the preparation of a key.
     ///
     /// # Errors
     /// See [`WrapError`]. That the packet is a replay cannot be seen.

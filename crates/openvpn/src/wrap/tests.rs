@@ -101,7 +101,7 @@ fn message(opcode: Opcode) -> ControlPacket {
     }
 }
 
-/// What stock has sent opens, and what is in it seals to the same bytes.
+/// Packets of stock open, and their content seals to the same bytes.
 #[test]
 fn packets_of_stock() {
     let mut seen = 0;

@@ -35,7 +35,7 @@ impl TlsAuth {
 
     /// Wraps the plain packet `packet`, head and all.
     pub(super) fn seal(&self, packet: &[u8], number: ReplayId) -> Vec<u8> {
-        // What is sealed is a packet, so it has a head.
+        // Only packets are sealed, which have a head.
         let (head, rest) = packet.split_at(CONTROL_HEAD_LEN.min(packet.len()));
         let number = number.to_wire();
         let tag = self.send.sign(&[&number, head, rest]);

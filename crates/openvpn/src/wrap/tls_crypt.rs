@@ -40,7 +40,7 @@ impl TlsCrypt {
 
     /// Wraps the plain packet `packet`, head and all. There is room behind for `room` bytes more.
     pub(super) fn seal(&self, packet: &[u8], number: ReplayId, room: usize) -> Vec<u8> {
-        // What is sealed is a packet, so it has a head.
+        // Only packets are sealed, which have a head.
         let (head, rest) = packet.split_at(CONTROL_HEAD_LEN.min(packet.len()));
         let mut sealed = Vec::with_capacity(packet.len() + Self::OVERHEAD + room);
         sealed.extend_from_slice(head);

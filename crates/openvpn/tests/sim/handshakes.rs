@@ -20,7 +20,7 @@ fn apart() -> Setup {
     setup
 }
 
-/// What comes meanwhile is acknowledged: nothing is sent twice.
+/// Messages that come meanwhile are acknowledged: nothing is sent twice.
 #[test]
 fn a_session_goes_on_while_its_handshake_takes_long() {
     let mut world = World::new(apart());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::world::millis;
 
-/// What becomes of a datagram: the delays after which copies arrive.
+/// The fate of a datagram: the delays after which copies arrive.
 pub(crate) type Link = Box<dyn FnMut(&mut Random, &[u8]) -> Vec<Duration>>;
 
 /// Control packets are lost, doubled, delayed and so reordered; data packets only delayed.

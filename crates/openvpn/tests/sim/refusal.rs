@@ -39,7 +39,7 @@ fn a_refused_client_is_told_why() {
     }
 }
 
-/// A login is shown to control however long it is: taken for none, it would let in who needs none.
+/// Control sees a login of any length: a long one that counted as none would let in a client without a password.
 #[test]
 fn a_long_login_is_a_login() {
     let (name, password) = ("n".repeat(3000), "p".repeat(4000));

@@ -57,7 +57,7 @@ pub(crate) fn common(role: Role) -> Settings {
     Settings::new(tls(role), occ)
 }
 
-/// What a test changes before a world is made.
+/// Settings that a test changes before a world is made.
 pub(crate) struct Setup {
     pub(crate) client: ClientSettings,
     pub(crate) server: ServerSettings,

@@ -34,7 +34,7 @@ pub(crate) fn common(role: Role) -> Settings {
     options.ca = file("ca.crt");
     options.identity = Some(Identity::from_pem(&cert, &key, b"", None).unwrap());
     let occ = OccOptions {
-        // What the program says of itself in these tests.
+        // The name of this program's device in these tests.
         dev_type: match role {
             Role::Client => "tun",
             Role::Server => "null",

@@ -1,4 +1,4 @@
-//! The same sessions against the stock program, over a socket of the loopback in a network namespace of their own.
+//! Runs these sessions against the stock program, over a socket of the loopback in a network namespace of their own.
 //!
 //! Skipped where `openvpn` or `unshare` is missing, or namespaces cannot be made.
 

@@ -22,7 +22,7 @@ fn identity(cert: &str, key: &str) -> Identity {
     Identity::from_pem(&file(cert), &file(key), b"", None).expect("certificate and key fit")
 }
 
-/// What an end of the authority in this directory says.
+/// The options of an end of the authority in this directory.
 fn options(kind: &str, role: Role) -> TlsOptions {
     let name = match role {
         Role::Client => "client",

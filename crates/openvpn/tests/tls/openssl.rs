@@ -1,4 +1,4 @@
-//! The same TLS against OpenSSL's, over a socket of the loopback.
+//! Runs this TLS against OpenSSL's, over a socket of the loopback.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

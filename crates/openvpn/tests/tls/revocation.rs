@@ -104,7 +104,7 @@ impl RevokedSerials for Directory {
     }
 }
 
-/// What both ends of a chain of three say, each with this directory if `looks` is its role.
+/// The result of both ends of a chain of three, each with this directory if `looks` is its role.
 fn with_directory(looks: Role, serials: Option<&[&str]>) -> Result<PeerCertificate, VerifyError> {
     let with = |role| {
         let mut options = options("p256", role);
@@ -151,7 +151,7 @@ fn a_directory_revokes_every_certificate_of_the_chain_at_both_ends() {
     }
 }
 
-/// What is trusted by its fingerprint or for itself is revoked all the same.
+/// A certificate that is trusted by its fingerprint or for itself is revoked all the same.
 #[test]
 fn a_directory_revokes_what_has_no_authority() {
     let mut trusted = client();

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::{Pair, file, identity, options};
 
-/// What a client with these options says of a server with this certificate (and the P-256 key).
+/// The verdict of a client with these options on a server with this certificate (and the P-256 key).
 pub(crate) fn client_sees(cert: &str, client: TlsOptions) -> Result<PeerCertificate, VerifyError> {
     let mut server = options("p256", Role::Server);
     server.identity = Some(identity(cert, "p256/server.key"));
@@ -156,7 +156,7 @@ fn a_clock_that_is_known_to_be_wrong_is_told_from_a_certificate_that_is() {
     let says = ["clock of this host is wrong", "2099-", "set it"];
     let seen = sees(before, "odd/not-yet.crt");
     assert_refused(seen, "CN=not-yet", VerifyFault::Clock, &says);
-    // What is over by the clock, or certainly, is over; what is good by the clock is good.
+    // A certificate that is over by the clock, or certainly, is over; one that is good by the clock is good.
     let seen = sees(before, "odd/expired.crt");
     assert_refused(seen, "CN=expired", VerifyFault::Time, &["expired on"]);
     let seen = sees(after, "odd/not-yet.crt");
@@ -233,7 +233,7 @@ fn strangers_are_refused() {
         VerifyFault::Unknown,
         &["peer-fingerprint"],
     );
-    // The same name, another key.
+    // Another authority has the name with another key.
     let mut other = client();
     other.ca = file("odd/ca-other.crt");
     let seen = client_sees("p256/server.crt", other);
@@ -283,7 +283,7 @@ fn who_must_not_sign_has_not_signed() {
     );
 }
 
-/// As OpenSSL does; webpki takes no authority for a peer.
+/// OpenSSL takes such a certificate; webpki takes no authority for a peer.
 #[test]
 fn a_peers_certificate_may_say_ca_true() {
     let with_sub = || {
@@ -486,7 +486,7 @@ fn an_authority_may_be_renewed_with_its_key() {
         let peer = client_sees("p256/server.crt", of(names, None)).expect("the new one is good");
         let new = client_sees("p256/server.crt", client()).expect("accepted");
         assert_eq!(peer.chain[1].sha256, new.chain[1].sha256);
-        // What is wrong with the peer is said, and not that the old authority has expired.
+        // The error names the peer's fault, and not that the old authority has expired.
         let seen = client_sees("odd/revoked.crt", of(names, Some(file("odd/crl.pem"))));
         assert_refused(seen, "CN=revoked", VerifyFault::Revoked, &["crl-verify"]);
         let seen = client_sees("odd/sha1.crt", of(names, None));
@@ -509,7 +509,7 @@ fn authorities_that_signed_each_other_are_trusted() {
         options
     };
     client_sees("odd/by-cross-x.crt", with(None)).expect("trusted");
-    // What the other has revoked is not.
+    // A certificate that the other has revoked is not trusted.
     let seen = client_sees("odd/by-cross-x.crt", with(Some("odd/crl-cross-y.pem")));
     assert_refused(seen, "CN=Cross X", VerifyFault::Revoked, &["crl-verify"]);
 }

@@ -8,9 +8,9 @@ use std::ops::RangeInclusive;
 pub(crate) struct Options<'s> {
     section: &'s Section,
     name: String,
-    /// What the section is of no use with.
+    /// Faults with which the section is of no use.
     pub(crate) faults: Vec<Fault>,
-    /// What was left out.
+    /// Options that were left out.
     pub(crate) warnings: Vec<Fault>,
 }
 

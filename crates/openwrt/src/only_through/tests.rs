@@ -45,7 +45,7 @@ fn interfaces_and_devices_are_listed() {
             "spare mr-spare br-iot,br-lan"
         ]
     );
-    // What may be a device is held, in case it comes.
+    // A word that may be a device is held, in case the device comes.
     let unknown: Vec<&str> = all.unknown.iter().map(|it| it.1.name.as_str()).collect();
     assert_eq!(unknown, ["eth7"]);
 }
@@ -101,7 +101,7 @@ fn a_host_without_the_file_lists_nothing() {
 }
 
 proptest! {
-    /// Whatever stands in the file, only names of devices are listed, and none that leads out.
+    /// For any words in the file, only names of devices are listed, and none that leads out.
     #[test]
     fn only_devices_of_the_lan_are_listed(words in prop::collection::vec("[ -&(-~]{0,17}|lan|wan|modem|eth1|mr-home|br-lan", 0..6)) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();

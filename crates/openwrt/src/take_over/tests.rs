@@ -67,7 +67,7 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     assert_eq!(others.section("office").unwrap().text("enabled"), Some("0"));
     assert_eq!(others.section("inline").unwrap().text("enabled"), Some("1"));
     let hints = taken.hints.join("\n");
-    // What would not work stays as it is, and what is left out of a file is told.
+    // An instance that would not work stays as it is, and lines that are left out of a file are told.
     let bad = |file: &str| match file {
         "/etc/openvpn/office.ovpn" => Err(format!("{file}: no remote")),
         _ => Ok(Judged::default()),
@@ -87,7 +87,7 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     }
 }
 
-/// The stock service obeyed all that the file says. The interface gets the permission where the file needs one, and only there.
+/// The stock service obeyed every line of the file. The interface gets the permission only where the file needs one.
 #[test]
 fn a_file_that_names_others_keeps_the_permission_that_it_had() {
     let openvpn = "config openvpn 'office'\n\toption enabled '1'\n\toption config '/etc/openvpn/office.ovpn'\n";
@@ -138,7 +138,7 @@ fn an_interface_that_would_not_work_is_refused() {
 }
 
 proptest! {
-    /// Whatever the files say: nothing but what is named changes, or nothing is to be written.
+    /// For any files, only the named instances change, or nothing is written.
     #[test]
     fn any_text_is_taken_over_or_refused(
         network in "(config (interface|wireguard_a) ?(a|'a'|)\n|\toption (proto|private_key|x) ('wireguard'|wireguard|static)\n|#.{0,5}\n|;){0,12}",

@@ -75,7 +75,7 @@ fn the_last_state_is_told_once_and_whole() {
     let mut told = Told::connected();
     let first = told.handle(Event::Up(update(&[1])));
     assert_eq!(calls(&first), [update(&[1]).to_arguments("office")]);
-    // What comes while it is told waits, and only the last of it counts.
+    // A state that comes meanwhile waits, and only the last one counts.
     assert_eq!(told.handle(Event::Up(update(&[2]))), []);
     assert_eq!(told.handle(Event::Up(update(&[3]))), []);
     let next = told.handle(Event::Answered(Status::Ok));
@@ -145,7 +145,7 @@ fn faults_come_first_and_survive_a_connection() {
         }
     }
     assert_eq!(said, [update(&[1]).to_arguments("office")]);
-    // What netifd has is not told again.
+    // A fault that netifd has is not told again.
     told.handle(Event::Answered(Status::Ok));
     assert_eq!(told.handle(Event::Fault(fault("a"))), []);
     assert_eq!(calls(&told.handle(Event::Fault(fault("b")))).len(), 1);

@@ -16,7 +16,7 @@ const ALIGNMENT: usize = 8;
 /// The most blocks: one for each file, and a few.
 const MOST_BLOCKS: usize = 20_000;
 
-/// What stands in a block.
+/// The content of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block<'a> {
     /// A signature of the ADB in front.

@@ -12,7 +12,7 @@ pub use container::{Block, Container, ContainerError, INDEX, PACKAGE};
 pub use reader::{Reader, ValueError};
 pub use writer::{NULL, Writer};
 
-/// What a word is, in its highest four bits.
+/// The kind of a word, in its highest four bits.
 mod tag {
     /// Null, with the value 0; true and false are not used.
     pub(super) const SPECIAL: u32 = 0x0;
@@ -30,7 +30,7 @@ mod tag {
     pub(super) const BLOB_32: u32 = 0xa;
     /// Words of one kind, and in front of them their number plus 1, aligned to 4.
     pub(super) const ARRAY: u32 = 0xd;
-    /// The same, each with a meaning of its own.
+    /// Words, each with a meaning of its own.
     pub(super) const OBJECT: u32 = 0xe;
 }
 

@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     /// The words of an object, which [`Self::slot`] numbers from 1; none of a null.
     ///
     /// # Errors
-    /// As [`Self::array`].
+    /// The errors of [`Self::array`].
     pub fn object(self, word: u32) -> Result<Vec<u32>, ValueError> {
         self.slots(tag::OBJECT, word)
     }

@@ -1,4 +1,4 @@
-//! What is said of a package, in the package and in an index, and its dependencies.
+//! The description of a package, in the package and in an index, and its dependencies.
 
 use super::ApkError;
 use super::limited::Limited;
@@ -16,7 +16,7 @@ mod compare {
     pub(super) const ANY: u64 = EQUAL | LESS | GREATER;
 }
 
-/// What is said of a package, in a package and in an index.
+/// The description of a package, in a package and in an index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Info {
     /// Its name.
@@ -25,9 +25,9 @@ pub struct Info {
     pub version: String,
     /// In a package 20 bytes that tell builds apart; in an index the SHA-256 of the package's ADB.
     pub identity: Vec<u8>,
-    /// What it is.
+    /// Its purpose.
     pub description: String,
-    /// As in `/etc/apk/arch`, or `noarch`.
+    /// A word of `/etc/apk/arch`, or `noarch`.
     pub architecture: String,
     /// The licence, as SPDX has it.
     pub license: String,
@@ -202,7 +202,7 @@ mod tests {
         read_dependencies(&mut Limited::new(reader), reader.root())
     }
 
-    /// What is read of the root that is written.
+    /// Reads the root that is written.
     fn read_written(root: impl FnOnce(&mut Writer) -> u32) -> Result<Info, ApkError> {
         let mut writer = Writer::default();
         let root = root(&mut writer);

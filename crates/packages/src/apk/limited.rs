@@ -8,7 +8,7 @@ use crate::adb::{Reader, ValueError};
 pub(crate) const LONGEST: usize = 64 << 10;
 /// The most that all values of a file come to, in bytes: several times OpenWrt's largest index.
 const MOST: usize = 64 << 20;
-/// What a text counts besides its bytes, as it takes room without any.
+/// The price of a text besides its bytes, as it takes room without any.
 const TEXT: usize = 32;
 
 /// Reads the values of one file, until they come to more than [`MOST`].
@@ -25,26 +25,26 @@ impl<'a> Limited<'a> {
         Self { reader, left }
     }
 
-    /// As [`Reader::int`].
+    /// Reads a number; see [`Reader::int`].
     pub(crate) fn int(&self, word: u32) -> Result<u64, ValueError> {
         self.reader.int(word)
     }
 
-    /// As [`Reader::array`].
+    /// Reads an array; see [`Reader::array`].
     pub(crate) fn array(&mut self, word: u32) -> Result<Vec<u32>, ApkError> {
         let words = self.reader.array(word)?;
         self.take(size_of_val(words.as_slice()))?;
         Ok(words)
     }
 
-    /// As [`Reader::object`].
+    /// Reads an object; see [`Reader::object`].
     pub(crate) fn object(&mut self, word: u32) -> Result<Vec<u32>, ApkError> {
         let words = self.reader.object(word)?;
         self.take(size_of_val(words.as_slice()))?;
         Ok(words)
     }
 
-    /// As [`Reader::blob`], of at most [`LONGEST`] bytes.
+    /// Reads a blob of at most [`LONGEST`] bytes; see [`Reader::blob`].
     pub(crate) fn blob(&mut self, word: u32) -> Result<&'a [u8], ApkError> {
         let bytes = self.reader.blob(word)?;
         if bytes.len() > LONGEST {
@@ -54,7 +54,7 @@ impl<'a> Limited<'a> {
         Ok(bytes)
     }
 
-    /// The same, as a text.
+    /// Reads a blob as a text.
     pub(crate) fn text(&mut self, word: u32) -> Result<&'a str, ApkError> {
         str::from_utf8(self.blob(word)?).map_err(|_| ApkError::Content("a text that is none"))
     }

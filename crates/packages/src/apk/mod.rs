@@ -31,11 +31,11 @@ pub const SCRIPTS: [&str; 7] = [
 /// A package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Apk {
-    /// What is said of it.
+    /// Its description.
     pub info: Info,
     /// Scripts by their names in [`SCRIPTS`].
     pub scripts: BTreeMap<String, Vec<u8>>,
-    /// What is installed.
+    /// The files to be installed.
     pub tree: Tree,
 }
 

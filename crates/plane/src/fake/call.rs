@@ -7,7 +7,7 @@ use crate::{
 };
 use std::net::SocketAddr;
 
-/// What control asked for, in the words of [`DataPlane`]. Questions that change nothing are not recorded.
+/// A call of control, in the words of [`DataPlane`]. Questions that change nothing are not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// [`DataPlane::open_line`].
@@ -52,7 +52,7 @@ pub enum Call {
     NoteReceived(PeerId, usize),
     /// [`DataPlane::add_keys`].
     AddKeys {
-        /// Whose.
+        /// The peer.
         peer: PeerId,
         /// Our name for the session.
         session: u32,

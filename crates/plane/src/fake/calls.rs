@@ -1,4 +1,4 @@
-//! What the recording data plane does when it is called.
+//! The recording data plane's answers to calls.
 
 use super::{Call, FakeDataPlane, Peer};
 use crate::{

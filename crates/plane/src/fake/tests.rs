@@ -1,4 +1,4 @@
-//! What the fake promises to tests of control.
+//! Promises of the fake to tests of control.
 
 use super::*;
 use crate::{
@@ -97,7 +97,7 @@ fn route(last: u8) -> RouteChange {
 #[test]
 fn a_peer_that_is_removed_leaves_nothing_behind() {
     let fake = FakeDataPlane::new(Toy, "tun0", 1500);
-    // As an object: control may choose its data plane when it starts.
+    // Used as an object: control may choose its data plane when it starts.
     let plane: &dyn DataPlane<Protocol = Toy, Sockets = u16, Connection = SocketAddr> = &fake;
     plane.open_line(LineId::FIRST, 1194).unwrap();
     assert!(plane.add_peer(PEER, Moving::Tell));

@@ -8,7 +8,7 @@ use crate::resolved::Resolved;
 /// Before what the guard leads to the router (-105), and before firewalls (-100).
 const LEADING: i32 = -110;
 
-/// What counts as a query, of UDP and of TCP.
+/// The match for a query, of UDP and of TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
 /// The entries with name servers of their own, and for each the conditions of which any is enough.

@@ -60,7 +60,7 @@ impl Call {
     }
 }
 
-/// What a server says to a request for a call.
+/// A server's answer to a request for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The call is there, with this ID on our side.

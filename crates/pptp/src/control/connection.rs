@@ -27,7 +27,7 @@ pub enum Role {
     Server,
 }
 
-/// What a connection is made with.
+/// The settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Our host name, for the peer's logs.
@@ -132,7 +132,7 @@ impl Connection {
         self.state == State::Closed
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters

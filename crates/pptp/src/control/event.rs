@@ -1,4 +1,4 @@
-//! What a control connection reports.
+//! Events of a control connection.
 
 use crate::control::codes::{DisconnectResult, ErrorCode, OutgoingResult, StartResult, StopReason};
 use crate::control::message::{Host, LinkInfo, MessageError, OutgoingCall};
@@ -93,7 +93,7 @@ pub enum CloseReason {
     /// The TCP connection ended without the peer saying so in PPTP.
     #[error("the peer closed the TCP connection")]
     StreamEnded,
-    /// What the peer sent cannot be told apart into messages.
+    /// The peer's bytes cannot be told apart into messages.
     #[error(transparent)]
     Framing(MessageError),
     /// The first message did not come.
@@ -119,7 +119,7 @@ pub enum CloseReason {
     NotReading,
 }
 
-/// What was not as it should be, counted.
+/// Counts of faulty messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that were understood.

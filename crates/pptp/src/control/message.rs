@@ -24,7 +24,7 @@ pub const MAX_LEN: usize = 220;
 /// Both kinds of framing, or both kinds of bearer (RFC 2637, section 2.1).
 pub const BOTH: u32 = 3;
 
-/// What both sides say of themselves (RFC 2637, sections 2.1 and 2.2).
+/// Both sides' words about themselves (RFC 2637, sections 2.1 and 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The version of the protocol that the sender speaks.
@@ -261,7 +261,7 @@ pub enum MessageError {
     KindLength {
         /// The control message type.
         kind: u16,
-        /// What the header says.
+        /// The length in the header.
         len: u16,
     },
     /// A management message, which the RFC reserves.
@@ -348,7 +348,7 @@ impl Message {
     /// Reads exactly one message.
     ///
     /// # Errors
-    /// Whatever [`MessageError`] names.
+    /// The errors of [`MessageError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
         let (header, _) = bytes.split_first_chunk().ok_or(MessageError::Incomplete)?;
         let len = length(header)?;

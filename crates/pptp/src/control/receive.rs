@@ -1,4 +1,4 @@
-//! What a control connection does with a message (RFC 2637, sections 3.1 to 3.3).
+//! A control connection's reaction to a message (RFC 2637, sections 3.1 to 3.3).
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ impl Connection {
                 result: PlainResult::Ok,
                 error: ErrorCode::None,
             }),
-            // What it answers was noted when the message came.
+            // The round trip was noted when the message came.
             (_, _, Message::EchoReply { .. }) => {}
             (_, _, &Message::StopRequest(reason)) => {
                 self.send(&Message::StopReply {

@@ -16,7 +16,7 @@ impl<const N: usize> Text<N> {
         Self(bytes)
     }
 
-    /// What stands before the first zero, without what could upset a terminal or a log.
+    /// The text before the first zero, without characters that could upset a terminal or a log.
     #[must_use]
     pub fn printable(&self) -> String {
         let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(N);

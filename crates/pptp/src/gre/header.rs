@@ -23,7 +23,7 @@ const SEQUENCE: u16 = 0x1000;
 const ACKNOWLEDGEMENT: u16 = 0x0080;
 const VERSION: u16 = 0x0001;
 
-/// What a header says, but for the payload's length.
+/// The fields of a header, except the payload's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The call ID that the receiver of the packet gave the call.

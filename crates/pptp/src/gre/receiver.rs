@@ -20,7 +20,7 @@ const ORIGIN: u64 = 1 << 32;
 pub enum Arrival {
     /// It is the one that was expected.
     InOrder,
-    /// As many packets before it have not come, so far.
+    /// So many packets before it have not come, so far.
     Ahead(u64),
     /// One with a higher number came before it.
     Late,
@@ -40,7 +40,7 @@ pub enum Refusal {
     Jump,
 }
 
-/// What has been received of one call.
+/// The state of receiving for one call.
 #[derive(Debug)]
 pub struct Receiver {
     /// The number after the highest one.

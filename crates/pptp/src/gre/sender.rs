@@ -16,7 +16,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 #[error("the peer acknowledges packet {0}, which was not sent")]
 pub struct BadAcknowledgement(pub u32);
 
-/// What was sent of one call.
+/// The state of sending for one call.
 #[derive(Debug)]
 pub struct Sender {
     next: u32,

@@ -146,13 +146,13 @@ impl Tunnel {
         (self.call_id, self.peer_call_id)
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What is known of the packets that were sent.
+    /// The state of sending.
     #[must_use]
     pub const fn sender(&self) -> &Sender {
         &self.sender

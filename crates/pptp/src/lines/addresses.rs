@@ -48,14 +48,14 @@ pub enum Refused {
 #[derive(Debug)]
 pub struct Addresses {
     key: ProbeKey,
-    /// What tokens are made with. The client does not know it.
+    /// The secret of tokens. The client does not know it.
     secret: ProbeKey,
     call_id: u16,
     peer_call_id: u16,
     /// The number of the last probe of each line, and of all lines.
     numbers: [u64; LINES_MAX],
     newest: u64,
-    /// What the client said last: the line for what goes by one only, and all that are used.
+    /// The client's last choice: the line for packets that go by one only, and all lines in use.
     used: u8,
     lines: u16,
     table: [Option<Address>; ADDRESSES_MAX],
@@ -118,7 +118,7 @@ impl Addresses {
         Ok(Probed { answer, accepted })
     }
 
-    /// What a probe from this address has to repeat.
+    /// The token that a probe from this address has to repeat.
     fn token(&self, of: Ipv4Addr) -> u64 {
         let mac = self.secret.mac(&[&of.octets()]);
         let (token, _) = mac.split_first_chunk().unwrap_or((&[0; 8], &[]));

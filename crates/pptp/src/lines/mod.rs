@@ -29,11 +29,11 @@ pub use prober::{Answered, Prober};
 /// How long a call without a control connection goes on while no probe comes, or no answer.
 pub(crate) const SILENT: Duration = Duration::from_secs(30);
 
-/// The same for the first answer to a client that has lost the control connection, and asks at once: what ended it may be
-/// the server's end.
+/// The time for the first answer to a client that has lost the control connection, and asks at once: the server's end
+/// may have ended it.
 pub(crate) const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// The same for the first probe at a server that has: its client may not have noticed, and one probe may be lost.
+/// The time for the first probe at a server that has: its client may not have noticed, and one probe may be lost.
 pub(crate) const UNASKED: Duration = Duration::from_secs(25);
 const _: () = assert!(UNASKED.as_secs() > 2 * TELL.as_secs());
 

@@ -94,7 +94,7 @@ pub struct Probe {
     pub from: u16,
     /// Greater than that of all probes that were sent before. An answer has its probe's.
     pub number: u64,
-    /// What the server last told the client on this line, 0 at first.
+    /// The server's last token for the client on this line, 0 at first.
     pub token: u64,
 }
 

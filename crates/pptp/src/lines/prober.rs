@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::lines::LINES_MAX;
 use crate::lines::probe::{Kind, LEN, Probe, ProbeKey};
 
-/// What is known of one line.
+/// The state of one line.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfLine {
     /// The numbers of the last probe, and of the last that was answered.

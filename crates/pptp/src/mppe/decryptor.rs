@@ -63,7 +63,7 @@ impl Decryptor {
         }
     }
 
-    /// What the peer does when it begins anew; we do the same.
+    /// The way in which the peer begins anew; we do likewise.
     #[must_use]
     pub const fn style(&self) -> ResetStyle {
         match self {

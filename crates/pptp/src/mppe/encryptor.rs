@@ -4,7 +4,7 @@ use crate::mppe::header::{HEADER_LEN, Header};
 use crate::mppe::keys::{SessionKey, StartKey};
 use crypto::Rc4;
 
-/// What a stateful sender does when the peer asks it to begin anew.
+/// The way in which a stateful sender begins anew when the peer asks.
 ///
 /// RFC 3078 has the stream begin again with the present key, as FreeBSD does. Linux changes the key first, both as sender
 /// and as receiver. A [`Decryptor`](super::Decryptor) understands both and tells which it has met.

@@ -51,7 +51,7 @@ pub enum OpenError {
     /// The answer to a Reset-Request has not come yet.
     #[error("waiting for the peer to begin anew")]
     Waiting,
-    /// What came out is no packet.
+    /// The decrypted bytes are no packet.
     #[error("garbled")]
     Garbled,
 }

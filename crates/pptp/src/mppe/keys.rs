@@ -13,7 +13,7 @@ const MAGIC_2: &[u8] =
     b"On the client side, this is the send key; on the server side, it is the receive key.";
 const MAGIC_3: &[u8] =
     b"On the client side, this is the receive key; on the server side, it is the send key.";
-/// What sets the key of probes apart from all others.
+/// The label that sets the key of probes apart from all others.
 const PROBES: &[u8] = b"Millrace: probes by the lines of a call";
 const PAD_1: [u8; 40] = [0; 40];
 const PAD_2: [u8; 40] = [0xf2; 40];
@@ -148,8 +148,8 @@ const MESSAGE: usize = 16 + PAD_1.len() + 16 + PAD_2.len();
 #[derive(Clone)]
 pub struct SessionKey {
     length: KeyLength,
-    /// What the next key is made of (`GetNewKeyFromSHA`, RFC 3078, section 7.3): the start key, padding, this key, padding. It
-    /// is kept as it is hashed, because each packet has a key.
+    /// The input of the next key (`GetNewKeyFromSHA`, RFC 3078, section 7.3): the start key, padding, this key,
+    /// padding. It is kept as it is hashed, because each packet has a key.
     message: Zeroizing<[u8; MESSAGE]>,
 }
 

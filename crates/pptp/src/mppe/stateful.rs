@@ -134,7 +134,7 @@ impl Stateful {
         self.broken
     }
 
-    /// What the sender does when it begins anew.
+    /// The way in which the sender begins anew.
     #[must_use]
     pub const fn style(&self) -> ResetStyle {
         self.style

@@ -28,7 +28,7 @@ pub fn hash_nt_password_hash(hash: &[u8; 16]) -> Zeroizing<[u8; 16]> {
     Zeroizing::new(Md4::digest(hash).into())
 }
 
-/// What of a user name is hashed: a domain before it (`DOMAIN\user`) is not (section 4).
+/// The part of a user name that is hashed: without a domain before it (`DOMAIN\user`) (section 4).
 #[must_use]
 pub fn user_without_domain(user: &[u8]) -> &[u8] {
     match user.iter().rposition(|&byte| byte == b'\\') {

@@ -1,4 +1,4 @@
-//! What MS-CHAP version 2 puts into the packets of CHAP (RFC 2759, sections 4 to 6).
+//! The fields of MS-CHAP version 2 in the packets of CHAP (RFC 2759, sections 4 to 6).
 
 use core::fmt::{self, Write as _};
 
@@ -159,7 +159,7 @@ impl Failure {
         };
         for word in message.split(|&byte| byte == b' ') {
             match word {
-                // What follows is for people.
+                // The rest is for people.
                 [b'M', b'=', ..] => break,
                 [b'E', b'=', number @ ..] => {
                     let number = core::str::from_utf8(number)

@@ -26,7 +26,8 @@ impl Auth {
         }
     }
 
-    /// What the value of LCP's option 3 asks for; `None` for what we do not speak, as MS-CHAP version 1.
+    /// The protocol that the value of LCP's option 3 asks for; `None` for one that we do not speak, such as MS-CHAP
+    /// version 1.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         [Self::Pap, Self::ChapMd5, Self::MsChapV2]

@@ -9,7 +9,7 @@ pub enum State {
     Starting,
     /// The layer below is up, and nothing is to be opened.
     Closed,
-    /// As `Closed`, but a request of the peer's opens it.
+    /// `Closed`, but a request of the peer's opens it.
     Stopped,
     /// Closing at our request.
     Closing,
@@ -107,8 +107,8 @@ impl Actions {
     }
 }
 
-/// What an event does: the table of RFC 1661, section 4.1. `None` where it has a dash, which is an event that cannot
-/// occur in that state and that is ignored if it does.
+/// The effect of an event: the table of RFC 1661, section 4.1. `None` where it has a dash, which is an event that
+/// cannot occur in that state and that is ignored if it does.
 ///
 /// The restart option (`r` in the table) is not used: opening what is open does nothing. Neither is the passive option
 /// (`p`). An Ack or Nak for a request that was acknowledged already (`x`) is to be dropped before it gets here, as it is a
@@ -157,7 +157,7 @@ pub const fn step(state: State, event: Event) -> Option<(Actions, State)> {
         (Event::GiveUp, Stopping | ReqSent | AckRcvd | AckSent) => (A::FINISHED, Stopped),
         (Event::GiveUp, _) => return None,
 
-        // Whatever comes while the layer below is down.
+        // Events while the layer below is down.
         (_, Initial | Starting) => return None,
 
         (Event::GoodRequest, Closed) => (A::SEND_TERMINATE_ACK, Closed),

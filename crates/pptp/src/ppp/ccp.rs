@@ -62,7 +62,7 @@ impl fmt::Debug for MppeBits {
     }
 }
 
-/// What both ends have agreed on, or nothing yet.
+/// The agreement of both ends, or nothing yet.
 #[derive(Debug)]
 pub struct Ccp {
     /// Keys that may be used.
@@ -101,7 +101,7 @@ impl Ccp {
         self.peer
     }
 
-    /// What we would take of what the peer can do.
+    /// The bits that we would take of those that the peer offers.
     fn choose(&self, offered: MppeBits) -> Option<MppeBits> {
         let key = offered.best_key(self.allowed)?;
         let stateless = if offered.has(MppeBits::STATELESS)

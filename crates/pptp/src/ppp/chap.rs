@@ -18,7 +18,7 @@ pub enum ChapPacket<'a> {
     Challenge {
         /// To be repeated in the answers.
         id: u8,
-        /// What to prove it with.
+        /// The value to prove it with.
         value: &'a [u8],
         /// Who asks.
         name: &'a [u8],

@@ -6,7 +6,7 @@ use crate::mppe::OVERHEAD;
 /// Bytes of an outer IPv4 header.
 const OUTER: u16 = 20;
 
-/// What the length of a packet depends on.
+/// The figures that the length of a packet depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// The longest IP packet that the path to the peer carries.

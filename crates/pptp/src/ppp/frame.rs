@@ -40,7 +40,7 @@ impl Framing {
         out.extend_from_slice(&bytes[..len]);
     }
 
-    /// What stands before the information field, and its length: 1 to 4 bytes.
+    /// The bytes before the information field, and their length: 1 to 4 bytes.
     #[must_use]
     pub const fn header(self, protocol: u16) -> ([u8; 4], usize) {
         let [high, low] = protocol.to_be_bytes();

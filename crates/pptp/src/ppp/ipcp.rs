@@ -13,7 +13,7 @@ const DNS: [u8; 2] = [129, 131];
 /// Name servers: a first and a second.
 pub type Dns = [Option<Ipv4Addr>; 2];
 
-/// What we want of IPCP.
+/// Our wishes for IPCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpcpSettings {
     /// Our address; `None` to be given one.

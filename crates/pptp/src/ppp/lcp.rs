@@ -32,7 +32,7 @@ const ACFC: u8 = 8;
 pub(crate) const DEFAULT_MRU: u16 = 1500;
 const MIN_MRU: u16 = 128;
 
-/// What we want of LCP.
+/// Our wishes for LCP.
 #[derive(Clone, Debug)]
 pub struct LcpSettings {
     /// The longest information field that we want to receive.
@@ -41,11 +41,11 @@ pub struct LcpSettings {
     pub require: Vec<Auth>,
     /// How we are ready to authenticate ourselves, best first.
     pub accept: Vec<Auth>,
-    /// What begins our magic numbers: a random number.
+    /// The seed of our magic numbers: a random number.
     pub seed: u64,
 }
 
-/// What one end has said of itself.
+/// The options of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkOptions {
     /// The longest information field that it takes.
@@ -100,13 +100,13 @@ impl Lcp {
         }
     }
 
-    /// What we have asked for.
+    /// The options that we have asked for.
     #[must_use]
     pub const fn ours(&self) -> &LinkOptions {
         &self.ours
     }
 
-    /// What the peer has asked for.
+    /// The options that the peer has asked for.
     #[must_use]
     pub const fn peer(&self) -> &LinkOptions {
         &self.peer

@@ -15,10 +15,10 @@ const MAX_COPIES: u8 = 8;
 /// The longest reason of a Terminate-Request that is kept.
 const MAX_REASON: usize = 128;
 
-/// What a layer says of one option of the peer's.
+/// A layer's verdict on one option of the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it is.
+    /// The option is taken.
     Ack,
     /// With another value, which was appended to the Nak.
     Nak,
@@ -97,7 +97,7 @@ pub enum Failure {
     Local,
 }
 
-/// What is to be done about a layer, in order.
+/// An action for a layer, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Send this as the information field of a frame of the layer's protocol.

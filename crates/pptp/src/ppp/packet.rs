@@ -16,11 +16,11 @@ pub(crate) mod code {
 /// A packet of a control protocol (RFC 1661, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// What it is.
+    /// The kind of packet.
     pub code: u8,
-    /// What matches answers with questions.
+    /// The number that matches answers with questions.
     pub id: u8,
-    /// What follows, without padding.
+    /// The rest, without padding.
     pub data: &'a [u8],
 }
 

@@ -30,7 +30,7 @@ impl Accounts for () {
     }
 }
 
-/// What a server judges one client's login by.
+/// A server's means to judge one client's login.
 pub(super) struct Door<'a> {
     pub(super) accounts: &'a dyn Accounts,
     pub(super) guesses: &'a mut Guesses,
@@ -39,7 +39,7 @@ pub(super) struct Door<'a> {
 }
 
 impl Door<'_> {
-    /// Until when a login as this user is not judged, because of passwords that were wrong.
+    /// The time until which a login as this user waits, because of wrong passwords.
     pub(super) fn shut_until(&self, user: &[u8], now: Instant) -> Option<Instant> {
         self.guesses.shut_until(self.source, user, now)
     }

@@ -16,7 +16,7 @@ use crate::session::output::LoginError;
 /// Between challenges.
 const REPEAT: Duration = Duration::from_secs(3);
 
-/// What came of a packet.
+/// The result of a packet.
 #[derive(Debug)]
 pub(super) enum Step {
     /// To be sent as a frame of the login's protocol.
@@ -37,7 +37,7 @@ pub(super) struct Authenticator {
     repeat: Option<Instant>,
     /// The client's answer, which waits until then because others from its address were wrong.
     held: Option<(Instant, Vec<u8>)>,
-    /// What was said in the end.
+    /// The final verdict.
     verdict: Option<Vec<u8>>,
 }
 

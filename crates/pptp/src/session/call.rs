@@ -10,7 +10,7 @@ use crate::session::account::Door;
 use crate::session::link::{Link, LinkCounters, LinkOutput};
 use crate::session::output::{DownReason, SendError};
 
-/// What a call asks for: a [`LinkOutput`] whose frames are packets of GRE.
+/// The wishes of a call: a [`LinkOutput`] whose frames are packets of GRE.
 pub(super) type CallOutput = LinkOutput;
 
 /// A link and its tunnel.
@@ -18,7 +18,7 @@ pub(super) type CallOutput = LinkOutput;
 pub struct Call {
     tunnel: Tunnel,
     link: Link,
-    /// What the link asks for, before it is wrapped; empty between calls.
+    /// The link's wishes, before they are wrapped; empty between calls.
     outputs: Vec<LinkOutput>,
     started: bool,
 }
@@ -111,19 +111,19 @@ impl Call {
         self.acknowledge(now, out);
     }
 
-    /// What was counted of GRE.
+    /// The counters of GRE.
     #[must_use]
     pub const fn tunnel_counters(&self) -> &gre::Counters {
         self.tunnel.counters()
     }
 
-    /// What was counted of the link.
+    /// The counters of the link.
     #[must_use]
     pub const fn link_counters(&self) -> &LinkCounters {
         self.link.counters()
     }
 
-    /// What probes are made with, where both ends agree to several lines: the key, our call ID and the peer's.
+    /// The means of probes, where both ends agree to several lines: the key, our call ID and the peer's.
     pub(super) fn probes(&self) -> Option<(ProbeKey, u16, u16)> {
         let (call_id, peer_call_id) = self.tunnel.call_ids();
         Some((self.link.probe_key()?, call_id, peer_call_id))

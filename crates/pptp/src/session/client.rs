@@ -18,7 +18,7 @@ mod lines;
 /// Packets that are kept until the call is up.
 const MAX_EARLY: usize = 4;
 
-/// What a client asks for, in order.
+/// The wishes of a client, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientOutput {
     /// Send this as the payload of an IP packet of protocol 47 to the server.

@@ -1,4 +1,4 @@
-//! Wrong passwords of late: the next one from the same place waits.
+//! Remembers wrong passwords: the next login from the same place waits.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -18,7 +18,7 @@ const LONGEST_OF_OTHERS: Duration = Duration::from_secs(2);
 /// Wrong passwords are forgotten after so long without another.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// Most entries. Of too many the one goes whose wait ends first.
+/// The most entries. When there are more, the entry whose wait ends first goes.
 const ENTRIES_MAX: usize = 1024;
 
 /// An address, and the hash of a user's name; `None` counts for all users.
@@ -36,7 +36,7 @@ pub(super) struct Guesses {
 }
 
 impl Guesses {
-    /// Until when a login is not judged.
+    /// The time until which a login waits.
     pub(super) fn shut_until(
         &self,
         source: Ipv4Addr,
@@ -101,7 +101,7 @@ mod tests {
 
     const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 
-    /// Guesses that are judged in so long, one after the other.
+    /// The number of guesses that are judged in this time, one after the other.
     fn judged_in(time: Duration, user: impl Fn(usize) -> Vec<u8>) -> usize {
         let (mut guesses, start) = (Guesses::default(), Instant::now());
         let (mut now, mut count) = (start, 0);

@@ -16,7 +16,7 @@ use crate::session::output::{DownReason, Ipv6Up, LoginError, Up};
 use crate::session::settings::LinkSettings;
 use crate::session::several::Several;
 
-/// What a link asks for, in order.
+/// The wishes of a link, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkOutput {
     /// Send this frame to the peer.
@@ -81,7 +81,7 @@ pub struct Link {
     /// Who logged in, at a server.
     pub(super) user: Option<String>,
     pub(super) master: Option<MasterKey>,
-    /// Keys were made of it.
+    /// The login's keys are in use.
     pub(super) keyed: bool,
     pub(super) ccp: Option<Negotiation<Ccp>>,
     /// A Configure-Ack of CCP that waits; until it is sent nothing is encrypted.
@@ -179,7 +179,7 @@ impl Link {
         self.fail(DownReason::Local, now, out);
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &LinkCounters {
         &self.counters
@@ -197,7 +197,7 @@ impl Link {
         self.phase == Phase::Dead
     }
 
-    /// What the link knows of why its call was ended by the other end.
+    /// The link's guess why the other end has ended its call.
     pub(super) fn likely_reason(&self) -> Option<DownReason> {
         if self.heard.is_none() {
             return Some(DownReason::NoGre);
@@ -277,7 +277,7 @@ impl Link {
         self.send(protocol::LCP, &request, out);
     }
 
-    /// What came shows that the peer is there.
+    /// Notes a sign that the peer is there.
     pub(super) fn alive(&mut self, now: Instant) {
         self.heard = Some(now);
         self.echoes = 0;

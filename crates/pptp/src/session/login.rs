@@ -18,7 +18,7 @@ const REPEAT: Duration = Duration::from_secs(3);
 /// The longest message of a peer's that is kept.
 const MAX_MESSAGE: usize = 128;
 
-/// What came of a packet.
+/// The result of a packet.
 #[derive(Debug)]
 pub(super) enum Step {
     /// To be sent as a frame of the login's protocol.

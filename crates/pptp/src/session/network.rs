@@ -167,7 +167,7 @@ impl Link {
                         self.send(protocol::CCP, &packet, out);
                     }
                 }
-                // The same keys for other packets would show both to who listens.
+                // Other packets under the same keys would show both to an eavesdropper.
                 Signal::Up if self.keyed => {
                     self.fail(DownReason::KeysUsed, now, out);
                     return;

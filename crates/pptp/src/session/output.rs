@@ -1,4 +1,4 @@
-//! What a link, a client or a server reports.
+//! Events of a link, a client or a server.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -129,7 +129,7 @@ pub enum DownReason {
     /// The peer agreed to encryption, and then does not understand it.
     #[error("the peer does not decrypt what it agreed to: try once more")]
     MppeRejected,
-    /// What comes cannot be decrypted any more.
+    /// The peer's packets cannot be decrypted any more.
     #[error("the keys of both ends are out of step: try once more")]
     OutOfStep,
 }

@@ -138,7 +138,7 @@ impl Link {
                 code: lcp_code::ECHO_REPLY,
                 ..
             }) => out.push(LinkOutput::Echoed),
-            // What asks for nothing.
+            // A frame that needs no answer.
             Some(_) | None => {}
         }
         self.lcp_signals(signals, now, out);
@@ -203,7 +203,7 @@ impl Link {
             }
             Err(error) => {
                 self.counters.undecryptable += 1;
-                // What is garbled after others were not is more likely forged than a sign that keys differ.
+                // A garbled packet after good ones is more likely forged than a sign that keys differ.
                 let forged = error == OpenError::Garbled && self.opened && !decryptor.is_broken();
                 let (since, count) = self.failing.unwrap_or((now, 0));
                 if !forged {

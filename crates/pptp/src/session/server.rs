@@ -28,12 +28,12 @@ pub use lines::ProbeCounters;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
-/// What a server asks for, in order. Calls are named by our call ID, which no two calls of a server share.
+/// The wishes of a server, in order. Calls are named by our call ID, which no two calls of a server share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerOutput {
     /// Send this as the payload of an IP packet of protocol 47.
     Gre {
-        /// To this client, from our address that it called.
+        /// The destination: this client, from our address that it called.
         to: Ends,
         /// The payload.
         packet: Vec<u8>,
@@ -87,9 +87,9 @@ struct Client {
     ends: Ends,
     /// Calls whose client has logged in.
     admitted: u16,
-    /// Since when there is no such call: until then the client is a stranger.
+    /// The time since which there is no such call: without one the client is a stranger.
     stranger: Option<Instant>,
-    /// Calls that it has asked for since.
+    /// The calls that it has asked for since then.
     asked: u16,
 }
 

@@ -1,4 +1,4 @@
-//! What a session is made with, and why it may not start.
+//! The settings of a session, and why it may not start.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Encryption {
         }
     }
 
-    /// What may be agreed on, and whether a stream may.
+    /// The bits that may be agreed on, and whether a stream may.
     pub(super) fn bits(&self) -> Option<(MppeBits, bool)> {
         let Self::Mppe { keys, mode } = self else {
             return None;
@@ -63,7 +63,7 @@ impl Encryption {
     }
 }
 
-/// What both ends have.
+/// The settings of both ends.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Must be true: see the crate's documentation.
@@ -74,7 +74,7 @@ pub struct Settings {
     pub link: LinkSettings,
 }
 
-/// What both ends of a link have.
+/// The settings of both ends of a link.
 #[derive(Clone, Debug)]
 pub struct LinkSettings {
     /// How packets are encrypted.
@@ -121,10 +121,10 @@ impl Default for LinkSettings {
     }
 }
 
-/// What a client has besides.
+/// The further settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// What both ends have.
+    /// The settings of both ends.
     pub common: Settings,
     /// The user's name, perhaps with a domain before it (`DOMAIN\user`).
     pub user: String,
@@ -152,10 +152,10 @@ impl ClientSettings {
     }
 }
 
-/// What a server has besides.
+/// The further settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// What both ends have.
+    /// The settings of both ends.
     pub common: Settings,
     /// Our name, for clients' logs.
     pub name: String,

@@ -78,7 +78,7 @@ fn play(seed: u64) {
         }
     };
     exchange(&mut world, 400, &mut sent);
-    // What is under way arrives, and streams begin anew.
+    // Packets that are under way arrive, and streams begin anew.
     world.network = Network::default();
     world.run(Duration::from_secs(5), |_| false);
     let bad: [usize; 2] = [0, 1].map(|at| sent[at].len());

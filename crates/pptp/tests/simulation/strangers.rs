@@ -1,4 +1,4 @@
-//! Anyone who can reach the port: what it costs, and that clients get in beside it.
+//! Tests the cost of strangers, who can reach the port, and that clients get in beside them.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -19,14 +19,14 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 
 /// One end of a control connection beside the server's.
 enum Caller {
-    /// Nothing is sent.
+    /// A caller that sends nothing.
     Silent,
-    /// A control connection alone, without what it carries.
+    /// A control connection alone, without calls.
     Calls(Box<Connection>),
     Client(Box<Client>),
 }
 
-/// A server, and those that call it. Nothing takes time but what waits.
+/// A server and its callers. No step takes time, except waiting.
 struct Street {
     now: Instant,
     server: Server,
@@ -154,7 +154,7 @@ impl Street {
         }
     }
 
-    /// Carries what both ends have said in their control connections until they say nothing more.
+    /// Delivers the messages of the control connections until there are none.
     fn settle(&mut self) {
         loop {
             self.deliver();
@@ -313,7 +313,7 @@ fn idle_connections_lock_nobody_out_wherever_they_come_from() {
     }
 }
 
-/// While the attacker connects again and again, and a client needs a while for its login.
+/// The attacker connects again and again, and a client needs a while for its login.
 #[test]
 fn newer_connections_of_others_do_not_push_a_login_out() {
     let mut street = Street::new(server_settings());
@@ -357,7 +357,7 @@ fn wrong_passwords_are_judged_more_and_more_slowly() {
             street.client(ATTACKER, USER, "a guess");
         }
         street.pass(Duration::from_millis(100));
-        // Those that were refused hang up.
+        // Clients that were refused hang up.
         let gone = street.callers.iter().filter(|it| match &it.2 {
             Caller::Client(client) => client.is_finished(),
             _ => false,

@@ -37,7 +37,7 @@ pub(crate) fn entropy(seed: u64) -> Entropy {
     })
 }
 
-/// What happens to packets of GRE; chances in a thousand.
+/// The faults of the network for packets of GRE; chances in a thousand.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Network {
     pub(crate) loss: u64,
@@ -87,7 +87,7 @@ pub(crate) struct World {
     pub(crate) received: [Vec<Vec<u8>>; 2],
     /// Packets of GRE with payload whose first copy has arrived, by their sequence number.
     pub(crate) arrived: [BTreeSet<u32>; 2],
-    /// What is done to each packet of GRE on its way.
+    /// The change to each packet of GRE on its way.
     pub(crate) tamper: Option<fn(&mut Random, &mut Vec<u8>)>,
 }
 

@@ -1,4 +1,5 @@
-//! What lines may carry in a month, what they have carried in this one, and what comes of it.
+//! Counts the allowances of lines: the bytes that they may carry in a month, those that they have carried in this one,
+//! and the consequences.
 //!
 //! A line that has carried what it may is used where no other works. What it has carried is kept on file, so that it is
 //! known after a restart.
@@ -30,7 +31,7 @@ const YEAR_MIN: i32 = 2024;
 /// The hundredths of a cap whose reaching is told.
 const TOLD: [u8; 2] = [80, 100];
 
-/// What a line has carried, as it is kept over a restart.
+/// The bytes that a line has carried, as they are kept over a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineUsage {
     /// The line's name.
@@ -39,7 +40,7 @@ pub struct LineUsage {
     pub month: Option<Month>,
     /// Bytes of both directions.
     pub used: u64,
-    /// What the clock shows instead, where that is not believed yet.
+    /// The month on the clock, where that is not believed yet.
     pub doubt: Option<Doubt>,
 }
 
@@ -54,7 +55,7 @@ pub struct CapReport {
     pub renews: Option<String>,
 }
 
-/// What is kept of a line: the month, bytes, and a month that is not believed.
+/// The state of a line that is kept: the month, bytes, and a month that is not believed.
 type State = (Option<Month>, u64, Option<Doubt>);
 
 /// A line that has a cap.
@@ -63,10 +64,10 @@ struct Capped {
     name: String,
     first_day: u8,
     allowance: Allowance,
-    /// What the data plane has counted that is charged.
+    /// The data plane's count that is charged.
     seen: u64,
     doubted: Doubted,
-    /// What is on file.
+    /// The state on file.
     kept: State,
     /// The hundredths of the cap whose reaching was told last.
     told: u8,
@@ -113,7 +114,7 @@ impl Capped {
         if begins {
             self.told = 0;
         }
-        // What was carried about midnight counts for the new month.
+        // Traffic about midnight counts for the new month.
         let fresh = carried.checked_sub(self.seen);
         // Less than before: of a data plane whose last words were not heard.
         self.allowance.charge(fresh.unwrap_or(carried));
@@ -230,7 +231,7 @@ impl Caps {
         self.lines.iter_mut().flatten()
     }
 
-    /// What is to be written, if anything is: at once where it is the last time.
+    /// The usage to be written, if any is: at once where it is the last time.
     fn keep(&mut self, now: Option<Instant>) -> Option<Vec<LineUsage>> {
         let changed = self.capped().any(|it| it.state() != it.kept);
         let much = self.capped().any(|it| {
@@ -263,7 +264,7 @@ impl Caps {
 }
 
 impl Lines {
-    /// What lines had carried before the program was started.
+    /// Sets the bytes that lines had carried before the program was started.
     pub(crate) fn restore(&mut self, usage: &[LineUsage]) {
         for of in self.caps.capped() {
             if let Some(found) = usage.iter().find(|it| it.name == of.name) {
@@ -274,8 +275,8 @@ impl Lines {
         }
     }
 
-    /// What each line has carried since the data plane was made, in bytes: the answer to [`LineEffect::Count`]. Returns
-    /// whether the lines are to be looked at, as another may be used now.
+    /// Takes the bytes that each line has carried since the data plane was made: the answer to [`LineEffect::Count`].
+    /// Returns whether the lines are to be looked at, as another may be used now.
     pub(crate) fn counted(&mut self, carried: &[u64], now: Now, out: &mut Vec<LineEffect>) -> bool {
         let caps = &mut self.caps;
         if caps.plane == Plane::Ended {
@@ -323,7 +324,7 @@ fn month(wall: SystemTime, first_day: u8) -> Option<Month> {
     known.then(|| Month::of(date.year, date.month, date.day, first_day))
 }
 
-/// As providers sell them: decimal.
+/// The size as providers sell it: decimal.
 fn gigabytes(bytes: u64) -> String {
     let (unit, name) = match bytes {
         1_000_000_000.. => (1_000_000_000, "GB"),

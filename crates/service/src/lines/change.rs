@@ -39,8 +39,7 @@ impl Lines {
         }
     }
 
-    /// What is wrong with a line to a peer beside what the host says, if anything is. What the host says next takes its
-    /// place.
+    /// Sets the fault of a line to a peer beside the host's, if there is one. The host's next fault takes its place.
     pub(crate) fn set_fault(&mut self, id: plane::PeerId, line: LineId, fault: Option<Fault>) {
         let host = self.ends.get(line.index()).and_then(|end| end.fault);
         if let Some(peer) = self.peers.get_mut(&id) {

@@ -1,4 +1,4 @@
-//! What lines ask for.
+//! Requests of lines.
 
 #[cfg(doc)]
 use super::Lines;

@@ -5,7 +5,7 @@ use lines::health::Fault;
 use plane::LineId;
 use std::time::Instant;
 
-/// What the host says of a line's device, or of the interface that has its address.
+/// The host's facts about a line's device, or about the interface that has its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineFacts {
     /// Its index.
@@ -17,7 +17,7 @@ pub struct LineFacts {
 }
 
 impl LineFacts {
-    /// What is wrong with it, if anything is.
+    /// The fault, if there is one.
     pub(crate) const fn fault(self) -> Option<Fault> {
         match self {
             Self { running: false, .. } => Some(Fault::NoCarrier),
@@ -49,8 +49,8 @@ pub(super) enum Sockets {
 }
 
 impl Lines {
-    /// What the host says of the lines, in their order; nothing of those whose devices are not there. `bound` is the port
-    /// and the mark of sockets; without, none are opened.
+    /// Takes the host's facts about the lines, in their order; none of lines whose devices are missing. `bound` is the
+    /// port and the mark of sockets; without, none are opened.
     pub(crate) fn read(
         &mut self,
         facts: &[Option<LineFacts>],

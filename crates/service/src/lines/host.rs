@@ -1,4 +1,4 @@
-//! What the host says of the devices of lines.
+//! Reads the host's facts about the devices of lines.
 
 use super::LineFacts;
 use config::lines::{Line, Lines};

@@ -57,7 +57,7 @@ pub(super) struct PeerLines {
     pub(super) spreads: bool,
     /// How the data plane was told to use them.
     mode: LineMode,
-    /// What has changed and was not told yet.
+    /// The switch that was not told yet.
     switched: Option<Switch>,
     /// The line that the data plane was told to use.
     pub(super) used: Option<LineId>,
@@ -149,7 +149,7 @@ impl PeerLines {
             .probe
             .as_mut()
             .filter(|probe| probe.line == line && !probe.answered);
-        // What the protocol has asked is none of the probes that the line's health knows of.
+        // A question of the protocol is none of the probes that the line's health knows of.
         let took = answer.map(|probe| {
             probe.answered = true;
             now.saturating_duration_since(probe.sent)
@@ -206,7 +206,7 @@ impl PeerLines {
         let moved = state.times.last_sent.max(state.times.last_received);
         let busy = moved.is_some_and(|at| now < at + RECENT);
         if self.spreads {
-            // What comes by one line says nothing of the others.
+            // Packets by one line say nothing about the others.
             let data = state
                 .times
                 .last_data_sent
@@ -283,7 +283,7 @@ impl PeerLines {
     /// Until when no other initiation is sent: it would take the place of this one.
     fn until(&self, probe: &Probe) -> Instant {
         if probe.answered {
-            // What is on its way by a slow line was sealed with keys that the next handshake but one ends.
+            // Packets on their way by a slow line were sealed with keys that the next handshake but one ends.
             let slowest = self.lines.iter().filter_map(|of| of.health.smoothed());
             let slowest = slowest.max().filter(|_| self.spreads).unwrap_or_default();
             return probe.sent + APART.max(slowest * 2);
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
     use config::lines::{Line, LineMode as Mode, Lines as Settings};
 
-    /// As many lines, all open.
+    /// Makes so many lines, all open.
     fn lines(count: usize) -> Lines {
         let mut lines = Lines::new(Settings {
             mode: Mode::Duplicate,

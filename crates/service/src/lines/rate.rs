@@ -1,11 +1,11 @@
-//! What the lines carry, where packets wait for that in queues of ours.
+//! The rates of lines, where packets wait for them in queues of ours.
 
 use super::peer::PeerLines;
 use super::{LineEffect, Lines};
 use config::lines::LineMode;
 use plane::{LINES_MAX, LineId};
 
-/// What the data plane is told.
+/// The rates for the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// Bits a second of all lines in use together: each packet has one way, or goes by all.
@@ -28,7 +28,7 @@ impl Lines {
         }
     }
 
-    /// What the lines in use carry. Where each packet goes by all of them it is what the slowest carries.
+    /// The rates of the lines in use. Where each packet goes by all of them it is the rate of the slowest.
     fn rates_in_use(&self) -> Option<Told> {
         let mode = self.settings.mode;
         let carries = |peer: &PeerLines, line| match mode {

@@ -56,7 +56,7 @@ impl Relays {
         self.0.get_mut(line.index())?.as_mut()
     }
 
-    /// What keeps a line from being used that needs its relay's address.
+    /// The fault of a line that needs its relay's address.
     pub(super) fn fault(&self, line: LineId) -> Option<Fault> {
         let unknown = self.get(line).is_some_and(|it| it.address.is_none());
         unknown.then_some(Fault::NoRelay)
@@ -121,7 +121,7 @@ impl Lines {
         }
     }
 
-    /// What [`LineEffect::Hello`] asks for: a datagram, and where to send it.
+    /// The datagram for [`LineEffect::Hello`], and where to send it.
     pub(crate) fn hello(
         &mut self,
         line: LineId,
@@ -226,7 +226,7 @@ mod tests {
         [Some(there); 2]
     }
 
-    /// What is asked for, in the order in which it is, of what leads somewhere.
+    /// The requests, in their order, that lead somewhere.
     fn told(out: &mut Vec<LineEffect>) -> Vec<(&'static str, u8, Option<SocketAddr>)> {
         let effect = |it| match it {
             LineEffect::Open { line, .. } => Some(("open", line.0, None)),

@@ -1,4 +1,4 @@
-//! What reports say of a peer's lines.
+//! Reports on a peer's lines.
 
 use super::cap::CapReport;
 use super::{Lines, number, why};
@@ -22,7 +22,7 @@ pub struct LineReport {
     pub in_use: bool,
     /// The smoothed round trip.
     pub round_trip: Option<Duration>,
-    /// What it may carry in a month and has carried, if that is limited.
+    /// The allowance of a month and its use, if there is one.
     pub cap: Option<CapReport>,
 }
 

@@ -1,4 +1,4 @@
-//! What lines have carried in this month, on file.
+//! Keeps the bytes that lines have carried in this month on file.
 //!
 //! A file has two places, which are written in turn, each with a number and a sum over its text: whatever moment the power
 //! fails in, one of them is whole. It is opened once, so that a process that has given up its rights can go on writing, and
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a place: more than 16 lines with the longest names need.
 const PLACE: usize = 2048;
 
-/// What a place begins with, and its version.
+/// The beginning of a place, and its version.
 const HEAD: &str = "millrace lines 1";
 
 /// The file of one tunnel.
@@ -56,10 +56,10 @@ impl UsageFile {
         }
     }
 
-    /// The same in any directory, which is made if there is none.
+    /// Opens the file in any directory, which is made if there is none.
     ///
     /// # Errors
-    /// What the kernel says, with the file's name; `WouldBlock` where another process has the file.
+    /// The kernel's error, with the file's name; `WouldBlock` where another process has the file.
     fn open(directory: &Path, tunnel: &str) -> io::Result<(Self, Vec<LineUsage>)> {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.=+".contains(letter);
         let name: String = tunnel
@@ -140,7 +140,7 @@ fn emit(usage: &[LineUsage]) -> String {
     text
 }
 
-/// What [`emit`] has written; `None` if it is something else.
+/// The usage that [`emit`] has written; `None` if it is something else.
 fn parse(text: &str) -> Option<Vec<LineUsage>> {
     let usage = text.lines().map(|line| {
         let mut words = line.split(' ');
@@ -237,8 +237,7 @@ mod tests {
         assert_eq!(parse(&emit(&all)), Some(all));
     }
 
-    /// Whatever is left of a write that was broken off, what was there before it is still known; and of a file that is
-    /// damaged as a whole nothing is believed.
+    /// A write that was broken off leaves the earlier usage known; a file that is damaged as a whole is not believed.
     #[test]
     fn a_broken_write_costs_that_write_only() {
         let directory = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ fn keep_in(directory: &Path, name: &str, address: IpAddr) -> io::Result<()> {
         Change::None => return Ok(()),
         Change::Moved if is_young() => return Ok(()),
         Change::Moved | Change::New => {
-            // Those of before were good as well, and may be so again.
+            // Earlier addresses were good as well, and may be so again.
             let all = [&[address], kept.get(name)].concat();
             kept.put(name, &all);
         }

@@ -78,7 +78,7 @@ fn servers_in(text: &str) -> Vec<IpAddr> {
     outside(lines)
 }
 
-/// Those of one interface.
+/// The name servers of one interface.
 fn section_of(text: &str, interface: &str) -> Vec<IpAddr> {
     let head = |line: &str| line.strip_prefix("# Interface ").map(str::to_owned);
     let mut is_its = false;
@@ -92,7 +92,7 @@ fn section_of(text: &str, interface: &str) -> Vec<IpAddr> {
     servers_in(&its.collect::<Vec<_>>().join("\n"))
 }
 
-/// Those of a file of `systemd-networkd`: `DNS=192.0.2.1 2001:db8::1`.
+/// The name servers of a file of `systemd-networkd`: `DNS=192.0.2.1 2001:db8::1`.
 fn networkds(text: &str) -> Vec<IpAddr> {
     let values = text.lines().filter_map(|line| line.strip_prefix("DNS="));
     outside(values.flat_map(|it| it.split_whitespace().filter_map(|it| it.parse().ok())))

@@ -11,7 +11,7 @@ pub use super::connect::fuzz::proxy;
 /// the longest answer.
 const WAITING: usize = (1 << 20) + (1 << 18);
 
-/// What a client of the management port sends, in pieces. Without the password it has nothing done.
+/// Sends the bytes to the management port as a client, in pieces. Without the password it has nothing done.
 pub fn management(bytes: &[u8]) {
     let Some((&form, bytes)) = bytes.split_first() else {
         return;

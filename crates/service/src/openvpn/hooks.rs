@@ -11,7 +11,7 @@ pub(super) struct Hooks<'a> {
     config: &'a OpenVpn,
     /// What every script is told.
     pub base: Environment,
-    /// What scripts for a server's clients are told of its interface, once there is one.
+    /// The part of the environment of scripts for a server's clients that tells of its interface, once there is one.
     #[cfg(feature = "server")]
     pub interface: Environment,
 }

@@ -28,18 +28,18 @@ use zeroize::Zeroizing;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What a tunnel starts with, checked.
+/// The checked keys and settings that a tunnel starts with.
 pub(super) struct Ready {
     /// Certificates, keys and rules.
     pub(super) tls: TlsSettings,
     /// Each wrap of the control channel. Read once: a process that gave up its rights cannot read the keys again.
     pub(super) wraps: Vec<(ControlWrap, WrapSettings)>,
-    /// What only a server has.
+    /// The part of a server.
     #[cfg(feature = "server")]
     pub(super) server: Option<ReadyServer>,
 }
 
-/// What only a server has.
+/// The part of a server only.
 #[cfg(feature = "server")]
 pub(super) struct ReadyServer {
     /// The secret that tokens are made with.

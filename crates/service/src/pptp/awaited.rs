@@ -12,7 +12,7 @@ use std::time::Instant;
 const SIGNAL: u64 = 0;
 const NEWS: u64 = 1;
 
-/// What came of it.
+/// The result of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     /// The device was there.
@@ -48,7 +48,7 @@ pub(super) fn wait(
     }
     let words = format!("not up yet: waiting for the device {device}");
     log::warn!("{interface}: {words}");
-    // What waits for the tunnel should not wait for as long as its device is away.
+    // Units that wait for the tunnel should not wait for as long as its device is away.
     notify::ready(&words);
     if daemon {
         leave(interface, background::not_yet);

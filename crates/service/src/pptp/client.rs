@@ -34,7 +34,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// How long a server may take to confirm the end.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// What a client is called with.
+/// The options of a client.
 pub(super) struct ClientOptions {
     /// The server's name or address.
     pub host: String,
@@ -53,7 +53,7 @@ struct Counts {
     not_up: u64,
     too_long: u64,
     no_ipv4: u64,
-    /// What looked like an answer to a probe.
+    /// Packets that looked like an answer to a probe.
     forged: u64,
 }
 
@@ -228,7 +228,7 @@ impl ClientMachine {
             return;
         }
         let why = format!("{}: {reason}", self.server());
-        // What worked before may work again.
+        // A login that worked before may work again.
         if !self.was_up && is_final(reason) {
             if matches!(reason, DownReason::Login(_)) {
                 effects.push(Effect::Refused(why.clone()));
@@ -254,7 +254,7 @@ const fn is_final(reason: &DownReason) -> bool {
     }
 }
 
-/// What protects packets, in words.
+/// The protection of packets, in words.
 pub(super) fn describe(protection: Option<Protection>) -> String {
     let Some(Protection { key, stateless }) = protection else {
         return "not encrypted".to_owned();

@@ -1,4 +1,4 @@
-//! What calls have counted of packets that were dropped.
+//! Counts the dropped packets of calls.
 
 use ::pptp::session::Call;
 use std::collections::BTreeMap;

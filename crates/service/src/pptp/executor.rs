@@ -55,7 +55,7 @@ const UNANSWERED: Duration = Duration::from_secs(5);
 /// Bytes that the kernel may queue of GRE: some ten milliseconds at a gigabit.
 const BUFFER: usize = 2 << 20;
 
-/// What the command line says of a file.
+/// The command line's options for a file.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// The host's name servers stay as they are.
@@ -73,7 +73,7 @@ pub struct RunOptions {
 /// Why a tunnel did not come up, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// What is not allowed, or makes no sense.
+    /// A setting is not allowed, or makes no sense.
     #[error(transparent)]
     Start(#[from] StartError),
     /// No password.
@@ -91,7 +91,7 @@ pub enum RunError {
     /// The host's network.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// What an earlier run left behind.
+    /// Cleaning up after an earlier run failed.
     #[error(transparent)]
     Recovery(#[from] ApplyError),
     /// No news of the host's network.
@@ -100,9 +100,9 @@ pub enum RunError {
     /// Descriptors, signals.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempt.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The client or the server says so.
@@ -366,7 +366,7 @@ impl<'m, M: Machine> Executor<'m, M> {
                 line if (LINES..KNOCKS).contains(&line) => self.pump_line(line - LINES, now),
                 knock if (KNOCKS..STREAMS).contains(&knock) => self.knocked(knock - KNOCKS, now),
                 stream => {
-                    // What came before a call was ended counts.
+                    // A packet that came before a call was ended counts.
                     self.pump_gre(now);
                     self.pump_lines(now);
                     self.control(stream - STREAMS, now);

@@ -1,4 +1,4 @@
-//! What the executor and the machines say to each other.
+//! Messages between the executor and the machines.
 
 use crate::lines::LineFacts;
 use crate::status::Status;
@@ -14,7 +14,7 @@ pub(super) type StreamId = u64;
 /// The number of a client's only control connection.
 pub(super) const ONLY: StreamId = 0;
 
-/// By which line a packet goes, or came, and the addresses of both ends.
+/// The line of a packet, and the addresses of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     /// The line. Without several it is the first.
@@ -31,13 +31,13 @@ impl Way {
         Self::by(LineId::FIRST, to)
     }
 
-    /// By a line that has an address.
+    /// A way by a line that has an address.
     pub(super) const fn by(line: LineId, to: Ipv4Addr) -> Self {
         let from = None;
         Self { line, to, from }
     }
 
-    /// Between these ends.
+    /// A way between these ends.
     pub(super) const fn between(line: LineId, ends: Ends) -> Self {
         Self {
             line,
@@ -46,7 +46,7 @@ impl Way {
         }
     }
 
-    /// Where it came from and to.
+    /// Its source and destination.
     pub(super) const fn ends(self) -> Ends {
         Ends {
             theirs: self.to,
@@ -55,7 +55,7 @@ impl Way {
     }
 }
 
-/// What a machine is told.
+/// An event for a machine.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
     /// Begin.
@@ -72,7 +72,7 @@ pub(super) enum Event<'a> {
     Ended(StreamId),
     /// A control connection that was finished is closed.
     Closed(StreamId),
-    /// What the host says of the lines, in their order.
+    /// The host's facts about the lines, in their order.
     LinesRead(&'a [Option<LineFacts>]),
     /// The host's devices or addresses are others.
     LinksChanged,
@@ -86,7 +86,7 @@ pub(super) enum Event<'a> {
     Stop,
 }
 
-/// What a machine wants done, in order.
+/// A request of a machine, in order.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Look a name up.
@@ -105,7 +105,7 @@ pub(super) enum Effect {
     Knock(LineId, SocketAddrV4),
     /// A client's tunnel is up: give the interface what was agreed on, and lead packets into it.
     Up {
-        /// What was agreed on.
+        /// The agreement.
         up: Up,
         /// The server that it goes to.
         server: Ipv4Addr,
@@ -114,7 +114,7 @@ pub(super) enum Effect {
     Refused(String),
     /// Say something.
     Log(Level, String),
-    /// Say something about a client that has not logged in.
+    /// Write a line about a client that has not logged in.
     LogStranger(Level, String),
     /// Nothing is left to do; with what went wrong.
     End(Result<(), String>),

@@ -1,4 +1,4 @@
-//! What a tunnel means for the host.
+//! The consequences of a tunnel for the host.
 
 use super::settings::MTU;
 use ::config::pptp::{Client, Pptp, Server};
@@ -24,17 +24,17 @@ pub enum NetworkError {
     /// It was not done.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// What is beside what another program does.
+    /// The error of a setting beside another program's.
     #[error(transparent)]
     Managed(#[from] ManagedError),
 }
 
-/// What is in force on the host. Dropping it undoes it.
+/// The settings in force on the host. Dropping it undoes them.
 pub(super) struct Network {
     ifname: String,
     want: Want,
     applied: Option<Applied>,
-    /// What the plan says to the user.
+    /// The plan's warnings for the user.
     warnings: Vec<String>,
     /// Another program gives the interface what it has.
     managed: Option<Managed>,
@@ -89,7 +89,7 @@ impl Network {
         Ok(())
     }
 
-    /// What the tunnel asked of the host and does not have, and what else the user should know: one sentence each.
+    /// Settings that the tunnel asked of the host and does not have, and other warnings: one sentence each.
     pub(super) fn warnings(&self) -> Vec<String> {
         let plan = self.warnings.iter().map(String::as_str);
         let managed = self.managed.iter().flat_map(Managed::warnings);
@@ -149,7 +149,7 @@ impl Network {
     }
 }
 
-/// What a client wants once its tunnel is up. `no_dns` leaves the host's name servers as they are.
+/// A client's wishes of the host once its tunnel is up. `no_dns` leaves the host's name servers as they are.
 pub(super) fn of_client(
     model: &Pptp,
     client: &Client,
@@ -188,7 +188,7 @@ pub(super) fn of_client(
     want
 }
 
-/// What a server wants.
+/// A server's wishes of the host.
 pub(super) fn of_server(model: &Pptp, server: &Server) -> Want {
     let (address, bits) = server.address;
     // Where only some addresses of a network are clients', the others are elsewhere.

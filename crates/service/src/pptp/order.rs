@@ -59,7 +59,7 @@ impl Order {
 
     /// Whether a packet is to be opened now. If not it waits, or is dropped.
     pub(super) fn arrived(&mut self, packet: &[u8], line: LineId, now: Instant) -> bool {
-        // What is no packet of the call is refused, and counted, by what opens it.
+        // A packet that is none of the call is refused, and counted, by the code that opens it.
         let Ok(Packet { header, .. }) = Packet::parse(packet) else {
             return true;
         };
@@ -82,7 +82,7 @@ impl Order {
         self.window.due(now)
     }
 
-    /// What was counted.
+    /// The counts.
     pub(super) fn counts(&self) -> OrderCounts {
         let counted = self.window.counters();
         OrderCounts {
@@ -97,7 +97,7 @@ impl Order {
         }
     }
 
-    /// What was counted of one line, with what is not counted here.
+    /// The counts of one line, with those of others that are not counted here.
     pub(super) fn counts_of(&self, line: LineId, others: LineCounts) -> LineCounts {
         let copies = self.window.line_copies(line);
         LineCounts {

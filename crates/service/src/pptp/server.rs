@@ -195,7 +195,7 @@ impl ServerMachine {
     }
 }
 
-/// What the log calls a client. What it says of itself is shown, never obeyed by the terminal.
+/// A client's name in the log. Its own word for itself is shown, and never obeyed by the terminal.
 fn name(up: &Up) -> String {
     let name = up.user.as_deref().unwrap_or("(no name)");
     name.escape_debug().to_string()

@@ -31,7 +31,7 @@ pub(super) fn entropy() -> Entropy {
     Entropy::new(crypto::random)
 }
 
-/// What a client is made with.
+/// The settings of a client.
 pub(super) fn client(model: &Pptp, client: &Client) -> Result<ClientSettings, PasswordError> {
     let password = mschap::Password::new(password(&client.password)?.as_str().into());
     let mut settings = ClientSettings::new(client.username.clone(), password);
@@ -41,7 +41,7 @@ pub(super) fn client(model: &Pptp, client: &Client) -> Result<ClientSettings, Pa
     Ok(settings)
 }
 
-/// What a server is made with, without its users.
+/// The settings of a server, without its users.
 pub(super) fn server(model: &Pptp, server: &Server) -> ServerSettings {
     let mut settings = ServerSettings::new(server.address.0, server.pool.clone());
     settings.common.allow_insecure = true;

@@ -58,7 +58,7 @@ impl Spread {
     }
 }
 
-/// The same mode among these lines only.
+/// Narrows the mode to these lines.
 pub(super) fn among(mode: LineMode, lines: LineSet) -> LineMode {
     let both = |of: LineSet| of.filter(|line| lines.contains(*line)).collect();
     let shares = |mut of: [u64; LINES_MAX]| {

@@ -60,7 +60,7 @@ struct World {
     /// Inner packets that came out.
     at_server: Vec<Vec<u8>>,
     at_client: Vec<Vec<u8>>,
-    /// What the client asked for.
+    /// The client's requests.
     asked: Vec<String>,
     calls: Vec<SocketAddrV4>,
     up: Option<Up>,

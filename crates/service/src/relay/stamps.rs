@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a place: more than as many clients as there may be need.
 const PLACE: usize = 16 << 10;
 
-/// What a place begins with, and its version.
+/// The beginning of a place, and its version.
 const HEAD: &str = "millrace relay 1";
 
 /// The file of one relay. It is opened once, as the relay gives up its rights.
@@ -30,7 +30,7 @@ impl Stamps {
     /// Opens the file of a relay that listens there, and has the table remember what is in it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(super) fn open(path: &Path, table: &mut Table) -> io::Result<Self> {
         let file = places::open(path)?;
         // A damaged file is begun anew.

@@ -4,7 +4,7 @@ use plane::{PipelineCounts, Statistics};
 
 use super::{DataplaneStatus, PipelineStatus};
 
-/// What the data plane did. The ciphers are the protocol's to tell.
+/// The work of the data plane. The ciphers are the protocol's to tell.
 pub fn dataplane(statistics: Statistics) -> DataplaneStatus {
     let rungs = statistics.rungs.into_iter();
     let drops = statistics.drops.into_iter();

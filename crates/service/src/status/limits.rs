@@ -1,11 +1,11 @@
-//! What limits the speed, as two documents of one daemon tell.
+//! Finds what limits the speed, by two documents of one daemon.
 
 use super::{DataplaneStatus, PipelineStatus};
 
 /// Packets a second below which nothing is said: a line that idles is limited by nothing.
 const WORTH_A_WORD: u64 = 1000;
 
-/// What the counters between two documents, `elapsed_ms` apart, say about the speed.
+/// The limits of the speed, by the counters between two documents, `elapsed_ms` apart.
 pub(super) fn limits(now: &DataplaneStatus, before: &DataplaneStatus, elapsed_ms: u64) -> String {
     let moved = |now: &PipelineStatus, before: &PipelineStatus| {
         Some((

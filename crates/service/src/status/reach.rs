@@ -54,7 +54,7 @@ impl PeerStatus {
     }
 }
 
-/// What keeps packets to an address from leaving this host.
+/// The obstacle that keeps packets to an address on this host.
 fn obstacle(netlink: &mut Netlink, to: IpAddr, mark: u32, device: Option<&str>) -> Option<String> {
     let link = match device {
         Some(name) => netlink.link(name),
@@ -97,7 +97,7 @@ impl Status {
                 }
                 continue;
             }
-            // Whatever the tables say, packets come.
+            // Packets come, whatever the tables say.
             if peer.last_heard_age.is_some_and(|age| age < JUST_HEARD) {
                 continue;
             }
@@ -117,7 +117,8 @@ impl Status {
         if is_server || self.peers.iter().any(|it| it.state.is_none()) {
             return;
         }
-        // What holds for every peer holds for the tunnel. Without a carrier a client that calls cannot be heard, either.
+        // A state that holds for every peer holds for the tunnel. Without a carrier a client that calls cannot be
+        // heard, either.
         if let Some(first) = self.peers.first() {
             let connecting = self.state.as_deref() == Some("connecting");
             let state = first.state.as_deref();
@@ -135,7 +136,7 @@ fn address(endpoint: &str) -> Option<IpAddr> {
     address
         .ok()
         .map(|it| it.to_canonical())
-        // The tables know no way to a link-local address without its device.
+        // The routing tables have no way to a link-local address without its device.
         .filter(|it| match it {
             IpAddr::V4(it) => !it.is_unspecified(),
             IpAddr::V6(it) => !(it.is_unspecified() || it.is_unicast_link_local()),
@@ -156,7 +157,7 @@ mod tests {
             (Some(10), Some(60), Some(14)),
             (Some(10), Some(12), Some(13)),
             (None, Some(120), Some(61)),
-            // Nothing says that the other end pings at all.
+            // The other end may send no pings at all.
             (Some(10), None, None),
             (None, None, None),
         ] {

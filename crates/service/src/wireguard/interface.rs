@@ -58,7 +58,7 @@ pub struct Interface {
     unbound: Option<SocketError>,
     /// What the owner wants the MTU to be, and why.
     pub(super) wanted_mtu: Option<TunnelMtu>,
-    /// What the owner said that the user should know.
+    /// Warnings of the owner for the user.
     pub(super) warnings: Vec<String>,
     /// What the settings say of probes.
     pub(super) mtu_probe: MtuProbe,

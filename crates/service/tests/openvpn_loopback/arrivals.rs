@@ -20,7 +20,7 @@ fn handshake_threads() -> HashMap<PathBuf, u64> {
     threads.collect()
 }
 
-/// Those of them that have run for a tenth of a millisecond since then.
+/// The threads that have run for a tenth of a millisecond since then.
 fn busy_since(then: &HashMap<PathBuf, u64>) -> impl Iterator<Item = PathBuf> {
     let now = handshake_threads().into_iter();
     now.filter_map(|(task, nanoseconds)| {

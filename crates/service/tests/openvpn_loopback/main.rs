@@ -90,7 +90,7 @@ fn scripts_passwords_and_files_of_clients_decide_over_tcp() {
         fs::set_permissions(&path, mode).unwrap();
         path.display().to_string()
     };
-    // What a script has noted, once that is in it: nothing waits for `learn-address` and its kin.
+    // The note of a script, once it has written it: nothing waits for `learn-address` and its kin.
     let ran = |name: &str, wanted: &str| {
         let file = directory.join(format!("{name}.ran"));
         let end = Instant::now() + Duration::from_secs(30);

@@ -193,7 +193,7 @@ fn until_the_clock_is_set_no_month_begins() {
     }
 }
 
-/// As that of routers without a battery is until they are told the time.
+/// Routers without a battery have such a clock until they are told the time.
 #[test]
 fn a_clock_that_shows_an_old_date_is_not_believed_soon() {
     let cap = 20 * EACH_SECOND;

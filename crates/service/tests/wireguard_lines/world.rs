@@ -54,7 +54,7 @@ pub(crate) struct Host {
 
 pub(crate) struct World {
     start: Instant,
-    /// What A's clock showed at the start, if it was not set since.
+    /// The time of A's clock at the start, if it was not set since.
     pub(crate) wall: SystemTime,
     pub(crate) now: Instant,
     pub(crate) hosts: [Host; 2],
@@ -70,7 +70,7 @@ pub(crate) struct World {
     pub(crate) taken: u64,
     pub(crate) answered: Instant,
     pub(crate) said: Vec<String>,
-    /// What A has written down of its lines.
+    /// The usage that A has written down of its lines.
     pub(crate) kept: Vec<Vec<LineUsage>>,
 }
 

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What a host says of one of its peers.
+/// A host's entry for one of its peers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Saying {
     pub(crate) preshared: Option<[u8; 32]>,
@@ -39,10 +39,10 @@ pub(crate) struct Host {
     pub(crate) answers: BTreeMap<u64, Result<(), Refused>>,
     /// Answers of the world that are on their way.
     pub(crate) awaited: usize,
-    /// What came in, by whom it was sent.
+    /// Received packets, by their sender.
     pub(crate) heard: BTreeMap<u64, IpAddr>,
     pub(crate) ended: bool,
-    /// What is on its disk of how late its stamps may be.
+    /// The time on its disk that its stamps may have reached.
     pub(crate) floor: SystemTime,
     /// Addresses of names that were written down.
     pub(crate) kept: Vec<(String, IpAddr)>,
@@ -107,7 +107,7 @@ impl Host {
         SocketAddr::new(self.ip, self.bound.unwrap_or(51820))
     }
 
-    /// What `wg show` would be told.
+    /// The text for `wg show`.
     pub(crate) fn told(&self) -> String {
         let (device, peers) = self.machine.state(&|id| self.plane.fake.peer(id));
         let mut text = Vec::new();
@@ -116,7 +116,7 @@ impl Host {
     }
 }
 
-/// What `wg` would ask for with this text.
+/// The request that `wg` would make of this text.
 pub(crate) fn configuration(text: &str) -> SetDevice {
     let text = format!("set=1\n{text}\n");
     let request = Requests::new(text.as_bytes()).next_request().unwrap();

@@ -16,7 +16,7 @@ const HEADER: usize = 1 + 4 + 8 + 8;
 
 const STAGED_MAX: usize = 128;
 
-/// What workers know of a session beside its keys.
+/// The workers' state of a session beside its keys.
 #[derive(Default)]
 struct Session {
     sealed: u64,
@@ -31,9 +31,9 @@ pub(crate) struct Plane {
     pub(crate) fake: FakeDataPlane<WireGuard>,
     sessions: BTreeMap<(PeerId, u32), Session>,
     staged: BTreeMap<PeerId, VecDeque<Vec<u8>>>,
-    /// What is to be sent, and from which of our addresses, if that matters.
+    /// Datagrams to be sent, and from which of our addresses, if that matters.
     pub(crate) datagrams: Vec<(Endpoint, Vec<u8>)>,
-    /// What the machine is to be told.
+    /// Notices for the machine.
     pub(crate) notices: Vec<(PeerId, Notice)>,
 }
 
@@ -58,7 +58,7 @@ impl Plane {
         event
     }
 
-    /// What workers do once control has called.
+    /// Does the work of workers once control has called.
     fn follow(&mut self, call: Call, now: Instant) {
         match call {
             Call::RemovePeer(id) => {

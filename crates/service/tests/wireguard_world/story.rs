@@ -1,4 +1,4 @@
-//! What happens to a world: first everything, then nothing but traffic, then the end.
+//! The story of a world: first everything, then nothing but traffic, then the end.
 
 use crate::host::{Saying, hex};
 use crate::random::Random;
@@ -46,9 +46,9 @@ pub(crate) struct Story {
     pub(crate) world: World,
     /// Which host is to reach which.
     pairs: Vec<(usize, usize)>,
-    /// What hosts say of their peers.
+    /// The hosts' entries for their peers.
     sayings: BTreeMap<(usize, usize), Saying>,
-    /// Whose endpoints are names.
+    /// Peers whose endpoints are names.
     named: BTreeSet<(usize, usize)>,
     roamed: u8,
 }
@@ -335,7 +335,7 @@ impl Story {
             ..Wire::default()
         };
         (self.world.no_ports, self.world.no_names) = (0, None);
-        // What was planned for after the trouble belongs to it.
+        // Events that were planned for after the trouble belong to it.
         let end = self.world.now + Duration::from_secs(21);
         while let Some(act) = self.world.run(end) {
             self.act(act);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What is to happen.
+/// An event to come.
 pub(crate) enum Happening {
     Datagram {
         from: SocketAddr,
@@ -121,7 +121,7 @@ impl World {
                     true => Err("address in use".to_owned()),
                     false => Ok(if port == 0 { 51820 } else { port }),
                 };
-                // What a machine sends before it has heard of it leaves by the new port already.
+                // Packets that a machine sends before it has heard of the port leave by the new one already.
                 if let Ok(port) = result {
                     host.bound = Some(port);
                 }
@@ -331,7 +331,7 @@ impl World {
         self.configure(at, &peer_text(&public, inner, saying));
     }
 
-    /// What must be so at any moment: what waits for something wakes up some day.
+    /// Checks the invariant of any moment: a machine that waits for something wakes up some day.
     fn check(&self, at: usize) {
         let host = &self.hosts[at];
         assert!(

@@ -41,7 +41,7 @@ pub(super) fn nothing_to_compare() -> LabError {
 /// The program that a path names.
 ///
 /// # Errors
-/// What is wrong with it, for the command line: nothing is there, or nothing that can be run.
+/// The fault, for the command line: nothing is there, or nothing that can be run.
 pub(super) fn program(path: &str) -> Result<PathBuf, String> {
     // Hosts of the lab are in another directory.
     let found = fs::canonicalize(path).map_err(|error| error.to_string())?;

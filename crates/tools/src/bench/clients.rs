@@ -32,11 +32,11 @@ const STARTING: u32 = 8;
 /// Time for the server's memory to come to rest after the last handshake.
 const REST: Duration = Duration::from_secs(2);
 
-/// What the project wants: seconds until 1,000 clients are back after a restart, kilobytes (1024 bytes) for each, and
+/// The project's targets: seconds until 1,000 clients are back after a restart, kilobytes (1024 bytes) for each, and
 /// how much of its rate the busy one keeps.
 const TARGETS: [f64; 3] = [5.0, 25.0, 0.9];
 
-/// What a server made of its clients.
+/// The result of a server with its clients.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     name: &'static str,

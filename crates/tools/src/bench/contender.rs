@@ -33,7 +33,7 @@ pub(crate) enum Contender {
 const PLAIN: [&str; 5] = ["tun-gso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
 
 impl Contender {
-    /// Those with WireGuard, and what they are compared with.
+    /// Contenders with WireGuard, and those they are compared with.
     pub(crate) const ALL: [Self; 9] = [
         Self::Millrace,
         Self::WireguardGo,
@@ -46,7 +46,7 @@ impl Contender {
         Self::Nothing,
     ];
 
-    /// Those with OpenVPN: all pairs of programs, cipher by cipher.
+    /// Contenders with OpenVPN: all pairs of programs, cipher by cipher.
     pub(crate) fn openvpn() -> impl Iterator<Item = Self> {
         let of = |suite| Ends::ALL.map(|ends| Self::OpenVpn(ends, suite));
         Suite::ALL.into_iter().flat_map(of)
@@ -74,7 +74,7 @@ impl Contender {
         }
     }
 
-    /// What it is, for a person who reads the table.
+    /// Its description, for a person who reads the table.
     pub(crate) fn what(self) -> String {
         let words = match self {
             Self::OpenVpn(ends, suite) => return format!("{}: {}", ends.what(), suite.what()),
@@ -107,7 +107,7 @@ impl Contender {
         self.carrier_beside(None)
     }
 
-    /// The same where there is another build of this program.
+    /// The carrier where there is another build of this program.
     ///
     /// # Errors
     /// [`LabError::Missing`] if it is not installed.
@@ -146,7 +146,7 @@ impl Contender {
         }
     }
 
-    /// What its program says of its version; empty for one that has none of its own.
+    /// Its program's version in its own words; empty for one that has none of its own.
     pub(crate) fn version(self) -> String {
         if let Self::OpenVpn(..) = self {
             let stock = StockOpenVpn.available().ok();

@@ -28,7 +28,7 @@ const MTU: u32 = 1420;
 /// Seconds in which 10,000 clients shall have their sessions.
 const TARGET: f64 = 20.0;
 
-/// What a server made of its clients.
+/// The result of a server with its clients.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     name: &'static str,

@@ -19,7 +19,7 @@ use super::statistics::{Spread, number};
 use super::table::Table;
 use crate::two_lines::{INNER, TwoLines, Use};
 
-/// What is measured.
+/// The measured part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// One stream over one line.
@@ -34,7 +34,7 @@ impl Part {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Full];
 
-    /// What `--lines` calls it.
+    /// Its name for `--lines`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::One => "one",
@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const ECHO_PORT: u16 = 7;
 const IPERF_PORT: u16 = 5201;
 
-/// What is wanted: of the rate without a tunnel on a line that varies; Mbit/s of one stream over both lines; times the
+/// The targets: of the rate without a tunnel on a line that varies; Mbit/s of one stream over both lines; times the
 /// better line where one of them loses.
 const TARGETS: [f64; 3] = [0.9, 135.0, 1.2];
 
@@ -63,7 +63,7 @@ struct Path {
     memory: u32,
 }
 
-/// As the sequence window for the Linux kernel's PPTP was measured.
+/// The paths are those by which the sequence window for the Linux kernel's PPTP was measured.
 const PATHS: [Path; 7] = [
     path(0, 0, 256 << 10),
     path(3, 0, 256 << 10),
@@ -115,7 +115,7 @@ impl Path {
     }
 }
 
-/// What carries the stream over one line.
+/// The program that carries the stream over one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
     Nothing,
@@ -343,7 +343,7 @@ fn congestions() -> Vec<&'static str> {
     ["cubic", "bbr"].into_iter().filter(there).collect()
 }
 
-/// What is wanted, what was measured, and whether that is enough.
+/// The targets, the measurements, and whether these are enough.
 struct Verdicts(Table);
 
 impl Verdicts {
@@ -395,7 +395,7 @@ const FULL: &str = "## A line that is full\n\n5 Mbit/s up and 20 down, 10 ms eac
 
 /// One stream over one line, by each carrier.
 fn one_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
-    // Those with PPTP come last.
+    // Carriers with PPTP come last.
     let carriers = match cfg!(feature = "pptp") {
         true => &CARRIERS[..],
         false => &CARRIERS[..5],

@@ -192,7 +192,7 @@ pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What there is to measure, and what is known before.
+/// Plans the measurements, with the facts that are known before.
 fn plan(options: &Options) -> Run {
     let mut run = Run {
         machine: Machine::this(),

@@ -29,7 +29,7 @@ impl Ends {
     /// All that need no other build of this program.
     pub(crate) const ALL: [Self; 4] = [Self::Millrace, Self::Client, Self::Server, Self::Stock];
 
-    /// What they are, for a person who reads the table.
+    /// Their description, for a person who reads the table.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Millrace => "OpenVPN by this program at both ends",
@@ -122,7 +122,7 @@ impl Suite {
         }
     }
 
-    /// What it is, for a person.
+    /// Its description, for a person.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::None => "no cipher and no digest",

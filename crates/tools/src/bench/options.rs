@@ -40,7 +40,7 @@ Both ends, the load and its sink share this machine: only ratios carry over to a
 Peers are looked for in the directory that MILLRACE_PEERS names, in target/peers/bin (`make peers ALL=1`) and in
 PATH; what is missing is left out. The exit status is 0 unless something failed to run, whatever the figures.";
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Options {
     pub contenders: Vec<Contender>,
@@ -49,7 +49,7 @@ pub(super) struct Options {
     pub seconds: u32,
     /// How many clients shall come to one server, instead of all tests.
     pub clients: Option<u32>,
-    /// What is measured of lines instead of all tests.
+    /// The parts of lines to be measured instead of all tests.
     pub lines: Vec<lines::Part>,
     /// Files that the HTTP test fetches.
     pub requests: u64,
@@ -59,7 +59,7 @@ pub(super) struct Options {
     pub against: Option<PathBuf>,
     pub json: Option<PathBuf>,
     pub markdown: Option<PathBuf>,
-    /// What the names of the plots begin with.
+    /// The beginning of the plots' names.
     pub plot: Option<PathBuf>,
 }
 

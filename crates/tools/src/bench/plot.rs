@@ -23,9 +23,9 @@ const BAR: i32 = 18;
 const TOP: i32 = 46;
 /// Below the last bar, in pixels.
 const BOTTOM: i32 = 14;
-/// What the names take, in pixels.
+/// The width of the names, in pixels.
 const NAMES: i32 = 170;
-/// What the figure behind the longest bar takes, in pixels.
+/// The width of the figure behind the longest bar, in pixels.
 const FIGURE: i32 = 64;
 /// Between the panels, in pixels.
 const GAP: i32 = 24;

@@ -4,7 +4,7 @@ use super::contender::Contender;
 use super::statistics::{Series, Spread, ratios};
 use super::test::{Metric, Test};
 
-/// What one test of one implementation brought.
+/// The result of one test of one implementation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Record {
     pub repetition: u32,
@@ -13,7 +13,7 @@ pub(super) struct Record {
     pub values: Vec<(Metric, f64)>,
 }
 
-/// What one test of one implementation failed with.
+/// The failure of one test of one implementation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub repetition: u32,

@@ -10,27 +10,27 @@ use super::targets;
 use super::test::{Metric, Test};
 use host::machine::Machine;
 
-/// What was run, and on what.
+/// The run, and its machine.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub machine: Machine,
     pub repetitions: u32,
     pub seconds: u32,
     pub segmentation: bool,
-    /// What the ratios of tunnels without OpenVPN are taken to.
+    /// The reference for ratios of tunnels without OpenVPN.
     pub reference: Contender,
     /// Whether another build of this program is the reference.
     pub against: bool,
     pub contenders: Vec<Contender>,
     /// Which were asked for and are not there, and how to get them.
     pub missing: Vec<(Contender, String)>,
-    /// What the programs say of their versions, and the tools.
+    /// The versions of the programs and the tools, in their own words.
     pub versions: Vec<(String, String)>,
 }
 
 impl Run {
-    /// What the ratios of `contender` are taken to: for OpenVPN the stock program with the same cipher, and everywhere
-    /// the other build of this program where there is one.
+    /// The reference for ratios of `contender`: for OpenVPN the stock program with the same cipher, and everywhere the
+    /// other build of this program where there is one.
     pub(super) fn reference_of(&self, contender: Contender) -> Contender {
         match contender {
             Contender::OpenVpn(_, suite) if self.against => Contender::OpenVpn(Ends::Other, suite),

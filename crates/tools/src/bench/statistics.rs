@@ -48,8 +48,8 @@ pub(crate) fn number(value: f64) -> String {
 /// Values by repetition.
 pub(crate) type Series = Vec<(u32, f64)>;
 
-/// What `ours` is in units of `theirs`, by repetition: what one noisy minute did to both cancels out.
-/// A repetition in which one of the two is missing or nothing has no ratio.
+/// The ratio of `ours` to `theirs`, by repetition: a noisy minute for both cancels out. A repetition in which one of
+/// the two is missing or nothing has no ratio.
 pub(crate) fn ratios(ours: &Series, theirs: &Series) -> Vec<f64> {
     let reference = |repetition| {
         let found = theirs.iter().find(|(number, _)| *number == repetition);

@@ -1,4 +1,4 @@
-//! What the project wants to reach, and whether this run did.
+//! The project's targets, and whether this run has reached them.
 
 use super::against;
 use super::contender::Contender;
@@ -144,8 +144,8 @@ const TARGETS: [Target; 21] = {
     ]
 };
 
-/// What OpenVPN shall reach: the cipher, TCP one stream against the stock program at both ends, and, where one
-/// is set, processor time per gigabyte at each end.
+/// The targets for OpenVPN: the cipher, TCP one stream against the stock program at both ends, and, where one is set,
+/// processor time per gigabyte at each end.
 const OPENVPN: [(Suite, f64, Option<f64>); 7] = [
     (Suite::None, 8.0, None),
     (Suite::Gcm, 6.0, Some(0.2)),
@@ -197,7 +197,7 @@ fn openvpn() -> Vec<Target> {
         // The client is end a, which sends; what comes back it receives. The server is the other.
         let client = against(Ends::Client);
         let server = against(Ends::Server);
-        // What a set-up does is the same with all ciphers.
+        // The cost of a set-up does not depend on the cipher.
         if suite == Suite::Gcm {
             for pair in [both, client, server] {
                 add("set-up", pair, (Test::Setup, Metric::SetUp), AtMost(SET_UP));
@@ -256,8 +256,8 @@ fn verdict(value: f64, limit: Limit) -> String {
     }
 }
 
-/// What this program shall reach against another build of it: nothing slower and nothing larger, but for what two runs
-/// of one program differ by.
+/// The targets for this program against another build of it: nothing slower and nothing larger, but for the difference
+/// between two runs of one program.
 fn against_another() -> impl Iterator<Item = Target> {
     use Metric::{CpuReceive, CpuSend, Rate, Rss, RssPeak};
     use Test::{Memory, Tcp1, Tcp1Back};
@@ -285,7 +285,7 @@ pub(super) fn table(records: &Records) -> Table {
     judge(TARGETS.into_iter().chain(openvpn()), records)
 }
 
-/// The same where another build of this program is the reference.
+/// The verdicts where another build of this program is the reference.
 pub(super) fn against(records: &Records) -> Table {
     judge(against_another(), records)
 }

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The tests of a bench.
 
 /// One measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Test {
             Self::Setup => 0.5,
             Self::Memory => 0.0,
             Self::Ping => seconds * 0.1,
-            // As long as it takes: as many requests, however fast.
+            // The time depends on the speed: the number of requests is fixed.
             Self::Http => 10.0,
             // Eight rates and one more, some of them twice.
             Self::Udp1300 | Self::Udp64 => 15.0 * (seconds / 6.0 + 0.2),
@@ -83,7 +83,7 @@ pub(super) enum Metric {
     Packets,
     /// Processor seconds of the sending end's tunnel process per gigabyte (1e9 bytes) of payload.
     CpuSend,
-    /// The same of the receiving end's.
+    /// Processor time of the receiving end.
     CpuReceive,
     /// Mean round trip time, in microseconds.
     Mean,

@@ -1,4 +1,4 @@
-//! What each way achieved, side by side.
+//! Shows the results of the ways side by side.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(super) struct Download {
     pub cpu: Option<[f64; 2]>,
 }
 
-/// What one way achieved.
+/// The result of one way.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     pub name: &'static str,
@@ -95,7 +95,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// What the tables say and what they do not, in words.
+/// An explanation of the tables, and of their limits.
 pub(super) fn words() -> String {
     let mut text = format!(
         "Download of files by 8 connections that are used again; CPU s/GB is the processor time (user and system)\n\

@@ -19,7 +19,7 @@ const ANSWER: Duration = Duration::from_secs(40);
 /// How often the rate is printed.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What every way is shown with.
+/// The settings of the tour, equal for every way.
 #[derive(Debug)]
 pub(super) struct Tour {
     /// For each size of file.
@@ -122,7 +122,7 @@ impl Tour {
             run.join()
                 .unwrap_or_else(|why| std::panic::resume_unwind(why))
         })?;
-        // What the table will say: the whole of it, and not only what the last look saw.
+        // The table will say this: the whole, and not only the last look.
         say(&format!(
             "  files of {name}: {:6.0} Mbit/s, {:6.0} requests/s in all",
             report.bits_per_second() / 1e6,

@@ -129,7 +129,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
     Ok(u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(1))
 }
 
-/// What is where.
+/// A map of the hosts and their addresses.
 fn map(site: &Site, contender: Contender, tunnel: bool) -> String {
     let line = match site.line {
         Line::Cable(_) => "a cable",

@@ -7,9 +7,9 @@ use nix::time::ClockId;
 /// Which time counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clock {
-    /// What this thread has run, so that other users of the processor disturb little.
+    /// The processor time of this thread, so that other users of the processor disturb little.
     Thread,
-    /// What has passed, whichever thread ran.
+    /// The time that passes, whichever thread runs.
     Wall,
 }
 

@@ -6,7 +6,7 @@ use crypto::Backend;
 use crypto::primitives::{Algorithm, Operation};
 use serde::Serialize;
 
-/// Whose code it was.
+/// The owner of the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum By {
     Millrace(Backend),
@@ -22,7 +22,7 @@ impl By {
     }
 }
 
-/// What was measured, and what came out.
+/// A measurement and its result.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Figure {
     pub algorithm: Algorithm,
@@ -36,7 +36,7 @@ pub(super) struct Figure {
     pub rate: f64,
     /// So many threads, and what they did together, in bytes a second.
     pub all: Option<(usize, f64)>,
-    /// Whose code, for which instructions.
+    /// The code and its instructions.
     pub implementation: String,
 }
 

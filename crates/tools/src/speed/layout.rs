@@ -8,7 +8,7 @@ use crypto::select::Choice;
 
 use super::figure::{By, Figure};
 
-/// What ratios are taken to, with the fewest packets at a time.
+/// The references for ratios, with the fewest packets at a time.
 const REFERENCES: [(By, &str); 2] = [
     (By::Millrace(Backend::Portable), "x portable"),
     (By::OpenSsl, "x openssl"),
@@ -26,7 +26,7 @@ pub(super) fn tables(figures: &[Figure]) -> String {
     text
 }
 
-/// What `--quick` shows of everything: what a tunnel could do, in 80 columns.
+/// The table of `--quick`: the figures that matter to a tunnel, in 80 columns.
 pub(super) fn first_look(figures: &[Figure]) -> String {
     let mut text = String::new();
     tunnels(&mut text, figures, false);
@@ -314,7 +314,7 @@ fn tunnels(text: &mut String, figures: &[Figure], wide: bool) {
     }
 }
 
-/// What tunnels of this process would run on.
+/// The code that tunnels of this process would run on.
 pub(super) fn choices(choices: &[Choice]) -> String {
     let mut text = format!(
         "\n{:<24}{:<16}{:<20}{}\n",

@@ -8,7 +8,7 @@ use crypto::primitives::{Algorithm, Operation, Task, task};
 
 use super::clock::Clock;
 
-/// What is measured.
+/// The subject of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Subject {
     pub algorithm: Algorithm,

@@ -74,7 +74,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 struct Speed<'a> {
     options: &'a Options,
     openssl: Option<OpenSsl>,
-    /// What OpenSSL has been asked for already.
+    /// OpenSSL's figures that were asked for already.
     measured: Measured,
     subjects: Vec<Subject>,
     threads: usize,
@@ -115,7 +115,7 @@ impl<'a> Speed<'a> {
             writeln!(io::stdout(), "{}\n", Machine::this().show())?;
         }
         let subjects = std::mem::take(&mut self.subjects);
-        // What OpenSSL does comes right behind what is compared with it, so that both find the machine in one mood.
+        // OpenSSL comes right behind the code that is compared with it, so that both find the machine in one mood.
         let mut rest = subjects.as_slice();
         while let Some(first) = rest.first() {
             let what = (first.algorithm, first.operation);
@@ -279,7 +279,7 @@ fn subjects(options: &Options) -> Vec<Subject> {
     subjects
 }
 
-/// What OpenSSL will be asked for.
+/// The number of OpenSSL's runs.
 fn compared(options: &Options) -> usize {
     let runs = |algorithm: &Algorithm| match algorithm.is_public_key() {
         true => 1,

@@ -8,7 +8,7 @@ use crypto::primitives::Algorithm;
 /// Bytes of messages and packets where nothing else is asked for: those of the published tables, and a full packet.
 const BYTES: [usize; 6] = [16, 64, 256, 1024, 1408, 8192];
 
-/// The same in a hurry: the packets of a voice and of a download.
+/// The sizes in a hurry: the packets of a voice and of a download.
 const QUICK_BYTES: [usize; 2] = [64, 1408];
 
 /// Packets at a time: one, and about what a tunnel holds under load.
@@ -17,7 +17,7 @@ const BATCHES: [usize; 2] = [1, 32];
 /// Seconds of each measurement.
 const SECONDS: f64 = 0.1;
 
-/// The same in a hurry.
+/// The time in a hurry.
 const QUICK_SECONDS: f64 = 0.02;
 
 /// Longest packet that fits a tunnel's slot.
@@ -68,7 +68,7 @@ have).";
 /// Columns of the help's text.
 const WIDTH: usize = 110;
 
-/// What the help says behind the options.
+/// The help's text behind the options.
 fn explanation() -> String {
     let mut text = format!("{COLUMNS}\n\n{NAMES}");
     let mut column = WIDTH;
@@ -85,7 +85,7 @@ fn explanation() -> String {
     text
 }
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Options {
     pub algorithms: Vec<Algorithm>,
@@ -227,7 +227,7 @@ impl From<&ArgMatches> for Options {
                 }
                 chosen
             }
-            // What tunnels should use.
+            // The algorithms that tunnels should use.
             None if first_look => Algorithm::ALL.into_iter().filter(is_recommended).collect(),
             None => Algorithm::ALL.to_vec(),
         };

@@ -54,7 +54,7 @@ fn a_new_private_key_ends_sending_and_makes_the_old_one_useless() {
     let key = PrivateKey::generate();
     let public = key.public();
     let now = sim.now;
-    // What the other side has sent is on its way, and is still read.
+    // Packets of the other side that are on their way are still read.
     sim.send(1, a, b"on its way");
     sim.with(0, |device, out| device.set_private_key(Some(key), now, out));
     assert!(!sim.hosts[0].can_send(b));
@@ -73,7 +73,7 @@ fn a_new_private_key_ends_sending_and_makes_the_old_one_useless() {
     sim.run_until(secs(8));
     assert_eq!(sim.hosts[1].received().last().unwrap(), b"new");
 
-    // The same key again changes nothing.
+    // Setting the key again changes nothing.
     let now = sim.now;
     let same = PrivateKey::new([9; 32]);
     for _ in 0..2 {
@@ -133,7 +133,7 @@ fn a_removed_peer_leaves_nothing() {
         ),
         (0, None)
     );
-    // What still arrives from it, or is reported about it, belongs to no peer.
+    // Later packets from it, and reports about it, belong to no peer.
     sim.send(1, a, b"to nobody");
     let now = sim.now;
     sim.with(0, |device, out| {

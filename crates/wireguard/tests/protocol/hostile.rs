@@ -68,7 +68,7 @@ fn any_bit_turned_on_the_way_spoils_the_message_and_only_it() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What a fuzzer would do with the one entry, with messages that pass mac1 among them.
+    /// A fuzzer's input for the one entry, with messages that pass mac1 among them.
     #[test]
     fn arbitrary_bytes(
         messages in prop::collection::vec(

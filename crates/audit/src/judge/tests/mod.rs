@@ -102,7 +102,7 @@ fn vendors_options_and_the_right_ones() {
         verdicts("ipq8065", Role::Other, &soft()),
         [NoSimd, SoftFloat, SoftwareDivide, TooGeneric]
     );
-    // What is right for a Cortex-A15 dies on one without NEON, and on one that cannot divide.
+    // Code that is right for a Cortex-A15 dies on one without NEON, and on one that cannot divide.
     assert_eq!(verdicts("bcm4708", Role::Other, &tuned()), [WrongAbi]);
     assert_eq!(
         verdicts("bcm4708", Role::Other, &soft()),

@@ -1,4 +1,4 @@
-//! What the system that this runs on says of itself.
+//! Facts about the system that this runs on, from itself.
 //!
 //! Facts only. Everything is read below a root directory, `/` for the box itself, so that what was copied from
 //! another box can be read as well.

@@ -103,7 +103,7 @@ fn tables_with_gaps_are_refused() {
     assert!(broken("\ncores = [\"", "\nrouters = [\"").contains("duplicate key"));
 }
 
-/// What a compiler defines with these options; nothing if it is not installed.
+/// The macros that a compiler defines with these options; nothing if it is not installed.
 fn predefined(compiler: &str, options: &str) -> Option<String> {
     let mut command = Command::new(compiler);
     command
@@ -164,7 +164,7 @@ fn compilers_take_the_options_and_use_what_the_chip_has() {
     }
 }
 
-/// What goes with an architecture that does not say the floating-point unit.
+/// The floating-point options for an architecture that does not name the unit.
 fn float(soc: &Soc) -> &str {
     match (soc.isa, soc.fpu) {
         (Isa::Armv8, _) => "",
@@ -191,7 +191,7 @@ fn facts_that_no_source_confirms_are_told_apart() {
     }
 }
 
-/// What the reference and the maker's papers get wrong, or would let one guess.
+/// Chips about which the reference and the maker's papers are wrong, or mislead.
 #[test]
 fn chips_that_are_not_what_their_core_suggests() {
     let table = table();
@@ -210,7 +210,7 @@ fn chips_that_are_not_what_their_core_suggests() {
     );
 }
 
-/// The same for rustc, which is there while tests run.
+/// The check for rustc, which is there while tests run.
 #[test]
 fn rustc_takes_the_options_and_uses_what_the_chip_has() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
@@ -241,7 +241,7 @@ fn rustc_takes_the_options_and_uses_what_the_chip_has() {
         assert_eq!(has("aes"), soc.aes, "{}", soc.id);
         if soc.isa != Isa::Armv8 {
             assert_eq!(has("soft-float"), !soc.fpu, "{}", soc.id);
-            // What a core could have besides is of no use to code that has to do without.
+            // An optional unit of a core is of no use to code that has to do without.
             assert_eq!(
                 soc.fpu && has("vfp4"),
                 soc.vfp == crate::soc::Vfp::V4,

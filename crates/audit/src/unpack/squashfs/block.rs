@@ -9,7 +9,7 @@ use super::table::{METADATA, TableBlock};
 /// Where a vendor's LZMA streams have their properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// As in `.lzma`: properties, dictionary, size, stream.
+    /// The layout of `.lzma`: properties, dictionary, size, stream.
     Alone,
     /// Properties and dictionary, then the stream.
     Short,

@@ -20,7 +20,7 @@ pub(super) struct FileNode {
     pub(super) fragment: Option<(u32, u32)>,
 }
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Directory {
@@ -299,7 +299,7 @@ pub(super) fn directory(
     Ok(entries)
 }
 
-/// What stands before a run of entries whose inodes lie in one block.
+/// The header of a run of entries whose inodes lie in one block.
 struct Header {
     /// Its own bytes.
     length: usize,

@@ -18,7 +18,7 @@ use inode::{Inode, Node};
 use superblock::Superblock;
 use table::{Fragments, Position, Tables};
 
-/// What squashfs begins with: 4.0 and 3.x in both orders, and those that vendors made up so that stock tools
+/// The magic numbers of squashfs: 4.0 and 3.x in both orders, and numbers that vendors made up so that stock tools
 /// refuse their LZMA.
 pub(super) const MAGICS: [&[u8]; 6] = [b"hsqs", b"sqsh", b"qshs", b"shsq", b"tqsh", b"hsqt"];
 
@@ -58,7 +58,7 @@ pub(super) fn walk(
         walker.skip(&origin, "squashfs", &why);
     }
     if superblock.directory_table >= length as u64 {
-        // What begins with its four letters by chance says the same: what follows is looked at.
+        // Data that begins with these letters by chance gets the same answer: the bytes behind it are looked at.
         return Ok(Some(4));
     }
     let mut decoder = Decoder::new(&superblock);

@@ -42,7 +42,7 @@ impl Order {
     }
 }
 
-/// What is needed of a superblock.
+/// The fields of a superblock that are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
     /// Byte order.
@@ -52,7 +52,7 @@ pub(super) struct Superblock {
     minor: u16,
     /// 4 KiB to 1 MiB.
     pub(super) block_size: u32,
-    /// As 4.0 numbers them; in 3.x there is no such field, and it is 1.
+    /// The compressor's number in 4.0; in 3.x there is no such field, and it is 1.
     pub(super) compression: u16,
     /// Whether compressor options follow, one table block (4.0).
     pub(super) options: bool,
@@ -66,9 +66,9 @@ pub(super) struct Superblock {
     pub(super) root: Position,
     /// Offsets from the start of the image.
     pub(super) inode_table: u64,
-    /// The same.
+    /// Offset of the directory table.
     pub(super) directory_table: u64,
-    /// The same; of the index, not of the blocks.
+    /// Offset of the fragment table; of the index, not of the blocks.
     pub(super) fragment_table: u64,
 }
 
@@ -116,7 +116,7 @@ impl Superblock {
             .into_iter()
             .find(|o| matches!(o.u16(image, 28), Some(1..=9)))?;
         let (major, minor) = (order.u16(image, 28)?, order.u16(image, 30)?);
-        // What stands at the same place in every release: words that only begin alike have no such number there.
+        // This number stands at one place in every release: words that only begin alike have no such number there.
         let log = order.u16(image, if major < 4 { 34 } else { 22 });
         if minor > 9 || !log.is_none_or(|log| (12..=20).contains(&log)) {
             return None;

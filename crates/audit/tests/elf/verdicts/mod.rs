@@ -17,7 +17,7 @@ fn chip(name: &str) -> &'static Soc {
     Table::builtin().soc(name).unwrap()
 }
 
-/// What is said of a file of that name for that chip.
+/// The finding about a file of that name for that chip.
 fn finding(path: &str, bytes: &[u8], name: &str) -> Finding {
     let facts = facts(bytes);
     let role = Role::of(path, &facts);

@@ -102,7 +102,7 @@ const ROWS: [Row; 11] = [
         flags: "-mcpu=cortex-a15 -mfloat-abi=softfp -mfpu=neon-vfpv4",
         ..FULL
     },
-    // As routers of ARMv8 with a userland of 32 bits are built.
+    // Flags of ARMv8 routers with a userland of 32 bits.
     Row {
         flags: "-mcpu=cortex-a7 -mfloat-abi=softfp -mfpu=vfpv3-d16",
         tuned: "no-simd too-generic",

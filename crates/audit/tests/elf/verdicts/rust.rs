@@ -1,5 +1,5 @@
-//! What rustc builds. The standard library for ARM is not there where the tests run, so that the fixture brings the
-//! few words of the language that it needs.
+//! Files that rustc builds. The standard library for ARM is not there where the tests run, so that the fixture brings
+//! the few words of the language that it needs.
 
 use std::process::Command;
 

@@ -98,7 +98,7 @@ fn neon_on_a_chip_without_is_a_fault_where_the_compiler_made_it() {
     }
 }
 
-/// What a compiler makes of ciphers in C for NEON is no assembly.
+/// Compiled ciphers in C for NEON are no assembly.
 #[test]
 fn ciphers_in_c_are_no_assembly_however_much_neon_they_have() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What vendors write before an image and after it: TRX, CHK, DNI, uImage, FIT, OpenWrt's metadata.
+//! Headers and trailers of vendors around an image: TRX, CHK, DNI, uImage, FIT, OpenWrt's metadata.
 
 use super::{crc32, pad};
 

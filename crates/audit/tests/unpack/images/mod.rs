@@ -11,7 +11,7 @@ pub mod squashfs;
 
 use std::path::Path;
 
-/// What lies at a path.
+/// The node at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     File(Vec<u8>),

@@ -11,7 +11,7 @@ pub struct Kind {
     pub big: bool,
     /// 3 or 4.
     pub major: u16,
-    /// As 4.0 numbers them.
+    /// The compressor's number, as in 4.0.
     pub compression: u16,
     pub pack: fn(&[u8]) -> Vec<u8>,
 }
@@ -144,7 +144,7 @@ pub fn image(root: &[(String, Node)], kind: Kind) -> Vec<u8> {
         let place = writer.node(node);
         inside.entry(dir).or_default().push((name, place));
     }
-    // Those within others come first.
+    // Directories within others come first.
     let mut root_inode = ((0, 0), 0, 0);
     for dir in directories(root).into_iter().rev() {
         let mut entries = inside.remove(&dir).unwrap_or_default();
@@ -179,7 +179,7 @@ impl Writer {
         }
     }
 
-    /// What every inode begins with.
+    /// The fields that every inode begins with.
     fn base(&mut self, kind: u16, mode: u16) -> Vec<u8> {
         self.count += 1;
         let mut out = Vec::new();

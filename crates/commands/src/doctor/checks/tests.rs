@@ -77,7 +77,7 @@ fn sound() -> Facts {
     }
 }
 
-/// What is found once this is changed: one thing, of this check, with these words.
+/// Checks that this change brings one finding: of this check, with these words.
 #[track_caller]
 fn finds(check: &str, words: &str, change: impl FnOnce(&mut Facts)) {
     let mut facts = sound();

@@ -31,7 +31,7 @@ fn fault(outcome: Result<Given, Vec<Fault>>) -> String {
 fn a_server_is_taken_but_for_what_it_cannot_be_without() {
     let given = read("office.ovpn", SERVER, " option mode duplicate").unwrap();
     assert!(matches!(given.kind, Kind::OpenVpn(_)));
-    // What scripts are for that only tell, netifd does.
+    // netifd does the work of scripts that only tell.
     let told = format!("{SERVER}script-security 2\nclient-disconnect /bin/true\nup /bin/true\n");
     let given = read("office.ovpn", &told, "").unwrap();
     let notes = given.notes.join("\n");

@@ -1,4 +1,4 @@
-//! What people are shown, line by line.
+//! Compares the text for people, line by line.
 
 use super::*;
 

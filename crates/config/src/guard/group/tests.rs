@@ -144,8 +144,8 @@ fn some_lists() -> impl Strategy<Value = Vec<Listed>> {
 }
 
 proptest! {
-    /// Whatever is listed: a device is in one group, has no tunnel that its lists or the file do not have, in the order of the
-    /// lists, and is left out only where it is said; tables are apart, also from those of other tunnels before.
+    /// For any lists, a device is in one group, and has only tunnels of its lists or the file, in the order of the
+    /// lists. It is left out only with a notice. Tables differ, also from those of tunnels before.
     #[test]
     fn groups_are_as_strict_as_lists_and_file(
         lists in some_lists(),

@@ -1,4 +1,4 @@
-//! What does not go together.
+//! Directives that contradict each other.
 
 use super::Builder;
 use crate::openvpn::directive::Origin;

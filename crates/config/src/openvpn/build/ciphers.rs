@@ -19,7 +19,7 @@ impl Builder {
         let cipher = names.cipher.as_deref().and_then(Cipher::from_name);
         self.data.cipher = cipher;
         let usable = cipher.filter(|&cipher| self.permitted(cipher) && self.protected(cipher));
-        // As stock does with a peer of these versions.
+        // Stock chooses so with a peer of these versions.
         let compat = names.compat.unwrap_or(u32::MAX);
         if let Some(cipher) = usable
             && compat < 20_500

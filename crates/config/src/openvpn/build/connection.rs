@@ -254,7 +254,7 @@ fn connection(builder: &mut Builder, directive: &Directive) -> Outcome {
     if directive.inline.is_none() {
         return Err("is a block: <connection> … </connection>".to_owned());
     }
-    // What stands outside before the block holds inside; what follows does not.
+    // Directives before the block hold inside it; those after it do not.
     let mut draft = builder.draft.clone();
     draft.host = None;
     // Keys are the exception: a block has its own, or those that all share.

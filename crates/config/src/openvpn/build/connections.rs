@@ -59,7 +59,7 @@ impl Builder {
         connections
     }
 
-    /// As in stock, `remote` lines count only when there is no `<connection>`.
+    /// Reads `remote` lines only where there is no `<connection>`, as stock does.
     fn drafts(&mut self, server: bool) -> Vec<Draft> {
         if server && self.draft.locals.len() > 1 {
             let at = |line: &LocalLine| Draft {

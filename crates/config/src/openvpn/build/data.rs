@@ -77,7 +77,7 @@ fn compat_mode(text: &str) -> Result<u32, String> {
     }
 }
 
-/// What is said of framings that could carry compressed packets.
+/// The warning about framings that could carry compressed packets.
 const UNPACKED: &str = "nothing is compressed here, and what the peer compresses is unpacked; its \
     lengths tell who listens something of what is inside (VORACLE): better have `comp-lzo no`, or \
     neither line, at the other end";

@@ -8,7 +8,7 @@ use super::value::at;
 use crate::openvpn::directive::{Directive, is_foreign};
 use std::net::IpAddr;
 
-/// What becomes of a directive that names such a file.
+/// The consequence for a directive that names such a file.
 pub(super) enum Restriction {
     /// It is passed over: the tunnel is the same without it.
     PassedOver(&'static str),

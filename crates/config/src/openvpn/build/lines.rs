@@ -7,7 +7,7 @@ use crate::openvpn::{Connection, HttpProxy, OpenVpn, Proxy, Sockets};
 use crate::report::Verdict;
 use std::net::IpAddr;
 
-/// What comments have said of lines so far. Comments of different files are told apart by a number that counts them.
+/// Comments about lines, as far as they are read. A number for each file keeps comments of different files apart.
 #[derive(Default)]
 pub(crate) struct LinesDraft {
     sections: Sections,
@@ -50,10 +50,10 @@ impl Builder {
     /// The lines, once all is heard.
     pub(super) fn settle_lines(&mut self, server: bool, connections: &[Connection]) -> Lines {
         let LinesDraft { sections, places } = std::mem::take(&mut self.lines);
-        // What goes past the tunnel does so by routes to the server, and not by a mark.
+        // Packets past the tunnel take routes to the server, and need no mark.
         let whole = sections.finish(false, usize::from(!server));
         let lines = whole.lines;
-        // Only a server's packets come from others.
+        // Only a server forwards packets of others.
         self.network.home = whole.home.filter(|_| server);
         let idle = whole.home_lines.iter().filter(|_| !server);
         let idle = idle.map(|number| (*number, "only a server's file has a [Server]"));

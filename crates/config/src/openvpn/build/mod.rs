@@ -42,10 +42,10 @@ pub(crate) mod timers;
 mod tls;
 pub(crate) mod value;
 
-/// What is said of Ethernet tunnels.
+/// The error for Ethernet tunnels.
 pub(crate) const TAP: &str = "Ethernet (tap) tunnels are not built; use `dev tun` and routes";
 
-/// What stock says to a directive that it cannot place.
+/// Stock's words for a directive that it cannot place.
 pub(crate) const UNRECOGNIZED: &str = "Unrecognized option or missing or extra parameter(s)";
 
 /// Most faults that a report lists; a file with more is not what it was taken for.
@@ -54,7 +54,7 @@ const FAULTS_MAX: usize = 1000;
 /// Most faults for which a name is suggested.
 const SUGGESTIONS_MAX: usize = 20;
 
-/// Options that protect less. A hint names none of them: whoever wants one writes it without help.
+/// Options that protect less. Hints never name them; a user who wants one writes it without help.
 const WEAKENING: [&str; 7] = [
     "allow-compression",
     "allow-insecure-ciphers",
@@ -183,7 +183,7 @@ impl Builder {
         self.refuse(&origin, &name, reason);
     }
 
-    /// Takes the words of included files out of what is said, once all is said.
+    /// Removes the words of included files from the report, once it is complete.
     pub(crate) fn conceal(&mut self, directives: &[Directive]) {
         let whole = directives.iter().filter(|it| it.origin.included);
         let all = whole.flat_map(|it| [it].into_iter().chain(&it.block));
@@ -407,7 +407,7 @@ impl Builder {
         }
     }
 
-    /// As [`Builder::conflict`], unless a directive of this name is refused already.
+    /// Records a conflict as [`Builder::conflict`] does, unless a directive of this name is refused already.
     pub(crate) fn conflict_once(&mut self, name: &'static str, reason: &str) {
         if !self.was_refused(name) {
             self.conflict(name, reason);
@@ -458,7 +458,7 @@ impl Builder {
     }
 }
 
-/// Takes the words of an included file out of what is said of it: any file of the machine may have been named.
+/// Removes the words of an included file from an entry: any file of the machine may have been named.
 fn conceal(name: &mut String, reason: &mut String, quotes: &dyn Fn(&str) -> bool) {
     if table::find(name).is_none() {
         name.clear();
@@ -468,7 +468,7 @@ fn conceal(name: &mut String, reason: &mut String, quotes: &dyn Fn(&str) -> bool
     }
 }
 
-/// Whether a sentence quotes what a directive says.
+/// Whether a sentence quotes a word of a directive.
 fn quotes(reason: &str, directive: &Directive) -> bool {
     let quoted = |text: &str| {
         let mut words = text.split(|it: char| it.is_whitespace() || "=,:".contains(it));

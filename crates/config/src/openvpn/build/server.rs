@@ -1,4 +1,4 @@
-//! What only a server has.
+//! Directives of servers only.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

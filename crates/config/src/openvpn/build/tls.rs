@@ -123,7 +123,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
     Some(OK)
 }
 
-/// What is said of a `tls-cipher` that [`names_suite`] does not find one in.
+/// The remark on a `tls-cipher` in which [`names_suite`] finds no suite.
 const NO_SUITE: &str = "none of these suites of TLS 1.2 is spoken: they exchange keys by RSA or old Diffie-Hellman groups, \
     or encrypt in CBC mode. This file connects to servers with TLS 1.3, or with ECDHE and AES-GCM or \
     ChaCha20-Poly1305, which are offered in their place";

@@ -10,7 +10,7 @@ use crate::openvpn::lexer::{shown, split_command};
 use crate::openvpn::{Command, Place, Prompted, Source};
 use crate::types::decimal;
 
-/// What is said of a directive that was understood.
+/// The report's words for a directive that was understood.
 #[derive(Debug)]
 pub(crate) enum Remark {
     /// Nothing.
@@ -142,7 +142,7 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
         });
     }
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'%');
-    // What begins with `-` would be an option of a program that it is given to.
+    // A host that begins with `-` would be an option of a program that gets it.
     let option = text.starts_with('-');
     if text.is_empty() || text.len() > 253 || option || !text.bytes().all(good) {
         return Err(format!("`{}` is no host name or address", shown(text)));
@@ -180,7 +180,7 @@ pub(crate) fn source(directive: &Directive) -> Source {
     }
 }
 
-/// As [`source`], but nothing and `stdin` mean to ask.
+/// Reads a file or block as [`source`] does; nothing or `stdin` means to ask.
 pub(crate) fn prompted(directive: &Directive) -> Prompted {
     if directive.inline.is_none() && matches!(directive.get(0), None | Some("stdin")) {
         return Prompted::Ask;

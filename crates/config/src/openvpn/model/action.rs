@@ -1,4 +1,4 @@
-//! What `openvpn` can be asked for instead of a tunnel.
+//! Actions that `openvpn` can be asked for instead of a tunnel.
 
 use std::path::PathBuf;
 

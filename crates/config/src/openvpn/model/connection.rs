@@ -41,7 +41,7 @@ pub enum Family {
 /// `proto`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Protocol {
-    /// What carries the datagrams.
+    /// The transport of the datagrams.
     pub transport: Transport,
     /// Which addresses.
     pub family: Family,
@@ -69,7 +69,7 @@ pub struct Local {
     pub ipv6_only: bool,
 }
 
-/// What a connection goes through.
+/// A proxy that a connection goes through.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Proxy {
     /// `http-proxy`: CONNECT, for TCP only.

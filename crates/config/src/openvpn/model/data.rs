@@ -20,7 +20,7 @@ pub enum Framing {
     Lz4V2,
 }
 
-/// What is said of the data channel before anything is negotiated.
+/// The data channel's settings before anything is negotiated.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DataChannel {
     /// `data-ciphers`: what is negotiated, in order of preference; never empty.

@@ -174,7 +174,7 @@ pub enum DnsTransport {
     Https,
 }
 
-/// What `pull-filter` does with an option that begins with its text.
+/// The effect of `pull-filter` on an option that begins with its text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FilterAction {
     /// It is taken.
@@ -188,16 +188,16 @@ pub enum FilterAction {
 /// `pull-filter ACTION TEXT`; the first that fits decides.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PullFilter {
-    /// What is done.
+    /// The effect.
     pub action: FilterAction,
     /// How the option begins.
     pub prefix: String,
 }
 
-/// What the inside of the tunnel looks like.
+/// The inside of the tunnel: addresses, routes and name servers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Network {
-    /// What a server at home says, in comments.
+    /// Settings of a server at home, from comments.
     pub home: Option<HomeServer>,
     /// `topology`; `None` when not given: [`Topology::Net30`].
     pub topology: Option<Topology>,

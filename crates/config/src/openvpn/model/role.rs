@@ -1,4 +1,4 @@
-//! What only a client has, and what only a server has.
+//! Settings of clients only, and of servers only.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub enum AuthRetry {
 /// `static-challenge TEXT ECHO [scrv1|concat]`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StaticChallenge {
-    /// What the user is asked.
+    /// The question for the user.
     pub text: String,
     /// The answer is shown while it is typed.
     pub echo: bool,
@@ -82,7 +82,7 @@ pub struct Pool {
     pub start: Ipv4Addr,
     /// Last address, included.
     pub end: Ipv4Addr,
-    /// What clients get as netmask with `topology subnet`.
+    /// The netmask that clients get with `topology subnet`.
     pub netmask: Option<Ipv4Addr>,
 }
 
@@ -193,7 +193,7 @@ impl Default for Server {
     }
 }
 
-/// What a file of `client-config-dir` or a `client-connect` script says of one client.
+/// Settings of one client, from a file of `client-config-dir` or a `client-connect` script.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ClientSettings {
     /// `disable`: the client is refused.

@@ -45,7 +45,7 @@ pub struct Management {
 pub struct LogFile {
     /// The file.
     pub path: PathBuf,
-    /// What it held stays.
+    /// Keeps the file's content.
     pub append: bool,
 }
 

@@ -50,7 +50,7 @@ impl Source {
     /// paths begin.
     ///
     /// # Errors
-    /// What the kernel said, or `FileTooLarge` above [`SOURCE_MAX`] bytes.
+    /// The kernel's error, or `FileTooLarge` above [`SOURCE_MAX`] bytes.
     pub fn load(&self, directory: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
         match self {
             Self::Inline(text) => Ok(Zeroizing::new(text.expose().as_bytes().to_vec())),

@@ -1,6 +1,6 @@
 //! Everything that happens after a while. All times are in seconds.
 
-/// What happens when nothing is heard of the peer.
+/// The action when nothing is heard of the peer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum PingTimeout {
     /// Neither was given: in a client over UDP 120 seconds to a new attempt, until the server

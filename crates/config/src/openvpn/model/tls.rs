@@ -3,7 +3,7 @@
 use super::scripts::Command;
 use super::source::{Prompted, Source};
 
-/// What the TLS session is made of.
+/// Keys, certificates and versions of the TLS session.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tls {
     /// `ca`: PEM.
@@ -32,7 +32,7 @@ pub struct Tls {
     pub groups: Option<Vec<String>>,
     /// `tls-cert-profile`.
     pub profile: CertProfile,
-    /// What the peer's certificate must be.
+    /// The rules for the peer's certificate.
     pub verify: Verify,
     /// `tls-crypt-v2 … force-cookie`: nothing is kept of a client before it proved its address,
     /// even if it is one of before 2.6.
@@ -86,13 +86,13 @@ pub enum CertRole {
 /// `verify-x509-name`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct X509Name {
-    /// What it is compared with.
+    /// The part of the certificate that is compared.
     pub kind: X509NameKind,
     /// The name.
     pub name: String,
 }
 
-/// What `verify-x509-name` compares.
+/// The part of a certificate that `verify-x509-name` compares.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum X509NameKind {
     /// `subject`, the default: the whole subject, `C=KG, ST=NA, CN=Server-1`.
@@ -125,7 +125,7 @@ pub enum ClientCertificate {
     Require,
 }
 
-/// What the peer's certificate must be, beyond being signed by the CA.
+/// The rules for the peer's certificate, beyond its signature by the CA.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Verify {
     /// `remote-cert-tls`: key usage and extended key usage of this end.

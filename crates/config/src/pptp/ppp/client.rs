@@ -15,7 +15,7 @@ use crate::report::{Report, Verdict};
 
 const NO_HOST: &str = "write pty \"pptp SERVER --nolaunchpppd\"";
 
-/// What a client's options say.
+/// A client's options.
 #[derive(Default)]
 struct Wanted {
     host: Option<(String, u16)>,
@@ -120,7 +120,7 @@ fn take(option: &Given, wanted: &mut Wanted, report: &mut Report) {
 
 /// The server that a call of pptp-linux names, and the words that mean nothing here.
 fn host_of(command: &str) -> Result<((String, u16), Vec<String>), String> {
-    // As a shell has them, but for what only a shell understands.
+    // The words are split as a shell does; words that only a shell understands are refused.
     if command.contains(|c: char| "$`;|&<>()".contains(c)) {
         return Err("it is a shell's command: write pty \"pptp SERVER --nolaunchpppd\"".to_owned());
     }

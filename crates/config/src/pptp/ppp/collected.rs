@@ -23,7 +23,7 @@ const OPTIONS_MAX: usize = 1000;
 pub(super) struct Given {
     /// In its usual spelling.
     pub(super) name: &'static str,
-    /// What follows it; perhaps a secret.
+    /// The words behind it; perhaps a secret.
     pub(super) value: Zeroizing<String>,
     /// The line of the file that was named first.
     line: usize,
@@ -74,7 +74,7 @@ impl Source<'_> {
     }
 }
 
-/// What collects.
+/// The state of the collection.
 struct Collector<'c> {
     read: &'c Read<'c>,
     report: &'c mut Report,
@@ -157,7 +157,7 @@ impl<'c> Collector<'c> {
                 (Meaning::Nothing(reason), _) => self.push(place, name, Verdict::Ignored, reason),
                 (Meaning::Refused(reason), _) => self.push(place, name, Verdict::Refused, reason),
                 (Meaning::Taken, "file") => self.of_file(&value, place, name, source),
-                // As pppd: a name, which leads nowhere else.
+                // pppd takes a name there, and no path.
                 (Meaning::Taken, "call")
                     if value.starts_with('/') || value.split('/').any(|part| part == "..") =>
                 {
@@ -225,7 +225,8 @@ fn unknown(word: &str, place: (usize, &str), report: &mut Report) {
         )
     } else if is_option && word.len() <= 32 {
         let reason = "there is no such option of pppd's here";
-        // Near to none, it may be a part of a password that lacks its quotation marks. Another file's words are not quoted.
+        // A word that is like no option may be a part of a password that lacks its quotation marks. Words of another
+        // file are not quoted.
         match nearest(word, &options::names()).filter(|_| place.1.is_empty()) {
             Some(near) => (word, format!("{reason}; did you mean `{near}`?")),
             None => ("", reason.to_owned()),

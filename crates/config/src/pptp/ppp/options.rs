@@ -1,6 +1,6 @@
-//! What each of pppd's options is here.
+//! The meaning of each of pppd's options here.
 
-/// What an option is.
+/// The meaning of an option.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Meaning {
     /// The option is taken by its name.
@@ -20,7 +20,7 @@ const LINE: &str = "there is no serial line";
 const FRAMES: &str = "GRE carries whole frames";
 const COMPRESSION: &str = "packets are never compressed";
 const ROUTES: &str = "a default route leads into the tunnel in two halves, whatever else there is";
-const FIRST: &str = "a client says the first word, as servers expect";
+const FIRST: &str = "the client speaks first, as servers expect";
 const IPV4: &str = "the tunnel carries IPv4 only";
 const LOGS: &str = "what is logged is said by --log-level and --log-file";
 const LASTING: &str =
@@ -287,7 +287,7 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
     OPTIONS.iter().find(|(known, ..)| *known == name)
 }
 
-/// Options that protect less. A hint names none of them: whoever wants one writes it without help.
+/// Options that protect less. Hints never name them; a user who wants one writes it without help.
 pub(super) const WEAKENING: &[&str] = &[
     "nomppe",
     "nomppe-128",
@@ -303,11 +303,11 @@ pub(super) const WEAKENING: &[&str] = &[
     "show-password",
 ];
 
-/// Names that a hint may name, to find what was meant.
+/// The names that a hint may suggest.
 pub(super) fn names() -> Vec<&'static str> {
     let names = OPTIONS.iter().map(|(name, ..)| *name);
     names.filter(|name| !WEAKENING.contains(name)).collect()
 }
 
-/// What is said of a client that asks the server to log in.
+/// The error for a client that asks the server to log in.
 pub(super) const ASKS_SERVER: &str = PROVES;

@@ -41,7 +41,7 @@ const KEYS: [(&str, &str); 13] = [
     ("keep", SPAWNED),
 ];
 
-/// What `pptpd.conf` says.
+/// The settings of `pptpd.conf`.
 #[derive(Default)]
 struct Daemon {
     options: Option<(String, usize)>,
@@ -278,7 +278,7 @@ fn networks(pool: &[Ipv4Addr]) -> Vec<AllowedIp> {
     let mut networks = Vec::new();
     let mut rest = &addresses[..];
     while let Some(&first) = rest.first() {
-        // As large as alignment allows and addresses are there one behind the other.
+        // The largest network that alignment allows and whose addresses follow each other in the pool.
         let fits = |bits: u8| {
             let size = 1_usize << bits;
             first.is_multiple_of(1 << bits)

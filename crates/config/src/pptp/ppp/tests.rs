@@ -223,7 +223,7 @@ fn what_asks_for_something_else_is_refused_with_its_line() {
     }
 }
 
-/// As OpenWrt's /etc/ppp/options.pptp has them, and options of newer versions of pppd.
+/// Options as in OpenWrt's /etc/ppp/options.pptp, and those of newer versions of pppd.
 #[test]
 fn options_of_other_programs_get_one_message_a_line() {
     for (words, expected) in [

@@ -8,7 +8,7 @@ const WORD_MAX: usize = 1023;
 /// A word.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Word {
-    /// What stands there, without quotes and escapes; perhaps a secret.
+    /// The word without quotes and escapes; perhaps a secret.
     pub(super) text: Zeroizing<String>,
     /// The line that it begins in, counted from 1.
     pub(super) line: usize,
@@ -96,7 +96,7 @@ impl Reader<'_> {
         value as u8
     }
 
-    /// What stands behind a backslash; `None` for what is nothing.
+    /// The byte that an escape means; `None` where it means nothing.
     fn escape(&mut self) -> Option<u8> {
         let byte = self.peek()?;
         if (b'0'..b'8').contains(&byte) {
@@ -119,7 +119,7 @@ impl Reader<'_> {
 
     fn word(&mut self) -> Result<Zeroizing<String>, Fault> {
         let line = self.line;
-        // As long as it may become: what grows leaves copies behind.
+        // The size is reserved beforehand: a buffer that grows leaves copies behind.
         let mut word = Zeroizing::new(Vec::with_capacity(WORD_MAX + 1));
         let mut quote = None;
         while let Some(byte) = self.peek() {

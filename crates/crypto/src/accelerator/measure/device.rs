@@ -16,7 +16,7 @@ use crate::implementations::{CbcImplementation, Pair};
 /// An accelerator with a key.
 pub(super) struct Keyed {
     offload: Offload,
-    /// What shares packets out.
+    /// The code that shares packets out.
     both: Cpu,
 }
 
@@ -130,7 +130,7 @@ impl Tuner {
             })
     }
 
-    /// As packets are shared out. `false` if there is no accelerator, or a packet was not taken for genuine.
+    /// Shares packets out and measures. `false` if there is no accelerator, or a packet was not taken for genuine.
     pub(super) fn by_both(&self, direction: Direction, batch: &mut Batch) -> bool {
         self.accelerator
             .as_ref()

@@ -14,7 +14,7 @@ pub(super) fn batches(unless_told: u32) -> u32 {
         .unwrap_or(unless_told)
 }
 
-/// What a batch is made from: a seed, packets, and the longest text in bytes.
+/// The shape of a batch: a seed, packets, and the longest text in bytes.
 pub(super) fn shapes() -> impl Strategy<Value = (u64, usize, usize)> {
     let packets = prop_oneof![6 => 1..=12_usize, 2 => 13..=34_usize, 1 => 35..=CHUNK];
     let longest = prop_oneof![8 => 1..=100_usize, 4 => 101..=600_usize, 1 => 601..=2400_usize];

@@ -1,5 +1,5 @@
-//! What the tests of candidates share: numbers, and every candidate of every table that this machine has, so that one that is
-//! added to a table is tested without a line here.
+//! Shared code of the tests of candidates: numbers, and every candidate of every table that this machine has, so that
+//! one that is added to a table is tested without a line here.
 
 pub(super) use crate::implementations::*;
 pub(super) use crate::packet_aead::AeadAlgorithm;

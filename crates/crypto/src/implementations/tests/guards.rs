@@ -146,7 +146,7 @@ fn places(numbers: &mut Numbers, lens: &[usize]) -> (Vec<Place>, usize) {
     (all, end)
 }
 
-/// What `work` does to a copy of `plain` between guards, at either end, is what it does to one elsewhere.
+/// Checks that `work` does to a copy of `plain` between guards, at either end, exactly as elsewhere.
 fn between_guards(name: &str, plain: &[u8], mut work: impl FnMut(&mut [u8])) -> Vec<u8> {
     let mut elsewhere = plain.to_vec();
     work(&mut elsewhere);
@@ -239,7 +239,7 @@ fn packets_stay_inside(numbers: &mut Numbers, cipher: &dyn PacketCipher, header:
     let mut batch = Vec::new();
     for (number, len) in lens(numbers, 130).iter().enumerate() {
         let start = end + gap(numbers, number) + header + cipher.head();
-        // What a datagram can carry.
+        // A datagram cannot carry more.
         let len = *len.min(&(LONGEST - 200));
         end = start + len + cipher.tail(len);
         batch.push(Packet {

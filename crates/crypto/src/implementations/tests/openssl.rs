@@ -19,7 +19,7 @@ use super::common::*;
 const SET_IV_LEN: c_int = 0x9;
 const GET_TAG: c_int = 0x10;
 
-/// What is used of libcrypto.
+/// The functions of libcrypto that are used.
 struct OpenSsl {
     cipher_by_name: unsafe extern "C" fn(*const c_char) -> *const c_void,
     digest_by_name: unsafe extern "C" fn(*const c_char) -> *const c_void,

@@ -1,8 +1,8 @@
 //! Constant time: no branch and no address depends on a secret.
 //!
-//! Valgrind's memcheck follows every bit that was never written, and complains when a branch or an address depends on one.
-//! Here keys and plaintexts are marked as such bits (the idea is Adam Langley's "ctgrind"), and the candidates run under it.
-//! What a packet's fate may depend on is declassified: whether its tag was right.
+//! Valgrind's memcheck follows every bit that was never written, and complains when a branch or an address depends on
+//! one. Here keys and plaintexts are marked as such bits (the idea is Adam Langley's "ctgrind"), and the candidates run
+//! under it. One fact about a packet is declassified, as its fate may depend on it: whether its tag was right.
 //!
 //! Valgrind has no AVX-512, and tells programs so. Candidates with it are not there under valgrind: HMAC's lanes are
 //! the same source as those with AVX2, which are; the branches of all are compared in `traces.rs`.
@@ -86,7 +86,7 @@ const AEAD_ALGORITHMS: [AeadAlgorithm; 3] = [
 const CBC_KEYS: [usize; 2] = [16, 32];
 const DIGESTS: [Digest; 3] = [Digest::Sha1, Digest::Sha256, Digest::Sha512];
 
-/// What every candidate of this machine would be tried with, as [`all_candidates`] says it.
+/// The candidates of this machine that would be tried, as [`all_candidates`] names them.
 fn present() -> BTreeSet<String> {
     let key = [7; 32];
     let mut all = BTreeSet::new();

@@ -187,7 +187,7 @@ fn aeads_take_the_same_way_whatever_the_secrets() {
             };
             let same = the_same_way(name, sealed, open);
             assert!(same, "{name} {} opens", algorithm.name());
-            // What was looked at is what was meant.
+            // The packets were opened as intended: all but the forged one.
             let mut opened = sealed(0);
             open(&mut opened);
             let right = core::array::from_fn(|number| number != FORGED);
@@ -198,7 +198,7 @@ fn aeads_take_the_same_way_whatever_the_secrets() {
 
 #[test]
 fn chains_take_the_same_way_whatever_the_secrets() {
-    // As many as the widest code has lanes, and one of more blocks than it decrypts at once.
+    // The batch has as many packets as the widest code has lanes, and one of more blocks than it decrypts at once.
     let mut lens = [48; 18];
     (lens[2], lens[9]) = (16, 320);
     let mut end = 0;
@@ -244,7 +244,7 @@ fn macs_take_the_same_way_whatever_the_secrets() {
     }
 }
 
-/// What is around the candidates: numbers, padding, and codes compared.
+/// Checks the code around the candidates: numbers, padding, and codes compared.
 #[test]
 fn packets_take_the_same_way_whatever_the_secrets() {
     for (cipher, digest) in [
@@ -319,7 +319,7 @@ fn key(seed: usize) -> [u8; 32] {
     key
 }
 
-/// As many bytes as `len`, of a seed.
+/// `len` bytes of a seed.
 fn secrets(seed: usize, len: usize) -> Vec<u8> {
     let mut memory = vec![0; len];
     Numbers(seed as u64).fill(&mut memory);

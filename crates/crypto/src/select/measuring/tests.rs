@@ -42,13 +42,13 @@ fn portable_code_is_taken_only_where_it_is_far_ahead() {
     assert_eq!(picked(&[]), Picked::FIRST);
 }
 
-/// What has been measured of two candidates, the first of which is far ahead for a small packet by itself.
+/// The measurements of two candidates, the first of which is far ahead for a small packet by itself.
 fn measured_beside_one_far_ahead(second: Backend) -> [Option<Duration>; 2] {
     let mut both = tried(&[(Backend::Simd, [0; 5]), (second, [0; 5])]);
     for of in &mut both {
         of.times = [Duration::MAX; SHAPES.len()];
     }
-    // As if it had been measured before: a run takes no less.
+    // The first is as if measured before: a run takes no less.
     both[0].times[SHAPES.len() - 1] = Duration::from_nanos(1);
     measure(&mut both, &mut vec![0; STRIDE * SHAPES[0].0]);
     let [first, second] = &both[..] else {

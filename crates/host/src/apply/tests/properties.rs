@@ -1,4 +1,4 @@
-//! What is applied and undone leaves no difference, whatever is wanted, refused or cut short.
+//! Checks that a plan that is applied and undone leaves no difference, with any wishes, refusals and interruptions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -200,7 +200,7 @@ proptest! {
         let before = host.state();
         let facts = Facts::gather(&want, "tun0", &mut host).unwrap();
         let Ok(plan) = Plan::new(&want, &facts) else { return Ok(()) };
-        // What is undone because of another refusal is not the matter here.
+        // The steps that are undone because of another refusal are not checked here.
         let mut other = host.clone();
         match apply(scratch.path(), &plan, "tun0", &mut other) {
             Ok(mut applied) => prop_assert!(applied.take_back(&mut other).is_empty()),

@@ -28,7 +28,8 @@ fn wanted(network: &str, prefix: u8, metric: Option<u32>) -> WantedRoute {
     }
 }
 
-/// What a host has, what is asked for, an address in there, whether it goes by the tunnel, and whether the user hears.
+/// The host's routes, the wanted route, an address in it, whether the address goes by the tunnel, and whether the user
+/// hears.
 type Case = (
     &'static str,
     u8,
@@ -94,7 +95,7 @@ fn routes_win_over_those_of_the_host_or_are_told() {
     }
 }
 
-/// A default route that is added later wins over none of the tunnel's.
+/// A default route that is added later does not win over the tunnel's routes.
 #[test]
 fn a_default_route_that_comes_later_does_not_win() {
     in_host("later", |netlink, directory| {
@@ -133,7 +134,7 @@ fn rules_that_lead_past_the_tunnel_are_told() {
         netlink.add_route(&other.table(99)).unwrap();
         let plan = def1(netlink, "198.51.100.1");
         let mut plan = plan;
-        // A way of its own to the address that is asked for.
+        // The host has its own route to the address.
         plan.steps
             .retain(|step| !matches!(step, Step::OuterRoute { .. }));
         let applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();

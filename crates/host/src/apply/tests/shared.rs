@@ -1,8 +1,8 @@
-//! What several tunnels need, and what dead ones left of it.
+//! Steps that several tunnels need, and those that dead tunnels left.
 
 use super::*;
 
-/// As the kernel does with a dead process's files.
+/// Ends a tunnel as the kernel closes a dead process's files.
 fn kill(mut applied: Applied) {
     applied.journal = None;
 }

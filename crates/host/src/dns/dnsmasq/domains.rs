@@ -1,4 +1,4 @@
-//! Domains that one network owns, whose names may have private addresses.
+//! Tells domains that one network owns, whose names may have private addresses.
 
 /// Top-level names that the Internet never delegates, and networks use for themselves.
 const PRIVATE: [&str; 10] = [

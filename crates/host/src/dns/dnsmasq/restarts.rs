@@ -114,7 +114,7 @@ impl Pauses {
         self.until = Some(now + pause.min(PAUSE_MAX));
     }
 
-    /// What is left of the pause.
+    /// The rest of the pause.
     fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.checked_duration_since(now)?;
         (!left.is_zero()).then_some(left)
@@ -139,7 +139,7 @@ impl Unread {
     }
 }
 
-/// What is in a mark: no two are the same, as a file may be marked again for what changed elsewhere.
+/// The content of a mark: no two are the same, as a file may be marked again for a change elsewhere.
 pub(super) fn token() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     format!("{}\n", now.unwrap_or_default().as_nanos())
@@ -162,7 +162,7 @@ fn marked(directory: &Path) -> Vec<Unread> {
     entries.filter_map(of).take(64).collect()
 }
 
-/// What has changed or was marked again since then has not been read.
+/// A file that has changed or was marked again since then has not been read.
 fn unmark(marked: &[Unread]) {
     for unread in marked {
         if unread.texts() == unread.texts {
@@ -264,7 +264,7 @@ mod tests {
         drop(open);
         finish(&mut restarts).unwrap();
         assert!(!it.has_read("a.conf"), "what was read is the first one");
-        // The same text, but what it names is new.
+        // The text is unchanged, but it names new content.
         it.again("a.conf", &mut restarts).unwrap();
         let mut open = fs::OpenOptions::new().write(true).open(&gate).unwrap();
         it.again("a.conf", &mut restarts).unwrap();

@@ -1,4 +1,4 @@
-//! What control is told of the kernel's news.
+//! Events for control from the kernel's news.
 
 use super::*;
 use netio::netlink::{OvpnEvent, PeerEnd};

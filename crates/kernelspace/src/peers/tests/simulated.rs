@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What the kernel has of a peer: the number of the key in either place, and what was said.
+/// The kernel's state of a peer: the number of the key in either place, and its last words.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) primary: Option<u8>,

@@ -35,20 +35,20 @@ impl<T> Window<T> {
         self.repair.as_mut()?.next_request()
     }
 
-    /// What was learnt of the end that is asked; `None` where none was.
+    /// The experience with the end that is asked; `None` where none was.
     #[must_use]
     pub fn learnt(&self) -> Option<Learnt> {
         self.repair.as_ref().map(|repair| repair.learnt())
     }
 
-    /// What another window has learnt of that end. To be called after [`Self::set_repair`].
+    /// Takes over another window's experience with that end. To be called after [`Self::set_repair`].
     pub fn learn(&mut self, learnt: Learnt) {
         if let Some(repair) = &mut self.repair {
             repair.learn(learnt);
         }
     }
 
-    /// What came of asking.
+    /// The results of asking.
     #[must_use]
     pub fn repairs(&self) -> Repairs {
         let repair = self.repair.as_ref();
@@ -103,7 +103,8 @@ impl<T> Window<T> {
         late.unwrap_or(0).max(MOSTLY_MIN)
     }
 
-    /// What is waited for has not come in time. Returns whether the sender is asked for it, so that it is waited for still.
+    /// Decides about a packet that has not come in time. Returns whether the sender is asked for it, so that it is
+    /// waited for still.
     pub(super) fn asks(&mut self, now: u64) -> bool {
         let limit = self.limit;
         let next = self.history.next(limit, self.end);

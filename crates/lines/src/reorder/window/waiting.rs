@@ -110,7 +110,8 @@ impl<T> Window<T> {
         }
         let first = self.lines.iter().filter_map(|line| line.first_from(number));
         let lateness = first.min().map_or(0, |first| now.saturating_sub(first));
-        // What is later than is ever waited for says nothing, and may be an old copy that somebody sends again.
+        // A packet that is later than any that is waited for says nothing: it may be an old copy that somebody sends
+        // again.
         let lateness = Some(lateness).filter(|late| *late <= micros(self.settings.cap_max));
         self.lines[line].delivered(number, lateness, now);
     }

@@ -31,7 +31,7 @@ impl Netlink {
     /// has it as a module loads it.
     ///
     /// # Errors
-    /// As [`Netlink::create_veth`]; the kernel needs Linux 6.16.
+    /// The errors of [`Netlink::create_veth`]; the kernel needs Linux 6.16.
     pub fn create_ovpn(&mut self, name: &str, mode: OvpnMode) -> Result<(), NetlinkError> {
         let mode = match mode {
             OvpnMode::OnePeer => 0,
@@ -56,7 +56,7 @@ impl Netlink {
     /// Puts a text on an interface, which `ip link` shows as its alias.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_alias(&mut self, index: u32, alias: &str) -> Result<(), NetlinkError> {
         let mut body = body(index);
         body.push(IFLA_IFALIAS, alias.as_bytes());

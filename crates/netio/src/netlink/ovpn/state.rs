@@ -1,4 +1,4 @@
-//! What the kernel says of a peer.
+//! The kernel's state of a peer.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 

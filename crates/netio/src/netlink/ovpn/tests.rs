@@ -161,7 +161,7 @@ fn news_of_other_interfaces_are_not_ours() {
     let peer = Body::attributes()
         .with(15, &2u32.to_ne_bytes())
         .with(PEER_ID, &4u32.to_ne_bytes());
-    // As the kernel writes it: without the mark of attributes with attributes in them.
+    // The kernel writes it without the mark of attributes with attributes in them.
     let gone = message(5, A_PEER & !NESTED, &peer);
     let expired = OvpnEvent::PeerGone {
         peer: 4,

@@ -242,7 +242,7 @@ fn the_kernel_tells_how_long_a_datagram_has_waited() {
     }
 }
 
-/// Whatever comes while the socket changes between the two ways to receive, each datagram is received as the one that was sent.
+/// Each datagram is received as it was sent while the socket changes between the two ways to receive.
 #[test]
 fn nothing_is_lost_while_the_way_to_receive_changes() {
     /// So many datagrams may be under way: far fewer than the buffer holds.

@@ -141,7 +141,7 @@ impl Window {
     }
 }
 
-/// What makes a key: [`packet_aead::new`] or [`packet_aead::sparing`].
+/// The maker of a key: [`packet_aead::new`] or [`packet_aead::sparing`].
 type Make = fn(Option<Backend>, Cipher, &[u8], AeadLayout) -> Option<Arc<dyn PacketCipher>>;
 
 fn key(make: Make, cipher: Cipher, secret: &[u8; 32]) -> Option<Arc<dyn PacketCipher>> {
@@ -202,7 +202,7 @@ impl PacketCipher for EpochAead {
                 debug_assert!(key.is_some(), "a number of an epoch that has passed");
                 match key {
                     Some(key) => key.seal(batch),
-                    // Whatever the caller does with it, the plaintext must not leave this machine.
+                    // The plaintext must not leave this machine, however the caller uses it.
                     None => batch.packets.iter().for_each(|packet| {
                         if let Some(payload) = packet.range(0, 0, batch.memory.len()) {
                             batch.memory[payload].fill(0);

@@ -64,8 +64,8 @@ pub fn new(
     new_insecure(cipher, digest, keys, layout)
 }
 
-/// As [`new`], with every cipher and digest there is, since old servers have them: blocks of 64 bits (a key may seal 64 MB
-/// at most), MD5, and none at all.
+/// Makes keys as [`new`] does, with every cipher and digest there is, since old servers have them: blocks of 64 bits (a
+/// key may seal 64 MB at most), MD5, and none at all.
 ///
 /// # Errors
 /// [`CipherError::EpochNeedsAead`].

@@ -194,7 +194,7 @@ fn a_compressed_packet_is_unpacked_where_that_is_allowed_and_never_beyond_its_bo
     let layout = Layout::V1;
     // A byte of literals, which is repeated 99 times.
     let packed = [0x66, 18, 0x45, 0x20, 66, 0, 0, 17, 0, 0];
-    // What a peer sends that frames by itself, and compresses.
+    // Payloads of a peer that frames and compresses by itself.
     let plain = Shape::default();
     let keys = |back| keys(Cipher::Aes128Gcm, layout, back);
     let (out, _) = DataFormat::pair(&keys(false), &plain, false).unwrap();

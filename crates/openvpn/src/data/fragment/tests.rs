@@ -31,7 +31,7 @@ fn sizes_of_stock() {
     assert_eq!(sizes(2544, 1272), [1272, 1272]);
 }
 
-/// What stock 2.6.14 has logged for packets of many sizes.
+/// Stock 2.6.14 has logged these values for packets of many sizes.
 #[test]
 fn pieces_of_stock() {
     let mut rows = 0;

@@ -8,7 +8,7 @@ fn parse(text: &str) -> PushReply {
     PushReply::parse(text.split(','), &PullFilter::default()).unwrap()
 }
 
-/// What OpenVPN 2.6.14 pushes.
+/// OpenVPN 2.6.14 pushes this.
 #[test]
 fn reads_what_stock_pushes() {
     let reply = parse(
@@ -201,7 +201,7 @@ fn tokens_are_not_logged() {
     }
 }
 
-/// One word in many ways that all mean the same; `way` chooses one of them for each character.
+/// Writes one word in many ways of equal meaning; `way` chooses one of them for each character.
 fn written(word: &str, way: &[u8]) -> String {
     let mut out = String::new();
     for (at, letter) in word.chars().enumerate() {
@@ -237,7 +237,7 @@ proptest! {
         let _ = assembler.add(&text);
     }
 
-    /// Whatever way a server writes an option, filters and `route-nopull` judge what it means.
+    /// Filters and `route-nopull` judge an option by its meaning, in whatever way a server writes it.
     #[test]
     fn no_way_of_writing_passes_a_filter(
         option in prop::sample::select(vec![

@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// What is on its way, with the connection that it is on.
+/// A message on its way, with the connection that it is on.
 #[derive(Debug)]
 enum Travels {
     Greeting(u64),
@@ -41,7 +41,7 @@ pub(super) struct World {
     random: Random,
     now: Instant,
     teller: Teller,
-    /// What the tunnel wants; `None` while its link is lost.
+    /// The tunnel's wish; `None` while its link is lost.
     wanted: Option<Update>,
     last: Update,
     netifd: Netifd,
@@ -99,7 +99,7 @@ impl World {
             self.pass(pause);
             self.trouble();
         }
-        // What is off comes back.
+        // An interface that is off comes back.
         if self.netifd == Netifd::Teardown {
             self.start_process();
         }

@@ -1,4 +1,5 @@
-//! Clients that have not logged in: anyone who can reach the port. They have few places, for a short time, and no address.
+//! Handles clients that have not logged in: anyone who can reach the port. They have few places, for a short time, and
+//! no address.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -48,7 +49,7 @@ impl Server {
         let Some(found) = self.calls.get_mut(&call) else {
             return;
         };
-        // It may have logged in before.
+        // The client may have logged in before.
         let before = found.inner;
         match before.or_else(|| self.pool.pop()) {
             Some(inner) => {
@@ -79,8 +80,8 @@ impl Server {
         open.filter_map(|(&id, client)| Some((id, client.ends.theirs, client.stranger?)))
     }
 
-    /// Closes a stranger's connection if there are too many: of the address that has the most, one without a call before
-    /// others, and the oldest of them. So a client that comes from elsewhere gets in.
+    /// Closes a stranger's connection if there are too many: of the address that has the most, one without a call
+    /// first, and the oldest of them. So a client from another address gets in.
     pub(super) fn make_room(
         &mut self,
         newcomer: Ipv4Addr,

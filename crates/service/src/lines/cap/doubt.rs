@@ -15,13 +15,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A month that is not believed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// What the clock shows.
+    /// The month on the clock.
     pub month: Month,
     /// For how many hours it has done so, 24 at most.
     pub hours: u8,
 }
 
-/// What a clock shows that is not believed.
+/// The number of hours that it has shown it, 24 at most.
 #[derive(Debug, Default)]
 pub(super) struct Doubted {
     doubt: Option<Doubt>,
@@ -30,12 +30,12 @@ pub(super) struct Doubted {
 }
 
 impl Doubted {
-    /// As it was on file.
+    /// Takes the doubt from the file.
     pub(super) const fn new(doubt: Option<Doubt>) -> Self {
         Self { doubt, since: None }
     }
 
-    /// What is to be kept on file: nothing before the first hour is over.
+    /// The doubt for the file: none before the first hour is over.
     pub(super) fn kept(&self) -> Option<Doubt> {
         self.doubt.filter(|it| it.hours > 0)
     }

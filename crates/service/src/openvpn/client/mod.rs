@@ -71,7 +71,7 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
     Ok((machine, executor))
 }
 
-/// What the tunnel starts with; a passphrase is asked for where the key needs one.
+/// The keys and settings that the tunnel starts with; a passphrase is asked for where the key needs one.
 pub(super) fn ready(context: &Context) -> Result<Ready, Box<dyn Error>> {
     let config = &context.config;
     let mut ready = Ready::read(config, context.file.as_deref(), || {

@@ -79,7 +79,7 @@ pub(crate) struct Inside {
     ifname: String,
     remote: Option<IpAddr>,
     applied: Option<Applied>,
-    /// What the plans that are in force say to the user.
+    /// Warnings for the user of the plans that are in force.
     warnings: Vec<String>,
     /// Another program gives the interface what it has.
     managed: Option<Managed>,
@@ -130,7 +130,7 @@ impl Inside {
         self
     }
 
-    /// What the options ask for and the host does not do, and what else the user should know: one sentence each.
+    /// Settings that the options ask for and the host does not have, and other warnings: one sentence each.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let own = self.network.warnings.iter().chain(&self.warnings);
         let managed = self.managed.iter().flat_map(Managed::warnings);

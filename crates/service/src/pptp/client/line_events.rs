@@ -1,4 +1,4 @@
-//! What happens to a client's lines, and what follows of it.
+//! Events of a client's lines, and their consequences.
 
 use super::ClientMachine;
 use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
@@ -26,7 +26,7 @@ impl ClientMachine {
         }
     }
 
-    /// What the host says of the lines.
+    /// Takes the host's facts about the lines.
     pub(super) fn lines_read(
         &mut self,
         facts: &[Option<LineFacts>],
@@ -207,7 +207,7 @@ impl ClientMachine {
         lines.map_or_else(Vec::new, |it| it.lines.all_open())
     }
 
-    /// What looks like the answer to a probe has come.
+    /// Takes a packet that looks like the answer to a probe.
     pub(super) fn answered(
         &mut self,
         line: LineId,
@@ -287,7 +287,7 @@ impl ClientMachine {
             }
             return;
         }
-        // What was sent while the line did not work is sent again after longer and longer.
+        // Packets that were sent while the line did not work are sent again at longer and longer intervals.
         if it.is_late(now) || it.is_forgotten(now) {
             return self.redial(now, effects);
         }

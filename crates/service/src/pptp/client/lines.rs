@@ -33,7 +33,7 @@ const FORGOTTEN: Duration = Duration::from_secs(2);
 /// How often, and how soon, the server is told again which lines are used after a change.
 pub(super) const TELL_AGAIN: (u8, Duration) = (2, Duration::from_millis(200));
 
-/// What the server is.
+/// The client's knowledge of the server's abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knows {
     /// Not known yet.
@@ -170,7 +170,7 @@ impl ServerLines {
         lines_of(among(self.wanted, self.joined)).with(self.line())
     }
 
-    /// What is to be used may be another, or may have become possible.
+    /// The line to be used may be another, or may have become possible.
     pub(super) fn follow(&mut self) {
         let used = self.used.filter(|used| self.joined.contains(*used));
         if used.is_some() && self.current != used {

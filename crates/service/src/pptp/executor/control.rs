@@ -67,7 +67,7 @@ impl<M: Machine> Executor<'_, M> {
         let Some(listener) = &self.listener else {
             return;
         };
-        // Not all of them: each may take the place of another, which is closed only after this.
+        // Some wait for the next turn: each may take the place of another, which is closed only after this.
         for _ in 0..ACCEPTED_AT_ONCE {
             match listener.accept() {
                 Ok(None) => break,
@@ -171,7 +171,7 @@ impl<M: Machine> Executor<'_, M> {
                 broken |= self.poller.modify(&*stream, token, full).is_err();
                 *blocked = full;
             }
-            // Of one that is finished, what the kernel does not take now is lost: its client may never read.
+            // Bytes for a finished connection that the kernel does not take now are lost: its client may never read.
             if broken || self.machine.is_finished(id) {
                 gone.push((id, broken));
             }

@@ -79,7 +79,7 @@ impl Sockets {
         Ok(socket)
     }
 
-    /// What a connection by a line is made with.
+    /// The options of a connection by a line.
     pub(super) fn tcp_by(&self, line: LineId) -> TcpOptions {
         let settings = self.settings.lines.get(line.index());
         settings.map_or_else(TcpOptions::default, |settings| TcpOptions {
@@ -148,7 +148,7 @@ impl Sockets {
     }
 }
 
-/// Where a packet goes to, and from.
+/// The destination and the source of a packet.
 const fn ends(way: Way) -> (Ipv4Addr, Option<Ipv4Addr>) {
     (way.to, way.from)
 }

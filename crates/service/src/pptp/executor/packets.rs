@@ -19,7 +19,7 @@ impl<M: Machine> Executor<'_, M> {
                 .reader
                 .read(&self.tun, |packet| gre.send(machine, packet, now));
             match found {
-                // What is dropped has cost a call too.
+                // A dropped packet has cost a call too.
                 Ok(packets) => read += packets.max(1),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,4 +1,4 @@
-//! What becomes of a call by several lines.
+//! Tests calls by several lines.
 
 use super::*;
 use plane::LineId;

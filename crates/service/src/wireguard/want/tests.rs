@@ -236,7 +236,7 @@ fn without_ipv6_its_part_is_left_out_with_a_warning() {
     let plan_without = plan(&lines, &off);
     assert_eq!(plan_without.steps.len(), 3);
     assert_eq!(plan_without.warnings.len(), 1);
-    // What the tunnel was to take does not leave by the line.
+    // Packets that the tunnel was to take do not leave by the line.
     let short = plan(&format!("MTU = 1200\n{lines}"), &facts());
     let blocks = |step: &&Step| matches!(step, Step::Unreachable { .. });
     assert_eq!(short.steps.iter().filter(blocks).count(), 4);
@@ -262,7 +262,7 @@ fn ranges_that_hold_the_endpoint_go_where_the_tunnels_own_packets_do_not_look() 
         let with = plan(&format!("{PEER}AllowedIPs = {ranges}"), &facts());
         assert_eq!(rules(&with), (table, Some(passes)), "{ranges}");
         assert!(with.steps.contains(&route(held, table)), "{ranges}");
-        // What does not hold it stays where everybody looks for it.
+        // A range that does not hold it stays in the main table.
         assert!(!with.steps.contains(&route(held, MAIN)), "{ranges}");
         let mut old = facts();
         old.suppress_prefixlength = false;

@@ -1,4 +1,4 @@
-//! What a ping takes while eight streams fill the line: without a tunnel, and with one that knows the line's rate.
+//! Measures a ping while eight streams fill the line: without a tunnel, and with one that knows the line's rate.
 
 use std::net::IpAddr;
 use std::thread;
@@ -22,7 +22,7 @@ const STREAMS: u16 = 8;
 const LEAD: u32 = 2;
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is between the hosts.
+/// The way between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// The line, whose queue is fair or one behind the other.
@@ -44,12 +44,12 @@ pub(super) const DIRECTIONS: [(&str, Direction); 2] = [
     ("down, 20 Mbit/s", Direction::Reverse),
 ];
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filled {
-    /// What the streams carried, in Mbit/s.
+    /// The rate of the streams, in Mbit/s.
     pub(super) rate: f64,
-    /// What one of a hundred pings takes longer than, in milliseconds.
+    /// The time that one of a hundred pings exceeds, in milliseconds.
     pub(super) ping: f64,
 }
 
@@ -128,7 +128,7 @@ fn load(
     })
 }
 
-/// What one of a hundred pings takes longer than, in milliseconds. One that is lost takes for ever.
+/// The time that one of a hundred pings exceeds, in milliseconds. A lost ping takes for ever.
 fn one_of_a_hundred(pings: &PingReport) -> f64 {
     let place = 0.99 * f64::from(pings.sent) / f64::from(pings.received.max(1));
     match place > 1.0 || pings.received == 0 {

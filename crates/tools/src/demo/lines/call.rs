@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use lab::{Host, LabError};
 
 const PORT: u16 = 5004;
-/// As G.711 with its headers.
+/// The size of G.711 with its headers.
 const SIZE: usize = 172;
 /// Between two packets.
 pub(super) const EACH: Duration = Duration::from_millis(20);
 /// How long the last packets are waited for.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// What became of a packet: when it was to be sent since the start, and how long it took, if it came.
+/// The fate of a packet: when it was to be sent since the start, and how long it took, if it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) at: Duration,

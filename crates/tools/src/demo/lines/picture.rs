@@ -1,4 +1,4 @@
-//! What a call and a download saw of the lines: figures, and when.
+//! Draws the lines as a call and a download saw them: figures, and when.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const LATE: Duration = Duration::from_millis(150);
 /// Blocks in a drawn line.
 const BLOCKS: usize = 48;
 
-/// What one way to use the lines achieved.
+/// The result of one way to use the lines.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     name: &'static str,
@@ -129,7 +129,7 @@ fn block(share: f64) -> char {
     }
 }
 
-/// What the figures are.
+/// An explanation of the figures.
 pub(super) fn words() -> String {
     format!(
         "A block is full where every packet of the call came in time, within {} ms, in both directions; a dot is\n\

@@ -10,7 +10,7 @@ use crypto::{Cipher, Digest};
 
 pub(super) use program::{OpenSsl, OpenSslError};
 
-/// What one run of `openssl speed` measures.
+/// The measurement of one run of `openssl speed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Measure {
     Hash(Digest),
@@ -37,8 +37,8 @@ impl Direction {
 }
 
 impl Measure {
-    /// What OpenSSL does for a packet or a message, one thing after the other. A tunnel's cipher and its HMAC are two
-    /// passes, as in OpenVPN.
+    /// OpenSSL's steps for a packet or a message, one after the other. A tunnel's cipher and its HMAC are two passes,
+    /// as in OpenVPN.
     fn of(algorithm: Algorithm, operation: Operation) -> Vec<Self> {
         let direction = Direction::of(operation);
         match algorithm {
@@ -69,7 +69,7 @@ impl Measure {
     }
 }
 
-/// What has been measured already: a tunnel's parts are often figures of their own.
+/// The measurements so far: a tunnel's parts are often figures of their own.
 #[derive(Default)]
 pub(super) struct Measured {
     rates: BTreeMap<(Measure, usize), Option<f64>>,

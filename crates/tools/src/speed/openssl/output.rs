@@ -1,4 +1,4 @@
-//! What `openssl speed -mr` prints.
+//! Reads the output of `openssl speed -mr`.
 //!
 //! ```text
 //! +H:1408                                  sizes of messages
@@ -58,7 +58,7 @@ mod tests {
 +F:25:AES-256-CBC:1407520738.46
 ";
 
-    /// The same in the form of 1.1.1, whose ciphers are numbered otherwise and have OpenSSL's older long names.
+    /// The output in the form of 1.1.1, whose ciphers are numbered otherwise and have OpenSSL's older long names.
     const CBC_1_1_1: &str = "\
 +H:1408
 +F:22:aes-256-cbc:58935301.12

@@ -30,7 +30,7 @@ pub(crate) enum OpenSslError {
 /// The installed program.
 #[derive(Debug)]
 pub(crate) struct OpenSsl {
-    /// What it calls itself: `OpenSSL 3.0.19 27 Jan 2026`.
+    /// Its name for itself: `OpenSSL 3.0.19 27 Jan 2026`.
     pub version: String,
     options: Options,
 }

@@ -6,7 +6,7 @@ use std::hint::black_box;
 /// Between words, so that no two of them are alike.
 const STEP: u32 = 0x9e37_79b1;
 
-/// What a copied word differs by from its source: a plain copy would be the C library's work.
+/// The difference between a copied word and its source: a plain copy would be the C library's work.
 const CHANGE: u32 = 0x5bd1_e995;
 
 /// The two blocks, of words of 32 bits.
@@ -51,7 +51,7 @@ impl Blocks {
         sum
     }
 
-    /// What [`Self::rounds`] must come to, without any memory.
+    /// The result of [`Self::rounds`], without any memory.
     pub(super) fn expected(&self, rounds: u32) -> u32 {
         let (words, rounds) = (self.from.len() as u64, u64::from(rounds));
         let places = words * words.saturating_sub(1) / 2 * rounds;

@@ -19,7 +19,7 @@ use memory::Blocks;
 use table::Row;
 use terminal::Progress;
 
-/// As in the paper.
+/// The number of digits in the paper.
 const PI_DIGITS: usize = 2400;
 const PI_TIMES: u32 = 10;
 const E_PLACES: usize = 9009;
@@ -35,7 +35,7 @@ const MEMORY_ROUNDS: u32 = 10;
 /// The best of so many runs counts; one in a hurry.
 const RUNS: usize = 3;
 
-/// What is done, in the order of the paper's table.
+/// The work of each test, in the order of the paper's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Test {
     Memory,
@@ -85,7 +85,7 @@ impl Test {
             Self::Pi | Self::E => None,
         };
         let from = Clock::Thread.now();
-        // What comes out is looked at, and how much is to be done is hidden from the compiler: nothing can be left out.
+        // The result is looked at, and the amount of work is hidden from the compiler: nothing can be left out.
         let is_right = match (self, &mut blocks) {
             (Self::Memory, Some(blocks)) => {
                 let rounds = black_box(MEMORY_ROUNDS);
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// What the paper concludes: only options bring 14 to 92 % on a Krait, 16 to 20 % on a Cortex-A7.
+    /// The paper concludes that only options bring 14 to 92 % on a Krait, 16 to 20 % on a Cortex-A7.
     #[test]
     fn the_published_times_are_those_of_the_paper() {
         let ratios = Test::ALL.map(|test| {

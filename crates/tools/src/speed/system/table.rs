@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::Test;
 
-/// What the columns of published times are headed with.
+/// The heads of the columns of published times.
 const COLUMNS: [&str; 4] = ["R7800 vendor", "R7800 tuned", "RBK50 vendor", "RBK50 tuned"];
 
-/// What the figures are, and what they are not.
+/// The meaning of the figures, and its limits.
 const MEANING: &str = "\
 Seconds of processor time of one thread, the best of the runs, for this build of Millrace. Beside them the times of
 Software & Systems 4/2020, pp. 605-612, and how many times as fast this is: NETGEAR R7800 (IPQ8065, Krait at 1.7 GHz)

@@ -9,7 +9,7 @@ use crypto::x25519::PrivateKey;
 use plane::{KeyLimits, PeerId, ReplayWindow};
 use wireguard::{Activity, Device, Dropped};
 
-/// What a host did or saw, for tests to look at.
+/// Events of a host, for tests to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Initiation,
@@ -58,7 +58,7 @@ pub(crate) struct Plane {
 pub(crate) struct Host {
     pub(crate) device: Device,
     pub(crate) address: SocketAddr,
-    /// What its clock showed when the simulation began, or would have if it was set since.
+    /// The time that its clock showed when the simulation began, or would have if it was set since.
     pub(crate) wall: SystemTime,
     pub(crate) under_load: bool,
     pub(crate) up: bool,

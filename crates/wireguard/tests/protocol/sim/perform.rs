@@ -1,4 +1,4 @@
-//! What becomes of a device's output.
+//! Performs a device's output.
 
 use plane::ReplayWindow;
 use wireguard::Output;

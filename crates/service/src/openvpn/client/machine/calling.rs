@@ -13,7 +13,7 @@ const UNANSWERED: Duration = Duration::from_secs(5);
 /// Servers that are named in one outage: a client whose servers are all away calls them again and again.
 const NAMED_MAX: u32 = 4;
 
-/// What was told of the calls since a server was heard.
+/// The messages about calls since a server was heard.
 #[derive(Default)]
 pub(super) struct Calling {
     named: u32,

@@ -105,7 +105,7 @@ fn a_server_that_does_not_answer_is_left_for_the_next() {
     assert_eq!(servers, [address(1), address(2)]);
 }
 
-/// Whoever brings a tunnel up hears whom it calls, and after five seconds of silence what that may mean: once in an outage.
+/// The user hears whom a tunnel calls, and after five seconds of silence what that may mean: once in an outage.
 #[test]
 fn a_call_that_nobody_answers_is_explained_once() {
     for (more, explains) in [

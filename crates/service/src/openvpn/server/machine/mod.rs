@@ -226,7 +226,7 @@ impl<'a> Machine<'a> {
         at.into_iter().flatten().min()
     }
 
-    /// What scripts for clients are told of the interface, beside what they are told of the client.
+    /// Sets the variables about the interface for scripts of clients, beside those about the client.
     pub(super) fn tell_interface(&mut self, environment: Environment) {
         self.hooks.interface = environment;
     }
