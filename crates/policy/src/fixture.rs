@@ -54,6 +54,7 @@ pub(crate) fn surroundings() -> Surroundings {
         masquerade: false,
         held: Vec::new(),
         macs: Vec::new(),
+        ..Surroundings::default()
     }
 }
 
