@@ -6,7 +6,6 @@
 use std::path::Path;
 
 use config::guard::Guard;
-use config::types::AllowedIp;
 
 use crate::GuardError;
 use crate::networks::Known;
@@ -17,11 +16,6 @@ const NAME: &str = "guard";
 
 /// The text that stands in the place of settings after `off`.
 const LET_GO: &str = "# off\n";
-
-/// The beginnings of lines that name a network of the LAN, or a port of its bridges. They stand before the settings, to
-/// which they are comments.
-const NETWORK: &str = "# network ";
-const PORT: &str = "# port ";
 
 /// The record, locked.
 #[derive(Debug)]
@@ -40,17 +34,12 @@ impl Asked {
 
     /// The known networks and ports of the LAN.
     pub(crate) fn known(&self) -> Known {
-        known_of(&self.0.read().unwrap_or_default())
+        Known::of_text(&self.0.read().unwrap_or_default())
     }
 
     /// Records that the guard shall be on, with the known parts of the LAN.
     pub(crate) fn write(&self, guard: &Guard, known: &Known) -> Result<(), GuardError> {
-        let networks = known.networks.iter();
-        let mut text: String = networks
-            .map(|(ip, prefix)| format!("{NETWORK}{ip}/{prefix}\n"))
-            .collect();
-        text.extend(known.ports.iter().map(|name| format!("{PORT}{name}\n")));
-        self.0.write(&(text + &guard.to_kept()))
+        self.0.write(&(known.text() + &guard.to_kept()))
     }
 
     /// Says that it shall be off, as the user has said.
@@ -71,20 +60,7 @@ pub(crate) fn peek() -> Option<Guard> {
 
 /// The known networks and ports of the LAN, without waiting for the lock.
 pub(crate) fn peek_known() -> Known {
-    known_of(&record::peek(NAME).unwrap_or_default())
-}
-
-fn known_of(text: &str) -> Known {
-    let of = |word: &'static str| text.lines().filter_map(move |it| it.strip_prefix(word));
-    let network = |word: &str| {
-        let network: AllowedIp = word.parse().ok()?;
-        Some((network.addr(), network.prefix()))
-    };
-    let is_name = |name: &&str| config::types::is_ifname(name);
-    Known {
-        networks: of(NETWORK).filter_map(network).collect(),
-        ports: of(PORT).filter(is_name).map(str::to_owned).collect(),
-    }
+    Known::of_text(&record::peek(NAME).unwrap_or_default())
 }
 
 /// Whether the user has let go, and not asked for it since.
@@ -122,6 +98,7 @@ mod tests {
         let known = Known {
             networks: vec![(crate::fixture::ip("192.168.1.0"), 24)],
             ports: vec!["lan1".to_owned()],
+            indices: vec![(5, "br-lan".to_owned())],
         };
         asked.write(&guard(), &known).unwrap();
         assert_eq!((asked.read(), asked.known()), (Some(guard()), known));

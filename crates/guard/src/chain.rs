@@ -129,6 +129,7 @@ impl WantedChain {
         if !around.ports.is_empty() {
             held.push(from(&names(&around.ports)));
         }
+        held.extend(by_index(around));
         held.extend(FAMILIES.into_iter().filter_map(|family| {
             let networks = around.of_family(family);
             let (word, _) = words(family);
@@ -182,13 +183,14 @@ impl WantedChain {
     fn of_foreign(guard: &Guard, around: &Surroundings) -> Self {
         let mut devices = guard.guarded();
         devices.extend(around.ports.iter().map(String::as_str));
-        let from = from(&devices);
+        let from = [Some(from(&devices)), by_index(around)];
         let rule = |family: Family| {
             let (_, protocol) = words(family);
             let verdict = Verdict::DropForeign(around.of_family(family), family);
-            (format!("{from} meta nfproto {protocol}"), verdict)
+            let from = from.iter().flatten();
+            from.map(move |it| (format!("{it} meta nfproto {protocol}"), verdict.clone()))
         };
-        let rules = FAMILIES.map(rule).to_vec();
+        let rules = FAMILIES.iter().flat_map(|it| rule(*it)).collect();
         let place = (HOOK_PREROUTING, FOREIGN_PRIORITY);
         Self::of(FOREIGN_CHAIN, "filter hook prerouting", place, rules)
     }
@@ -360,6 +362,12 @@ fn tunnels(guard: &Guard) -> Vec<String> {
     all
 }
 
+/// The LAN's devices and their ports, whatever they are called by now.
+fn by_index(around: &Surroundings) -> Option<String> {
+    let indices: Vec<String> = around.indices.iter().map(ToString::to_string).collect();
+    (!indices.is_empty()).then(|| format!("iif {{ {} }}", indices.join(", ")))
+}
+
 fn from(names: &[&str]) -> String {
     format!("iifname {}", set(names))
 }
@@ -439,6 +447,7 @@ mod tests {
                 (crate::fixture::ip("2001:db8:1:1::"), 64),
             ],
             ports: vec!["lan1".to_owned()],
+            indices: vec![5],
             marks: vec![7],
         }
     }
@@ -473,13 +482,14 @@ mod tests {
         assert!(lines[8].contains(" guard oifname \"mr-*\" accept"));
         let ends = [
             "iifname { \"lan1\" }",
+            "iif { 5 }",
             "ip saddr { 192.168.1.0/24 }",
             "ip6 saddr { 2001:db8:1:1::/64 }",
         ];
         for (line, matched) in lines[10..].iter().zip(ends) {
             assert!(line.contains(&format!("{matched} counter drop")), "{line}");
         }
-        assert_eq!(lines.len(), 13);
+        assert_eq!(lines.len(), 14);
     }
 
     #[test]
@@ -517,13 +527,14 @@ mod tests {
         assert_eq!(
             text.matches("fib saddr . iif oif missing counter drop")
                 .count(),
-            2
+            4
         );
-        assert_eq!(
-            text.matches("iifname { \"br-lan\", \"br-guest\", \"lan1\" }")
-                .count(),
-            2
-        );
+        for from in [
+            "iifname { \"br-lan\", \"br-guest\", \"lan1\" }",
+            "iif { 5 }",
+        ] {
+            assert_eq!(text.matches(from).count(), 2);
+        }
         let text = wanted.script(Refusal::Drop);
         assert!(
             text.contains("ip saddr != { 0.0.0.0, 192.168.1.0/24 } counter drop"),
@@ -598,7 +609,7 @@ mod tests {
             if let Ok(guard) = Guard::from_toml(&text, path) {
                 prop_assert!(Pattern::new(&tunnel).is_some());
                 let script = WantedChain::new(&guard, &around()).script(Refusal::Reject);
-                prop_assert_eq!(script.lines().count(), 11);
+                prop_assert_eq!(script.lines().count(), 12);
                 // Without what is between quotes nothing is left but the guard's own words.
                 let own: String = script.split('"').step_by(2).collect();
                 let plain = "iifname {  } oifname {  } accept comment";

@@ -198,7 +198,12 @@ fn gather(
 ) -> Result<(Guard, Facts), GuardError> {
     let mut facts = Facts::gather(guard, earlier, system)?;
     let guard = with_servers(guard, &facts);
-    facts.known = known.with(&guard, &facts);
+    facts.known = known.with(
+        &guard.guarded(),
+        &facts.links,
+        &facts.addresses,
+        &facts.main,
+    );
     Ok((guard, facts))
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn link(index: u32, name: &str, up: bool) -> Link {
         mac: Vec::new(),
         master: None,
         group: 0,
+        alias: String::new(),
         counters: Counters::default(),
     }
 }

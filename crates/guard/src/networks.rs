@@ -1,9 +1,11 @@
 //! The networks that guarded devices reach without a tunnel: those of the LAN. And what is held by whatever device it comes:
 //! the ports and the networks of guarded devices, those too that were there before.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use config::guard::Guard;
+use config::types::{AllowedIp, is_ifname};
 use netio::netlink::{Address, Family, Link, Route, RouteKind};
 
 use crate::facts::Facts;
@@ -25,23 +27,29 @@ const BEFORE_MAX: usize = 8;
 /// Most ports of bridges of the LAN.
 const PORTS_MAX: usize = 64;
 
-/// Networks and ports of the LAN, which the guard knows beside the names of its devices. A bridge that is deleted or
-/// renamed takes neither along.
+/// What is known of the LAN beside the names of its devices. A bridge that is deleted or renamed takes none of it along.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Known {
     /// Networks, of which none is within another. The newest that is the LAN's no more is the last of these.
     pub networks: Vec<Network>,
     /// Devices that are ports of its bridges, or were.
     pub ports: Vec<String>,
+    /// Indices of its devices and ports, which a device keeps when it gets another name, with the names that they had.
+    pub indices: Vec<(u32, String)>,
 }
 
-/// Facts that the chains depend on beside the settings.
+/// Begins each line of [`Known::text`], which is a comment to TOML.
+pub const KNOWN: &str = "#known ";
+
+/// What the chains depend on beside the settings.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Surroundings {
     /// Networks of guarded devices, sorted.
     pub networks: Vec<Network>,
     /// Ports of guarded devices, sorted.
     pub ports: Vec<String>,
+    /// Indices of guarded devices and their ports, sorted.
+    pub indices: Vec<u32>,
     /// Marks of what full tunnels send themselves.
     pub marks: Vec<u32>,
 }
@@ -50,10 +58,16 @@ impl Surroundings {
     /// The surroundings to be held on a host where the facts hold.
     #[must_use]
     pub fn new(guard: &Guard, facts: &Facts) -> Self {
-        let known = facts.known.with(guard, facts);
-        let (mut networks, mut ports) = (widest(known.networks), known.ports);
-        networks.sort_unstable();
-        ports.sort_unstable();
+        let Facts {
+            links,
+            main,
+            addresses,
+            ..
+        } = facts;
+        let known = facts
+            .known
+            .with(&guard.guarded(), links, addresses, main)
+            .sorted();
         let rules = facts.rules.iter().flatten().flatten();
         let mut marks: Vec<u32> = rules
             .filter(|it| it.invert && it.mask.is_none_or(|mask| mask == u32::MAX))
@@ -62,8 +76,9 @@ impl Surroundings {
         marks.sort_unstable();
         marks.dedup();
         Self {
-            networks,
-            ports,
+            indices: known.indices.into_iter().map(|it| it.0).collect(),
+            networks: known.networks,
+            ports: known.ports,
             marks: if guard.router { marks } else { Vec::new() },
         }
     }
@@ -77,14 +92,61 @@ impl Surroundings {
 }
 
 impl Known {
-    /// Adds the networks and ports that guarded devices have now. A network or port that a line of the router has got
-    /// since is the LAN's no more.
-    pub(crate) fn with(&self, guard: &Guard, facts: &Facts) -> Self {
-        let lines = lines(facts);
-        let guarded = guard.guarded();
-        let now = networks(facts, &guarded);
+    /// Reads it from lines of a text among others.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let mut known = Self::default();
+        for line in text.lines().filter_map(|it| it.strip_prefix(KNOWN)) {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["network", network] => known.networks.extend(
+                    network
+                        .parse()
+                        .ok()
+                        .map(|it: AllowedIp| (it.addr(), it.prefix())),
+                ),
+                ["port", name] if is_ifname(name) => known.ports.push(name.to_owned()),
+                ["index", number, name] if is_ifname(name) => {
+                    known
+                        .indices
+                        .extend(number.parse().ok().map(|it| (it, name.to_owned())));
+                }
+                _ => {}
+            }
+        }
+        known
+    }
+
+    /// Lines for [`Self::of_text`].
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        for (ip, prefix) in &self.networks {
+            let _ = writeln!(text, "{KNOWN}network {ip}/{prefix}");
+        }
+        for name in &self.ports {
+            let _ = writeln!(text, "{KNOWN}port {name}");
+        }
+        for (index, name) in &self.indices {
+            let _ = writeln!(text, "{KNOWN}index {index} {name}");
+        }
+        text
+    }
+
+    /// The same with what these devices have now. What a line of the router has got since is the LAN's no more.
+    #[must_use]
+    pub fn with(
+        &self,
+        lan: &[&str],
+        links: &[Link],
+        addresses: &[Address],
+        main: &[Route],
+    ) -> Self {
+        let lines = lines(main);
+        let now = of_devices(links, addresses, main, lan);
         let is_lines = |network: &Network| {
-            let mut own = facts.addresses.iter();
+            let mut own = addresses.iter();
             own.any(|it| lines.contains(&it.index) && covers(*network, it.ip))
         };
         let before = self.networks.iter().copied();
@@ -92,26 +154,56 @@ impl Known {
         let networks = newest(before.collect())
             .chain(now.iter().copied())
             .collect();
-        let is_guarded = |index: u32| {
-            let link = facts.link(index);
-            link.is_some_and(|it| guarded.contains(&it.name.as_str()))
+        let is_lan = |link: &Link| lan.contains(&link.name.as_str());
+        let is_port = |link: &Link| {
+            let master = links.iter().find(|it| Some(it.index) == link.master);
+            master.is_some_and(is_lan)
         };
-        let bridged = facts
-            .links
-            .iter()
-            .filter(|it| it.master.is_some_and(is_guarded));
-        let mut ports: Vec<String> = bridged.map(|it| it.name.clone()).collect();
-        ports.truncate(PORTS_MAX);
+        let mut bridged: Vec<&Link> = links.iter().filter(|it| is_port(it)).collect();
+        bridged.truncate(PORTS_MAX);
+        let ports: Vec<String> = bridged.iter().map(|it| it.name.clone()).collect();
         let is_other = |name: &&String| {
-            let link = facts.links.iter().find(|it| it.name == **name);
+            let link = links.iter().find(|it| it.name == **name);
             !ports.contains(name)
-                && !guarded.contains(&name.as_str())
+                && !lan.contains(&name.as_str())
                 && !link.is_some_and(|it| lines.contains(&it.index))
         };
         let before: Vec<String> = self.ports.iter().filter(is_other).cloned().collect();
+        let ports: Vec<String> = newest(before).chain(ports).collect();
+        let all = links.iter().filter(|it| is_lan(it)).chain(bridged);
+        let indices: Vec<(u32, String)> = all.map(|it| (it.index, it.name.clone())).collect();
+        // A device with the name that it had is known by that, or settings do not mean it any more.
+        let is_renamed = |(index, name): &&(u32, String)| {
+            let link = links.iter().find(|it| it.index == *index);
+            link.is_some_and(|it| it.name != *name || ports.contains(name))
+                && !lines.contains(index)
+                && !indices.iter().any(|it| it.0 == *index)
+        };
+        let before = self.indices.iter().filter(is_renamed).cloned().collect();
+        let indices = newest(before).chain(indices.iter().cloned()).collect();
         Self {
             networks,
-            ports: newest(before).chain(ports.clone()).collect(),
+            ports,
+            indices,
+        }
+    }
+
+    /// The same, in an order that does not tell what came when, and without networks within others.
+    #[must_use]
+    pub fn sorted(self) -> Self {
+        let Self {
+            networks,
+            mut ports,
+            mut indices,
+        } = self;
+        let mut networks = widest(networks);
+        networks.sort_unstable();
+        ports.sort_unstable();
+        indices.sort_unstable();
+        Self {
+            networks,
+            ports,
+            indices,
         }
     }
 }
@@ -123,8 +215,8 @@ fn newest<T>(mut list: Vec<T>) -> impl Iterator<Item = T> {
 }
 
 /// The devices that default routes of the host lead out of.
-fn lines(facts: &Facts) -> Vec<u32> {
-    let routes = facts.main.iter();
+fn lines(main: &[Route]) -> Vec<u32> {
+    let routes = main.iter();
     let defaults = routes.filter(|it| it.prefix == 0 && it.kind == RouteKind::Unicast);
     defaults.filter_map(|it| it.dev).collect()
 }
@@ -246,6 +338,42 @@ mod tests {
         facts.main.push(route("203.0.113.0", 24, 3, 254));
         assert_eq!(networks(&facts, &["br-lan"]).len(), 4);
         assert_eq!(networks(&facts, &["no-such"]), []);
+    }
+
+    #[test]
+    fn a_device_with_another_name_is_known_by_its_index() {
+        let mut facts = facts();
+        let mut port = link(9, "lan1", true);
+        port.master = Some(2);
+        facts.links.push(port);
+        let known = |facts: &Facts, before: &Known| {
+            before.with(&["br-lan"], &facts.links, &facts.addresses, &facts.main)
+        };
+        let of = |known: &Known| known.indices.iter().map(|it| it.0).collect::<Vec<_>>();
+        let first = known(&facts, &Known::default());
+        assert_eq!(
+            (of(&first), &first.ports[..]),
+            (vec![2, 9], &["lan1".to_owned()][..])
+        );
+        assert_eq!(
+            Known::of_text(&format!("# a\n{}lan = []\n", first.text())),
+            first
+        );
+        // A port that is pulled keeps its name, until it gets another.
+        facts.links.last_mut().unwrap().master = None;
+        let pulled = known(&facts, &first);
+        facts.links.last_mut().unwrap().name = "lan9".to_owned();
+        let is_bridge = |it: &&mut Link| it.name == "br-lan";
+        facts.links.iter_mut().find(is_bridge).unwrap().name = "lan0".to_owned();
+        let renamed = known(&facts, &pulled);
+        assert_eq!(of(&renamed), [9, 2]);
+        // Another device of the old name, and settings without it.
+        let other = link(11, "br-lan", true);
+        facts.links.push(other);
+        assert_eq!(of(&known(&facts, &renamed)), [9, 2, 11]);
+        let fresh = crate::fixture::facts();
+        let unasked = first.with(&["br-guest"], &fresh.links, &fresh.addresses, &fresh.main);
+        assert_eq!(of(&unasked), [4]);
     }
 
     #[test]

@@ -3,22 +3,45 @@
 use std::fs;
 use std::path::Path;
 
-use netio::netlink::Netlink;
+use netio::netlink::{Link, Netlink};
 
 /// The group (`ip link set group`) of devices by which others call this host. It is the device's own and goes with it, so no
 /// file can tell of a server that has ended.
 pub const SERVER_GROUP: u32 = 0x6d72;
 
-/// Marks a device as a server's: the guard leads nothing into it, and holds what its clients send.
-pub fn mark_server(name: &str) {
+/// Stands in the alias of such a device before the ports at which it is called, behind what others have written there.
+const PORTS: &str = "serves ports ";
+
+/// Marks a device as a server's, which is called at these ports: the guard leads nothing into it, and holds what its clients
+/// send; devices that the policy holds cannot call it.
+pub fn mark_server(name: &str, ports: impl IntoIterator<Item = u16>) {
+    let ports: Vec<String> = ports.into_iter().map(|it| it.to_string()).collect();
     let mark = || {
         let mut netlink = Netlink::open()?;
-        let index = netlink.index_of(name)?;
-        netlink.set_group(index, SERVER_GROUP)
+        let link = netlink.link(name)?;
+        let others = link.alias.split(PORTS).next().unwrap_or_default();
+        let alias = format!("{} {PORTS}{}", others.trim_end(), ports.join(" "));
+        netlink.set_group(link.index, SERVER_GROUP)?;
+        netlink.set_alias(link.index, alias.trim_start())
     };
     if let Err(error) = mark() {
-        log::warn!("{name}: the guard cannot tell that this is a server's device: {error}");
+        log::warn!("{name}: guard and policy cannot tell that this is a server's device: {error}");
     }
+}
+
+/// The ports at which servers of this host are called, sorted.
+#[must_use]
+pub fn server_ports(links: &[Link]) -> Vec<u16> {
+    let servers = links.iter().filter(|it| it.group == SERVER_GROUP);
+    let lists = servers.filter_map(|it| Some(it.alias.split_once(PORTS)?.1));
+    let words = lists.flat_map(str::split_whitespace);
+    let mut ports: Vec<u16> = words
+        .filter_map(|it| it.parse().ok())
+        .filter(|it| *it != 0)
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
 }
 
 /// Whether a network device is a TUN, or one of the kernel's WireGuard.
@@ -48,6 +71,23 @@ pub fn instead<'n>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_of_servers_are_told_by_their_devices() {
+        let link = |group, alias: &str| Link {
+            group,
+            alias: alias.to_owned(),
+            ..Link::default()
+        };
+        let links = [
+            link(SERVER_GROUP, "serves ports 51820"),
+            link(SERVER_GROUP, "millrace 50 7 1000 serves ports 443 1194 443"),
+            link(SERVER_GROUP, "another's"),
+            link(SERVER_GROUP, "serves ports 0"),
+            link(0, "serves ports 7"),
+        ];
+        assert_eq!(server_ports(&links), [443, 1194, 51820]);
+    }
 
     #[test]
     fn what_is_no_tunnel_is_not_taken_for_one() {

@@ -135,10 +135,11 @@ fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
         setup.client.line("auth-user-pass login");
     });
     office.directory.file("login", "somebody\nwrong\n");
-    // The password file has another name, and no permission.
+    // Nobody permits the file to have that one sent, and nobody can be asked.
     let mut netifd = office.netifd();
     netifd.if_up();
-    netifd.until_fault("START_FAILED");
+    let fault = netifd.until_fault("CONFIG_FAULT");
+    assert!(fault.contains("auth-user-pass"), "{fault}");
     netifd.if_down();
     let permission = "\toption allow_files '1'\n";
     office

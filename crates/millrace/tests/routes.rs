@@ -13,14 +13,14 @@ use lab::peer::Keys;
 use lab::tools;
 use nix::sys::signal::Signal;
 
-/// How the host's own default routes are.
+/// How the host's own default routes of both families are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// One without a metric, as udhcpc, pppd and netifd set it; IPv6 with that of router advertisements.
+    /// One without a metric, as udhcpc, pppd and netifd set it. The kernel's for IPv6 is then 1024, as with router advertisements.
     Plain,
     /// One with metric 100, as `NetworkManager` sets it.
     Metric,
-    /// One without a metric and one with 50.
+    /// One without a metric and one with 50, by another gateway.
     Two,
     /// One by a device alone, as a PPP line has it.
     Ppp,
@@ -131,8 +131,8 @@ fn openvpn_forms() -> Vec<Form> {
         same("redirect-gateway def1 bypass-dhcp", &[Plain]),
         same("redirect-gateway autolocal", &[Plain, Metric]),
         same("redirect-private", &[Plain, Ppp]),
-        same("redirect-gateway def1 ipv6", &[Plain, Metric]),
-        same("redirect-gateway ipv6 !ipv4", &[Plain, Two]),
+        same("redirect-gateway def1 ipv6", ALL),
+        same("redirect-gateway ipv6 !ipv4", ALL),
         but(
             same(
                 "redirect-gateway def1\nroute 8.8.8.8 255.255.255.255 net_gateway",
@@ -184,10 +184,10 @@ fn openvpn_forms() -> Vec<Form> {
             "route 8.8.8.0 255.255.255.0\nroute 8.8.8.8 255.255.255.255 net_gateway",
             &[Plain],
         ),
-        but(same("route-ipv6 ::/0", &[Plain, Two]), WORLD6_INSIDE),
+        but(same("route-ipv6 ::/0", ALL), WORLD6_INSIDE),
         says(same("route-ipv6 ::/0 default 2000", &[Plain]), HIDDEN),
         same("route-ipv6 ::/0 default 50", &[Plain]),
-        same("route-ipv6 2000::/3", &[Plain, Metric]),
+        same("route-ipv6 2000::/3", ALL),
         same("route-ipv6 2001:db8::1/128", &[Plain]),
         but(
             same("route-ipv6 fd20::/64", &[Plain, Two]),
@@ -217,16 +217,18 @@ fn lay_routes(world: &World, kind: Kind) {
         ip(&format!("-4 route flush proto {maker}"));
         ip(&format!("-6 route flush proto {maker}"));
     }
-    match kind {
-        Plain => ip("route add default via 192.168.1.2"),
-        Metric => ip("route add default via 192.168.1.2 metric 100"),
-        Two => {
-            ip("route add default via 192.168.1.2");
-            ip("route add default via 192.168.1.3 metric 50");
+    for (family, gateways) in [("-4", "192.168.1."), ("-6", "fd00:1::")] {
+        let default = |way: &str| ip(&format!("{family} route add default {way}"));
+        match kind {
+            Plain => default(&format!("via {gateways}2")),
+            Metric => default(&format!("via {gateways}2 metric 100")),
+            Two => {
+                default(&format!("via {gateways}2"));
+                default(&format!("via {gateways}3 metric 50"));
+            }
+            Ppp => default("dev eth0 scope link"),
         }
-        Ppp => ip("route add default dev eth0 scope link"),
     }
-    ip("-6 route add default via fd00:1::2 metric 1024");
     ip("route add 10.20.0.0/16 via 192.168.1.2");
     ip("-6 route add fd20::/64 via fd00:1::2 metric 1024");
 }
@@ -424,10 +426,10 @@ const QUICK: &str = "quick0";
 fn wireguard_forms() -> Vec<Form> {
     vec![
         same("0.0.0.0/0", ALL),
-        same("0.0.0.0/0, ::/0", &[Plain, Metric]),
-        same("::/0", &[Plain]),
+        same("0.0.0.0/0, ::/0", ALL),
+        same("::/0", ALL),
         same("0.0.0.0/1, 128.0.0.0/1", ALL),
-        same("0.0.0.0/1, 128.0.0.0/1, ::/1, 8000::/1", &[Plain]),
+        same("0.0.0.0/1, 128.0.0.0/1, ::/1, 8000::/1", ALL),
         same("0.0.0.0/5, 8.0.0.0/7, 192.0.0.0/2", &[Plain, Two]),
         same("10.50.0.0/16", &[Plain]),
         same("10.0.0.0/8", &[Plain]),

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use config::policy::Policy;
+use guard::networks::Known;
 use guard::record::Record;
 use guard::system::System;
 use host::dnsmasq::Restarts;
@@ -17,7 +18,7 @@ use crate::plan::Plan;
 use crate::record::{self, Asked};
 use crate::report::{Report, ways_now};
 use crate::resolved::resolved;
-use crate::second::Near;
+use crate::second::{Near, devices};
 use crate::table::{Refusal, WantedTable};
 use crate::ways::Ways;
 use crate::{PolicyError, apply, dnsmasq, leases, rules};
@@ -63,6 +64,10 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, PolicyError>
         near: before
             .as_ref()
             .map(|it| it.near.clone())
+            .unwrap_or_default(),
+        known: before
+            .as_ref()
+            .map(|it| it.known.clone())
             .unwrap_or_default(),
         kept: Some(kept.to_owned()),
     };
@@ -165,16 +170,16 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<PolicyError>, Pol
 pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
     let asked = record::peek();
     let is_asked = asked.is_some();
-    let (settings, known, near) = match asked {
-        Some(asked) => (Some(asked.policy), asked.names, asked.near),
-        None => (policy.cloned(), Names::new(), Near::new()),
+    let (settings, names_known, near, known) = match asked {
+        Some(asked) => (Some(asked.policy), asked.names, asked.near, asked.known),
+        None => (policy.cloned(), Names::new(), Near::new(), Known::default()),
     };
     let mut system = System::open()?;
     let default = Policy::default();
     let policy = settings.as_ref().unwrap_or(&default);
-    let mut facts = Facts::gather(policy, names(policy, &known), None, &mut system)?;
-    // The state in force, without anything that the next look would add.
-    facts.near = near;
+    let mut facts = Facts::gather(policy, names(policy, &names_known), None, &mut system)?;
+    // What is in force, and not what the next look would add.
+    (facts.near, facts.known) = (near, known);
     let table = look(&wanted(policy, &facts), &mut system);
     Ok(Report::new(settings.as_ref(), is_asked, &facts, &table))
 }
@@ -188,7 +193,8 @@ pub fn shown(policy: &Policy) -> Result<String, PolicyError> {
     let mut system = System::open()?;
     let mut facts = Facts::gather(policy, known, None, &mut system)?;
     let entries = resolved(policy, &facts.names);
-    facts.learn(policy, &entries, &Near::new(), &mut system);
+    let before = (&Near::new(), &Known::default());
+    facts.learn(policy, &entries, before, &mut system);
     let mut text = wanted(policy, &facts).script(Refusal::Reject, &[], &[]);
     let ways = Ways::new(policy);
     let place = rules::Place::among(&facts.rules);
@@ -235,9 +241,15 @@ fn set(
     let mut facts = Facts::gather(policy, asked.names.clone(), earlier, &mut system)?;
     let mut errors = Vec::new();
     let entries = resolved(policy, &facts.names);
-    facts.learn(policy, &entries, &asked.near, &mut system);
-    if facts.near != asked.near {
-        asked.near.clone_from(&facts.near);
+    // A device that is held no more takes its networks along, which are not told apart.
+    let held = devices(policy, &facts);
+    let of_before = before.map(|it| devices(&it.policy, &facts));
+    if of_before.iter().flatten().any(|it| !held.contains(it)) {
+        asked.known = Known::default();
+    }
+    facts.learn(policy, &entries, (&asked.near, &asked.known), &mut system);
+    if (&facts.near, &facts.known) != (&asked.near, &asked.known) {
+        (asked.near, asked.known) = (facts.near.clone(), facts.known.clone());
         if let Some(record) = record {
             or_note(record::write(record, &asked), &mut errors);
         }
@@ -255,9 +267,9 @@ fn set(
         applied.errors.push(error);
     }
     if !plan.is_empty() {
-        let near = facts.near;
+        let (near, known) = (facts.near, facts.known);
         facts = Facts::gather(policy, asked.names.clone(), None, &mut system)?;
-        facts.near = near;
+        (facts.near, facts.known) = (near, known);
         table = look(&wanted, &mut system);
     }
     let now = ways_now(policy, &facts);

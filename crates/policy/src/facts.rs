@@ -3,15 +3,16 @@
 use std::ops::RangeInclusive;
 
 use config::policy::{Down, Mac, Policy, TUNNELS_MAX};
-use guard::networks::{Network, of_devices};
+use guard::networks::{Known, Network, of_devices};
 use guard::system::System;
+use host::tunnel_devices::server_ports;
 use netio::netlink::{Address, Family, Link, NetlinkError, Route, Rule, TABLE_MAIN};
 
 use crate::leases::{Names, addresses};
 use crate::others::is_mwan3;
 use crate::resolved::{Resolved, apart, resolved};
 use crate::routes::{is_any_full, lines};
-use crate::second::{Near, held, macs, near, of_neighbours};
+use crate::second::{Near, devices, held, macs, near, of_neighbours};
 use crate::table::{FORWARD, Surroundings, TABLE, WantedTable};
 use crate::ways::Ways;
 
@@ -35,6 +36,8 @@ pub struct Facts {
     pub names: Names,
     /// Addresses of hardware addresses that entries are about.
     pub near: Near,
+    /// What is known of devices of which everything is held.
+    pub known: Known,
     /// The kernel has IPv6.
     pub ipv6: bool,
 }
@@ -92,18 +95,25 @@ impl Facts {
             rules: FAMILIES.map(|family| netlink.rules(family).ok()),
             names,
             near: Near::new(),
+            known: Known::default(),
             ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
         })
     }
 
-    /// Learns which addresses the devices of these entries have, beside those that were known `before`.
+    /// Learns which addresses the devices of these entries have, beside those that were known before, and what devices of the
+    /// LAN have.
     pub(crate) fn learn(
         &mut self,
         policy: &Policy,
         entries: &[Resolved],
-        before: &Near,
+        (near_before, known): (&Near, &Known),
         system: &mut System,
     ) {
+        let devices = devices(policy, self);
+        if !devices.is_empty() {
+            let devices: Vec<&str> = devices.iter().map(String::as_str).collect();
+            self.known = known.with(&devices, &self.links, &self.addresses, &self.main);
+        }
         let macs = macs(entries);
         if macs.is_empty() {
             return;
@@ -113,7 +123,7 @@ impl Facts {
         let neighbours = of_neighbours(&system.netlink.neighbours().unwrap_or_default());
         now.retain(|it| !neighbours.iter().any(|other| other.1 == it.1));
         now.extend(neighbours);
-        self.near = near(&macs, before, &now);
+        self.near = near(&macs, near_before, &now);
     }
 
     /// The interface with this index.
@@ -151,13 +161,18 @@ impl Facts {
                 None => None,
                 from => from,
             });
-        apart(held.collect())
+        apart(held.chain(self.known.networks.iter().copied()).collect())
     }
 
     /// Facts that the packet filter's table depends on.
     pub(crate) fn surroundings(&self, policy: &Policy) -> Surroundings {
         let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
+        let known = self.known.clone().sorted();
         Surroundings {
+            devices: devices(policy, self),
+            servers: server_ports(&self.links),
+            ports: known.ports,
+            indices: known.indices.into_iter().map(|it| it.0).collect(),
             lan: policy.lan.clone(),
             networks: of_devices(&self.links, &self.addresses, &self.main, &lan),
             masquerade: policy.masquerade,

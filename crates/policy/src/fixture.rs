@@ -54,6 +54,7 @@ pub(crate) fn surroundings() -> Surroundings {
         masquerade: false,
         held: Vec::new(),
         macs: Vec::new(),
+        ..Surroundings::default()
     }
 }
 
@@ -71,6 +72,7 @@ pub(crate) fn link(index: u32, name: &str, up: bool) -> Link {
         mac: Vec::new(),
         master: None,
         group: 0,
+        alias: String::new(),
         counters: Counters::default(),
     }
 }

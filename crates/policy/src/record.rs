@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use config::policy::{Mac, Policy};
 use guard::GuardError;
+use guard::networks::{KNOWN, Known};
 use guard::record::{self, Record};
 
 use crate::leases::Names;
@@ -30,6 +31,8 @@ pub(crate) struct Asked {
     pub(crate) names: Names,
     /// Which addresses devices had.
     pub(crate) near: Near,
+    /// What devices of the LAN had.
+    pub(crate) known: Known,
     /// Where names are kept over a boot.
     pub(crate) kept: Option<PathBuf>,
 }
@@ -64,7 +67,7 @@ fn in_text(asked: &Asked) -> String {
     for (mac, ip) in &asked.near {
         text += &format!("{NEAR}{mac} {ip}\n");
     }
-    text + &asked.text
+    text + &asked.known.text() + &asked.text
 }
 
 fn asked(whole: &str) -> Option<Asked> {
@@ -86,6 +89,10 @@ fn asked(whole: &str) -> Option<Asked> {
         near.push((Mac::new(mac)?, ip.parse().ok()?));
         rest = behind;
     }
+    let known = rest
+        .split_inclusive('\n')
+        .take_while(|it| it.starts_with(KNOWN));
+    let (known, rest) = rest.split_at(known.map(str::len).sum());
     let policy = Policy::from_toml(rest, Path::new(record::DIRECTORY))
         .map_err(|error| log::warn!("{error}"))
         .ok()?;
@@ -94,6 +101,7 @@ fn asked(whole: &str) -> Option<Asked> {
         text: rest.to_owned(),
         names,
         near,
+        known: Known::of_text(known),
         kept,
     })
 }
@@ -110,6 +118,10 @@ mod tests {
             text: TEXT.to_owned(),
             names: names(),
             near: vec![(Mac([2, 0, 0x5e, 0x10, 0, 2]), crate::fixture::ip("fd00::7"))],
+            known: Known {
+                ports: vec!["lan1".to_owned()],
+                ..Known::default()
+            },
             kept: Some("/etc/millrace/policy.toml.leases".into()),
         };
         assert_eq!(asked(&in_text(&it)), Some(it));

@@ -209,6 +209,15 @@ impl Report {
                 guarded.join(", ")
             ));
         }
+        let around = facts.surroundings(policy);
+        let holds =
+            !(around.macs.is_empty() && around.held.is_empty() && around.devices.is_empty());
+        if holds && !around.servers.is_empty() {
+            self.notes.push(
+                "devices that are held cannot call servers on this router: they would leave by them"
+                    .to_owned(),
+            );
+        }
         for device in policy.devices() {
             if is_filter_strict(device) {
                 self.notes.push(format!(

@@ -6,7 +6,7 @@
 //! | 911 | with the mark of a tunnel that holds, or of what is blocked | "unreachable" |
 //! | 914 | without a mark, by a device of the LAN to one of its networks | the main table |
 //! | 915 | without a mark, of a device that is held | the tunnel's table |
-//! | 916 | the same | "unreachable" |
+//! | 916 | the same | "unreachable"; dropped where the source does not count |
 //! | 990 | with the mark of what goes around tunnels | more particular routes of the main table |
 //! | 991 | the same | the table of the line |
 //!
@@ -127,7 +127,11 @@ fn by_addresses(
             ..rule
         };
         rules.push(those(Rule {
-            action: RuleAction::Unreachable,
+            action: match it.from {
+                Some(_) => RuleAction::Unreachable,
+                // The source may be anybody's, and would be answered.
+                None => RuleAction::Blackhole,
+            },
             ..unmarked(place.first + 6, 0)
         }));
         rules.extend(

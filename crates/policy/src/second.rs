@@ -127,7 +127,14 @@ pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> 
     held.map(|it| it.0).collect()
 }
 
-/// The senders that an entry is about: by device, by network, or both.
+/// The devices of which everything is held.
+pub(crate) fn devices(policy: &Policy, facts: &Facts) -> Vec<String> {
+    let held = held(policy, facts, Family::V4).into_iter();
+    let whole = held.filter(|it| it.from.is_none() && it.to.is_none());
+    whole.filter_map(|it| Some(it.iif?.to_string())).collect()
+}
+
+/// Whose packets an entry is about: by device, by network, or both.
 fn sources(
     entry: &Resolved,
     policy: &Policy,

@@ -3,7 +3,7 @@
 //! | chain | sees | does |
 //! |---|---|---|
 //! | `prerouting` | what comes in | takes the policy's bits off every packet; notes by which tunnel a connection came in; for what the LAN sends, restores the connection's mark, or has it chosen |
-//! | `foreign` | what the LAN sends, behind `prerouting` | drops what is held or blocked and has a source that is not behind the device it came by: the refusal would go to whoever has that address |
+//! | `foreign` | what the LAN sends, behind `prerouting` | drops what is held or blocked and has a source that is not behind the device it came by: the refusal would go to whoever has that address; and what calls a server on the router |
 //! | `choose` | the first packets of connections of the LAN | compares who sends them, entry by entry |
 //! | `to_N` | those of entry N | compares where they go |
 //! | `way_X` | those that fit | writes mark X to packet and connection |
@@ -69,6 +69,22 @@ pub(crate) struct Surroundings {
     /// Networks and hardware addresses of which everything is held, by whatever device it comes.
     pub(crate) held: Vec<Network>,
     pub(crate) macs: Vec<Mac>,
+    /// Devices of which everything is held.
+    pub(crate) devices: Vec<String>,
+    /// Their ports, those too that are not theirs any more.
+    pub(crate) ports: Vec<String>,
+    /// Indices of both, by which they are known under other names.
+    pub(crate) indices: Vec<u32>,
+    /// Ports at which servers on the router are called.
+    pub(crate) servers: Vec<u16>,
+}
+
+impl Surroundings {
+    /// The condition for the LAN's devices and their ports by whatever names.
+    fn by_index(&self) -> Option<String> {
+        let indices = self.indices.iter().map(ToString::to_string);
+        (!self.indices.is_empty()).then(|| format!("iif {}", braces(indices)))
+    }
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -338,20 +354,44 @@ fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
     let mut those: Vec<String> = marks
         .map(|mark| format!("{from} {}", has("meta", ways.mask, mark)))
         .collect();
+    let held = Those {
+        macs: around.macs.clone(),
+        networks: Vec::new(),
+        devices: around
+            .devices
+            .iter()
+            .chain(&around.ports)
+            .cloned()
+            .collect(),
+    };
     // Packets to the router itself have no mark, and it answers them. A port out of its bridge is no device of the LAN.
-    if !around.macs.is_empty() {
-        let macs = around.macs.iter().map(ToString::to_string);
-        those.push(format!("ether saddr {}", braces(macs)));
-    }
+    those.extend(who(&held).into_iter().chain(around.by_index()));
     let families = ["meta nfproto ipv4", "ip6 saddr != { ::, fe80::/10 }"];
     let rules = those.iter().flat_map(|those| {
         families.map(|it| format!("{those} {it} fib saddr . iif oif missing drop"))
     });
+    let held = Those {
+        networks: around.held.clone(),
+        ..held
+    };
+    let rules = rules.chain(calls(&held, around));
     WantedChain {
         name: "foreign".to_owned(),
         hook: Some(("filter", "prerouting", HOOK_PREROUTING, MARKING + 1)),
         rules: rules.collect(),
     }
+}
+
+/// What is held does not call a server on the router: what it sends by that would leave with the server's addresses.
+fn calls(held: &Those, around: &Surroundings) -> Vec<String> {
+    if around.servers.is_empty() {
+        return Vec::new();
+    }
+    let ports = braces(around.servers.iter().map(ToString::to_string));
+    let call = format!("fib daddr type local meta l4proto {{ tcp, udp }} th dport {ports} drop");
+    let from = who(held).into_iter();
+    from.map(|it| format!("iifname != \"lo\" {it} {call}"))
+        .collect()
 }
 
 fn output(ways: &Ways, around: &Surroundings) -> WantedChain {
@@ -411,9 +451,9 @@ fn forward(ways: &Ways, around: &Surroundings) -> WantedChain {
     let those = Those {
         macs: around.macs.clone(),
         networks: around.held.clone(),
-        devices: Vec::new(),
+        devices: around.ports.clone(),
     };
-    for condition in who(&those) {
+    for condition in who(&those).into_iter().chain(around.by_index()) {
         rules.push(format!(
             "iifname != {lan} {condition} oifname != {lan} counter drop"
         ));

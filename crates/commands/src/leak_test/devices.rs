@@ -84,6 +84,7 @@ mod tests {
             mac: Vec::new(),
             master,
             group: 0,
+            alias: String::new(),
             counters: Counters::default(),
         };
         let links = [

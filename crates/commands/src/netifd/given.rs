@@ -7,6 +7,7 @@ use config::file;
 use config::lines::{Lines, SharedLines};
 use config::permissions::Permissions;
 use config::report::Verdict;
+use config::settings::DataplaneSettings;
 use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::{kind, pptp, secrecy, wgquick};
@@ -322,7 +323,12 @@ fn of_file(
         return refuse(pptp::NOT_BUILT);
     }
     if kind == kind::Kind::OpenVpn {
-        return match others::judge_openvpn(content, file, permissions, notes) {
+        let model = others::judge_openvpn(content, file, permissions, notes);
+        let model = model.and_then(|model| {
+            service::openvpn::rehearse_alone(&model, &DataplaneSettings::default())?;
+            Ok(model)
+        });
+        return match model {
             Ok(model) => Ok(OfFile {
                 kind: Kind::OpenVpn(file.to_owned()),
                 server: model.server().is_some(),

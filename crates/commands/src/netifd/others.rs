@@ -160,7 +160,7 @@ pub(super) fn judge_openvpn(
     }
 }
 
-/// Reads a file of PPTP.
+/// Reads a file of PPTP with which a tunnel can start.
 #[cfg(feature = "pptp")]
 pub(super) fn read_pptp(
     file: &Path,
@@ -168,7 +168,9 @@ pub(super) fn read_pptp(
 ) -> Result<config::pptp::Pptp, String> {
     let import = config::pptp::read(file, permissions);
     let model = import.and_then(config::pptp::Import::into_model);
-    model.map_err(|error| for_uci(&error.to_string()))
+    let model = model.map_err(|error| for_uci(&error.to_string()))?;
+    service::pptp::rehearse(&model).map_err(|error| error.to_string())?;
+    Ok(model)
 }
 
 /// Runs a client or a server of PPTP until it ends.

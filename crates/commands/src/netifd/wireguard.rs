@@ -58,7 +58,7 @@ pub(super) fn run(
     };
     let tunnel = owned.tunnel();
     if tunnel.is_server() {
-        host::tunnel_devices::mark_server(netifd.device());
+        host::tunnel_devices::mark_server(netifd.device(), tunnel.interface.listen_port);
     }
     let set = device_of(&tunnel);
     daemon
@@ -224,6 +224,9 @@ impl Owner for Owned<'_> {
         let new = self.tunnel();
         if old.lines != new.lines || before.network.needs_new_device(&self.given.network) {
             log::warn!("{}: other lines are used after `ifup`", self.at.interface);
+        }
+        if new.is_server() {
+            host::tunnel_devices::mark_server(self.netifd.device(), new.interface.listen_port);
         }
         let changed = daemon.with(|interface| change(interface, &old, &new));
         if let Some(Err((_, words))) = changed {

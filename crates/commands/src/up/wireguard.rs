@@ -112,7 +112,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     })?;
     privileges::confine_other_threads();
     if up.tunnel.is_server() {
-        host::tunnel_devices::mark_server(&up.ifname);
+        host::tunnel_devices::mark_server(&up.ifname, up.tunnel.interface.listen_port);
     }
     // Keys and peers first: a route must not lead packets to where nothing takes them.
     let set = device_of(&up.tunnel);
@@ -257,6 +257,9 @@ impl Up<'_> {
                 "{}: other lines are used from the next start on",
                 self.ifname
             );
+        }
+        if self.tunnel.is_server() {
+            host::tunnel_devices::mark_server(&self.ifname, self.tunnel.interface.listen_port);
         }
         let changed = daemon.with(|interface| {
             let (_, running) = interface.get();

@@ -23,6 +23,7 @@ const IFLA_MTU: u16 = 4;
 const IFLA_STATS: u16 = 7;
 const IFLA_MASTER: u16 = 10;
 const IFLA_TXQLEN: u16 = 13;
+pub(super) const IFLA_IFALIAS: u16 = 20;
 pub(super) const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
 const IFLA_AF_SPEC: u16 = 26;
@@ -58,7 +59,7 @@ pub struct Counters {
 }
 
 /// An interface as the kernel describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Link {
     /// Index, unique in its namespace.
     pub index: u32,
@@ -76,7 +77,9 @@ pub struct Link {
     pub master: Option<u32>,
     /// Its group (`ip link set group`), 0 unless a program or the user has put it into another.
     pub group: u32,
-    /// Its traffic.
+    /// The text that somebody has put on it (`ip link set alias`), or none.
+    pub alias: String,
+    /// What it carried.
     pub counters: Counters,
 }
 
@@ -277,6 +280,15 @@ impl Netlink {
         self.set(index, &body, "set the group of")
     }
 
+    /// Puts a text on an interface, which `ip link` shows as its alias: at most 255 bytes.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`].
+    pub fn set_alias(&mut self, index: u32, alias: &str) -> Result<(), NetlinkError> {
+        let body = body(index).with(IFLA_IFALIAS, alias.as_bytes());
+        self.set(index, &body, "set the alias of")
+    }
+
     /// Moves an interface into another network namespace.
     ///
     /// # Errors
@@ -424,6 +436,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
         mac: Vec::new(),
         master: None,
         group: 0,
+        alias: String::new(),
         counters: Counters::default(),
     };
     let mut wide = false;
@@ -434,6 +447,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
             IFLA_ADDRESS => link.mac = value.to_vec(),
             IFLA_MASTER => link.master = decode_u32(value),
             IFLA_GROUP => link.group = decode_u32(value)?,
+            IFLA_IFALIAS => link.alias = decode_str(value),
             IFLA_STATS64 => {
                 wide = true;
                 link.counters = counters(value, 8);

@@ -145,3 +145,35 @@ fn who_is_not_known_yet_is_not_everybody() {
     );
     assert!(!text.contains("jump to_2"), "{text}");
 }
+
+#[test]
+fn a_whole_device_is_held_under_other_names_and_calls_no_server() {
+    let around = Surroundings {
+        devices: vec!["br-guest".to_owned()],
+        ports: vec!["lan2".to_owned()],
+        indices: vec![4, 9],
+        servers: vec![1194, 51820],
+        ..surroundings()
+    };
+    let policy = policy();
+    let entries = resolved(&policy, &names());
+    let table = WantedTable::new(&Ways::new(&policy), &entries, &around);
+    let text = table.script(Refusal::Reject, &[], &[]);
+    let foreign = "fib saddr . iif oif missing drop";
+    for wanted in [
+        format!("foreign iifname {{ \"br-guest\", \"lan2\" }} meta nfproto ipv4 {foreign}"),
+        format!("foreign iif {{ 4, 9 }} meta nfproto ipv4 {foreign}"),
+        "foreign iifname != \"lo\" iifname { \"br-guest\", \"lan2\" } fib daddr type local meta l4proto { tcp, udp } th dport \
+         { 1194, 51820 } drop"
+            .to_owned(),
+        "iifname { \"lan2\" } oifname != { \"br-lan\", \"br-guest\" } counter drop".to_owned(),
+        "iif { 4, 9 } oifname != { \"br-lan\", \"br-guest\" } counter drop".to_owned(),
+    ] {
+        assert!(text.contains(&wanted), "{wanted} is not in {text}");
+    }
+    let text = wanted().script(Refusal::Reject, &[], &[]);
+    assert!(
+        !text.contains(" iif {") && !text.contains("fib daddr type local meta"),
+        "{text}"
+    );
+}

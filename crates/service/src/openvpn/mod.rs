@@ -68,7 +68,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub use ready::rehearse;
+pub use ready::{rehearse, rehearse_alone};
 
 /// What waits for the control thread: a thousand clients that connect at once send a few control packets each.
 #[doc(hidden)]

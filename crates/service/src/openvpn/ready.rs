@@ -12,7 +12,8 @@ use super::policy::{
     persist,
     pool::{Ipv4Range, Ipv6Range, Layout, Pool},
 };
-use super::{kernel_plane, lacking, secrets, setup};
+use super::secrets::{self, SecretError};
+use super::{kernel_plane, lacking, setup};
 use config::openvpn::{ControlWrap, OpenVpn, Prompted};
 #[cfg(feature = "server")]
 use config::openvpn::{Server, Topology};
@@ -167,6 +168,28 @@ pub(super) fn fit(config: OpenVpn, dataplane: &DataplaneSettings) -> Result<Open
 /// # Errors
 /// Why the start would end, with the directive's place in front.
 pub fn rehearse(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), String> {
+    rehearsed(config, dataplane).map(drop)
+}
+
+/// Rehearses a start with nobody there to answer questions, but for a management client.
+///
+/// # Errors
+/// Why the start would end, or ask, with the directive's place in front.
+pub fn rehearse_alone(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), String> {
+    let asks = rehearsed(config, dataplane)?;
+    let management = config.service.management.as_ref();
+    if management.is_some_and(|it| it.query_passwords) {
+        return Ok(());
+    }
+    let complete = match asks {
+        true => Err(SecretError::Nobody { what: "askpass" }),
+        false => secrets::complete(config),
+    };
+    complete.map_err(|error| config.located(&error.to_string()))
+}
+
+/// Rehearses a start. Returns whether a passphrase would be asked for.
+fn rehearsed(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<bool, String> {
     let config = fit(config.clone(), dataplane)?;
     let mut asked = false;
     let mut read = || {
@@ -187,6 +210,6 @@ pub fn rehearse(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), S
     };
     match read() {
         Err(error) if !asked => Err(config.located(&error.to_string())),
-        _ => Ok(()),
+        _ => Ok(asked),
     }
 }

@@ -38,6 +38,15 @@ pub(super) enum SecretError {
         /// Why not.
         error: io::Error,
     },
+    /// There is nobody to ask.
+    #[error(
+        "{what}: there is nobody to ask for it; put what is missing into the file, or have a management client answer \
+         (`management-query-passwords`)"
+    )]
+    Nobody {
+        /// The directive.
+        what: &'static str,
+    },
 }
 
 /// The first two lines of a file or block; the second may be missing.
@@ -85,6 +94,34 @@ pub(super) fn login(
         None => ask(&format!("Enter {realm} Password: "), false).map_err(no_terminal)?,
     };
     Ok(Login { name, password })
+}
+
+/// Checks that a client has all that it shows to a server without asking anybody. A proxy may want nothing.
+///
+/// # Errors
+/// [`SecretError::File`] and [`SecretError::Nobody`].
+pub(super) fn complete(config: &OpenVpn) -> Result<(), SecretError> {
+    const WHAT: &str = "auth-user-pass";
+    let Some(client) = config.client() else {
+        return Ok(());
+    };
+    let has_token = matches!(client.auth_token, Some((Some(_), _)));
+    let is_whole = match &client.auth_user_pass {
+        Some(_) if has_token => true,
+        None => true,
+        Some(Prompted::Ask) => false,
+        Some(Prompted::From(source)) => {
+            let (name, password) = two_lines(WHAT, source, config)?;
+            !name.is_empty() && password.is_some()
+        }
+    };
+    match (is_whole, &client.static_challenge) {
+        (false, _) => Err(SecretError::Nobody { what: WHAT }),
+        (true, Some(_)) => Err(SecretError::Nobody {
+            what: "static-challenge",
+        }),
+        (true, None) => Ok(()),
+    }
 }
 
 /// The passphrase of a private key (`askpass`).

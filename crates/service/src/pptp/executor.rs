@@ -255,8 +255,8 @@ impl<'m, M: Machine> Executor<'m, M> {
         let gre = Sockets::open(&model.lines, address, device).map_err(RunError::Gre)?;
         let tested = TunTest::of(TunOptions::ALL).verdict();
         let tun = tested.create(&model.interface, TunOptions::ALL)?;
-        if let Role::Server(_) = &model.role {
-            host::tunnel_devices::mark_server(tun.name());
+        if let Role::Server(server) = &model.role {
+            host::tunnel_devices::mark_server(tun.name(), [server.listen.port()]);
         }
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;

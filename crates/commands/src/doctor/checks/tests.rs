@@ -17,6 +17,7 @@ fn sound() -> Facts {
         mac: Vec::new(),
         master: None,
         group: 0,
+        alias: String::new(),
         counters: Counters::default(),
     };
     let address = |index, ip: &str, prefix| Address {

@@ -1,7 +1,18 @@
 use super::*;
+use crate::blocks::{CA, SERVER as KEYS};
 use std::fs;
 
-const SERVER: &str = "server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n<ca>\n</ca>\n<cert>\n</cert>\n<key>\n</key>\n";
+/// A server's file, as far as it may be.
+fn server() -> String {
+    format!("server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n{CA}{KEYS}")
+}
+
+/// A client's, without a login.
+fn client() -> String {
+    format!("client\ndev tun\nremote 192.0.2.1\n{CA}")
+}
+
+const LOGIN: &str = "<auth-user-pass>\nuser\nword\n</auth-user-pass>\n";
 
 /// Reads an interface that is made from a file of this name and text, with these lines more in its section.
 fn read(name: &str, text: &str, more: &str) -> Result<Given, Vec<Fault>> {
@@ -29,10 +40,13 @@ fn fault(outcome: Result<Given, Vec<Fault>>) -> String {
 
 #[test]
 fn a_server_is_taken_but_for_what_it_cannot_be_without() {
-    let given = read("office.ovpn", SERVER, " option mode duplicate").unwrap();
+    let given = read("office.ovpn", &server(), " option mode duplicate").unwrap();
     assert!(matches!(given.kind, Kind::OpenVpn(_)));
-    // netifd does the work of scripts that only tell.
-    let told = format!("{SERVER}script-security 2\nclient-disconnect /bin/true\nup /bin/true\n");
+    // What scripts are for that only tell, netifd does.
+    let told = format!(
+        "{}script-security 2\nclient-disconnect /bin/true\nup /bin/true\n",
+        server()
+    );
     let given = read("office.ovpn", &told, "").unwrap();
     let notes = given.notes.join("\n");
     assert!(
@@ -45,7 +59,7 @@ fn a_server_is_taken_but_for_what_it_cannot_be_without() {
         "tls-verify /bin/false",
         "learn-address /bin/false",
     ] {
-        let text = format!("{SERVER}script-security 2\n{script}\n");
+        let text = format!("{}script-security 2\n{script}\n", server());
         let words = fault(read("office.ovpn", &text, ""));
         assert!(words.contains("a say in who is let in"), "{words}");
     }
@@ -53,29 +67,78 @@ fn a_server_is_taken_but_for_what_it_cannot_be_without() {
 
 #[test]
 fn a_client_is_not_taken_without_the_script_that_judges_the_server() {
-    const CLIENT: &str =
-        "client\ndev tun\nremote 192.0.2.1\nauth-user-pass\n<ca>\n</ca>\nscript-security 2\n";
-    let given = read("away.ovpn", &format!("{CLIENT}up /bin/true\n"), "").unwrap();
+    let with = |script: &str| format!("script-security 2\n{script}\n{}{LOGIN}", client());
+    let given = read("away.ovpn", &with("up /bin/true"), "").unwrap();
     assert!(
         given.notes.iter().any(|it| it.contains("up")),
         "{:?}",
         given.notes
     );
-    let text = format!("{CLIENT}tls-verify /bin/false\n");
-    let words = fault(read("away.ovpn", &text, ""));
+    let words = fault(read("away.ovpn", &with("tls-verify /bin/false"), ""));
     assert!(
-        words.contains("line 8: `tls-verify` has a say in which server is trusted"),
+        words.contains("line 2: `tls-verify` has a say in which server is trusted"),
         "{words}"
     );
 }
 
 #[test]
 fn a_server_has_no_lines() {
-    let words = fault(read("office.ovpn", SERVER, " list line wan"));
+    let words = fault(read("office.ovpn", &server(), " list line wan"));
     assert!(
         words.contains("office.line: a server has no lines"),
         "{words}"
     );
+}
+
+/// Whatever of a file keeps its tunnel from starting is a fault of the configuration: trying again is of no use.
+#[test]
+fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {
+    let with = |more: &str| format!("{}{more}\n", client());
+    assert!(read("away.ovpn", &with(LOGIN), "").is_ok());
+    assert!(
+        read(
+            "away.ovpn",
+            &with("auth-user-pass\nmanagement 127.0.0.1 7505\nmanagement-query-passwords"),
+            ""
+        )
+        .is_ok()
+    );
+    let asked = format!("{LOGIN}static-challenge code 1");
+    let bad = "<tls-crypt>\nabc\n</tls-crypt>";
+    let named = "<auth-user-pass>\nuser\n</auth-user-pass>";
+    let table = [
+        ("no-such-directive", "no-such-directive"),
+        ("auth-user-pass", "auth-user-pass: there is nobody to ask"),
+        (
+            "auth-user-pass /etc/shadow",
+            "auth-user-pass: there is nobody to ask",
+        ),
+        (named, "auth-user-pass: there is nobody to ask"),
+        (&asked, "static-challenge: there is nobody to ask"),
+        (bad, "tls-crypt"),
+        ("pkcs12 /nonexistent", "pkcs12"),
+        ("auth-user-pass\ndev null", "null"),
+    ];
+    for (more, words) in table {
+        let found = fault(read("away.ovpn", &with(more), ""));
+        assert!(found.contains(words), "{more}: {found}");
+    }
+    let file = format!("{}auth-user-pass login\n", client());
+    let found = fault(read("away.ovpn", &file, " option allow_files 1"));
+    assert!(found.contains("auth-user-pass: "), "{found}");
+    let empty = "server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n<ca>\n</ca>\n<cert>\n</cert>\n<key>\n</key>\n";
+    fault(read("home.ovpn", empty, ""));
+    fault(read(
+        "office.conf",
+        "[Interface]\nAddress = 10.8.0.1/24\n",
+        "",
+    ));
+    #[cfg(feature = "pptp")]
+    fault(read(
+        "office.toml",
+        "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"a\"\n",
+        "",
+    ));
 }
 
 #[cfg(feature = "pptp")]
@@ -98,10 +161,8 @@ fn what_a_server_at_home_wants_of_the_host_is_the_firewalls() {
     let wireguard = format!("{home}[Interface]\nPrivateKey = {key}\nAddress = 10.8.0.1/24\n");
     let given = read("home.conf", &wireguard, "").unwrap();
     assert!(given.notes.iter().any(|it| it == NOT_FORWARDED));
-    {
-        let given = read("home.ovpn", &format!("{home}{SERVER}"), "").unwrap();
-        assert!(given.notes.iter().any(|it| it == NOT_FORWARDED));
-    }
+    let given = read("home.ovpn", &format!("{home}{}", server()), "").unwrap();
+    assert!(given.notes.iter().any(|it| it == NOT_FORWARDED));
 }
 
 #[test]

@@ -3,17 +3,14 @@
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 
 use super::super::link::{
-    HEADER_SIZE, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINKINFO, RTM_GETLINK,
-    RTM_NEWLINK, RTM_SETLINK, body, checked_name,
+    HEADER_SIZE, IFLA_IFALIAS, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINKINFO,
+    RTM_GETLINK, RTM_NEWLINK, body, checked_name,
 };
 use super::super::request::Body;
 use super::super::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
 
 /// Within the data of IFLA_LINKINFO, linux/if_link.h.
 const IFLA_OVPN_MODE: u16 = 1;
-
-/// A text that people and programs may put on an interface, linux/if_link.h.
-const IFLA_IFALIAS: u16 = 20;
 
 const KIND: &str = "ovpn";
 
@@ -50,22 +47,6 @@ impl Netlink {
             NLM_F_CREATE | NLM_F_EXCL,
             "create the interface of kernel OpenVPN",
             format_args!("{name}"),
-        )
-    }
-
-    /// Puts a text on an interface, which `ip link` shows as its alias.
-    ///
-    /// # Errors
-    /// The errors of [`Netlink::set_up`].
-    pub fn set_alias(&mut self, index: u32, alias: &str) -> Result<(), NetlinkError> {
-        let mut body = body(index);
-        body.push(IFLA_IFALIAS, alias.as_bytes());
-        self.change(
-            RTM_SETLINK,
-            &body,
-            0,
-            "set the alias of",
-            format_args!("number {index}"),
         )
     }
 

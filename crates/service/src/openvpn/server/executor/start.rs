@@ -123,7 +123,8 @@ impl<'a> Executor<'a> {
             false,
         )?;
         if link.index != 0 {
-            host::tunnel_devices::mark_server(&link.name);
+            let ports = config.connections.iter().map(|it| it.local.port);
+            host::tunnel_devices::mark_server(&link.name, ports);
             log::info!("TUN/TAP device {} opened", link.name);
         }
         context.monitoring.borrow_mut().publish(&link);
