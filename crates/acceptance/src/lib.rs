@@ -9,6 +9,8 @@ pub mod browser;
 mod content;
 mod directory;
 pub mod dns;
+pub mod exposed;
+pub mod forged;
 pub mod guarded;
 pub mod named;
 pub mod netifd;
@@ -262,6 +264,16 @@ pub fn hex(base64: &str) -> String {
     }
     out.truncate(64);
     out
+}
+
+/// The raw bytes of a key in base64.
+pub fn key_bytes(base64: &str) -> [u8; 32] {
+    let digits = hex(base64);
+    let mut bytes = [0; 32];
+    for (byte, digits) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
+    }
+    bytes
 }
 
 /// The processes that run inside a host.

@@ -159,8 +159,10 @@ pub fn run() -> ExitCode {
     let quiet = match matches.subcommand_name() {
         // Into the system's log.
         Some("netifd") => "warn,service=info,commands=info",
-        Some("up") => "warn,service::wireguard=info,service::pptp=info,commands=info",
-        Some("relay") => "warn,service::relay=info,commands=info",
+        Some("up") => {
+            "warn,service::wireguard=info,service::pptp=info,service::strangers=info,commands=info"
+        }
+        Some("relay") => "warn,service::relay=info,service::strangers=info,commands=info",
         Some("guard") => "warn,guard=info",
         Some("policy") => "warn,policy=info",
         _ => "warn",

@@ -227,6 +227,10 @@ fn a_wrong_password_ends_the_client_and_not_the_server() {
     );
     assert!(!exit.stderr.contains("is up"), "{exit:?}");
     assert!(!net.a.has_interface("pptp0").unwrap());
+    let told = format!("{}: login: unknown user, or wrong password", net.link.a4());
+    server
+        .wait_for_line("the refusal", PATIENCE, |line| line.contains(&told))
+        .unwrap();
     // Encryption is never negotiated away.
     let text = client_text(net.link.b4(), "correct horse", "mppe = \"40\"");
     let exit = start(&net.a, &directory.file("client.toml", &text)).wait_at_most(PATIENCE);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use acceptance::forged::anonymous_memory;
 use acceptance::{Directory, Net, PATIENCE, PROGRAM, pings, status_of, until};
 use lab::{Host, Process, tools};
 use netio::poll::Poller;
@@ -220,7 +221,7 @@ fn strangers_cost_little_and_lock_nobody_out() {
         net.a.add_address("eth0", STRANGER.into(), 24).unwrap();
         let began = Instant::now();
         let server = server(&net.b, &directory);
-        let memory = || lab::cpu::usage(server.id()).unwrap().rss;
+        let memory = || anonymous_memory(&server);
         let (rounds, ended) = (AtomicUsize::new(0), AtomicBool::new(false));
         let before = memory();
         thread::scope(|scope| {

@@ -2,15 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
+use acceptance::forged::{Random, Seen, initiation, seen};
 use acceptance::{
-    A4, B4, B6, Net, PORT_A, PORT_B, Setup, Tunnel, WG, ip, millrace, pings, reaches, ready,
-    usable, wireguard_go,
+    A4, B4, B6, Net, PATIENCE, PORT_A, PORT_B, Setup, Tunnel, WG, ip, key_bytes, millrace, pings,
+    reaches, ready, until, usable, wireguard_go,
 };
 use lab::peer::WireGuardPeer;
 use lab::{Host, Link, LinkOptions};
 use netio::netlink::Route;
+use netio::packet::PacketSocket;
 
 fn move_address(host: &Host, from: IpAddr, to: IpAddr, prefix: u8) {
     let mut netlink = host.netlink().unwrap();
@@ -93,10 +95,24 @@ fn endpoint_follows_data_packets() {
 }
 
 /// Calls B at `called` and sees that everything comes back from there: an end that is answered from
-/// elsewhere takes that for the other's new address.
+/// elsewhere takes that for the other's new address, and a firewall before it drops it.
 fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
-    let endpoint = (called, PORT_B).into();
-    let to = std::net::SocketAddr::to_string(&endpoint);
+    let taps: Vec<PacketSocket> = ["eth0", "eth1"]
+        .iter()
+        .filter(|name| net.a.has_interface(name).unwrap())
+        .map(|name| net.a.run(|| PacketSocket::open(name)).unwrap().unwrap())
+        .collect();
+    let mut answers: Vec<Seen> = Vec::new();
+    let mut until_seen = |kind: u8, length: Option<usize>| {
+        until(&format!("an answer of kind {kind}"), || {
+            answers.extend(taps.iter().flat_map(|tap| seen(tap, PORT_B)));
+            let mut of_kind = answers.iter().filter(|it| it.kind == kind);
+            of_kind.any(|it| length.is_none_or(|length| it.length == length))
+        });
+        assert!(answers.iter().all(|it| it.from == called), "{answers:?}");
+    };
+    let endpoint: SocketAddr = (called, PORT_B).into();
+    let to = endpoint.to_string();
     let words = ["peer", &tunnel.keys_b.public, "endpoint", &to];
     tunnel.a.set(&words).unwrap();
     // By a data packet of the session that there is, if there is one.
@@ -105,6 +121,18 @@ fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     // By what B says of itself.
     pings(&net.b, A4, 2);
     assert_eq!(tunnel.at_a().endpoint, Some(endpoint));
+    until_seen(4, None);
+    // By a keepalive.
+    for seconds in ["1", "0"] {
+        let words = [
+            "peer",
+            &tunnel.keys_a.public,
+            "persistent-keepalive",
+            seconds,
+        ];
+        tunnel.b.set(&words).unwrap();
+        until_seen(4, Some(32));
+    }
     // By a handshake response: peers made anew have no session.
     let ends = [
         (&tunnel.a, &tunnel.keys_b, "2"),
@@ -119,6 +147,26 @@ fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     tunnel.a.set(&words).unwrap();
     pings(&net.a, B6, 2);
     assert_eq!(tunnel.at_a().endpoint, Some(endpoint));
+    until_seen(2, None);
+}
+
+/// The same of cookies, which come when more initiations wait than B can serve. A is better left alone for a second afterwards.
+fn cookies_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
+    let endpoint: SocketAddr = (called, PORT_B).into();
+    let any: IpAddr = match called {
+        IpAddr::V4(_) => [0; 4].into(),
+        IpAddr::V6(_) => [0; 16].into(),
+    };
+    let stranger = net.a.run(|| UdpSocket::bind((any, 0))).unwrap().unwrap();
+    let (key, mut random) = (key_bytes(&tunnel.keys_b.public), Random(7));
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    for _ in 0..4000 {
+        // Some find no room.
+        let _ = stranger.send_to(&initiation(&mut random, &key), endpoint);
+    }
+    let mut cookie = [0; 200];
+    let (_, from) = stranger.recv_from(&mut cookie).unwrap();
+    assert_eq!((cookie[0], from), (3, endpoint));
 }
 
 #[test]
@@ -132,13 +180,17 @@ fn answers_leave_from_the_address_that_was_called_on_one_interface() {
         usable(&net.b, address);
     }
     let tunnel = Tunnel::new(&net, &Setup::default());
-    for called in [
+    let called = [
         ip("192.168.1.22"),
         ip("fd00:1::22"),
         net.link.b4(),
         net.link.b6(),
-    ] {
+    ];
+    for called in called {
         answers_come_from(&net, &tunnel, called);
+    }
+    for called in called {
+        cookies_come_from(&net, &tunnel, called);
     }
 }
 
@@ -162,8 +214,12 @@ fn answers_leave_from_the_address_that_was_called_on_another_interface() {
         netlink.add_route(&route).unwrap();
     }
     let tunnel = Tunnel::new(&net, &Setup::default());
-    for called in [second.b4(), second.b6(), net.link.b4(), net.link.b6()] {
+    let called = [second.b4(), second.b6(), net.link.b4(), net.link.b6()];
+    for called in called {
         answers_come_from(&net, &tunnel, called);
+    }
+    for called in called {
+        cookies_come_from(&net, &tunnel, called);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Lines of log about strangers: senders that have not proved yet who they are. One bound for the servers of all protocols, so
-//! that no flood fills a disk.
+//! Lines of log about strangers, senders that have not proved yet who they are, and about clients that move. One bound for the
+//! servers of all protocols, so that no flood fills a disk.
 
 use log::Level;
 use std::fmt;
@@ -48,8 +48,7 @@ impl Strangers {
         let written = self.lines < AT_ONCE;
         self.lines += u32::from(written);
         self.left_out += u64::from(!written);
-        let note = (left_out > 0)
-            .then(|| format!("{left_out} lines about clients that were not let in are left out"));
+        let note = (left_out > 0).then(|| format!("{left_out} lines about clients were left out"));
         (written, note)
     }
 }

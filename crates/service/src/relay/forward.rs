@@ -5,6 +5,7 @@ use crate::strangers;
 use netio::udp::{Family, ReceivedTrain, RecvScratch, SendScratch, TRAIN_ROOM, Train, UdpSocket};
 use plane::Endpoint;
 use relay::{Change, Piece, Refused, Table, pieces};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -283,21 +284,25 @@ fn read(
     }
 }
 
-/// Writes to the log what a hello has changed.
+/// Writes to the log what a hello has changed. Any sender can cause a debug line, and a client with a key can cause a line with
+/// each hello, from another port each time: their number is bounded.
 fn tell(table: &Table, heard: Result<(usize, Change), Refused>, from: SocketAddr) {
-    match heard {
-        Ok((_, Change::None)) => {}
-        Ok((number, Change::First)) => log::info!("client {} is at {from}", table.name(number)),
-        Ok((number, Change::Again)) => {
-            log::info!("client {} is back, at {from}", table.name(number));
+    let (number, change) = match heard {
+        Ok(heard) => heard,
+        Err(why) => {
+            return strangers::log(log::Level::Debug, format_args!("hello from {from}: {why}"));
         }
-        Ok((number, Change::Moved(before))) => {
-            log::info!(
-                "client {} has moved from {before} to {from}",
-                table.name(number)
-            );
+    };
+    let name = table.name(number);
+    let info = |words: fmt::Arguments<'_>| strangers::log(log::Level::Info, words);
+    match change {
+        Change::None => {}
+        Change::First => info(format_args!("client {name} is at {from}")),
+        Change::Again => info(format_args!("client {name} is back, at {from}")),
+        Change::Moved(before) => {
+            info(format_args!(
+                "client {name} has moved from {before} to {from}"
+            ));
         }
-        // Any sender that can reach the port can cause this: never more than a debug line.
-        Err(why) => strangers::log(log::Level::Debug, format_args!("hello from {from}: {why}")),
     }
 }

@@ -8,8 +8,7 @@ use super::port::Purpose;
 use config::types::{self, AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
-use plane::{PeerId, RouteChange};
-use std::net::SocketAddr;
+use plane::{Endpoint, PeerId, RouteChange};
 use wireguard::{AddPeerError, Output};
 
 // Linux's `errno` values of the UAPI, the same on every architecture we build for.
@@ -195,7 +194,7 @@ impl Machine {
                 let words = format!("endpoint {endpoint}: must be an address");
                 return refused(EINVAL, words);
             };
-            self.call_by_lines(id, addr, turn);
+            self.call_by_lines(id, Endpoint::new(addr), turn);
             // A configuration that gives an address means that one.
             self.names.remove(&id);
             self.device.set_endpoint(id, Some(addr), now, out);
@@ -293,36 +292,19 @@ impl Machine {
         }
         self.names.remove(&id);
         if let Some(addr) = endpoint.socket_addr() {
-            self.call_at(id, addr, turn);
-        }
-    }
-
-    /// Calls peers that have lost their sessions by our restart, at the address that is configured or where they were.
-    pub(super) fn recall(&mut self, peers: Vec<(Key32, SocketAddr)>, turn: &mut Turn<'_>) {
-        for (key, addr) in peers {
-            let public = PublicKey::from(*key.as_bytes());
-            let Some(id) = self.device.peer_by_public_key(&public) else {
-                continue;
-            };
-            let knows = self.names.contains_key(&id) || turn.endpoint(id).is_some();
-            if !knows {
-                self.call_at(id, addr, turn);
-            }
-            let mut out = Vec::new();
-            self.device.probe(id, true, turn.now.monotonic, &mut out);
-            self.translate(out, None, turn);
+            self.call_at(id, Endpoint::new(addr), turn);
         }
     }
 
     /// A peer is called at this address from now on, at once if a handshake waits for one.
-    pub(super) fn call_at(&mut self, id: PeerId, addr: SocketAddr, turn: &mut Turn<'_>) {
+    pub(super) fn call_at(&mut self, id: PeerId, at: Endpoint, turn: &mut Turn<'_>) {
         if !self.peers.contains_key(&id) {
             return;
         }
-        self.call_by_lines(id, addr, turn);
+        self.call_by_lines(id, at, turn);
         let mut out = Vec::new();
         let now = turn.now.monotonic;
-        self.device.set_endpoint(id, Some(addr), now, &mut out);
+        self.device.set_endpoint(id, Some(at.addr), now, &mut out);
         self.translate(out, None, turn);
     }
 }

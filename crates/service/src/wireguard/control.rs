@@ -66,10 +66,9 @@ impl Machine {
             }
             Notice::Confirmed { index } => self.device.confirmed(id, index, now, &mut out),
             Notice::Refresh { index } => self.device.refresh(id, index, now, &mut out),
-            // WireGuard's peers roam unasked, and compress nothing.
-            Notice::Moved { .. } | Notice::Compressed { .. } => {}
-            // Those are for OpenVPN only.
-            Notice::Silent | Notice::Failed => {}
+            Notice::Moved { .. } => self.peers_changed(turn),
+            // These are for OpenVPN only.
+            Notice::Compressed { .. } | Notice::Silent | Notice::Failed => {}
             Notice::Active => {
                 self.probing.stir(now);
                 let activity = turn.peer(id).times.into();
@@ -160,6 +159,7 @@ impl Machine {
             Output::Disarmed { peer } => turn.plane(PlaneRequest::Disarm(peer)),
             Output::HandshakeComplete { peer, at } => {
                 self.probing.stir(turn.now.monotonic);
+                self.peers_changed(turn);
                 if let Some(entry) = self.peers.get_mut(&peer) {
                     entry.last_handshake = Some((at, turn.now.monotonic));
                     let words = entry.silence.answered();
@@ -189,7 +189,7 @@ impl Machine {
         let next = name.and_then(|name| name.unanswered(now));
         let current = turn.endpoint(id).map(|endpoint| endpoint.addr);
         if let Some(addr) = next.filter(|next| current != Some(*next)) {
-            self.call_by_lines(id, addr, turn);
+            self.call_by_lines(id, Endpoint::new(addr), turn);
             // It has just begun a handshake, and puts out nothing for this.
             self.device
                 .set_endpoint(id, Some(addr), now, &mut Vec::new());

@@ -398,7 +398,7 @@ impl Drop for Daemon {
         // Clients' threads may still hold the lock's other end: the interface itself ends here.
         let interface = lock(&self.interface).take();
         if let Some(mut interface) = interface {
-            interface.end(&self.ifname);
+            interface.end();
         }
     }
 }

@@ -4,7 +4,9 @@ use crate::lines::LineUsage;
 use config::types;
 #[cfg(doc)]
 use plane::DataPlane;
-use plane::{LINES_MAX, Line, LineId, LineMode, Moving, PeerId, RouteChange, SessionKeys};
+use plane::{
+    Endpoint, LINES_MAX, Line, LineId, LineMode, Moving, PeerId, RouteChange, SessionKeys,
+};
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
@@ -49,6 +51,8 @@ pub enum Effect {
     /// Write down that the other end has proved itself at this address of this name, for a start at which no name server
     /// answers.
     KeepAddress(String, IpAddr),
+    /// Write down where the peers are that have sessions, for a start that is to call them ([`Event::Recall`](super::Event::Recall)).
+    KeepPeers(Vec<(types::Key32, Endpoint)>),
     /// Close the sockets of a line.
     CloseLine(LineId),
     /// Look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells how it went. At most [`LOOKUPS_MAX`] run at a

@@ -5,7 +5,7 @@ use super::probing::ProbePlan;
 use crate::lines::LineFacts;
 use config::types::{self, Key32};
 use config::uapi::SetDevice;
-use plane::{Line, LineId, Notice, PeerId};
+use plane::{Endpoint, Line, LineId, Notice, PeerId};
 use std::net::SocketAddr;
 
 /// Something that happened, or the end of something that an [`Effect`](super::Effect) began.
@@ -38,8 +38,9 @@ pub enum Event {
         /// Where it is.
         endpoint: types::Endpoint,
     },
-    /// Peers had sessions with this interface a moment ago, before it started again, and were there: each is called once.
-    Recall(Vec<(Key32, SocketAddr)>),
+    /// Peers had sessions with this interface a moment ago, before it started again, and were there, calling that address of
+    /// ours: each is called once.
+    Recall(Vec<(Key32, Endpoint)>),
     /// A look-up has ended.
     LookedUp {
         /// What was looked up.

@@ -26,6 +26,7 @@ use netio::udp::SocketError;
 use plane::{Line, LineId, PeerId};
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Most handshake messages served before everything else gets a turn: signals, timers and
@@ -50,6 +51,8 @@ pub struct Interface {
     usage: Option<UsageFile>,
     /// Where it is written how late stamps may be.
     floor: Option<FloorFile>,
+    /// Where it is written where the peers are.
+    peers: Option<PathBuf>,
     resolver: Resolver,
     effects: Vec<Effect>,
     /// How the configuration went that was asked for last.
@@ -93,6 +96,7 @@ impl Interface {
             lines,
             usage: None,
             floor: None,
+            peers: None,
             resolver,
             effects: Vec::new(),
             answer: None,
@@ -121,8 +125,10 @@ impl Interface {
     }
 
     /// The end, of which nothing more is told.
-    pub(super) fn end(&mut self, ifname: &str) {
-        recall::keep(ifname, &self.recalled());
+    pub(super) fn end(&mut self) {
+        let view = |id| self.plane.peer(id);
+        let peers = self.machine.recalled(Instant::now(), &view);
+        self.perform(Effect::KeepPeers(peers), Now::read());
         let carried = self.plane.carried().to_vec();
         self.handle(Event::LinesCounted(carried));
         self.handle(Event::LinesEnd);
@@ -189,6 +195,11 @@ impl Interface {
                 }
             }
             Effect::KeepAddress(name, address) => names::keep(&name, address),
+            Effect::KeepPeers(peers) => {
+                if let Some(path) = &self.peers {
+                    recall::keep(path, &peers);
+                }
+            }
             Effect::CloseLine(line) => self.plane.close_line(line),
             Effect::LookUp(lookup) => return self.resolver.begin(lookup).map(looked_up),
             Effect::ReadRoutes { mark, peers } => return read_routes(mark, peers),
@@ -341,29 +352,14 @@ impl Interface {
         });
     }
 
-    /// Calls the peers that had sessions with this interface when it ended a moment ago.
+    /// Calls the peers that had sessions with this interface when it ended a moment ago, and writes down from now on where its
+    /// peers are.
     pub fn recall(&mut self, ifname: &str) {
-        let peers = recall::take(ifname);
+        let path = self.peers.insert(recall::path(ifname));
+        let peers = recall::read(path);
         if !peers.is_empty() {
             self.handle(Event::Recall(peers));
         }
-    }
-
-    /// Where the peers are that have a session, those that were heard last first.
-    fn recalled(&self) -> Vec<recall::Recalled> {
-        let now = Instant::now();
-        let mut found: Vec<_> = (self.machine.peers.iter())
-            .filter_map(|(id, entry)| {
-                let (_, renewed) = entry.last_handshake?;
-                let state = self.plane.peer(*id)?;
-                let lasts = now.saturating_duration_since(renewed) < recall::SOON;
-                let at = state.line.filter(|_| lasts)?.endpoint.addr;
-                Some((state.times.last_received, entry.public_key.clone(), at))
-            })
-            .collect();
-        found.sort_by_key(|(heard, ..)| std::cmp::Reverse(*heard));
-        found.truncate(recall::RECALLED_MAX);
-        found.into_iter().map(|(_, key, at)| (key, at)).collect()
     }
 
     /// The endpoints that are names, by their peers, with the addresses that were found.

@@ -5,7 +5,6 @@ use super::machine::{Machine, Turn};
 use crate::lines::{LineEffect, LineFacts, LineReport, LineUsage, Lines, TheirLines};
 use config::lines::Lines as Settings;
 use plane::{Endpoint, Line, LineId, Moving, PeerId};
-use std::net::SocketAddr;
 use std::time::Instant;
 use wireguard::Output;
 
@@ -81,13 +80,13 @@ impl Machine {
     }
 
     /// Where a peer is, by configuration.
-    pub(super) fn call_by_lines(&mut self, id: PeerId, to: SocketAddr, turn: &mut Turn<'_>) {
+    pub(super) fn call_by_lines(&mut self, id: PeerId, to: Endpoint, turn: &mut Turn<'_>) {
         let several = self.with_lines(turn, |lines, turn, out| {
-            lines.call(id, to, out);
+            lines.call(id, to.addr, out);
             look(lines, turn, out);
         });
         if !several {
-            turn.plane(PlaneRequest::SetLine(id, Line::udp(Endpoint::new(to))));
+            turn.plane(PlaneRequest::SetLine(id, Line::udp(to)));
         }
     }
 
@@ -139,7 +138,7 @@ impl Machine {
     pub(super) fn add_by_lines(&self, id: PeerId, turn: &mut Turn<'_>) {
         let moving = match self.theirs.gathered {
             Some(_) => Moving::Gather,
-            None => Moving::Follow,
+            None => Moving::Tell,
         };
         turn.plane(PlaneRequest::AddPeer(id, moving));
         if let Some(mode) = self.theirs.gathered {

@@ -7,6 +7,7 @@ use super::names::Name;
 use super::peers::PeerEntry;
 use super::port::{Bind, REOPEN};
 use super::probing::Probing;
+use super::recall::Keeping;
 use crate::floor::Floor;
 use crate::lines::{Lines, TheirLines};
 use crate::now::Now;
@@ -93,6 +94,8 @@ pub struct Machine {
     floor: Floor,
     /// How long packets to the peers may be.
     pub(super) probing: Probing,
+    /// When it is written down where the peers are.
+    pub(super) keeping: Keeping,
 }
 
 /// What a machine reads of the data plane: what that knows of a peer ([`DataPlane::peer`](plane::DataPlane::peer)).
@@ -101,7 +104,7 @@ pub type View<'a> = dyn Fn(PeerId) -> Option<plane::PeerState> + 'a;
 /// What the handling of one event needs.
 pub(super) struct Turn<'a> {
     pub(super) now: Now,
-    view: &'a View<'a>,
+    pub(super) view: &'a View<'a>,
     pub(super) effects: &'a mut Vec<Effect>,
     /// Changes of routes that are to take effect together.
     pub(super) routes: Vec<RouteChange>,
@@ -171,6 +174,7 @@ impl Machine {
             recheck: None,
             floor: Floor::default(),
             probing: Probing::default(),
+            keeping: Keeping::default(),
         }
     }
 
@@ -282,6 +286,7 @@ impl Machine {
             self.names_due(),
             self.lines_due(),
             self.probing.next_deadline(),
+            self.keeping.due,
         ];
         let own = own.into_iter().flatten();
         own.chain(self.device.next_deadline()).min()
@@ -308,6 +313,7 @@ impl Machine {
         self.expire(turn);
         self.lines_expire(turn);
         self.probe(turn);
+        self.keep_peers(turn);
     }
 
     /// The routing tables have changed. Peers that are now reached through another interface than

@@ -236,7 +236,7 @@ impl Machine {
             return;
         };
         match name.looked_up(found, current, turn.now.monotonic) {
-            Ok(Some(addr)) => self.call_at(peer, addr, turn),
+            Ok(Some(addr)) => self.call_at(peer, plane::Endpoint::new(addr), turn),
             Ok(None) | Err(None) => {}
             Err(Some(words)) => turn.log(log::Level::Warn, words),
         }

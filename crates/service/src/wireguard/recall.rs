@@ -1,14 +1,18 @@
 //! Peers whose sessions end with this program: where they are, for the next start.
 //!
 //! A peer that calls from an address of its own choice notices after 15 seconds of silence that its session is gone. A program
-//! that starts again soon calls it first: one handshake each, to where the peer was.
+//! that starts again soon calls it first: one handshake each, to where the peer was, from the address that it called. The file
+//! is written while the program runs, so that the start after a crash calls the peers too.
 
+use super::effect::Effect;
+use super::machine::{Machine, Turn, View};
 use config::types::Key32;
+use crypto::x25519::PublicKey;
+use plane::{Endpoint, Source};
 use std::fs;
 use std::io::{self, Read as _};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Most peers that are called: those that were heard last.
 pub(super) const RECALLED_MAX: usize = 256;
@@ -17,20 +21,88 @@ pub(super) const RECALLED_MAX: usize = 256;
 pub(super) const SOON: Duration = Duration::from_secs(180);
 
 /// Longest file that is read, in bytes.
-const SIZE_MAX: u64 = (RECALLED_MAX as u64) * 128;
+const SIZE_MAX: u64 = (RECALLED_MAX as u64) * 256;
 
-/// A peer, and where it was heard last.
-pub(super) type Recalled = (Key32, SocketAddr);
+/// Least time between two writes of the file, which is in memory.
+const KEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// A peer, where it was heard last, and our address that it called.
+pub(super) type Recalled = (Key32, Endpoint);
+
+/// When the file of peers is written next.
+#[derive(Debug, Default)]
+pub(super) struct Keeping {
+    last: Option<Instant>,
+    pub(super) due: Option<Instant>,
+}
+
+impl Keeping {
+    /// A peer has a new session, or has moved.
+    fn changed(&mut self, now: Instant) {
+        let next = self.last.map_or(now, |last| now.max(last + KEEP_EVERY));
+        self.due.get_or_insert(next);
+    }
+}
+
+impl Machine {
+    /// A peer has a new session, or has moved.
+    pub(super) fn peers_changed(&mut self, turn: &Turn<'_>) {
+        self.keeping.changed(turn.now.monotonic);
+    }
+
+    /// Has the file of peers written, if it is time.
+    pub(super) fn keep_peers(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.monotonic;
+        if self.keeping.due.take_if(|at| *at <= now).is_some() {
+            self.keeping.last = Some(now);
+            let peers = self.recalled(now, turn.view);
+            turn.effects.push(Effect::KeepPeers(peers));
+        }
+    }
+
+    /// Where the peers are that have a session, those that were heard last first.
+    pub(super) fn recalled(&self, now: Instant, view: &View<'_>) -> Vec<Recalled> {
+        let mut found: Vec<_> = (self.peers.iter())
+            .filter_map(|(id, entry)| {
+                let (_, renewed) = entry.last_handshake?;
+                let state = view(*id)?;
+                let lasts = now.saturating_duration_since(renewed) < SOON;
+                let at = state.line.filter(|_| lasts)?.endpoint;
+                Some((state.times.last_received, entry.public_key.clone(), at))
+            })
+            .collect();
+        found.sort_by_key(|(heard, ..)| std::cmp::Reverse(*heard));
+        found.truncate(RECALLED_MAX);
+        found.into_iter().map(|(_, key, at)| (key, at)).collect()
+    }
+
+    /// Calls peers that have lost their sessions by our restart, at the address that is configured or where they were.
+    pub(super) fn recall(&mut self, peers: Vec<Recalled>, turn: &mut Turn<'_>) {
+        for (key, at) in peers {
+            let public = PublicKey::from(*key.as_bytes());
+            let Some(id) = self.device.peer_by_public_key(&public) else {
+                continue;
+            };
+            let known = turn.endpoint(id).map(|known| known.addr);
+            if !self.names.contains_key(&id) && known.is_none_or(|known| known == at.addr) {
+                self.call_at(id, at, turn);
+            }
+            let mut out = Vec::new();
+            self.device.probe(id, true, turn.now.monotonic, &mut out);
+            self.translate(out, None, turn);
+        }
+    }
+}
 
 /// The file of an interface. It has no secrets, and is gone after a reboot.
-fn path(ifname: &str) -> PathBuf {
+pub(super) fn path(ifname: &str) -> PathBuf {
     Path::new("/run/millrace").join(format!("{ifname}.peers"))
 }
 
 /// Writes down where peers are.
-pub(super) fn keep(ifname: &str, peers: &[Recalled]) {
-    if let Err(error) = keep_at(&path(ifname), peers) {
-        log::debug!("{ifname}: where its peers are is forgotten: {error}");
+pub(super) fn keep(path: &Path, peers: &[Recalled]) {
+    if let Err(error) = keep_at(path, peers) {
+        log::debug!("{}: {error}", path.display());
     }
 }
 
@@ -42,16 +114,20 @@ fn keep_at(path: &Path, peers: &[Recalled]) -> io::Result<()> {
         };
     }
     let lines = peers.iter().take(RECALLED_MAX);
-    let lines = lines.map(|(key, at)| format!("{} {at}\n", key.to_base64().as_str()));
+    let lines = lines.map(|(key, at)| {
+        let source = at.source.map(|source| format!(" {}", source.ip));
+        let source = source.unwrap_or_default();
+        format!("{} {}{source}\n", key.to_base64().as_str(), at.addr)
+    });
     host::written_file::replace_for_now(path, lines.collect::<String>().as_bytes(), 0o600)
 }
 
-/// Reads where peers were when the interface ended, if that was a moment ago. The next call finds nothing.
-pub(super) fn take(ifname: &str) -> Vec<Recalled> {
-    take_at(&path(ifname), SystemTime::now())
+/// Reads where peers were when the interface ended, if that was a moment ago. The file stays until it is written again.
+pub(super) fn read(path: &Path) -> Vec<Recalled> {
+    read_at(path, SystemTime::now())
 }
 
-fn take_at(path: &Path, now: SystemTime) -> Vec<Recalled> {
+fn read_at(path: &Path, now: SystemTime) -> Vec<Recalled> {
     let read = || -> io::Result<String> {
         let file = fs::File::open(path)?;
         let written = file.metadata()?.modified()?;
@@ -64,10 +140,13 @@ fn take_at(path: &Path, now: SystemTime) -> Vec<Recalled> {
         Ok(text)
     };
     let text = read().unwrap_or_default();
-    let _ = fs::remove_file(path);
     let peers = text.lines().filter_map(|line| {
-        let (key, at) = line.split_once(' ')?;
-        Some((Key32::from_base64(key).ok()?, at.parse().ok()?))
+        let mut words = line.split(' ');
+        let key = Key32::from_base64(words.next()?).ok()?;
+        let addr = words.next()?.parse().ok()?;
+        let source = |ip| Source { ip, ifindex: 0 };
+        let source = words.next().and_then(|ip| ip.parse().ok()).map(source);
+        Some((key, Endpoint { addr, source }))
     });
     peers.take(RECALLED_MAX).collect()
 }
@@ -79,22 +158,28 @@ mod tests {
     fn peer(number: u16) -> Recalled {
         let mut key = [0; 32];
         key[..2].copy_from_slice(&number.to_be_bytes());
-        let at = format!("[2001:db8::{number:x}]:{}", 1000 + number);
-        (Key32::new(key), at.parse().unwrap())
+        let addr = format!("[2001:db8::{number:x}]:{}", 1000 + number);
+        let ip = format!("2001:db8:ffff::{number:x}").parse().unwrap();
+        let at = Endpoint {
+            addr: addr.parse().unwrap(),
+            source: number
+                .is_multiple_of(2)
+                .then_some(Source { ip, ifindex: 0 }),
+        };
+        (Key32::new(key), at)
     }
 
     #[test]
-    fn peers_are_known_again_once_and_for_a_while() {
+    fn peers_are_known_again_for_a_while() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("wg0.peers");
         let now = SystemTime::now();
-        assert_eq!(take_at(&path, now), []);
+        assert_eq!(read_at(&path, now), []);
         let peers = [peer(1), peer(2)];
         keep_at(&path, &peers).unwrap();
-        assert_eq!(take_at(&path, now), peers);
-        assert_eq!(take_at(&path, now), [], "the next start is another");
-        keep_at(&path, &peers).unwrap();
-        assert_eq!(take_at(&path, now + 2 * SOON), [], "too late");
+        assert_eq!(read_at(&path, now), peers);
+        assert_eq!(read_at(&path, now), peers, "one that was killed at once");
+        assert_eq!(read_at(&path, now + 2 * SOON), [], "too late");
         keep_at(&path, &peers).unwrap();
         keep_at(&path, &[]).unwrap();
         assert!(!path.exists());
@@ -106,11 +191,12 @@ mod tests {
         let path = directory.path().join("wg0.peers");
         let many: Vec<_> = (0..1000).map(peer).collect();
         keep_at(&path, &many).unwrap();
-        assert_eq!(take_at(&path, SystemTime::now()).len(), RECALLED_MAX);
+        assert_eq!(read_at(&path, SystemTime::now()).len(), RECALLED_MAX);
         let key = peer(7).0.to_base64().as_str().to_owned();
-        let text = format!("x\n{key}\n{key} nowhere\n{key} 192.0.2.1:7\n\0\n");
+        let text = format!("x\n{key}\n{key} nowhere\n{key} 192.0.2.1:7 there\n\0\n");
         fs::write(&path, text).unwrap();
-        let found = take_at(&path, SystemTime::now());
-        assert_eq!(found, [(peer(7).0, "192.0.2.1:7".parse().unwrap())]);
+        let found = read_at(&path, SystemTime::now());
+        let at = Endpoint::new(([192, 0, 2, 1], 7).into());
+        assert_eq!(found, [(peer(7).0, at)]);
     }
 }

@@ -1,9 +1,10 @@
 //! A machine of the world: an interface, its data plane and its clocks.
 
 use crate::plane::Plane;
+use config::types::Key32;
 use config::uapi::{Request, Requests, SetDevice, write_get};
 use crypto::x25519::PrivateKey;
-use plane::DataPlane as _;
+use plane::{DataPlane as _, Endpoint};
 use service::now::Now;
 use service::wireguard::{LookUp, Machine, Refused};
 use std::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub(crate) struct Host {
     pub(crate) ended: bool,
     /// The time on its disk that its stamps may have reached.
     pub(crate) floor: SystemTime,
+    /// What it has written down of where its peers are.
+    pub(crate) peers: Vec<(Key32, Endpoint)>,
     /// Addresses of names that were written down.
     pub(crate) kept: Vec<(String, IpAddr)>,
 }
@@ -75,6 +78,7 @@ impl Host {
             answers: BTreeMap::new(),
             awaited: 0,
             heard: BTreeMap::new(),
+            peers: Vec::new(),
             kept: Vec::new(),
             ended: false,
             floor: SystemTime::UNIX_EPOCH,

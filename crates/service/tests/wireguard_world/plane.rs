@@ -1,7 +1,7 @@
 //! A data plane that records what it is asked, and around it what its workers would do: data is passed by key.
 
 use plane::fake::{Call, FakeDataPlane};
-use plane::{DataPlane, Endpoint, Notice, PeerId, PeerState, ReplayWindow};
+use plane::{DataPlane, Endpoint, LineId, Notice, PeerId, PeerState, ReplayWindow};
 use service::wireguard::{Event, PlaneRequest, perform};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -196,6 +196,11 @@ impl Plane {
         }
         if confirm && !std::mem::replace(&mut session.confirmed, true) {
             self.confirmed(id, index);
+        }
+        let before = self.fake.peer(id).and_then(|state| state.line);
+        if before.is_none_or(|line| line.endpoint.addr != from.addr) {
+            let line = LineId::FIRST;
+            self.notices.push((id, Notice::Moved { line }));
         }
         self.fake.change_peer(id, |state| {
             state.line = Some(plane::Line::udp(from));

@@ -12,10 +12,7 @@ use std::time::Duration;
 fn pair() -> World {
     let mut world = World::new(0, 2);
     for at in [0, 1] {
-        let key = hex(&world.hosts[at].key);
-        world.configure(at, &format!("private_key={key}\nlisten_port=51820\n"));
-        up(&mut world, at, true);
-        pass(&mut world, 1);
+        begin(&mut world, at);
     }
     let endpoint = Some(world.hosts[0].address());
     world.say(0, 1, &Saying::default());
@@ -25,6 +22,14 @@ fn pair() -> World {
     };
     world.say(1, 0, &saying);
     world
+}
+
+/// Gives a host that has begun its key and its port.
+fn begin(world: &mut World, at: usize) {
+    let key = hex(&world.hosts[at].key);
+    world.configure(at, &format!("private_key={key}\nlisten_port=51820\n"));
+    up(world, at, true);
+    pass(world, 1);
 }
 
 fn up(world: &mut World, at: usize, up: bool) {
@@ -80,10 +85,8 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
         let wall =
             std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - 100_000 * life);
         world.hosts[1].begin_anew(wall, now);
-        let key = hex(&world.hosts[1].key);
         world.tell(1, Event::Start);
-        world.configure(1, &format!("private_key={key}\nlisten_port=51820\n"));
-        up(&mut world, 1, true);
+        begin(&mut world, 1);
         let saying = Saying {
             endpoint,
             ..Saying::default()
@@ -98,6 +101,53 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
         }
     }
     assert_eq!(refused(&world.hosts[0], "replayed"), 0);
+}
+
+/// An office that knows its branch by the branch's calls only is killed. What it has written down by then has it call the branch
+/// when it is back; without that the branch calls by itself when it has heard nothing for 15 seconds.
+#[test]
+fn a_killed_office_that_is_back_has_traffic_in_less_than_a_second() {
+    for (moves, knows) in [(false, true), (true, true), (false, false)] {
+        let mut world = pair();
+        assert!(reaches(&mut world));
+        // Some renewals of its session.
+        for _ in 0..4 {
+            pass(&mut world, 100);
+            assert!(reaches(&mut world));
+        }
+        if moves {
+            world.hosts[1].ip = [10, 9, 9, 9].into();
+            // Its kernel refuses the first packet from the address that is gone.
+            world.send(1, 0);
+            assert!(reaches(&mut world));
+        }
+        // The file is written every 5 seconds at most.
+        pass(&mut world, 5);
+        let elapsed = world.now - world.start;
+        let (wall, now) = (world.hosts[0].wall, world.hosts[0].now(world.now, elapsed));
+        world.hosts[0].begin_anew(wall, now);
+        world.tell(0, Event::Start);
+        begin(&mut world, 0);
+        world.say(0, 1, &Saying::default());
+        let peers = std::mem::take(&mut world.hosts[0].peers);
+        let office = world.hosts[0].ip;
+        assert!(
+            peers
+                .iter()
+                .all(|(_, at)| at.source.is_some_and(|it| it.ip == office))
+        );
+        if knows {
+            world.tell(0, Event::Recall(peers));
+        }
+        world.heard(0);
+        let back = world.now;
+        while world.heard(0).is_empty() {
+            world.send(1, 0);
+            assert!(world.run(world.now + Duration::from_millis(20)).is_none());
+        }
+        let took = world.now - back;
+        assert_eq!(took < Duration::from_secs(1), knows, "{took:?}");
+    }
 }
 
 #[test]

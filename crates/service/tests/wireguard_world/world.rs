@@ -150,6 +150,7 @@ impl World {
             }
             Effect::KeepFloor(floor) => host.floor = floor,
             Effect::KeepAddress(name, address) => host.kept.push((name, address)),
+            Effect::KeepPeers(peers) => host.peers = peers,
             Effect::End(_) => host.ended = true,
             // The hosts have no lines.
             Effect::ReadLines

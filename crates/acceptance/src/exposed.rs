@@ -1,0 +1,107 @@
+//! A host that anyone can reach: floods of datagrams, and what they may cost.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Deref;
+use std::time::{Duration, Instant};
+
+use lab::{Host, Link, LinkOptions, Process};
+use netio::netlink::Route;
+use netio::packet::PacketSocket;
+
+use crate::forged::{Flood, Random, anonymous_memory, datagrams_received};
+use crate::{Net, until};
+
+/// Datagrams of an attack, before a client comes and beside it.
+const DATAGRAMS: [u64; 2] = [20_000, 40_000];
+
+/// Time for 32 datagrams of an attack: some 40 Mbit/s, which is more than a server can look into.
+const PACE: Duration = Duration::from_millis(1);
+
+/// Lines of log that an attack may cause at once, and each second beyond that.
+const LINES: (usize, u64) = (100, 2);
+
+/// Memory that an attack may cost, in bytes.
+pub const MEMORY: u64 = 8 << 20;
+
+/// What makes the payloads of an attack's datagrams.
+pub type Payloads = Box<dyn FnMut(&mut Random) -> Vec<u8> + Send>;
+
+/// The hosts of a [`Net`], and an attacker on another cable to B, by which B reaches everybody else.
+pub struct Exposed {
+    net: Net,
+    /// The attacker, whose end of the cable is eth0. B's is eth1.
+    pub attacker: Host,
+    /// The attacker's cable.
+    pub cable: LinkOptions,
+}
+
+impl Deref for Exposed {
+    type Target = Net;
+
+    fn deref(&self) -> &Net {
+        &self.net
+    }
+}
+
+impl Default for Exposed {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Exposed {
+    /// Hosts and cables.
+    pub fn new() -> Self {
+        let net = Net::new();
+        let attacker = Host::private("attacker").unwrap();
+        let cable = LinkOptions::numbered(3);
+        Link::new(&attacker, "eth0", &net.b, "eth1", &cable).unwrap();
+        let anywhere = Route::new(Ipv4Addr::UNSPECIFIED.into(), 0).via(cable.a4());
+        net.b.netlink().unwrap().add_route(&anywhere).unwrap();
+        Self {
+            net,
+            attacker,
+            cable,
+        }
+    }
+
+    /// Where the attacker calls B.
+    pub fn called(&self) -> Ipv4Addr {
+        match self.cable.b4() {
+            IpAddr::V4(at) => at,
+            IpAddr::V6(_) => unreachable!("the cable is numbered so"),
+        }
+    }
+
+    /// Sees what B sends to the attacker, and to everybody else.
+    pub fn tap(&self) -> PacketSocket {
+        let open = || PacketSocket::open("eth0");
+        self.attacker.run(open).unwrap().unwrap()
+    }
+
+    /// Attacks this port of B, where `server` listens. `beside` is what clients do meanwhile. Lines of log and memory stay few.
+    pub fn attack(
+        &self,
+        (server, port): (&Process, u16),
+        (name, payloads): (&str, Payloads),
+        beside: impl FnOnce(),
+    ) {
+        let began = Instant::now();
+        let lines = || server.stderr().lines().count();
+        let before = (lines(), anonymous_memory(server));
+        let arrived = datagrams_received(&self.net.b);
+        let (from, to) = ((&self.attacker, "eth0"), (&self.net.b, "eth1"));
+        let flood = Flood::begin(from, to, (self.called(), port), PACE, payloads);
+        until(name, || flood.sent() > DATAGRAMS[0]);
+        beside();
+        until(name, || flood.sent() > DATAGRAMS[1]);
+        let grown = anonymous_memory(server).saturating_sub(before.1);
+        drop(flood);
+        let arrived = datagrams_received(&self.net.b) - arrived;
+        assert!(arrived > DATAGRAMS[0], "{name}: {arrived} arrived");
+        assert!(grown <= MEMORY, "{name}: {grown} bytes");
+        let written = lines() - before.0;
+        let most = LINES.0 + (began.elapsed().as_secs() * LINES.1) as usize;
+        assert!(written <= most, "{name}: {written} lines of log");
+    }
+}

@@ -1,0 +1,241 @@
+//! Datagrams with any source, as an attacker sends them who is on the way.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lab::{Host, Process};
+use netio::packet::{FrameBatch, NOTE_SIZE, PacketSocket};
+
+use crate::internet_checksum;
+
+const ETHERNET: usize = 14;
+const IP: usize = 20;
+const UDP: usize = 8;
+
+/// Where a frame's payload begins.
+pub const PAYLOAD: usize = ETHERNET + IP + UDP;
+
+/// Datagrams of a batch of a flood.
+const BATCH: usize = 32;
+
+/// The MAC address of a host's interface.
+pub fn mac_of(host: &Host, interface: &str) -> [u8; 6] {
+    let link = host.netlink().unwrap().link(interface).unwrap();
+    link.mac.try_into().unwrap()
+}
+
+/// A frame with a UDP datagram over IPv4, between these MAC addresses and these addresses and ports.
+pub fn frame(
+    macs: [[u8; 6]; 2],
+    from: (Ipv4Addr, u16),
+    to: (Ipv4Addr, u16),
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(PAYLOAD + payload.len());
+    frame.extend(macs[1]);
+    frame.extend(macs[0]);
+    frame.extend([0x08, 0x00]);
+    let length = (IP + UDP + payload.len()) as u16;
+    frame.extend([0x45, 0]);
+    frame.extend(length.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+    frame.extend(from.0.octets());
+    frame.extend(to.0.octets());
+    frame.extend(from.1.to_be_bytes());
+    frame.extend(to.1.to_be_bytes());
+    frame.extend((length - IP as u16).to_be_bytes());
+    // No checksum, which IPv4 permits.
+    frame.extend([0, 0]);
+    frame.extend(payload);
+    header_checksum(&mut frame);
+    frame
+}
+
+/// Completes the checksum of a frame's IPv4 header.
+pub fn header_checksum(frame: &mut [u8]) {
+    let header = &mut frame[ETHERNET..ETHERNET + IP];
+    header[10..12].fill(0);
+    let sum = internet_checksum(header);
+    header[10..12].copy_from_slice(&sum);
+}
+
+/// Puts a first MAC into a handshake message of WireGuard, which ends with room for two: any sender that knows the receiver's
+/// public key can make it.
+pub fn sign(message: &mut [u8], public_key: &[u8; 32]) {
+    let at = message.len() - 32;
+    let key = crypto::blake2s::hash(&[b"mac1----", public_key]);
+    let mac = crypto::blake2s::mac(&key, &[&message[..at]]);
+    message[at..at + 16].copy_from_slice(&mac);
+    message[at + 16..].fill(0);
+}
+
+/// An initiation that only a look into it tells from a real one.
+pub fn initiation(random: &mut Random, public_key: &[u8; 32]) -> Vec<u8> {
+    let mut message = random.bytes(148);
+    message[..4].copy_from_slice(&[1, 0, 0, 0]);
+    sign(&mut message, public_key);
+    message
+}
+
+/// Random bytes that can be made again.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub fn number(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Fills memory.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte = (self.number() >> 32) as u8;
+        }
+    }
+
+    /// So many bytes.
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.fill(&mut bytes);
+        bytes
+    }
+
+    /// An address in 11.0.0.0/8, and a port.
+    pub fn source(&mut self) -> (Ipv4Addr, u16) {
+        let address = Ipv4Addr::from(0x0b00_0000 | self.number() as u32 >> 8);
+        (address, self.number() as u16 | 1)
+    }
+}
+
+/// Datagrams to one port, each from another address and port of 11.0.0.0/8, until it is dropped.
+pub struct Flood {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Flood {
+    /// Begins, with 32 datagrams in each `pace`. `next` makes one payload after the other.
+    pub fn begin(
+        (from, interface): (&Host, &str),
+        (to, its_interface): (&Host, &str),
+        at: (Ipv4Addr, u16),
+        pace: Duration,
+        mut next: impl FnMut(&mut Random) -> Vec<u8> + Send + 'static,
+    ) -> Self {
+        let macs = [mac_of(from, interface), mac_of(to, its_interface)];
+        let open = || PacketSocket::open(interface);
+        let socket = from.run(open).unwrap().unwrap();
+        let (stop, sent) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (ends, counts) = (Arc::clone(&stop), Arc::clone(&sent));
+        let thread = thread::spawn(move || {
+            let mut random = Random(7);
+            while !ends.load(Ordering::Relaxed) {
+                let one = |_| frame(macs, random.source(), at, &next(&mut random));
+                let frames: Vec<Vec<u8>> = (0..BATCH).map(one).collect();
+                let noted: Vec<_> = frames
+                    .iter()
+                    .map(|f| ([0; NOTE_SIZE], f.as_slice()))
+                    .collect();
+                if let Ok(count) = socket.send_batch(&noted) {
+                    counts.fetch_add(count as u64, Ordering::Relaxed);
+                }
+                thread::sleep(pace);
+            }
+        });
+        Self {
+            stop,
+            sent,
+            thread: Some(thread),
+        }
+    }
+
+    /// How many datagrams were sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            // A second panic would hide what the first one says.
+            assert!(ended.is_ok() || thread::panicking(), "the flood failed");
+        }
+    }
+}
+
+/// A UDP datagram that a tap has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Where it came from.
+    pub from: IpAddr,
+    /// The first byte of its payload.
+    pub kind: u8,
+    /// Bytes of its payload.
+    pub length: usize,
+}
+
+/// The datagrams from this port that a tap has seen since it was last asked.
+pub fn seen(tap: &PacketSocket, port: u16) -> Vec<Seen> {
+    let (mut batch, mut seen) = (FrameBatch::new(1 << 16), Vec::new());
+    while tap.receive(&mut batch).unwrap() > 0 {
+        seen.extend(batch.frames().filter_map(|it| datagram(it.frame, port)));
+    }
+    seen
+}
+
+/// The datagram of a frame, if it is one from this port.
+fn datagram(frame: &[u8], port: u16) -> Option<Seen> {
+    let packet = frame.get(ETHERNET..)?;
+    let (from, protocol, rest) = match frame.get(12..14)? {
+        [0x08, 0x00] => {
+            let from: [u8; 4] = packet.get(12..16)?.try_into().ok()?;
+            (IpAddr::from(from), packet.get(9)?, packet.get(IP..)?)
+        }
+        [0x86, 0xdd] => {
+            let from: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
+            (IpAddr::from(from), packet.get(6)?, packet.get(40..)?)
+        }
+        _ => return None,
+    };
+    let payload = rest.get(UDP..)?;
+    let ours = *protocol == 17 && rest[..2] == port.to_be_bytes();
+    ours.then(|| Seen {
+        from,
+        kind: payload.first().copied().unwrap_or_default(),
+        length: payload.len(),
+    })
+}
+
+/// Memory of a program that is in no file, in bytes.
+pub fn anonymous_memory(process: &Process) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let kilobytes = line.and_then(|it| it.trim().strip_suffix(" kB"));
+    kilobytes.unwrap().trim().parse::<u64>().unwrap() * 1024
+}
+
+/// UDP datagrams that programs of a host have taken from their sockets, by the kernel's count.
+pub fn datagrams_received(host: &Host) -> u64 {
+    let text = host
+        .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
+        .unwrap()
+        .unwrap();
+    let values = text
+        .lines()
+        .filter(|line| line.starts_with("Udp:"))
+        .nth(1)
+        .unwrap();
+    values.split(' ').nth(1).unwrap().parse().unwrap()
+}

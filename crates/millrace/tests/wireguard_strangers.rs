@@ -1,0 +1,286 @@
+//! A WireGuard server that anyone can reach: floods from thousands of addresses cost a few lines of log and a little memory, and
+//! a client gets in beside them. So does a peer that moves with each packet.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Instant, SystemTime};
+
+use acceptance::exposed::{Exposed, MEMORY, Payloads};
+use acceptance::forged::{PAYLOAD, Random, anonymous_memory, sign};
+use acceptance::{
+    A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, internet_checksum, key_bytes, reaches,
+    ready, status_of,
+};
+use crypto::x25519::{PrivateKey, PublicKey};
+use crypto::{Key, aead};
+use lab::peer::Keys;
+use lab::{Host, Process};
+use netio::packet::{FrameBatch, PacketSocket};
+use nix::sys::signal::Signal;
+use wireguard::message::TAG_LEN;
+use wireguard::{DATA_HEADER_LEN, DataHeader, Device, Output};
+
+/// The address of the peer that moves, inside the tunnel.
+const MOVING: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 66);
+
+/// A client in A, a server in B, and a peer that moves.
+struct World {
+    net: Exposed,
+    directory: Directory,
+    client: Keys,
+    server: Keys,
+    moving: Keys,
+}
+
+impl World {
+    fn new() -> Self {
+        let net = Exposed::new();
+        let keys = || Keys::generate(&net.a).unwrap();
+        Self {
+            client: keys(),
+            server: keys(),
+            moving: keys(),
+            directory: Directory::new(),
+            net,
+        }
+    }
+
+    fn up(&self, host: &Host, name: &str, text: &str) -> Process {
+        let file = self.directory.file(name, text);
+        let command = host.command(PROGRAM).args(["-vv", "up"]).arg(file);
+        let mut process = command.spawn().unwrap();
+        process
+            .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+            .unwrap();
+        process
+    }
+
+    /// The server, with these lines of its own at the head of its file.
+    fn server(&self, head: &str) -> Process {
+        let text = format!(
+            "{head}[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\nAddress = {B4}/24\n\
+             [Peer]\nPublicKey = {}\nAllowedIPs = {A4}/32\n\
+             [Peer]\nPublicKey = {}\nAllowedIPs = {MOVING}/32\n",
+            self.server.private, self.client.public, self.moving.public,
+        );
+        self.up(&self.net.b, "wg1.conf", &text)
+    }
+
+    fn client(&self) -> Process {
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\nListenPort = {PORT_A}\nAddress = {A4}/24\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {}:{PORT_B}\nAllowedIPs = {B4}/32\n",
+            self.client.private,
+            self.server.public,
+            self.net.link.b4(),
+        );
+        self.up(&self.net.a, "wg0.conf", &text)
+    }
+
+    /// Attacks the server. A client that comes meanwhile gets in.
+    fn attack(&self, server: &Process, attack: (&str, Payloads)) {
+        self.net.attack((server, PORT_B), attack, || {
+            let client = self.client();
+            reaches(&self.net.a, B4);
+            end(client);
+        });
+    }
+
+    /// Attacks the server in all of these ways.
+    fn attacks<const N: usize>(&self, server: &Process, attacks: [(&str, Payloads); N]) {
+        let before = anonymous_memory(server);
+        for attack in attacks {
+            self.attack(server, attack);
+        }
+        let grown = anonymous_memory(server).saturating_sub(before);
+        assert!(grown <= MEMORY, "{grown} bytes in the end");
+    }
+
+    /// A session of the peer that moves: the server's index, and the key to seal with.
+    fn session(&self) -> (u32, Key) {
+        let at = SocketAddr::new(self.net.called().into(), PORT_B);
+        let socket = || UdpSocket::bind((self.net.cable.a4(), 0));
+        let socket = self.net.attacker.run(socket).unwrap().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let initiation = initiation(key_bytes(&self.moving.private), &self.server);
+        let (mut device, sent) = initiation;
+        socket.send_to(&sent, at).unwrap();
+        let mut response = [0; 200];
+        let (length, _) = socket.recv_from(&mut response).unwrap();
+        let mut out = Vec::new();
+        let response = &response[..length];
+        device
+            .receive(response, at, Instant::now(), false, &mut out)
+            .unwrap();
+        let keys = out.into_iter().find_map(|output| match output {
+            Output::AddKeys { keys, .. } => Some((keys.remote, keys.material.seal.clone())),
+            _ => None,
+        });
+        keys.unwrap()
+    }
+}
+
+fn end(process: Process) {
+    process.signal(Signal::SIGTERM).unwrap();
+    let exit = process.wait_at_most(PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+}
+
+/// An initiation of this key to the server, and the device that waits for its answer.
+fn initiation(key: [u8; 32], server: &Keys) -> (Device, Vec<u8>) {
+    let now = Instant::now();
+    let mut device = Device::new(now, SystemTime::now(), 1);
+    device.set_private_key(Some(PrivateKey::new(key)), now, &mut Vec::new());
+    let peer = device.add_peer(PublicKey::from(key_bytes(&server.public)));
+    let (peer, mut out) = (peer.unwrap(), Vec::new());
+    device.set_endpoint(peer, Some(([192, 0, 2, 1], 1).into()), now, &mut out);
+    device.need_session(peer, now, &mut out);
+    let sent = out.into_iter().find_map(|output| match output {
+        Output::Send { datagram, .. } => Some(datagram.as_bytes().to_vec()),
+        _ => None,
+    });
+    (device, sent.unwrap())
+}
+
+/// A response with the MAC that anyone can make who knows the server's public key, and a made-up rest.
+fn response(random: &mut Random, server: &[u8; 32]) -> Vec<u8> {
+    let mut message = random.bytes(92);
+    message[..4].copy_from_slice(&[2, 0, 0, 0]);
+    sign(&mut message, server);
+    message
+}
+
+/// The first initiation that this tap has seen.
+fn recorded(tap: &PacketSocket) -> Vec<u8> {
+    let mut batch = FrameBatch::new(2048);
+    while tap.receive(&mut batch).unwrap() > 0 {
+        let mut payloads = batch.frames().filter_map(|it| it.frame.get(PAYLOAD..));
+        let found = payloads.find(|it| it.len() == 148 && it.starts_with(&[1, 0, 0, 0]));
+        if let Some(found) = found {
+            return found.to_vec();
+        }
+    }
+    panic!("no initiation was seen");
+}
+
+#[test]
+fn floods_of_handshakes_cost_little_and_lock_nobody_out() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let server = world.server("");
+    let tap = || PacketSocket::open("eth0");
+    let tap = world.net.b.run(tap).unwrap().unwrap();
+    let client = world.client();
+    reaches(&world.net.a, B4);
+    end(client);
+    let recorded = recorded(&tap);
+    let public = key_bytes(&world.server.public);
+    let strangers = |number: u8| initiation([number; 32], &world.server).1;
+    let strangers: Vec<Vec<u8>> = (1..65).map(strangers).collect();
+    let forged = strangers.clone();
+    let any = |of: &[Vec<u8>], random: &mut Random| of[random.number() as usize % of.len()].clone();
+    let attacks: [(&str, Payloads); 4] = [
+        (
+            "initiations of unknown keys",
+            Box::new(move |random| any(&strangers, random)),
+        ),
+        (
+            "initiations with a wrong MAC",
+            Box::new(move |random| {
+                let mut message = any(&forged, random);
+                message[148 - 32] ^= 1;
+                message
+            }),
+        ),
+        ("a recorded initiation", Box::new(move |_| recorded.clone())),
+        (
+            "responses to nothing",
+            Box::new(move |random| response(random, &public)),
+        ),
+    ];
+    world.attacks(&server, attacks);
+    // They were seen, and told of.
+    let told = server.stderr();
+    assert!(told.contains("handshake message from 11."), "{told}");
+    end(server);
+}
+
+#[test]
+fn floods_of_other_datagrams_cost_little_and_lock_nobody_out() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let server = world.server("");
+    let client = world.client();
+    reaches(&world.net.a, B4);
+    end(client);
+    let of_kind = |kind: u8, length: usize| -> Payloads {
+        Box::new(move |random| {
+            let mut message = random.bytes(length);
+            message[..4].copy_from_slice(&[kind, 0, 0, 0]);
+            message
+        })
+    };
+    let attacks: [(&str, Payloads); 3] = [
+        (
+            "random datagrams",
+            Box::new(|random| {
+                let length = random.number() as usize % 1400;
+                random.bytes(length)
+            }),
+        ),
+        ("cookie replies", of_kind(3, 64)),
+        ("data of unknown sessions", of_kind(4, 128)),
+    ];
+    world.attacks(&server, attacks);
+    end(server);
+}
+
+/// A ping from the peer that moves.
+fn ping() -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0];
+    packet.extend(MOVING.octets());
+    packet.extend(B4.parse::<Ipv4Addr>().unwrap().octets());
+    let sum = internet_checksum(&packet);
+    packet[10..12].copy_from_slice(&sum);
+    packet.extend([8, 0, 0xf7, 0xff, 0, 0, 0, 0]);
+    // WireGuard pads.
+    packet.resize(32, 0);
+    packet
+}
+
+/// The server follows, or with a mode of several lines takes each address for one more line: both are bounded.
+#[test]
+fn a_peer_that_moves_with_each_packet_costs_little_and_locks_nobody_out() {
+    if !ready() {
+        return;
+    }
+    for head in ["", "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n"] {
+        let world = World::new();
+        let server = world.server(head);
+        let client = world.client();
+        reaches(&world.net.a, B4);
+        end(client);
+        let ((receiver, key), ping, mut counter) = (world.session(), ping(), 0);
+        let payloads = move |_: &mut Random| {
+            let header = DataHeader { receiver, counter };
+            let mut packet = header.emit().to_vec();
+            packet.extend(&ping);
+            packet.resize(DATA_HEADER_LEN + ping.len() + TAG_LEN, 0);
+            let sealed = &mut packet[DATA_HEADER_LEN..];
+            aead::seal(&key, counter, &[], sealed);
+            counter += 1;
+            packet
+        };
+        world.attack(&server, ("a peer that moves", Box::new(payloads)));
+        let status = status_of(&world.net.b, "wg1");
+        let peers = status["peers"].as_array().unwrap();
+        let heard = |peer: &serde_json::Value| peer["rx_bytes"].as_u64().unwrap() > 10_000;
+        assert!(peers.iter().any(heard), "{status}");
+        end(server);
+    }
+}
