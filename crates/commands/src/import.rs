@@ -464,7 +464,7 @@ mod tests {
         let authority = CA.replace("<ca>\n", "").replace("</ca>\n", "");
         bench.file("ca.crt", &authority);
         let error = bench.import(&beside, None).unwrap_err();
-        assert!(error.contains("files that lie beside it"), "{error}");
+        assert!(error.contains("others that lie beside it"), "{error}");
         assert!(!bench.0.path().join("kept").exists());
     }
 
