@@ -175,6 +175,9 @@ pub fn rehearse(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), S
         {
             password(&config, wanted)?;
         }
+        if let Some(prompted) = config.client().and_then(|it| it.auth_user_pass.as_ref()) {
+            secrets::rehearse_login("auth-user-pass", prompted, &config)?;
+        }
         Ready::read(&config, None, || match &config.tls.askpass {
             Some(Prompted::From(_)) => {
                 Ok(secrets::passphrase(config.tls.askpass.as_ref(), &config)?)
