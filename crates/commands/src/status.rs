@@ -163,7 +163,7 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
         // A name that is none would be a path to the socket of another program.
         if !config::types::is_ifname(ifname) {
             return Err(StatusError::NotRunning {
-                ifname: ifname.escape_debug().to_string(),
+                ifname: terminal::shown(ifname),
             });
         }
         return ask(vec![ifname.to_owned()]).into_iter().collect();

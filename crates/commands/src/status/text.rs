@@ -115,7 +115,7 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
         paint.line(&mut out, "mtu probes", &shown(found));
     }
     for warning in &status.warnings {
-        paint.line(&mut out, "warning", &warning.escape_debug().to_string());
+        paint.line(&mut out, "warning", &shown(warning));
     }
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
     // As `wg`: those that were heard of last come first, those that never were last.

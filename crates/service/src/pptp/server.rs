@@ -198,7 +198,7 @@ impl ServerMachine {
 /// What the log calls a client. What it says of itself is shown, never obeyed by the terminal.
 fn name(up: &Up) -> String {
     let name = up.user.as_deref().unwrap_or("(no name)");
-    name.escape_debug().to_string()
+    terminal::shown(name)
 }
 
 /// The source address of a packet of IPv4.
