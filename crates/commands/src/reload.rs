@@ -100,6 +100,25 @@ mod tests {
 
     #[test]
     fn a_process_is_judged_by_its_own_arguments() {
+    /// A process that has become another user is no one's whom the unit's few rights reach.
+    #[test]
+    fn units_reload_with_all_rights() {
+        for unit in [
+            include_str!("../../../packaging/debian/millrace/lib/systemd/system/millrace@.service"),
+            include_str!(
+                "../../../packaging/debian/millrace-openvpn/lib/systemd/system/openvpn-client@.service"
+            ),
+            include_str!(
+                "../../../packaging/debian/millrace-openvpn/lib/systemd/system/openvpn-server@.service"
+            ),
+        ] {
+            assert!(
+                unit.contains("\nExecReload=+/usr/sbin/millrace reload --pid $MAINPID\n"),
+                "{unit}"
+            );
+        }
+    }
+
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("office.conf");
         let text = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nPostUp = true\n";
