@@ -212,12 +212,18 @@ impl Owner for Up<'_> {
         }
         let names = daemon.with(|interface| interface.names());
         let names = names.unwrap_or_default();
-        if names.iter().any(|name| !name.is_tried) {
-            return Ok(());
-        }
+        let all_tried = names.iter().all(|name| name.is_tried);
         match self.missing(&names) {
-            Some(name) => self.wait(&format!("an address of {}", name.endpoint)),
-            None => self.bring_up(daemon),
+            Some(name) => {
+                let what = format!("an address of {}", name.endpoint);
+                daemon.with(|interface| interface.tell_waiting(Some(what.clone())));
+                match all_tried {
+                    true => self.wait(&what),
+                    false => Ok(()),
+                }
+            }
+            None if all_tried => self.bring_up(daemon),
+            None => Ok(()),
         }
     }
 
@@ -380,7 +386,9 @@ impl Up<'_> {
         let plan = match Plan::new(&want, &facts) {
             Err(error @ PlanError::NoWayToEndpoint(_)) => {
                 log::warn!("{}: {error}", self.ifname);
-                return self.wait("a way to the endpoint");
+                let what = "a way to the endpoint";
+                daemon.with(|interface| interface.tell_waiting(Some(what.to_owned())));
+                return self.wait(what);
             }
             plan => plan?,
         };
@@ -390,7 +398,10 @@ impl Up<'_> {
         mark(daemon, plan.fwmark)?;
         self.applied = Some(Applied::apply(&plan, &self.ifname, &mut netlink)?);
         self.mtu.begin(&want, &facts);
-        daemon.with(|interface| interface.tell_mtu(self.mtu.wanted(), &self.tunnel));
+        daemon.with(|interface| {
+            interface.tell_mtu(self.mtu.wanted(), &self.tunnel);
+            interface.tell_waiting(None);
+        });
         (self.plan, self.facts) = (plan, facts);
         self.tell_warnings(daemon);
         self.scripts(&self.tunnel.interface.scripts.post_up)?;

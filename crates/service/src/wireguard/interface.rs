@@ -60,6 +60,8 @@ pub struct Interface {
     pub(super) wanted_mtu: Option<TunnelMtu>,
     /// What the owner said that the user should know.
     pub(super) warnings: Vec<String>,
+    /// For the status, as the warnings: the thing that the tunnel waits for.
+    pub(super) waiting_for: Option<String>,
     /// What the settings say of probes.
     pub(super) mtu_probe: MtuProbe,
     news: News,
@@ -99,6 +101,7 @@ impl Interface {
             unbound: None,
             wanted_mtu: None,
             warnings: Vec::new(),
+            waiting_for: None,
             mtu_probe: MtuProbe::Off,
             news: News::default(),
         }
@@ -391,6 +394,11 @@ impl Interface {
     /// Says what the tunnel asked of the host and does not have, for its status: one sentence each.
     pub fn tell_warnings(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
+    }
+
+    /// Says what the tunnel waits for before it comes up, for its status.
+    pub fn tell_waiting(&mut self, what: Option<String>) {
+        self.waiting_for = what;
     }
 
     /// What probes have shown that the interface's MTU may be, where that is less than was told.
