@@ -58,7 +58,7 @@ fn reload(matches: &ArgMatches) -> Outcome<()> {
             return Err(format!("process {pid} is no Millrace").into());
         }
         (Some(pid), _) => *pid,
-        (None, name) => process_of(name.map_or("", String::as_str), running::all())?,
+        (None, name) => process_of(name.map_or("", String::as_str), running::all()?)?,
     };
     let process = Path::new("/proc").join(pid.to_string());
     let words = fs::read(process.join("cmdline"))?;
@@ -100,8 +100,6 @@ fn judge(arguments: Vec<OsString>) -> Outcome<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_process_is_judged_by_its_own_arguments() {
     /// A process that has become another user is no one's whom the unit's few rights reach.
     #[test]
     fn units_reload_with_all_rights() {
@@ -121,6 +119,8 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_process_is_judged_by_its_own_arguments() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("office.conf");
         let text = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nPostUp = true\n";

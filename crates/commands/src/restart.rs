@@ -67,7 +67,7 @@ enum By {
 }
 
 fn restart(name: &str) -> Outcome<ExitCode> {
-    match by(name, Path::new("/"), running::all(), &OfThisHost)? {
+    match by(name, Path::new("/"), running::all()?, &OfThisHost)? {
         By::Systemd(unit) => call("systemctl", &["restart", "--", &unit]),
         By::Netifd => call("ifup", &[name]),
         By::Hand {
@@ -105,11 +105,11 @@ fn program() -> std::io::Result<PathBuf> {
 /// others from it.
 fn restart_daemons() -> Outcome<ExitCode> {
     let mut code = ExitCode::SUCCESS;
-    for Running { name, path, .. } in running::all() {
+    for Running { name, path, .. } in running::all()? {
         let found = by(
             &path.display().to_string(),
             Path::new("/"),
-            running::all(),
+            running::all()?,
             &OfThisHost,
         );
         let restarted = match found {

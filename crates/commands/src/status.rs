@@ -261,14 +261,18 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
     {
         write!(out, "\n{}", crate::guard::render(&report))?;
     }
-    if arguments.ifname.is_none()
-        && !host::privileges::administers()
-        && Path::new(config::guard::DEFAULT_PATH).exists()
-    {
-        writeln!(
-            out,
-            "\nguard: this user may not look at it; run this as root"
-        )?;
+    if arguments.ifname.is_none() && !host::privileges::administers() {
+        for (name, path) in [
+            ("guard", config::guard::DEFAULT_PATH),
+            ("policy", config::policy::DEFAULT_PATH),
+        ] {
+            if Path::new(path).exists() {
+                writeln!(
+                    out,
+                    "\n{name}: this user may not look at it; run this as root"
+                )?;
+            }
+        }
     }
     #[cfg(feature = "policy")]
     if arguments.ifname.is_none()
