@@ -24,6 +24,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -35,7 +36,12 @@ struct Switches {
     ignore_refused: bool,
     no_dns: bool,
     daemon: bool,
+    /// The longest time that `--daemon` waits for the answer of a peer.
+    wait: Duration,
 }
+
+/// Time after which it is said what the silence of the peers may mean.
+const UNANSWERED: Duration = Duration::from_secs(5);
 
 impl From<&ArgMatches> for Switches {
     fn from(matches: &ArgMatches) -> Self {
@@ -45,6 +51,7 @@ impl From<&ArgMatches> for Switches {
             ignore_refused: matches.get_flag("ignore-refused"),
             no_dns: matches.get_flag("no-dns"),
             daemon: matches.get_flag("daemon"),
+            wait: super::wait_at_most(matches).unwrap_or_default(),
         }
     }
 }
@@ -92,6 +99,8 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         mtu: MtuFollower::default(),
         applied: None,
         waiting_for: None,
+        called: None,
+        explained: false,
         let_go: false,
     };
     up.scripts(&up.tunnel.interface.scripts.pre_up)?;
@@ -200,6 +209,10 @@ struct Up<'a> {
     applied: Option<Applied>,
     /// What was said to be missing.
     waiting_for: Option<String>,
+    /// When peers were called whose answer is waited for.
+    called: Option<Instant>,
+    /// It was said what their silence may mean.
+    explained: bool,
     /// Those that waited for the tunnel do so no more.
     let_go: bool,
 }
@@ -230,6 +243,36 @@ impl Owner for Up<'_> {
     fn look_at_path(&mut self, daemon: &Daemon) -> Outcome<()> {
         if self.applied.is_some() {
             self.follow(daemon);
+        }
+        Ok(())
+    }
+
+    fn waits_until(&self) -> Option<Instant> {
+        let end = self.called? + self.switches.wait;
+        let explains = self.called.filter(|_| !self.explained);
+        Some(explains.map_or(end, |at| end.min(at + UNANSWERED)))
+    }
+
+    fn waits(&mut self, answered: bool) -> Outcome<()> {
+        let Some(called) = self.called else {
+            return Ok(());
+        };
+        if answered {
+            self.called = None;
+            return self.let_go(background::ready);
+        }
+        let (waited, ifname) = (called.elapsed(), &self.ifname);
+        if waited >= UNANSWERED && !std::mem::replace(&mut self.explained, true) {
+            log::warn!(
+                "{ifname}: no answer for {} s: the peer may be down, a firewall may drop the packets, the port or a key may be \
+                 wrong; still trying",
+                UNANSWERED.as_secs()
+            );
+        }
+        if waited >= self.switches.wait {
+            self.called = None;
+            terminal::note(background::still_trying(ifname, self.switches.wait));
+            return self.let_go(background::not_yet);
         }
         Ok(())
     }
@@ -413,7 +456,25 @@ impl Up<'_> {
         }
         startup::is_over();
         notify::ready("up");
-        self.let_go(background::ready)
+        match self.switches.daemon && !self.let_go {
+            true => self.call(daemon),
+            false => Ok(()),
+        }
+    }
+
+    /// Calls the peers that have endpoints. What waits for the tunnel waits for the first answer, where there is one to come.
+    fn call(&mut self, daemon: &Daemon) -> Outcome<()> {
+        let peers = self.tunnel.peers.iter();
+        let called = peers.filter_map(|it| Some((it.public_key.clone(), it.endpoint.as_ref()?)));
+        let (keys, endpoints): (Vec<Key32>, Vec<String>) =
+            called.map(|(key, at)| (key, at.to_string())).unzip();
+        if keys.is_empty() {
+            return self.let_go(background::ready);
+        }
+        log::info!("{}: calling {}", self.ifname, endpoints.join(", "));
+        daemon.with(|interface| interface.call(keys));
+        self.called = Some(Instant::now());
+        Ok(())
     }
 
     /// Has the status tell what the file asked for and the host does not do.

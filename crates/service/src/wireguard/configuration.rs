@@ -297,19 +297,26 @@ impl Machine {
         }
     }
 
-    /// Calls peers that have lost their sessions by our restart, at the address that is configured or where they were.
-    pub(super) fn recall(&mut self, peers: Vec<(Key32, SocketAddr)>, turn: &mut Turn<'_>) {
+    /// Calls peers that have lost their sessions by our restart, at the address that is configured or where they were; and
+    /// others, of which no such address is told, where they are configured.
+    pub(super) fn recall(&mut self, peers: Vec<(Key32, Option<SocketAddr>)>, turn: &mut Turn<'_>) {
         for (key, addr) in peers {
             let public = PublicKey::from(*key.as_bytes());
             let Some(id) = self.device.peer_by_public_key(&public) else {
+                continue;
+            };
+            let (mut out, now) = (Vec::new(), turn.now.monotonic);
+            let Some(addr) = addr else {
+                // As if there were packets for it: repeated until it answers.
+                self.device.need_session(id, now, &mut out);
+                self.translate(out, None, turn);
                 continue;
             };
             let knows = self.names.contains_key(&id) || turn.endpoint(id).is_some();
             if !knows {
                 self.call_at(id, addr, turn);
             }
-            let mut out = Vec::new();
-            self.device.probe(id, true, turn.now.monotonic, &mut out);
+            self.device.probe(id, true, now, &mut out);
             self.translate(out, None, turn);
         }
     }

@@ -348,8 +348,21 @@ impl Interface {
     pub fn recall(&mut self, ifname: &str) {
         let peers = recall::take(ifname);
         if !peers.is_empty() {
-            self.handle(Event::Recall(peers));
+            let peers = peers.into_iter().map(|(key, at)| (key, Some(at)));
+            self.handle(Event::Recall(peers.collect()));
         }
+    }
+
+    /// Calls the peers with these keys at their endpoints, though nothing is to be sent to them.
+    pub fn call(&mut self, peers: impl IntoIterator<Item = Key32>) {
+        let peers = peers.into_iter().map(|key| (key, None));
+        self.handle(Event::Recall(peers.collect()));
+    }
+
+    /// Whether any peer has had a session.
+    pub(super) fn is_answered(&self) -> bool {
+        let mut peers = self.machine.peers.values();
+        peers.any(|peer| peer.last_handshake.is_some())
     }
 
     /// Where the peers are that have a session, those that were heard last first.
