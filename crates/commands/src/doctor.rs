@@ -33,7 +33,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let hidden = running::all().err().map(|it| it.to_string());
     let statuses = crate::status::now();
-    let hidden = hidden.or(statuses.as_ref().err().map(ToString::to_string));
+    let hidden = hidden.or_else(|| statuses.as_ref().err().map(ToString::to_string));
     if let Some(why) = &hidden {
         terminal::note(format_args!("millrace: {why}"));
     }

@@ -42,7 +42,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let restarted = match matches.get_flag("daemons") {
         true => running::all()
             .map_err(Into::into)
-            .and_then(|running| restart_daemons(Path::new("/"), running, &OfThisHost)),
+            .and_then(|running| restart_daemons(Path::new("/"), &running, &OfThisHost)),
         false => restart(&name.unwrap_or_default()),
     };
     match restarted {
@@ -105,20 +105,20 @@ fn program() -> std::io::Result<PathBuf> {
 
 /// Restarts every tunnel that `up --daemon` has brought up, for the scripts of packages. One that fails keeps none of the
 /// others from it.
-fn restart_daemons(root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Outcome<ExitCode> {
+fn restart_daemons(root: &Path, running: &[Running], asked: &dyn Systemd) -> Outcome<ExitCode> {
     let mut code = ExitCode::SUCCESS;
-    for Running { pid, name, path } in running.clone() {
+    for Running { pid, name, path } in running {
         let words = fs::read(root.join(format!("proc/{pid}/cmdline"))).unwrap_or_default();
         // One at a terminal would lose it; others are restarted by what has started them.
         if !words.split(|byte| *byte == 0).any(|it| it == b"--daemon") {
             continue;
         }
-        let restarted = match by(&path.display().to_string(), root, running.clone(), asked) {
+        let restarted = match by(&path.display().to_string(), root, running.to_vec(), asked) {
             Ok(By::Hand {
                 pid,
                 arguments,
                 directory,
-            }) => down::end(&name, pid)
+            }) => down::end(name, pid)
                 .map_err(Into::into)
                 .and_then(|()| up_again(arguments, &directory)),
             Ok(By::Systemd(_) | By::Netifd) => continue,
@@ -470,7 +470,7 @@ mod tests {
             (b"millrace\0up\0office\0", ExitCode::SUCCESS),
         ] {
             fs::write(process.join("cmdline"), words).unwrap();
-            let restarted = restart_daemons(root, up(), &ByGroups(Some(5)));
+            let restarted = restart_daemons(root, &up(), &ByGroups(Some(5)));
             assert_eq!(restarted.unwrap(), code);
         }
         fs::write(process.join("cgroup"), "0::/\n").unwrap();
