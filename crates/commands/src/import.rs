@@ -468,6 +468,20 @@ mod tests {
         assert!(!bench.0.path().join("kept").exists());
     }
 
+    /// `up /x` is left out, and the rest is kept.
+    #[test]
+    fn a_file_is_not_kept_without_the_script_that_decides() {
+        let bench = Bench::new();
+        let client = format!("client\ndev tun\nremote 192.0.2.1\n{CA}auth-user-pass\n");
+        for (name, line, kept) in [
+            ("a.ovpn", "tls-verify /x\n", false),
+            ("b.ovpn", "up /x\n", true),
+        ] {
+            let file = bench.file(name, &format!("{client}script-security 2\n{line}"));
+            assert_eq!(bench.import(&file, None).is_ok(), kept, "{line}");
+        }
+    }
+
     #[test]
     fn names_that_no_interface_can_have_are_refused() {
         let bench = Bench::new();

@@ -97,6 +97,13 @@ impl CommandError {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let shows = matches!(matches.subcommand(), Some(("on", m)) if m.get_flag("show"));
+    if !shows && !host::privileges::administers() {
+        terminal::note(
+            "millrace: policy: this user may not look at it or change it; run this as root",
+        );
+        return ExitCode::FAILURE;
+    }
     let result = match matches.subcommand() {
         Some(("on", m)) => on(m),
         Some(("watch", m)) => watch(m),
@@ -255,6 +262,9 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 
 /// The policy in a word, for the status of tunnels; nothing where it is off.
 pub(crate) fn brief() -> Option<Report> {
+    if !host::privileges::administers() {
+        return None;
+    }
     let report = control::status(None).ok()?;
     (report.on || report.asked).then_some(report)
 }

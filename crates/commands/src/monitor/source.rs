@@ -75,7 +75,8 @@ impl Host {
             return;
         }
         self.looked = Some(Instant::now());
-        let down = list::all().into_iter().filter(|it| it.pid.is_none());
+        let all = list::all().unwrap_or_default();
+        let down = all.into_iter().filter(|it| it.pid.is_none());
         let known = down.map(|it| Known {
             protocol: it.protocol.to_owned(),
             name: it.name,

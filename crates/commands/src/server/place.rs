@@ -20,6 +20,8 @@ const WG_QUICK: &str = "/etc/wireguard";
 pub(crate) enum PlaceError {
     #[error("{name}: no server of this name: neither {} is there; `millrace server init` makes one", paths(.looked))]
     Absent { name: String, looked: Vec<PathBuf> },
+    #[error("{name}: this user may not look for {}; run this as root", .path.display())]
+    Hidden { name: String, path: PathBuf },
     #[error("{}: another process changes a server there at this moment; try again", .0.display())]
     Busy(PathBuf),
     #[error("{}: {error}", .path.display())]
@@ -50,10 +52,17 @@ pub(crate) fn find(name: &str, directory: &Path) -> Result<PathBuf, PlaceError> 
     }
     match looked.iter().find(|it| it.is_file()) {
         Some(found) => fs::canonicalize(found).map_err(failed(found)),
-        None => Err(PlaceError::Absent {
-            name: name.to_owned(),
-            looked,
-        }),
+        None => {
+            let name = name.to_owned();
+            let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+            let mut hidden = looked
+                .iter()
+                .filter(|it| fs::metadata(it).is_err_and(denied));
+            Err(match hidden.next().cloned() {
+                Some(path) => PlaceError::Hidden { name, path },
+                None => PlaceError::Absent { name, looked },
+            })
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod report;
 mod table;
 
 use build::Builder;
+pub use build::DECIDING;
 use directive::Collector;
 
 use crate::error::ImportError;

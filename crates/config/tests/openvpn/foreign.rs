@@ -105,7 +105,29 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
     assert!(read(base, inline, Options::default()).report.is_clean());
 }
 
-/// Tests each directive that names a file with each permission: a new directive has to be sorted in here.
+/// Without the script a certificate alone would suffice: no tunnel is left, `--ignore-refused` or not.
+#[test]
+fn a_file_is_not_used_without_the_script_that_decides() {
+    for name in config::openvpn::DECIDING {
+        let method = if name == "auth-user-pass-verify" {
+            " via-file"
+        } else {
+            ""
+        };
+        let line = format!("{name} /x{method}");
+        let import = read(CLIENT, &line, Options::default());
+        let report = import.report.clone();
+        let refused = report.with(Verdict::Refused).find(|it| it.key == name);
+        let reason = &refused.unwrap().reason;
+        assert!(reason.contains("not used without it"), "{reason}");
+        assert!(!import.is_usable(), "{line}");
+        assert!(import.into_model().is_err(), "{line}");
+    }
+    let import = read(CLIENT, "up /x", Options::default());
+    assert!(import.is_usable() && !import.report.is_clean());
+}
+
+/// Each directive that names a file, with each permission: a new directive has to be sorted in here.
 #[test]
 fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
     // Files that are only read and stay on the machine need no permission.

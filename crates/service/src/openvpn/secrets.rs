@@ -96,32 +96,25 @@ pub(super) fn login(
     Ok(Login { name, password })
 }
 
-/// Checks that a client has all that it shows to a server without asking anybody. A proxy may want nothing.
+/// Goes through [`login`] with a file or block, and asks nobody.
 ///
 /// # Errors
-/// [`SecretError::File`] and [`SecretError::Nobody`].
-pub(super) fn complete(config: &OpenVpn) -> Result<(), SecretError> {
-    const WHAT: &str = "auth-user-pass";
-    let Some(client) = config.client() else {
+/// What [`login`] would end with, for a word that is missing and that there is no terminal to ask for.
+pub(super) fn rehearse_login(
+    what: &'static str,
+    prompted: &Prompted,
+    config: &OpenVpn,
+) -> Result<(), SecretError> {
+    let Prompted::From(source) = prompted else {
         return Ok(());
     };
-    let has_token = matches!(client.auth_token, Some((Some(_), _)));
-    let is_whole = match &client.auth_user_pass {
-        Some(_) if has_token => true,
-        None => true,
-        Some(Prompted::Ask) => false,
-        Some(Prompted::From(source)) => {
-            let (name, password) = two_lines(WHAT, source, config)?;
-            !name.is_empty() && password.is_some()
-        }
-    };
-    match (is_whole, &client.static_challenge) {
-        (false, _) => Err(SecretError::Nobody { what: WHAT }),
-        (true, Some(_)) => Err(SecretError::Nobody {
-            what: "static-challenge",
-        }),
-        (true, None) => Ok(()),
+    let (name, password) = two_lines(what, source, config)?;
+    if !name.is_empty() && password.is_some() {
+        return Ok(());
     }
+    let terminal = File::options().read(true).write(true).open("/dev/tty");
+    let no_terminal = |error| SecretError::NoTerminal { what, error };
+    terminal.map(drop).map_err(no_terminal)
 }
 
 /// The passphrase of a private key (`askpass`).

@@ -198,7 +198,7 @@ impl ServerMachine {
 /// A client's name in the log. Its own word for itself is shown, and never obeyed by the terminal.
 fn name(up: &Up) -> String {
     let name = up.user.as_deref().unwrap_or("(no name)");
-    name.escape_debug().to_string()
+    terminal::shown(name)
 }
 
 /// The source address of a packet of IPv4.

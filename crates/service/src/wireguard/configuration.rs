@@ -292,7 +292,31 @@ impl Machine {
         }
         self.names.remove(&id);
         if let Some(addr) = endpoint.socket_addr() {
-            self.call_at(id, Endpoint::new(addr), turn);
+            self.call_at(id, addr, turn);
+        }
+    }
+
+    /// Calls peers that have lost their sessions by our restart, at the address that is configured or where they were; and
+    /// others, of which no such address is told, where they are configured.
+    pub(super) fn recall(&mut self, peers: Vec<(Key32, Option<SocketAddr>)>, turn: &mut Turn<'_>) {
+        for (key, addr) in peers {
+            let public = PublicKey::from(*key.as_bytes());
+            let Some(id) = self.device.peer_by_public_key(&public) else {
+                continue;
+            };
+            let (mut out, now) = (Vec::new(), turn.now.monotonic);
+            let Some(addr) = addr else {
+                // As if there were packets for it: repeated until it answers.
+                self.device.need_session(id, now, &mut out);
+                self.translate(out, None, turn);
+                continue;
+            };
+            let knows = self.names.contains_key(&id) || turn.endpoint(id).is_some();
+            if !knows {
+                self.call_at(id, addr, turn);
+            }
+            self.device.probe(id, true, now, &mut out);
+            self.translate(out, None, turn);
         }
     }
 

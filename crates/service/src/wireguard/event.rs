@@ -38,9 +38,9 @@ pub enum Event {
         /// Where it is.
         endpoint: types::Endpoint,
     },
-    /// Peers had sessions with this interface a moment ago, before it started again, and were there, calling that address of
-    /// ours: each is called once.
-    Recall(Vec<(Key32, Endpoint)>),
+    /// Peers that are called: once where they had sessions with this interface a moment ago, before it started again, or else
+    /// at their endpoints until they answer.
+    Recall(Vec<(Key32, Option<SocketAddr>)>),
     /// A look-up has ended.
     LookedUp {
         /// What was looked up.

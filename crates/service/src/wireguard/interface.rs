@@ -63,6 +63,8 @@ pub struct Interface {
     pub(super) wanted_mtu: Option<TunnelMtu>,
     /// Warnings of the owner for the user.
     pub(super) warnings: Vec<String>,
+    /// For the status, as the warnings: the thing that the tunnel waits for.
+    pub(super) waiting_for: Option<String>,
     /// What the settings say of probes.
     pub(super) mtu_probe: MtuProbe,
     news: News,
@@ -103,6 +105,7 @@ impl Interface {
             unbound: None,
             wanted_mtu: None,
             warnings: Vec::new(),
+            waiting_for: None,
             mtu_probe: MtuProbe::Off,
             news: News::default(),
         }
@@ -358,8 +361,38 @@ impl Interface {
         let path = self.peers.insert(recall::path(ifname));
         let peers = recall::read(path);
         if !peers.is_empty() {
-            self.handle(Event::Recall(peers));
+            let peers = peers.into_iter().map(|(key, at)| (key, Some(at)));
+            self.handle(Event::Recall(peers.collect()));
         }
+    }
+
+    /// Calls the peers with these keys at their endpoints, though nothing is to be sent to them.
+    pub fn call(&mut self, peers: impl IntoIterator<Item = Key32>) {
+        let peers = peers.into_iter().map(|key| (key, None));
+        self.handle(Event::Recall(peers.collect()));
+    }
+
+    /// Whether any peer has had a session.
+    pub(super) fn is_answered(&self) -> bool {
+        let mut peers = self.machine.peers.values();
+        peers.any(|peer| peer.last_handshake.is_some())
+    }
+
+    /// Where the peers are that have a session, those that were heard last first.
+    fn recalled(&self) -> Vec<recall::Recalled> {
+        let now = Instant::now();
+        let mut found: Vec<_> = (self.machine.peers.iter())
+            .filter_map(|(id, entry)| {
+                let (_, renewed) = entry.last_handshake?;
+                let state = self.plane.peer(*id)?;
+                let lasts = now.saturating_duration_since(renewed) < recall::SOON;
+                let at = state.line.filter(|_| lasts)?.endpoint.addr;
+                Some((state.times.last_received, entry.public_key.clone(), at))
+            })
+            .collect();
+        found.sort_by_key(|(heard, ..)| std::cmp::Reverse(*heard));
+        found.truncate(recall::RECALLED_MAX);
+        found.into_iter().map(|(_, key, at)| (key, at)).collect()
     }
 
     /// The endpoints that are names, by their peers, with the addresses that were found.
@@ -387,6 +420,11 @@ impl Interface {
     /// Says what the tunnel asked of the host and does not have, for its status: one sentence each.
     pub fn tell_warnings(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
+    }
+
+    /// Says what the tunnel waits for before it comes up, for its status.
+    pub fn tell_waiting(&mut self, what: Option<String>) {
+        self.waiting_for = what;
     }
 
     /// What probes have shown that the interface's MTU may be, where that is less than was told.

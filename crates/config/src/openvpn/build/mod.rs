@@ -19,6 +19,8 @@ use super::{
 use crate::report::Verdict;
 use connection::{Draft, RemoteLine};
 use foreign::Restriction;
+pub use scripts::DECIDING;
+use scripts::WITHOUT;
 use value::{Outcome, Remark};
 
 mod actions;
@@ -358,6 +360,13 @@ impl Builder {
             Remark::Plain => self.push(directive, Verdict::Honoured, ""),
             Remark::Note(note) => self.push(directive, Verdict::Honoured, note),
             Remark::Ignored(reason) => self.push(directive, Verdict::Ignored, reason),
+            Remark::Denied(reason) if DECIDING.contains(&directive.name.as_str()) => {
+                self.push(directive, Verdict::Refused, format!("{WITHOUT}: {reason}"));
+                if let Some(judged) = self.judged.last_mut() {
+                    judged.fatal = true;
+                }
+                self.faults += 1;
+            }
             Remark::Denied(reason) => self.push(directive, Verdict::Refused, reason),
         }
     }

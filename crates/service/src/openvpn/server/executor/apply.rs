@@ -119,7 +119,11 @@ impl<'a> Executor<'a> {
         } else {
             self.context.keep(read)
         };
-        Ok(ConfigurationRead { config, material })
+        Ok(ConfigurationRead {
+            config,
+            material,
+            anew: self.context.can_begin_anew(),
+        })
     }
 
     fn start_job(&mut self, id: JobId, source: Option<Source>, job: Job) -> Option<Event<'a>> {

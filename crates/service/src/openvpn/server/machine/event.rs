@@ -127,6 +127,8 @@ pub(crate) struct ConfigurationRead<'a> {
     pub(crate) config: &'a OpenVpn,
     /// A digest of the files that only a new start reads; `None` if one cannot be read.
     pub(crate) material: Option<[u8; 32]>,
+    /// Whether the process could make its interface again, or why not.
+    pub(crate) anew: Result<(), String>,
 }
 
 /// What `client-config-dir` has for a client.

@@ -386,7 +386,12 @@ impl World {
             Effect::ReadConfiguration => {
                 let config = self.configs[self.random.below(2) as usize];
                 let material = self.random.percent(80).then_some([0; 32]);
-                let read = ConfigurationRead { config, material };
+                let anew = Ok(());
+                let read = ConfigurationRead {
+                    config,
+                    material,
+                    anew,
+                };
                 let read = match self.random.percent(80) {
                     true => Ok(read),
                     false => Err("a line is wrong".to_owned()),
