@@ -2,6 +2,7 @@
 
 use super::Link;
 use crate::strangers;
+use log::Level;
 use netio::udp::{Family, ReceivedTrain, RecvScratch, SendScratch, TRAIN_ROOM, Train, UdpSocket};
 use plane::Endpoint;
 use relay::{Change, Piece, Refused, Table, pieces};
@@ -118,7 +119,7 @@ impl Forwarder {
                             source: train.local,
                         };
                         let heard = self.table.hello(&bytes[range], from, now);
-                        tell(&self.table, heard, train.from);
+                        self.tell(heard, train.from, now);
                         continue;
                     }
                 };
@@ -225,6 +226,32 @@ impl Forwarder {
     }
 
     /// Writes all counters to the log.
+    /// Writes to the log what a hello has changed.
+    fn tell(&mut self, heard: Result<(usize, Change), Refused>, from: SocketAddr, now: Instant) {
+        let (number, change) = match heard {
+            Ok(heard) => heard,
+            // Any sender that can reach the port can cause this: never more than a debug line.
+            Err(why) => {
+                return strangers::log(Level::Debug, format_args!("hello from {from}: {why}"));
+            }
+        };
+        let name = self.table.name(number);
+        let level = |links: &mut [Link]| {
+            links
+                .get_mut(number)
+                .map_or(Level::Debug, |it| it.level(now))
+        };
+        match change {
+            Change::None => {}
+            Change::First => log::info!("client {name} is at {from}"),
+            Change::Again => log::log!(level(&mut self.links), "client {name} is back, at {from}"),
+            Change::Moved(before) => log::log!(
+                level(&mut self.links),
+                "client {name} has moved from {before} to {from}"
+            ),
+        }
+    }
+
     pub(super) fn tell_counters(&self) {
         for number in 0..self.table.len() {
             let Some((place, counters)) = self.table.of(number) else {
@@ -280,24 +307,5 @@ fn read(
             }
             None
         }
-    }
-}
-
-/// Writes to the log what a hello has changed.
-fn tell(table: &Table, heard: Result<(usize, Change), Refused>, from: SocketAddr) {
-    match heard {
-        Ok((_, Change::None)) => {}
-        Ok((number, Change::First)) => log::info!("client {} is at {from}", table.name(number)),
-        Ok((number, Change::Again)) => {
-            log::info!("client {} is back, at {from}", table.name(number));
-        }
-        Ok((number, Change::Moved(before))) => {
-            log::info!(
-                "client {} has moved from {before} to {from}",
-                table.name(number)
-            );
-        }
-        // Any sender that can reach the port can cause this: never more than a debug line.
-        Err(why) => strangers::log(log::Level::Debug, format_args!("hello from {from}: {why}")),
     }
 }
