@@ -49,11 +49,6 @@ impl Origin {
         }
     }
 
-    /// What no two directives have in common.
-    pub(crate) fn place(&self) -> (Option<&str>, usize) {
-        (self.file.as_deref(), self.line)
-    }
-
     /// `FILE:LINE`, or `argument N`.
     pub(crate) fn describe(&self) -> String {
         match &self.file {

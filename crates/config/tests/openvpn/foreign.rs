@@ -234,13 +234,20 @@ fn an_included_files_words_are_in_no_report_and_in_no_error() {
         "dhcp-option DNS topsecret9",
         "compress topsecret9",
         "topsecret9=9",
+        "ca /nowhere/topsecret9/ca.crt",
+        "status /nowhere/topsecret9/status",
+        "tls-auth topsecret9/ta.key 2",
+        "management /nowhere/topsecret9 unix",
+        "management topsecret9 1",
         long.as_str(),
     ];
     for secret in secrets {
         let content = format!("{secret}\n");
         for permissions in [Permissions::FILES, Permissions::ALL] {
-            let import = including("config /etc/shadow", &content, permissions);
-            let mut said = format!("{:?} {:?}", import.report, import.faults());
+            let mut import = including("config /etc/shadow", &content, permissions);
+            import.check_files();
+            let (report, warnings) = (&import.report, &import.warnings);
+            let mut said = format!("{report:?} {warnings:?} {:?}", import.faults());
             if let Err(error) = import.into_model() {
                 said += &error.to_string();
             }
