@@ -50,11 +50,11 @@ pub(crate) fn command() -> Command {
             .arg(flag("show", "Print what would be set, and set nothing"))
             .arg(flag(
                 "if-asked",
-                "For init scripts: say nothing where nothing is asked for; exit code 4 where nothing is held",
+                "For init scripts: say nothing where nothing is asked for; exit code 4 where there is nothing to hold",
             ))
             .arg(flag(
                 "wait",
-                "For units before the network: end only when packets are held, or nothing is asked for",
+                "For units before the network: end only when packets are held, or nothing is asked for; exit code 0 then",
             ))
             .arg(flag(
                 "save",
@@ -179,11 +179,16 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         save(&base, wanted::file(matches))?;
     }
     if matches.get_flag("wait") {
-        wait(matches);
+        return Ok(wait(matches));
     }
+    // A file with a mistake asks for something.
+    let is_asked =
+        |error: &CommandError| matches!(error, CommandError::Settings(_) | CommandError::Guard(_));
     let (done, is_asked) = match set(matches) {
         Ok(set) => set,
-        Err(error) if matches.get_flag("if-asked") && is_nothing_held(&error) => {
+        Err(error)
+            if matches.get_flag("if-asked") && !is_asked(&error) && is_nothing_held(&error) =>
+        {
             if !matches!(error, CommandError::Nothing) {
                 log::error!("{error}");
             }
@@ -199,18 +204,25 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 
 /// Sets the guard until one layer at least is in place: the network, which waits for this, starts with nothing in clear. Where
 /// nothing is asked for there is nothing to wait for.
-fn wait(matches: &ArgMatches) {
+fn wait(matches: &ArgMatches) -> ExitCode {
     let mut said = String::new();
     loop {
         let words = match set(matches).map_or_else(hold, |set| Ok(set.0)) {
-            Ok(done) if done.report.is_closed() => return,
+            Ok(done) if done.report.is_closed() => {
+                tell(&done);
+                return ExitCode::SUCCESS;
+            }
             Ok(done) => done
                 .errors
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
                 .join("; "),
-            Err(CommandError::Nothing | CommandError::Option { .. }) => return,
+            Err(CommandError::Nothing) => return ExitCode::SUCCESS,
+            Err(error @ CommandError::Option { .. }) => {
+                log::error!("{error}");
+                return error.code();
+            }
             Err(error) => error.to_string(),
         };
         if words != said {

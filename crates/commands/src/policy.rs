@@ -39,7 +39,7 @@ pub(crate) fn command() -> Command {
                 .arg(file_argument())
                 .arg(flag(
                     "wait",
-                    "For units before the network: end only when packets are led and held, or there are no settings",
+                    "For units before the network: end only when packets are led and held, or there are no settings; exit code 0 then",
                 ))
                 .arg(flag("show", "Print what would be set, and set nothing")),
         )
@@ -131,6 +131,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     }
     if matches.get_flag("wait") {
         wait(file(matches));
+        return Ok(ExitCode::SUCCESS);
     }
     let (done, is_asked) = match set(file(matches)) {
         Ok(done) => (done, true),
@@ -149,7 +150,7 @@ fn wait(file: &Path) {
     let mut said = String::new();
     loop {
         let words = match set(file).or_else(|error| hold(file, error)) {
-            Ok(done) if done.report.is_closed() => return,
+            Ok(done) if done.report.is_closed() => return tell(&done),
             Ok(done) => done
                 .errors
                 .iter()
