@@ -11,6 +11,8 @@ use crate::step::MAIN;
 pub struct Want {
     /// Addresses of the interface.
     pub addresses: Vec<WantedAddress>,
+    /// The other end chose the addresses, not the configuration.
+    pub pushed_addresses: bool,
     /// MTU of the interface.
     pub mtu: Mtu,
     /// What probes have shown that the interface may have, where that is less than its lines carry.
