@@ -230,7 +230,7 @@ impl TlsSettings {
             let serials = revocations.serials.as_ref();
             let by_name = serials.map(|it| it.contains(&certificate.serial));
             // Where that cannot be told, the next negotiation decides.
-            let listed = |it: &Arc<RevocationLists>| it.name(certificate);
+            let listed = |it: &Arc<RevocationLists>| it.name(certificate, self.trust.algorithms());
             by_name == Some(Ok(true)) || revocations.lists.as_ref().is_some_and(listed)
         })
     }
