@@ -35,7 +35,7 @@ pub(crate) fn command() -> Command {
                 .arg(file_argument())
                 .arg(flag(
                     "wait",
-                    "For units before the network: end only when packets are led and held, or there are no settings",
+                    "For units before the network: end only when packets are led and held, or there are no settings; exit code 0 then",
                 ))
                 .arg(flag("show", "Print what would be set, and set nothing")),
         )
@@ -129,6 +129,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     }
     if matches.get_flag("wait") {
         wait(file(matches));
+        return Ok(ExitCode::SUCCESS);
     }
     let (done, is_asked) = match set(file(matches)) {
         Ok(done) => (done, true),
@@ -144,10 +145,22 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 /// Sets the policy again and again until the packet filter or the rules are in place, so that the network, which waits
 /// for this, starts with devices held. Without a file it returns at once.
 fn wait(file: &Path) {
-    until_held("policy", || {
-        match set(file).or_else(|error| hold(file, error)) {
-            Ok(done) => (!done.report.is_closed()).then(|| sentences(&done.errors).join("; ")),
-            Err(error) => (!error.is_absence()).then(|| error.to_string()),
+    let mut said = String::new();
+    loop {
+        let words = match set(file).or_else(|error| hold(file, error)) {
+            Ok(done) if done.report.is_closed() => return tell(&done),
+            Ok(done) => done
+                .errors
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("; "),
+            Err(error) if error.is_absence() => return,
+            Err(error) => error.to_string(),
+        };
+        if words != said {
+            log::error!("policy: nothing is held yet, so the network waits: {words}");
+            said = words;
         }
     });
 }

@@ -188,7 +188,7 @@ impl Facts {
         }
         let routes = system.routes(None)?;
         facts.used_tables = routes.iter().map(|route| route.table).collect();
-        if want.routes.iter().any(|route| route.pushed) {
+        if want.pushed_addresses || want.routes.iter().any(|route| route.pushed) {
             facts.connected = connected(&routes, tunnel, system);
         }
         facts.defaults = routes;

@@ -11,6 +11,8 @@ use crate::step::MAIN;
 pub struct Want {
     /// Addresses of the interface.
     pub addresses: Vec<WantedAddress>,
+    /// The other end chose the addresses, not the configuration.
+    pub pushed_addresses: bool,
     /// MTU of the interface.
     pub mtu: Mtu,
     /// The MTU that probes have found, where it is less than that of the lines.

@@ -18,6 +18,7 @@ use config::relay as model;
 use config::settings::DataplaneSettings;
 use forward::Forwarder;
 use host::{logging, privileges, startup};
+use log::Level;
 use netio::poll::{Poller, Waker};
 use netio::udp::{Family, SelfTest, SocketError, UdpSocket};
 use relay::{Client, Key, Rates, Table};
@@ -27,7 +28,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use target::Target;
 
 const SIGNAL: u64 = 0;
@@ -36,6 +37,9 @@ const WAKE: u64 = 1;
 const LISTEN: u64 = 2;
 /// Sockets towards the target: two for each client.
 const LINKS: u64 = 16;
+
+/// The least time between two lines of the log about the moves of a client. Those between are debug lines.
+const TOLD_APART: Duration = Duration::from_secs(60);
 
 /// Why a relay could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -65,9 +69,20 @@ fn io_error(what: &'static str) -> impl Fn(io::Error) -> RelayError + Copy {
 struct Link {
     v4: Option<UdpSocket>,
     v6: Option<UdpSocket>,
+    /// When the log was last told that the client is elsewhere.
+    told: Option<Instant>,
 }
 
 impl Link {
+    /// The level of a line of the log that says so now: a client may be elsewhere with each hello.
+    fn level(&mut self, now: Instant) -> Level {
+        if self.told.is_some_and(|at| now < at + TOLD_APART) {
+            return Level::Debug;
+        }
+        self.told = Some(now);
+        Level::Info
+    }
+
     fn of(&self, family: Family) -> Option<&UdpSocket> {
         match family {
             Family::V4 => self.v4.as_ref(),
@@ -161,6 +176,7 @@ impl<'a> Relay<'a> {
         let listen = Link {
             v4: listen.v4,
             v6: listen.v6,
+            told: None,
         };
         let add = || -> io::Result<()> {
             poller.add(&signals.pipe, SIGNAL)?;
@@ -217,6 +233,7 @@ impl<'a> Relay<'a> {
                     Link {
                         v4: opened.v4,
                         v6: opened.v6,
+                        told: None,
                     }
                 }
             };
@@ -313,5 +330,19 @@ impl<'a> Relay<'a> {
         log::info!("the file was read again: to {target}, for {count} client(s)");
         self.model = model;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_moves_with_each_hello_fills_no_log() {
+        let (mut link, start) = (Link::default(), Instant::now());
+        let level = |second| link.level(start + Duration::from_secs(second));
+        let told: Vec<Level> = [0, 1, 59, 60, 61].map(level).into();
+        let (info, debug) = (Level::Info, Level::Debug);
+        assert_eq!(told, [info, debug, debug, info, debug]);
     }
 }

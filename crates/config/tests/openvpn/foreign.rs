@@ -58,16 +58,30 @@ fn a_management_socket_is_refused_and_its_companions_are_not_blamed() {
     assert!(!import.report.is_clean());
     assert_eq!(import.report.with(Verdict::Refused).count(), 1);
     assert_eq!(import.into_model().unwrap().0.service.management, None);
-    let tcp = read(CLIENT, "management 127.0.0.1 7505", Options::default());
-    assert!(tcp.report.is_clean());
+    for password in ["office.management", "stdin"] {
+        let line = format!("management 127.0.0.1 7505 {password}");
+        assert!(read(CLIENT, &line, Options::default()).report.is_clean());
+    }
     for line in [
+        "management 127.0.0.1 7505",
+        "management localhost 7505",
         "management 0.0.0.0 7505",
         "management office.example 443",
-        "management 127.0.0.1 7505\nmanagement-client",
+        "management /etc/passwd unix",
+        "management 127.0.0.1 7505 office.management\nmanagement-client",
     ] {
         let (said, reason) = verdict(&read(CLIENT, line, Options::default()));
         assert_eq!(said, Verdict::Refused, "{line}");
         assert!(reason.contains("--allow-files"), "{line}: {reason}");
+        // A hint at a port names the password that it needs.
+        let hint = reason.replace("127.0.0.1 PORT PASSWORD-FILE", "");
+        assert!(!hint.contains("PORT"), "{line}: {reason}");
+        let options = Options {
+            permissions: Permissions::FILES,
+            ..Options::default()
+        };
+        let permitted = verdict(&read(CLIENT, line, options));
+        assert_eq!(permitted.0, Verdict::Honoured, "{line}");
     }
 }
 
@@ -242,13 +256,20 @@ fn an_included_files_words_are_in_no_report_and_in_no_error() {
         "dhcp-option DNS topsecret9",
         "compress topsecret9",
         "topsecret9=9",
+        "ca /nowhere/topsecret9/ca.crt",
+        "status /nowhere/topsecret9/status",
+        "tls-auth topsecret9/ta.key 2",
+        "management /nowhere/topsecret9 unix",
+        "management topsecret9 1",
         long.as_str(),
     ];
     for secret in secrets {
         let content = format!("{secret}\n");
         for permissions in [Permissions::FILES, Permissions::ALL] {
-            let import = including("config /etc/shadow", &content, permissions);
-            let mut said = format!("{:?} {:?}", import.report, import.faults());
+            let mut import = including("config /etc/shadow", &content, permissions);
+            import.check_files();
+            let (report, warnings) = (&import.report, &import.warnings);
+            let mut said = format!("{report:?} {warnings:?} {:?}", import.faults());
             if let Err(error) = import.into_model() {
                 said += &error.to_string();
             }

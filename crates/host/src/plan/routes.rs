@@ -62,6 +62,7 @@ impl<'a> Routes<'a> {
     }
 
     pub(super) fn finish(mut self) -> Result<Plan, PlanError> {
+        self.tell_pushed_addresses();
         for route in &self.want.routes {
             if let Err(why) = self.add(route) {
                 let warning = format!("{} is left out: {why}", route.name);
@@ -147,6 +148,23 @@ impl<'a> Routes<'a> {
             ),
         };
         self.plan.warnings.push(warning);
+    }
+
+    /// Tells of a pushed address whose network takes in one that the host is on, or is a part of it: of two routes to one
+    /// network the older one counts, of others the longer.
+    fn tell_pushed_addresses(&mut self) {
+        let addresses = self.want.addresses.iter();
+        for &WantedAddress { addr, prefix, .. } in addresses.filter(|_| self.want.pushed_addresses)
+        {
+            let meets = |it: &&Connected| it.holds(addr) || covers(addr, prefix, it.network);
+            let Some(local) = self.facts.connected.iter().find(meets) else {
+                continue;
+            };
+            self.plan.warnings.push(format!(
+                "the server gives this end {addr}/{prefix}, which meets the local network {local}: its hosts may not be \
+                 reached any more; have one of the two networks use other addresses"
+            ));
+        }
     }
 
     fn lead_past(

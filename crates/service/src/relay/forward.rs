@@ -2,6 +2,7 @@
 
 use super::Link;
 use crate::strangers;
+use log::Level;
 use netio::udp::{Family, ReceivedTrain, RecvScratch, SendScratch, TRAIN_ROOM, Train, UdpSocket};
 use plane::Endpoint;
 use relay::{Change, Piece, Refused, Table, pieces};
@@ -119,7 +120,7 @@ impl Forwarder {
                             source: train.local,
                         };
                         let heard = self.table.hello(&bytes[range], from, now);
-                        tell(&self.table, heard, train.from);
+                        self.tell(heard, train.from, now);
                         continue;
                     }
                 };
@@ -226,6 +227,32 @@ impl Forwarder {
     }
 
     /// Writes all counters to the log.
+    /// Writes to the log what a hello has changed.
+    fn tell(&mut self, heard: Result<(usize, Change), Refused>, from: SocketAddr, now: Instant) {
+        let (number, change) = match heard {
+            Ok(heard) => heard,
+            // Any sender that can reach the port can cause this: never more than a debug line.
+            Err(why) => {
+                return strangers::log(Level::Debug, format_args!("hello from {from}: {why}"));
+            }
+        };
+        let name = self.table.name(number);
+        let level = |links: &mut [Link]| {
+            links
+                .get_mut(number)
+                .map_or(Level::Debug, |it| it.level(now))
+        };
+        match change {
+            Change::None => {}
+            Change::First => log::info!("client {name} is at {from}"),
+            Change::Again => log::log!(level(&mut self.links), "client {name} is back, at {from}"),
+            Change::Moved(before) => log::log!(
+                level(&mut self.links),
+                "client {name} has moved from {before} to {from}"
+            ),
+        }
+    }
+
     pub(super) fn tell_counters(&self) {
         for number in 0..self.table.len() {
             let Some((place, counters)) = self.table.of(number) else {
@@ -280,29 +307,6 @@ fn read(
                 log::debug!("receiving: {error}");
             }
             None
-        }
-    }
-}
-
-/// Writes to the log what a hello has changed. Any sender can cause a debug line, and a client with a key can cause a line with
-/// each hello, from another port each time: their number is bounded.
-fn tell(table: &Table, heard: Result<(usize, Change), Refused>, from: SocketAddr) {
-    let (number, change) = match heard {
-        Ok(heard) => heard,
-        Err(why) => {
-            return strangers::log(log::Level::Debug, format_args!("hello from {from}: {why}"));
-        }
-    };
-    let name = table.name(number);
-    let info = |words: fmt::Arguments<'_>| strangers::log(log::Level::Info, words);
-    match change {
-        Change::None => {}
-        Change::First => info(format_args!("client {name} is at {from}")),
-        Change::Again => info(format_args!("client {name} is back, at {from}")),
-        Change::Moved(before) => {
-            info(format_args!(
-                "client {name} has moved from {before} to {from}"
-            ));
         }
     }
 }

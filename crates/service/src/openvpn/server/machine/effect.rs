@@ -100,7 +100,10 @@ pub(crate) enum Effect {
 }
 
 /// What is done on another thread.
-#[allow(clippy::large_enum_variant, reason = "few are made, and none is kept")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "few are made, and only those of guessers are kept"
+)]
 pub(crate) enum Job {
     /// Ask whether a client may come in.
     Login(AuthId, LoginChecks),

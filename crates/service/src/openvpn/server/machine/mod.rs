@@ -48,7 +48,7 @@ use held::Held;
 use openvpn::message::Restart;
 use openvpn::server::{ClientId, Listener, Source};
 use openvpn::session::{CloseReason, ControlTraffic, Output, Session};
-use plane::LineId;
+use plane::{Guesses, LineId};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -133,6 +133,10 @@ pub(super) struct Machine<'a> {
     submitted: u64,
     /// Whose the background jobs are that have not ended. What a script is only told belongs to no client.
     jobs: HashMap<JobId, ClientKey>,
+    /// Wrong passwords of late.
+    guesses: Guesses<Source>,
+    /// Logins that are judged later, after wrong passwords from the same place: each from when on.
+    shut: Vec<(Instant, ClientKey, Source, Job)>,
     /// Sessions that came to nothing.
     refusals: Refusals,
     /// First packets that are answered later.
@@ -172,6 +176,8 @@ impl<'a> Machine<'a> {
             counted: 0,
             submitted: 0,
             jobs: HashMap::new(),
+            guesses: Guesses::default(),
+            shut: Vec::new(),
             refusals: Refusals::new(CloseReason::REFUSALS),
             theirs: TheirLines::new(&setup.config.lines),
             held: Held::default(),
@@ -222,6 +228,7 @@ impl<'a> Machine<'a> {
             self.connections.next_deadline(),
             self.persist_at,
             self.held_until(),
+            self.shut.iter().map(|it| it.0).min(),
         ];
         at.into_iter().flatten().min()
     }
@@ -261,6 +268,7 @@ impl<'a> Machine<'a> {
             self.persist_pool();
         }
         self.forget_held();
+        self.judge_shut();
         for stream in self.connections.expired(now) {
             self.plane(PlaneCall::RemoveStream(stream));
         }

@@ -100,6 +100,35 @@ fn clients_that_come_at_once_come_in_at_once() {
     world.all_are_in();
 }
 
+/// Thirty clients of one address guess passwords of thirty users: few are judged, and one of another address comes in as ever.
+#[test]
+fn guesses_of_one_address_become_few() {
+    let size = Size {
+        clients: 31,
+        max_clients: 100,
+        troubled: SEC,
+        apart: true,
+        come_within: SEC,
+        resets: (100_000, SEC),
+        check_every: 1,
+    };
+    let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
+    world.calm();
+    world.jobs.all_wrong = true;
+    for at in 0..30 {
+        let address = ([192, 0, 2, 1], 1000 + at as u16).into();
+        world.clients[at].address = address;
+        world.at.insert(address, at);
+    }
+    world.run_for(SEC * 300);
+    // Of each of both addresses a first one for each that comes before the first verdict.
+    let logins = world.jobs.logins;
+    assert!((100..230).contains(&logins), "{logins} in 300 seconds");
+    world.jobs.all_wrong = false;
+    world.run_for(SEC * 30);
+    assert!(world.clients[30].is_up());
+}
+
 /// A client may come from another port with each packet. Control follows it once a second, writes one line, and reaches it
 /// where it is in the end: its keys are renewed.
 #[test]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 /// The wait after the first wrong password. It doubles with each.
@@ -21,34 +20,44 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 /// The most entries. When there are more, the entry whose wait ends first goes.
 const ENTRIES_MAX: usize = 1024;
 
-/// An address, and the hash of a user's name; `None` counts for all users.
-type Place = (Ipv4Addr, Option<u64>);
-
 struct Entry {
     wrong: u32,
     until: Instant,
 }
 
-/// Wrong passwords by address, and by address and user.
-#[derive(Default)]
-pub(super) struct Guesses {
-    by_place: BTreeMap<Place, Entry>,
+/// Wrong passwords by address, and by address and user. `S` is what counts as one address.
+pub struct Guesses<S> {
+    /// By address and the hash of a user's name; `None` counts for all users.
+    by_place: BTreeMap<(S, Option<u64>), Entry>,
 }
 
-impl Guesses {
-    /// The time until which a login waits.
-    pub(super) fn shut_until(
-        &self,
-        source: Ipv4Addr,
-        user: &[u8],
-        now: Instant,
-    ) -> Option<Instant> {
+impl<S> Default for Guesses<S> {
+    fn default() -> Self {
+        Self {
+            by_place: BTreeMap::new(),
+        }
+    }
+}
+
+impl<S: Copy + Ord> Guesses<S> {
+    /// Until when a login is not judged.
+    #[must_use]
+    pub fn shut_until(&self, source: S, user: &[u8], now: Instant) -> Option<Instant> {
         let of = |user| Some(self.by_place.get(&(source, user))?.until);
         of(None).max(of(Some(hash(user)))).filter(|at| *at > now)
     }
 
+    /// A password is judged elsewhere, which takes a while: after a wrong one of late, the next from there waits for its end,
+    /// so that many at once are no way around the waits.
+    pub fn judging(&mut self, source: S, now: Instant) {
+        let entry = self.by_place.get_mut(&(source, None));
+        if let Some(entry) = entry.filter(|it| it.until + FORGOTTEN > now) {
+            entry.until = entry.until.max(now + FIRST);
+        }
+    }
+
     /// A password was wrong.
-    pub(super) fn wrong(&mut self, source: Ipv4Addr, user: &[u8], now: Instant) {
+    pub fn wrong(&mut self, source: S, user: &[u8], now: Instant) {
         for (user, longest) in [(None, LONGEST_OF_OTHERS), (Some(hash(user)), LONGEST)] {
             let place = (source, user);
             if !self.by_place.contains_key(&place) {
@@ -69,7 +78,7 @@ impl Guesses {
     }
 
     /// A password was right.
-    pub(super) fn right(&mut self, source: Ipv4Addr, user: &[u8]) {
+    pub fn right(&mut self, source: S, user: &[u8]) {
         self.by_place.remove(&(source, Some(hash(user))));
     }
 
@@ -98,6 +107,7 @@ fn hash(user: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 
@@ -156,7 +166,7 @@ mod tests {
     fn memory_is_bounded_whatever_is_guessed() {
         let (mut guesses, now) = (Guesses::default(), Instant::now());
         for at in 0..5_000_u32 {
-            guesses.wrong((0x0a00_0000 + at).into(), &at.to_be_bytes(), now);
+            guesses.wrong(Ipv4Addr::from(0x0a00_0000 + at), &at.to_be_bytes(), now);
             assert!(guesses.by_place.len() <= ENTRIES_MAX);
         }
     }
