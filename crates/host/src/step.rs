@@ -100,6 +100,8 @@ pub enum Step {
         table: u32,
         /// Priority of the rule; the lowest number is looked at first.
         priority: u32,
+        /// Routes of that table with so many bits or fewer are passed over, and left to a later rule.
+        passes: Option<u8>,
     },
     /// Before that, the main table decides where it has a longer prefix than the tunnel's table.
     MainRule {
@@ -371,8 +373,10 @@ impl Step {
                 mark,
                 table,
                 priority,
+                passes,
             } => Some(Rule {
                 priority: Some(priority),
+                suppress_prefixlength: passes.map(u32::from),
                 ..Rule::not_marked(family(v6), mark, table)
             }),
             Self::MainRule {

@@ -585,6 +585,8 @@ fn ranges_that_hold_the_peer_carry_packets() {
         "10.0.0.0/24, 192.168.0.0/16",
         "10.0.0.0/24, 192.168.1.2/32",
         "0.0.0.0/0",
+        "0.0.0.0/0, 192.168.1.0/24",
+        "0.0.0.0/1, 128.0.0.0/1, 192.168.1.0/24",
     ] {
         let file = site.file(QUICK, "Address = 10.0.0.1/24", &endpoint, ranges, "");
         let checked = a.command(PROGRAM).arg("check").arg(&file).exit().unwrap();
@@ -592,11 +594,14 @@ fn ranges_that_hold_the_peer_carry_packets() {
             .stdout
             .contains(&format!("holds the endpoint {endpoint}"));
         assert_eq!(told, ranges != "0.0.0.0/0", "{}", checked.stdout);
+        let of_the_lan = ranges.ends_with("192.168.1.0/24");
         let mut process = a.command(PROGRAM).arg("up").arg(&file).spawn().unwrap();
         process
             .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
             .unwrap();
         pings(a, B4, 2);
+        let way = a.output("ip", ["route", "get", "192.168.1.77"]).unwrap();
+        assert!(!of_the_lan || way.contains(QUICK), "{ranges}: {way}");
         let doctor = a.command(PROGRAM).arg("doctor").exit().unwrap();
         assert!(!doctor.stdout.contains("loop:"), "{}", doctor.stdout);
         process.signal(Signal::SIGTERM).unwrap();

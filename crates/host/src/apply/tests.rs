@@ -22,6 +22,7 @@ use crate::want::{
 
 mod memory;
 mod properties;
+mod ranges;
 mod rivals;
 mod shared;
 

@@ -116,6 +116,7 @@ fn a_full_tunnel_gets_a_table_with_rules_of_both_families() {
             mark: table,
             table,
             priority: 32765,
+            passes: None,
         };
         let priority = 32764;
         let main = Step::MainRule {
@@ -241,6 +242,30 @@ fn without_ipv6_its_part_is_left_out_with_a_warning() {
     let blocks = |step: &&Step| matches!(step, Step::Unreachable { .. });
     assert_eq!(short.steps.iter().filter(blocks).count(), 4);
     assert_eq!((short.steps.len(), short.warnings.len()), (7, 1));
+}
+
+#[test]
+fn ranges_in_one_table_have_a_rule_for_each_length() {
+    let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0, 192.0.2.0/24, 192.0.0.0/8");
+    let rules = plan(&lines, &facts()).steps.into_iter();
+    let rules = rules.filter_map(|step| match step {
+        Step::UnmarkedRule {
+            priority, passes, ..
+        } => Some((priority, passes, false)),
+        Step::MainRule {
+            priority, passes, ..
+        } => Some((priority, Some(passes), true)),
+        _ => None,
+    });
+    let expected = [
+        (32765, None, false),
+        (32764, Some(0), true),
+        (32763, Some(0), false),
+        (32762, Some(8), true),
+        (32761, Some(8), false),
+        (32760, Some(24), true),
+    ];
+    assert!(rules.eq(expected));
 }
 
 #[test]
