@@ -417,6 +417,51 @@ fn a_killed_client_leaves_the_hosts_own_routes() {
     until("everything is as it was before", || world.state() == before);
 }
 
+/// IPv6 that the interface cannot have does not leave by the line.
+#[test]
+fn ipv6_is_unreachable_where_the_tunnel_has_none() {
+    if !ready() {
+        return;
+    }
+    let world = world(Plain);
+    let setup = Setup::default();
+    let keys = credentials(KeyKind::Ecdsa);
+    let file = setup
+        .server_file(&StockOpenVpn, keys, world.outside.b4())
+        .unwrap();
+    let _server = StockOpenVpn.start(&world.server, &file).unwrap();
+    let before = world.state();
+    let blocked = |lines: &str| {
+        let (found, said) = run(&world, &millrace(), &setup, lines);
+        assert_eq!(found[WORLD6], "unreachable", "{lines}: {said}");
+        assert_eq!(world.state(), before, "{lines}");
+    };
+    for lines in [
+        "route-ipv6 2000::/3",
+        "route-ipv6 ::/1\nroute-ipv6 8000::/1",
+        "redirect-gateway def1 ipv6",
+    ] {
+        // The server pushes an MTU of its own.
+        blocked(&format!("pull-filter ignore tun-mtu\ntun-mtu 1200\n{lines}"));
+    }
+    for of in ["default", "all"] {
+        let key = format!("net/ipv6/conf/{of}/disable_ipv6");
+        let before = world.state();
+        world.client.sysctl(&key, "1").unwrap();
+        for lines in [
+            "redirect-gateway def1 ipv6",
+            "block-ipv6",
+            "route-ipv6 2000::/3",
+        ] {
+            let (found, said) = run(&world, &millrace(), &setup, lines);
+            assert_eq!(found[WORLD6], "unreachable", "{of}, {lines}: {said}");
+        }
+        if of == "default" {
+            assert_eq!(world.state(), before);
+        }
+    }
+}
+
 /// Both make the interface of a file of this name.
 const QUICK: &str = "quick0";
 

@@ -47,8 +47,13 @@ impl Routes<'_> {
         }
         // What the tunnel cannot take must not leave by the host's own line.
         let cut_off = self.want.default_v6.is_some() && !self.v6;
-        if (self.want.block_ipv6 || cut_off) && self.facts.ipv6 {
+        if self.want.block_ipv6 || cut_off {
             self.block_all_v6();
+        }
+        for own in self.want.addresses.iter().filter(|it| it.addr.is_ipv6()) {
+            if !self.v6 && own.prefix < 128 {
+                self.block(masked(own.addr, own.prefix), own.prefix);
+            }
         }
         let v4 = self.want.default_v4 == Some(DefaultV4::Rules);
         let v6 = v6 == Some(DefaultV6::Rules);
@@ -65,7 +70,7 @@ impl Routes<'_> {
         if v6 {
             ranges.push((Ipv6Addr::UNSPECIFIED.into(), 0));
         }
-        self.keep_from_addresses()?;
+        self.keep_covered()?;
         match ranges.is_empty() {
             true => Ok(()),
             false => self.add_rules(&ranges),
