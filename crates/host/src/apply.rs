@@ -3,6 +3,7 @@
 mod applied;
 mod change;
 mod effect;
+mod keep;
 mod outer;
 mod recovery;
 mod rivals;

@@ -10,6 +10,9 @@ use super::dns::{NameServers, Resolver};
 
 mod written;
 
+/// Prefixes of so many bits or fewer lead the whole world, or a part of it that a tunnel redirects.
+pub(super) const WORLD_BITS: u8 = 4;
+
 /// The main routing table.
 pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
 
@@ -270,6 +273,17 @@ impl Step {
         format!("millrace_{interface}")
     }
 
+    /// The step's name in sentences.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Address { addr, prefix, .. } => format!("the address {addr}/{prefix}"),
+            Self::Route { dst, prefix, .. } | Self::Unreachable { dst, prefix, .. } => {
+                format!("the route {dst}/{prefix}")
+            }
+            _ => "a routing rule".to_owned(),
+        }
+    }
+
     /// True when the tunnel is of use without it.
     pub(super) fn is_optional(&self) -> bool {
         match self {
@@ -286,6 +300,10 @@ impl Step {
     pub(super) fn without(&self) -> &'static str {
         match self {
             Self::Route { .. } => "packets to there do not go through the tunnel",
+            Self::UnmarkedRule { .. } | Self::MainRule { .. } => {
+                "packets may not go through the tunnel"
+            }
+            Self::Unreachable { .. } => "packets to there are not kept from leaving",
             Self::OuterRoute { .. } => "packets to there may go through the tunnel",
             Self::Sysctl { key, .. } if key == SRC_VALID_MARK => {
                 "a strict rp_filter may drop the server's answers"

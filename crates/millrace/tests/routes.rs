@@ -462,6 +462,57 @@ fn ipv6_is_unreachable_where_the_tunnel_has_none() {
     }
 }
 
+/// What a lease's renewal or an interface that was down took away comes back.
+#[test]
+fn routes_that_are_taken_away_while_the_tunnel_is_up_come_back() {
+    if !ready() {
+        return;
+    }
+    let world = world(Plain);
+    let setup = Setup::default();
+    let keys = credentials(KeyKind::Ecdsa);
+    let file = setup
+        .server_file(&StockOpenVpn, keys, world.outside.b4())
+        .unwrap();
+    let _server = StockOpenVpn.start(&world.server, &file).unwrap();
+    let before = world.state();
+    let ip = |words: &str| drop(world.client.output("ip", words.split(' ')).unwrap());
+    for (lines, commands) in [
+        (
+            "redirect-gateway ipv6",
+            &["route replace default via 192.168.1.2"][..],
+        ),
+        (
+            "redirect-gateway def1 ipv6",
+            &["link set ovpn0 down", "link set ovpn0 up"],
+        ),
+        (
+            "redirect-gateway def1 ipv6",
+            &["route del 0.0.0.0/1", "-6 route del 2000::/4"],
+        ),
+    ] {
+        let mut setup = setup.clone();
+        for line in lines.lines() {
+            setup.client.line(line);
+        }
+        let file = setup
+            .client_file(&millrace(), keys, world.outside.b4())
+            .unwrap();
+        let client = millrace().start(&world.client, &file).unwrap();
+        assert_eq!(world.way_to("8.8.8.8"), TUN);
+        for command in commands {
+            ip(command);
+        }
+        for address in ["8.8.8.8", "2001:db8::1"] {
+            until("the tunnel has its routes again", || {
+                world.way_to(address) == TUN
+            });
+        }
+        client.stop().unwrap();
+        until("everything is as it was before", || world.state() == before);
+    }
+}
+
 /// Both make the interface of a file of this name.
 const QUICK: &str = "quick0";
 

@@ -7,6 +7,7 @@ use netio::netlink::{Netlink, NetlinkError};
 
 use super::ApplyError;
 use super::effect::{execute, exists, revert};
+use super::keep::Rounds;
 use super::recovery::recovered;
 use super::rivals::Rivals;
 use crate::journal::{DIRECTORY, Directory, Journal};
@@ -16,7 +17,7 @@ use crate::system::System;
 use crate::ways::{Way, with_free_metric};
 
 /// Most sentences about what was refused that are kept: a server may push many routes.
-const REFUSED_MAX: usize = 32;
+pub(super) const REFUSED_MAX: usize = 32;
 
 /// Opens the host.
 pub(super) type Open = fn() -> Result<Box<dyn System>, NetlinkError>;
@@ -34,7 +35,10 @@ pub struct Applied {
     /// What has been done and is to be undone, in order.
     pub(super) done: Vec<Step>,
     /// What was asked for and does not stand, one sentence each, with its step.
-    pub(super) refused: Vec<(Option<Step>, String)>,
+    pub(super) refused: Vec<(Step, String)>,
+    /// What other programs took away or lead past the tunnel, as it was last looked at.
+    pub(super) lost: Vec<String>,
+    pub(super) rounds: Rounds,
     /// Where the host's own routes led when they were last looked at.
     pub(super) seen: Vec<(IpAddr, Option<Way>)>,
     /// The interface stays when the process goes.
@@ -68,6 +72,8 @@ impl Applied {
             ifname: ifname.to_owned(),
             done: Vec::new(),
             refused: Vec::new(),
+            lost: Vec::new(),
+            rounds: Rounds::default(),
             seen: Vec::new(),
             persistent: system.is_persistent(ifname),
             journal: Some(recovered(&Directory::lock(directory)?, ifname, system)?.0),
@@ -131,16 +137,18 @@ impl Applied {
         for step in &plan.steps {
             self.step(step, &mut rivals, system)?;
         }
-        self.judge_ways(plan, dev, system)?;
+        let lost = self.judge_ways(dev, system)?;
+        self.tell_lost(lost);
         self.look(system)
     }
 
     /// What the tunnel asked for and the host does not do, one sentence each.
     pub fn refused(&self) -> impl Iterator<Item = &str> {
-        self.refused.iter().map(|(_, why)| why.as_str())
+        let refused = self.refused.iter().map(|(_, why)| why);
+        refused.chain(&self.lost).map(String::as_str)
     }
 
-    pub(super) fn refuse(&mut self, step: Option<&Step>, why: String) {
+    pub(super) fn refuse(&mut self, step: &Step, why: String) {
         if self.refused.len() > REFUSED_MAX || self.refused().any(|known| known == why) {
             return;
         }
@@ -149,14 +157,13 @@ impl Applied {
             _ => why,
         };
         log::error!("{}: {why}", self.ifname);
-        self.refused.push((step.cloned(), why));
+        self.refused.push((step.clone(), why));
     }
 
     /// Forgets what was refused of steps that the next plan has not.
     pub(super) fn forget_refused(&mut self, next: &Plan) {
         let stays = |refused: &Step| next.steps.iter().any(|step| refused.is_made_for(step));
-        let stays = |(step, _): &(Option<Step>, String)| step.as_ref().is_some_and(stays);
-        self.refused.retain(stays);
+        self.refused.retain(|(step, _)| stays(step));
     }
 
     pub(super) fn step(
@@ -207,7 +214,7 @@ impl Applied {
                 if let (Some(mark), Some(journal)) = (written, &mut self.journal) {
                     journal.retract(mark)?;
                 }
-                self.refuse(Some(&step), format!("{error}: {}", step.without()));
+                self.refuse(&step, format!("{error}: {}", step.without()));
                 Ok(())
             }
             Err(error) => {
@@ -285,6 +292,7 @@ impl Applied {
         }
         other.done.clear();
         other.refused.clear();
+        other.lost.clear();
         other.seen.clear();
         other
     }

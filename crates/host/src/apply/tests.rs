@@ -20,6 +20,7 @@ use crate::want::{
     DefaultV4, DefaultV6, Destination, Gateway, Mtu, Want, WantedAddress, WantedRoute,
 };
 
+mod keep;
 mod memory;
 mod properties;
 mod ranges;
