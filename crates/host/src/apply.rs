@@ -33,6 +33,9 @@ pub enum ApplyError {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Another route wins over one that must lead, or block, all packets.
+    #[error("{0}")]
+    Shadowed(String),
     /// A setting below `/proc/sys`.
     #[error("/proc/sys/{key}: {error}")]
     Sysctl {

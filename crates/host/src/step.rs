@@ -273,6 +273,20 @@ impl Step {
         format!("millrace_{interface}")
     }
 
+    /// True for a route that must lead or block its packets, or there is no tunnel.
+    pub(super) const fn must_win(&self) -> bool {
+        match self {
+            Self::Route {
+                optional: false,
+                first,
+                prefix,
+                ..
+            } => *first || *prefix <= WORLD_BITS,
+            Self::Unreachable { .. } => true,
+            _ => false,
+        }
+    }
+
     /// The step's name in sentences.
     pub(super) fn name(&self) -> String {
         match self {

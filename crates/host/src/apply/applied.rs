@@ -194,7 +194,10 @@ impl Applied {
         let step = with_free_metric(step, system)?;
         let step = rivals.win(step, system)?;
         if let Some(why) = rivals.shadow(&step, system)? {
-            self.refuse(Some(&step), why);
+            if step.must_win() {
+                return Err(ApplyError::Shadowed(why));
+            }
+            self.refuse(&step, why);
         }
         let written =
             if step.outlives_interface() || (step.belongs_to_interface() && self.persistent) {
