@@ -442,7 +442,9 @@ fn ipv6_is_unreachable_where_the_tunnel_has_none() {
         "redirect-gateway def1 ipv6",
     ] {
         // The server pushes an MTU of its own.
-        blocked(&format!("pull-filter ignore tun-mtu\ntun-mtu 1200\n{lines}"));
+        blocked(&format!(
+            "pull-filter ignore tun-mtu\ntun-mtu 1200\n{lines}"
+        ));
     }
     for of in ["default", "all"] {
         let key = format!("net/ipv6/conf/{of}/disable_ipv6");
@@ -664,6 +666,42 @@ fn wireguard_beside_two_default_routes() {
 #[test]
 fn wireguard_beside_a_default_route_by_a_device() {
     compare_wireguard(Ppp);
+}
+
+/// A file's default route comes back when its rules were flushed, and when its interface was down.
+#[test]
+fn rules_and_routes_of_a_file_come_back() {
+    if !acceptance::ready() {
+        return;
+    }
+    let site = Site::new();
+    let a = &site.net.a;
+    let endpoint = site.net.link.b4().to_string();
+    let file = site.file(QUICK, "Address = 10.0.0.1/24", &endpoint, "0.0.0.0/0", "");
+    let mut process = a.command(PROGRAM).arg("up").arg(&file).spawn().unwrap();
+    process
+        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    let ip = |words: &str| a.output("ip", words.split(' ')).unwrap_or_default();
+    let first = ip("-4 rule");
+    for commands in [
+        &["-4 rule flush", "-4 rule add table main priority 32766"][..],
+        &["link set quick0 down", "link set quick0 up"],
+    ] {
+        for command in commands {
+            ip(command);
+        }
+        until("the tunnel has its packets again", || {
+            ip("route get 8.8.8.8").contains(QUICK)
+        });
+    }
+    assert!(
+        first
+            .lines()
+            .all(|rule| rule.contains("default") || ip("-4 rule").contains(rule))
+    );
+    process.signal(Signal::SIGTERM).unwrap();
+    process.wait_at_most(PATIENCE).unwrap();
 }
 
 /// Ranges that hold the peer's own address: packets go through, `check` tells of it, `doctor` has nothing to say.
