@@ -508,9 +508,14 @@ impl Up<'_> {
         daemon.with(|interface| interface.tell_mtu(self.mtu.wanted(), &self.tunnel));
         let plan = Plan::new(&want, &facts)?;
         self.facts = facts;
-        let Some(applied) = self.applied.as_mut().filter(|_| plan != self.plan) else {
+        let Some(applied) = &mut self.applied else {
             return Ok(());
         };
+        if plan == self.plan {
+            applied.follow(&mut netlink)?;
+            self.tell_warnings(daemon);
+            return Ok(());
+        }
         for warning in &plan.warnings {
             if !self.plan.warnings.contains(warning) {
                 log::warn!("{warning}");

@@ -95,13 +95,12 @@ impl<'a> Routes<'a> {
             self.tell_pushed(dst, route, &way);
         }
         match way {
-            // The plan's warnings tell of it. Packets of a route that was to take everything must not leave by the
-            // host's own line.
-            Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => {
-                if prefix == 0 && self.facts.ipv6 {
-                    self.block_all_v6();
-                }
-            }
+            // The plan's warnings say so. Packets to there must not leave by the host's own line.
+            Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => match prefix {
+                0 => self.block_all_v6(),
+                _ if route.table == MAIN => self.block(dst, prefix),
+                _ => {}
+            },
             // `block_ipv6` answers these instead.
             Way::Tunnel(_) if dst.is_ipv6() && self.want.block_ipv6 => self.block(dst, prefix),
             Way::Tunnel(_) if !route.optional && self.is_connected(dst, route) => {}
@@ -281,7 +280,11 @@ impl<'a> Routes<'a> {
         }
     }
 
+    /// Has IPv6 packets answered with "unreachable".
     pub(super) fn block(&mut self, dst: IpAddr, prefix: u8) {
+        if !self.facts.ipv6 {
+            return;
+        }
         push_once(
             &mut self.blocked,
             Step::Unreachable {

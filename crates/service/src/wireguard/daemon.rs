@@ -359,12 +359,16 @@ impl Daemon {
         let mut links = false;
         loop {
             let news = self.news.next();
-            links |= !matches!(news, Ok(None | Some(LinkEvent::RouteChanged)) | Err(_));
+            links |= !matches!(
+                news,
+                Ok(None | Some(LinkEvent::RouteChanged | LinkEvent::RuleChanged)) | Err(_)
+            );
             match news {
                 Ok(Some(LinkEvent::LinkChanged { index, up, mtu, .. }))
                     if index == self.ifindex =>
                 {
-                    events.push(Event::Link { up, mtu });
+                    // The kernel takes the routes of an interface that goes down.
+                    events.extend([Event::Link { up, mtu }, Event::NetworkChanged]);
                 }
                 // The tunnel's MTU follows that of its line.
                 Ok(Some(LinkEvent::LinkChanged { index, mtu, .. })) => {
@@ -385,7 +389,9 @@ impl Daemon {
                 Ok(Some(LinkEvent::LinkDeleted { index, .. })) => {
                     self.mtus.remove(&index);
                 }
-                Ok(Some(LinkEvent::RouteChanged | LinkEvent::AddressChanged)) => {
+                Ok(Some(
+                    LinkEvent::RouteChanged | LinkEvent::RuleChanged | LinkEvent::AddressChanged,
+                )) => {
                     events.push(Event::NetworkChanged);
                 }
                 Ok(Some(LinkEvent::Overrun)) => {

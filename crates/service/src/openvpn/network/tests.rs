@@ -306,6 +306,19 @@ fn ipv6_is_redirected_or_blocked() {
     assert_eq!(routes("block-ipv6").steps, blocked);
     let both = routes(&format!("{V6},redirect-gateway ipv6 !ipv4,block-ipv6"));
     assert_eq!(both.steps[1..], blocked);
+    // Off for new interfaces is not off for the line.
+    let mut off = facts();
+    off.ipv6_off = true;
+    for lines in [
+        "block-ipv6",
+        "ifconfig-ipv6 fd00::2/128 fd00::1,redirect-gateway ipv6 !ipv4",
+    ] {
+        let steps = network(&format!("{SUBNET},{lines}")).route_plan(&off).steps;
+        assert!(
+            blocked.iter().all(|it| steps.contains(it)),
+            "{lines}: {steps:?}"
+        );
+    }
     // A server that is reached by IPv6 must stay reachable.
     let mut six = facts();
     six.endpoints = vec![way("2001:db8::1", Some("fe80::1"))];
