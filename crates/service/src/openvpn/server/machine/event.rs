@@ -84,8 +84,6 @@ pub(crate) enum Event<'a> {
     JobDone(JobId, Done),
     /// A client's handshake was done.
     Handshaken(ClientKey, Box<Handshaken>),
-    /// A client's handshake will not be done: too many of its source wait.
-    Crowded(ClientKey),
     /// A signal, or a management client that wants what it would do.
     Signal(Signal),
     /// A management client sends clients away for good.

@@ -57,6 +57,9 @@ use std::time::{Duration, Instant};
 /// How often the use of keys and the files of slow scripts are looked at.
 const ROUND: Duration = Duration::from_secs(1);
 
+/// Bytes that are kept for strangers when there are many.
+const CROWD: u64 = 512 << 10;
+
 /// How long clients have to acknowledge that the server goes.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -141,6 +144,8 @@ pub(super) struct Machine<'a> {
     refusals: Refusals,
     /// First packets that are answered later.
     held: Held,
+    /// Many strangers have come, and not gone yet.
+    crowded: bool,
     /// When the log last told that there are as many clients as may be.
     full_told: Option<Instant>,
     round: Instant,
@@ -181,6 +186,7 @@ impl<'a> Machine<'a> {
             refusals: Refusals::new(CloseReason::REFUSALS),
             theirs: TheirLines::new(&setup.config.lines),
             held: Held::default(),
+            crowded: false,
             full_told: None,
             round: now.instant + ROUND,
             persist_at: None,
@@ -212,7 +218,19 @@ impl<'a> Machine<'a> {
         {
             self.end(ended);
         }
+        self.give_memory_back();
         std::mem::take(&mut self.out)
+    }
+
+    /// After a crowd of strangers has gone the system gets back what they had.
+    fn give_memory_back(&mut self) {
+        let bytes = self.listener.stranger_bytes();
+        if bytes >= CROWD {
+            self.crowded = true;
+        } else if self.crowded && bytes <= CROWD / 4 {
+            self.crowded = false;
+            self.out.push(Effect::GiveMemoryBack);
+        }
     }
 
     /// When [`Event::DeadlinePassed`] is to be told.

@@ -82,22 +82,30 @@ fn a_thousand_clients_come_in_after_any_trouble_and_leave_nothing_behind() {
 }
 
 /// As after a restart. Each client proves its address soon after it is answered, so the limit of answers to others keeps none
-/// of them out for long.
+/// of them out for long, nor does the limit of memory for clients that are not in yet.
 #[test]
 fn clients_that_come_at_once_come_in_at_once() {
-    let size = Size {
-        clients: 300,
-        max_clients: 300,
-        troubled: SEC,
-        apart: true,
-        come_within: SEC / 10,
-        resets: (20, SEC * 10),
-        check_every: 100,
-    };
-    let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
-    world.calm();
-    world.run_for(SEC * 6);
-    world.all_are_in();
+    log::set_max_level(log::LevelFilter::Info);
+    for (clients, behind_one, within) in [(300, false, 8), (1000, false, 16), (1000, true, 16)] {
+        println!("{clients} clients, behind one address: {behind_one}");
+        let size = Size {
+            clients,
+            max_clients: clients,
+            troubled: SEC,
+            apart: true,
+            come_within: SEC / 10,
+            resets: (20, SEC * 10),
+            check_every: 100,
+        };
+        let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
+        for at in 0..clients * usize::from(behind_one) {
+            world.move_client(at, ([203, 0, 113, 1], 40_000 + at as u16).into());
+        }
+        world.calm();
+        world.run_for(SEC * within);
+        assert_eq!(world.crowded_out, 0);
+        world.all_are_in();
+    }
 }
 
 /// Thirty clients of one address guess passwords of thirty users: few are judged, and one of another address comes in as ever.
