@@ -23,7 +23,7 @@ const LINES: (usize, u64) = (100, 2);
 /// Memory that an attack may cost, in bytes.
 pub const MEMORY: u64 = 8 << 20;
 
-/// What makes the payloads of an attack's datagrams.
+/// Makes the payload of each datagram of an attack.
 pub type Payloads = Box<dyn FnMut(&mut Random) -> Vec<u8> + Send>;
 
 /// The hosts of a [`Net`], and an attacker on another cable to B, by which B reaches everybody else.

@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for anything but a regular file, and what the kernel says.
 pub fn open(path: &Path) -> io::Result<File> {
-    // The kind is tested before the file is opened, as opening alone may wait or have an effect.
+    // Test the kind before opening: opening a FIFO or a device may wait or have an effect.
     regular(&metadata(path)?)?;
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let file = OpenOptions::new()

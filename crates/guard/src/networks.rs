@@ -27,7 +27,7 @@ const BEFORE_MAX: usize = 8;
 /// Most ports of bridges of the LAN.
 const PORTS_MAX: usize = 64;
 
-/// What is known of the LAN beside the names of its devices. A bridge that is deleted or renamed takes none of it along.
+/// Networks, ports and interface indices of the LAN. They stay known when a bridge is deleted or renamed.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Known {
     /// Networks, of which none is within another. The newest that is the LAN's no more is the last of these.
@@ -134,7 +134,7 @@ impl Known {
         text
     }
 
-    /// The same with what these devices have now. What a line of the router has got since is the LAN's no more.
+    /// Adds the networks, ports and indices that these devices have now. Networks that an uplink has taken since are dropped.
     #[must_use]
     pub fn with(
         &self,
@@ -188,7 +188,7 @@ impl Known {
         }
     }
 
-    /// The same, in an order that does not tell what came when, and without networks within others.
+    /// Sorts all parts, so that the order of discovery does not count, and drops networks within others.
     #[must_use]
     pub fn sorted(self) -> Self {
         let Self {

@@ -47,7 +47,7 @@ fn flood_of_handshakes_stops_no_peer() {
         message
     };
     let (from, to) = ((&attacker, "eth0"), (&net.b, "eth1"));
-    // As fast as a line of 8 Mbit/s: what one socket buffer cannot hold is lost whatever a program does.
+    // The rate of an 8 Mbit/s link: at higher rates one socket buffer overflows, whatever the program does.
     let pace = Duration::from_millis(5);
     let flood = Flood::begin(from, to, (target, PORT_B), pace, next);
     until("the flood has begun", || flood.sent() > 2000);

@@ -135,7 +135,7 @@ fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
         setup.client.line("auth-user-pass login");
     });
     office.directory.file("login", "somebody\nwrong\n");
-    // Nobody permits the file to have that one sent, and nobody can be asked.
+    // The profile may not name a login file, and there is no terminal to ask at.
     let mut netifd = office.netifd();
     netifd.if_up();
     let fault = netifd.until_fault("CONFIG_FAULT");

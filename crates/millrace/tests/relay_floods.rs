@@ -104,7 +104,7 @@ impl World {
             for bytes in [&hello(KEYS[0], stamp), words.as_bytes()] {
                 self.client.send_to(bytes, at).unwrap();
             }
-            // Those of attempts before may come first.
+            // Answers to earlier attempts may come first.
             while let Some((text, from)) = next(&self.target) {
                 let of_other = usize::from(!text.starts_with("question"));
                 self.of_others.set(self.of_others.get() + of_other);

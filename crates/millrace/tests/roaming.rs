@@ -150,7 +150,7 @@ fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     until_seen(2, None);
 }
 
-/// The same of cookies, which come when more initiations wait than B can serve. A is better left alone for a second afterwards.
+/// Cookies come from the address that was called. B sends them when more initiations wait than it can serve.
 fn cookies_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     let endpoint: SocketAddr = (called, PORT_B).into();
     let any: IpAddr = match called {

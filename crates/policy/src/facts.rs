@@ -36,7 +36,7 @@ pub struct Facts {
     pub names: Names,
     /// Addresses of hardware addresses that entries are about.
     pub near: Near,
-    /// What is known of devices of which everything is held.
+    /// Addresses and names known of the devices that are held as a whole.
     pub known: Known,
     /// The kernel has IPv6.
     pub ipv6: bool,

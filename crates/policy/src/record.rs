@@ -31,7 +31,7 @@ pub(crate) struct Asked {
     pub(crate) names: Names,
     /// Which addresses devices had.
     pub(crate) near: Near,
-    /// What devices of the LAN had.
+    /// Networks, ports and indices that devices of the LAN had.
     pub(crate) known: Known,
     /// Where names are kept over a boot.
     pub(crate) kept: Option<PathBuf>,

@@ -382,7 +382,7 @@ fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
     }
 }
 
-/// What is held does not call a server on the router: what it sends by that would leave with the server's addresses.
+/// Held devices cannot call a VPN server on the router: their packets would leave through it, with the server's addresses.
 fn calls(held: &Those, around: &Surroundings) -> Vec<String> {
     if around.servers.is_empty() {
         return Vec::new();

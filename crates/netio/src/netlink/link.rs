@@ -283,7 +283,7 @@ impl Netlink {
     /// Puts a text on an interface, which `ip link` shows as its alias: at most 255 bytes.
     ///
     /// # Errors
-    /// As [`Netlink::set_up`].
+    /// Returns those of [`Netlink::set_up`].
     pub fn set_alias(&mut self, index: u32, alias: &str) -> Result<(), NetlinkError> {
         let body = body(index).with(IFLA_IFALIAS, alias.as_bytes());
         self.set(index, &body, "set the alias of")

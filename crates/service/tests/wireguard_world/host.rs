@@ -45,7 +45,7 @@ pub(crate) struct Host {
     pub(crate) ended: bool,
     /// The time on its disk that its stamps may have reached.
     pub(crate) floor: SystemTime,
-    /// What it has written down of where its peers are.
+    /// The endpoints of its peers that it has saved.
     pub(crate) peers: Vec<(Key32, Endpoint)>,
     /// Addresses of names that were written down.
     pub(crate) kept: Vec<(String, IpAddr)>,

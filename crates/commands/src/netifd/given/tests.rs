@@ -90,7 +90,7 @@ fn a_server_has_no_lines() {
     );
 }
 
-/// Whatever of a file keeps its tunnel from starting is a fault of the configuration: trying again is of no use.
+/// A file that cannot start is a configuration fault: trying again is of no use.
 #[test]
 fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {
     let with = |more: &str| format!("{}{more}\n", client());
