@@ -104,7 +104,7 @@ fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {
         .is_ok()
     );
     let asked = format!("{LOGIN}static-challenge code 1");
-    let bad = "<tls-crypt>\nabc\n</tls-crypt>";
+    let bad = format!("{LOGIN}<tls-crypt>\nabc\n</tls-crypt>");
     let named = "<auth-user-pass>\nuser\n</auth-user-pass>";
     let table = [
         ("no-such-directive", "no-such-directive"),
@@ -115,7 +115,7 @@ fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {
         ),
         (named, "auth-user-pass: there is nobody to ask"),
         (&asked, "static-challenge: there is nobody to ask"),
-        (bad, "tls-crypt"),
+        (&bad, "tls-crypt"),
         ("pkcs12 /nonexistent", "pkcs12"),
         ("auth-user-pass\ndev null", "null"),
     ];
