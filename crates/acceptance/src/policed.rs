@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 use lab::{Host, Process};
@@ -157,10 +157,9 @@ impl Policed {
         let target = SocketAddr::new(ip(to), port);
         let any = if target.is_ipv4() { "0.0.0.0" } else { "::" };
         let from = ip(from.unwrap_or(any));
-        let asked = host.run(|| ask(from, target, 9)).unwrap();
-        let stream = host
-            .run(|| stream(SocketAddr::new(ip(to), port + 1)))
-            .unwrap();
+        let asked = self.persists(port, || host.run(|| ask(from, target, 9)).unwrap());
+        let at = SocketAddr::new(ip(to), port + 1);
+        let stream = self.persists(port + 1, || host.run(|| stream(at)).unwrap());
         let came = [port, port + 1].map(|port| self.seen("asked", port));
         if !asked && !stream {
             assert_eq!(came, [None, None], "{to} was not answered, and yet it came");
@@ -173,11 +172,29 @@ impl Policed {
         came[0].clone()
     }
 
+    /// Whether an attempt succeeds. If what is sent to the port comes to the server, its answer may take as long as it takes on a
+    /// busy machine.
+    fn persists(&self, port: u16, mut attempt: impl FnMut() -> bool) -> bool {
+        let end = Instant::now() + PATIENCE;
+        let goes_on = || self.seen("asked", port).is_some() && Instant::now() < end;
+        loop {
+            if attempt() {
+                return true;
+            }
+            if !goes_on() {
+                return false;
+            }
+        }
+    }
+
     /// Asks from the server, at its address, and returns the device by which the answer came.
     pub fn answer(&self, from: &str, to: &str, port: u16) -> Option<String> {
         let target = SocketAddr::new(ip(to), port);
-        let asked = self.world.server.run(|| ask(ip(from), target, 9)).unwrap();
-        asked.then(|| self.seen("answered", port)).flatten()
+        let server = &self.world.server;
+        until("an answer to the server", || {
+            server.run(|| ask(ip(from), target, 1)).unwrap()
+        });
+        self.seen("answered", port)
     }
 
     /// The router answers datagrams to an address of its own, from that address.
@@ -331,7 +348,7 @@ fn echo_streams(host: &Host, port: u16, stop: &Arc<AtomicBool>) {
                 continue;
             };
             stream.set_nonblocking(false)?;
-            stream.set_read_timeout(Some(MOMENT))?;
+            stream.set_read_timeout(Some(8 * MOMENT))?;
             let mut byte = [0];
             if stream.read_exact(&mut byte).is_ok() {
                 let _ = stream.write_all(&byte);

@@ -172,21 +172,21 @@ pub(crate) fn judge_bytes(
     bytes: &[u8],
     arguments: &Arguments,
 ) -> Result<Judged, ImportError> {
-    match kind {
+    // Settings whose lines a tunnel without any of its own takes. Without them nothing starts.
+    let settings = Settings::load(arguments.settings.as_deref(), None, &[]);
+    let fault = settings.as_ref().err().map(ToString::to_string);
+    let settings = settings.unwrap_or_default();
+    let mut judged = match kind {
         Kind::Pptp => judge_pptp(bytes, arguments),
-        Kind::OpenVpn => judge_openvpn(bytes, arguments),
+        Kind::OpenVpn => judge_openvpn(bytes, arguments, &settings),
         Kind::Relay => judge_relay(bytes, &arguments.file),
-        Kind::WireGuard => judge_wg_quick(bytes, arguments),
+        Kind::WireGuard => judge_wg_quick(bytes, arguments, &settings),
+    }?;
+    if let Some(fault) = fault {
+        judged.usable = false;
+        judged.report.refuse(&fault);
     }
-}
-
-/// Millrace's settings, whose lines a tunnel without any of its own takes; or why they cannot be read, which `millrace up`
-/// would not do without.
-fn settings(arguments: &Arguments, warnings: &mut Vec<String>) -> Settings {
-    Settings::load(arguments.settings.as_deref(), None, &[]).unwrap_or_else(|error| {
-        warnings.push(error.to_string());
-        Settings::default()
-    })
+    Ok(judged)
 }
 
 /// Says whose lines those of a tunnel are, where they are not its file's.
@@ -253,7 +253,11 @@ fn judge_all<T>(import: Import<T>, fault: Option<&str>, secrets: &[impl AsRef<Pa
     }
 }
 
-fn judge_openvpn(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportError> {
+fn judge_openvpn(
+    bytes: &[u8],
+    arguments: &Arguments,
+    settings: &Settings,
+) -> Result<Judged, ImportError> {
     let options = openvpn::Options {
         allow_insecure_ciphers: arguments.allow_insecure_ciphers,
         permissions: arguments.permissions,
@@ -273,7 +277,6 @@ fn judge_openvpn(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportEr
             // netifd runs the process as root.
             (model.service.user, model.service.group) = (None, None);
         }
-        let settings = settings(arguments, &mut warnings);
         if let Some(shared) = &settings.lines {
             let (origin, misfits) = model.take_lines(shared);
             warnings.extend(misfits);
@@ -292,7 +295,11 @@ fn judge_openvpn(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportEr
     })
 }
 
-fn judge_wg_quick(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportError> {
+fn judge_wg_quick(
+    bytes: &[u8],
+    arguments: &Arguments,
+    settings: &Settings,
+) -> Result<Judged, ImportError> {
     let (file, permissions) = (&arguments.file, arguments.permissions);
     let import = wgquick::parse_bytes(bytes, file, Options { permissions })?;
     let mut usable = import.is_usable();
@@ -302,7 +309,7 @@ fn judge_wg_quick(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportE
         if tunnel.home.is_some() {
             warnings.push(format!("[Server]: {}", config::home::ROUTES));
         }
-        let given = tunnel.lines_with(settings(arguments, &mut warnings).lines.as_ref());
+        let given = tunnel.lines_with(settings.lines.as_ref());
         warnings.extend(given.warnings);
         tell_lines(given.origin, &mut report);
         warnings.extend(endpoints_inside(&tunnel));
@@ -524,6 +531,21 @@ look at what it does first
         assert!(!shown.contains("millrace.toml"), "{shown}");
         let shown = text(&judged("wg0.conf", &tunnel, "[lines"));
         assert!(shown.contains("millrace.toml:1: not valid TOML"), "{shown}");
+        // Nothing starts with them, of whatever protocol.
+        let pptp = "protocol = \"pptp\"\nserver = \"192.0.2.1\"\nusername = \"a\"\npassword = \"b\"\nallow-insecure = \"pptp\"\n";
+        let openvpn = format!(
+            "client\ndev tun\nremote 192.0.2.1\n{}auth-user-pass\n",
+            crate::blocks::CA
+        );
+        for (name, file) in [
+            ("wg0.conf", &*tunnel),
+            ("a.toml", pptp),
+            ("a.ovpn", &*openvpn),
+        ] {
+            let judged = judged(name, file, "[lines");
+            assert!(!judged.usable && !judged.report.is_clean(), "{name}");
+            assert!(text(&judged).contains("not valid TOML"), "{name}");
+        }
         let profile =
             "client\ndev tun\nremote 192.0.2.1\nbind-dev eth0\n<ca>\n</ca>\nauth-user-pass\n";
         let judged = judged("a.ovpn", profile, lines);

@@ -6,6 +6,7 @@ mod gather;
 
 use checks::{CHECKS, Finding};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use service::running;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -30,7 +31,13 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let facts = gather::gather(&crate::status::now().unwrap_or_default());
+    let hidden = running::all().err().map(|it| it.to_string());
+    let statuses = crate::status::now();
+    let hidden = hidden.or_else(|| statuses.as_ref().err().map(ToString::to_string));
+    if let Some(why) = &hidden {
+        terminal::note(format_args!("millrace: {why}"));
+    }
+    let facts = gather::gather(&statuses.unwrap_or_default());
     let found = checks::all(&facts);
     let shown = match matches.get_flag("json") {
         true => serde_json::to_string_pretty(&found).map(|text| text + "\n"),
@@ -44,7 +51,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             log::error!("cannot write what was found: {error}");
             ExitCode::FAILURE
         }
-        _ if found.is_empty() => ExitCode::SUCCESS,
+        _ if found.is_empty() && hidden.is_none() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }

@@ -45,6 +45,8 @@ pub(crate) enum DownError {
     NotRunning { name: String, running: Vec<Running> },
     #[error("{name}: these profiles of that name are up, name one by its path: {}", paths(.running))]
     Several { name: String, running: Vec<Running> },
+    #[error(transparent)]
+    Hidden(#[from] running::Hidden),
     #[error("{name}: this user may not end it; run this as root")]
     NotAllowed { name: String },
     #[error("{name}: process {pid}: {error}")]
@@ -88,7 +90,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn down(name: &str) -> Result<(), DownError> {
-    match process_of(name, running::all()) {
+    match process_of(name, running::all()?) {
         Err(error @ DownError::NotRunning { .. }) if config::types::is_ifname(name) => {
             match host::recover(name) {
                 Ok(true) => Ok(()),
@@ -186,7 +188,7 @@ pub(crate) fn process_of(name: &str, running: Vec<Running>) -> Result<i32, DownE
 }
 
 /// The process that listens on a socket.
-fn owner(socket: &Path) -> io::Result<i32> {
+pub(crate) fn owner(socket: &Path) -> io::Result<i32> {
     let stream = UnixStream::connect(socket)?;
     Ok(getsockopt(&stream, PeerCredentials)?.pid())
 }

@@ -52,11 +52,11 @@ pub(crate) fn command() -> Command {
             .arg(flag("show", "Print what would be set, and set nothing"))
             .arg(flag(
                 "if-asked",
-                "For init scripts: say nothing where nothing is asked for; exit code 4 where nothing is held",
+                "For init scripts: say nothing where nothing is asked for; exit code 4 where there is nothing to hold",
             ))
             .arg(flag(
                 "wait",
-                "For units before the network: end only when packets are held, or nothing is asked for",
+                "For units before the network: end only when packets are held, or nothing is asked for; exit code 0 then",
             ))
             .arg(flag(
                 "save",
@@ -176,11 +176,16 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         save(&base, wanted::file(matches))?;
     }
     if matches.get_flag("wait") {
-        wait(matches);
+        return Ok(wait(matches));
     }
+    // A file with a mistake asks for something.
+    let is_asked =
+        |error: &CommandError| matches!(error, CommandError::Settings(_) | CommandError::Guard(_));
     let (done, is_asked) = match set(matches) {
         Ok(set) => set,
-        Err(error) if matches.get_flag("if-asked") && is_nothing_held(&error) => {
+        Err(error)
+            if matches.get_flag("if-asked") && !is_asked(&error) && is_nothing_held(&error) =>
+        {
             if !matches!(error, CommandError::Nothing) {
                 log::error!("{error}");
             }
@@ -196,20 +201,35 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 
 /// Sets the guard again and again until one layer at least is in place, so that the network, which waits for this,
 /// starts with nothing in clear. Where no settings ask for a guard it returns at once.
-fn wait(matches: &ArgMatches) {
+fn wait(matches: &ArgMatches) -> ExitCode {
     until_held("guard", || {
         match set(matches).map_or_else(hold, |set| Ok(set.0)) {
-            Ok(done) => (!done.report.is_closed()).then(|| sentences(&done.errors).join("; ")),
-            Err(CommandError::Nothing | CommandError::Option { .. }) => None,
-            Err(error) => Some(error.to_string()),
+            Ok(done) if done.report.is_closed() => {
+                tell(&done.errors);
+                Ok(ExitCode::SUCCESS)
+            }
+            Ok(done) => Err(sentences(&done.errors).join("; ")),
+            Err(CommandError::Nothing) => Ok(ExitCode::SUCCESS),
+            Err(error @ CommandError::Option { .. }) => {
+                log::error!("{error}");
+                Ok(error.code())
+            }
+            Err(error) => Err(error.to_string()),
         }
-    });
+    })
 }
 
-/// Tries until `attempt` returns no reason to wait. Logs each reason once in a row.
-pub(crate) fn until_held(what: &str, mut attempt: impl FnMut() -> Option<String>) {
+/// Tries until `attempt` ends, and returns its exit code. Logs each reason for another attempt once in a row.
+pub(crate) fn until_held(
+    what: &str,
+    mut attempt: impl FnMut() -> Result<ExitCode, String>,
+) -> ExitCode {
     let mut said = String::new();
-    while let Some(words) = attempt() {
+    loop {
+        let words = match attempt() {
+            Ok(code) => return code,
+            Err(words) => words,
+        };
         if words != said {
             log::error!("{what}: nothing is held yet, so the network waits: {words}");
             said = words;

@@ -6,6 +6,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::file;
 use config::kind::Kind;
+use config::permissions::passwords_beside;
 use config::report::{Report, Verdict};
 use config::types::is_ifname;
 use host::written_file;
@@ -40,6 +41,12 @@ pub(crate) enum ImportingError {
     Settings(PathBuf),
     #[error("{name}: there is a tunnel of this name: {}; say another with --name", .at.display())]
     Taken { name: String, at: PathBuf },
+    #[error(
+        "{}: this password would become the new tunnel's, and its file could send it to any server: move it away, or say \
+         another name with --name; if you made it for this tunnel, move it back after the import",
+        .0.display()
+    )]
+    Password(PathBuf),
     #[error("{}: {error}", .path.display())]
     Read { path: PathBuf, error: io::Error },
     #[error("{}: larger than a mebibyte: no tunnel's file", .0.display())]
@@ -163,6 +170,10 @@ fn import(
     let kept = place(to, &name, source, &text);
     if !profile::is_profile(&kept) {
         return Err(ImportingError::Settings(kept));
+    }
+    let permitted = check::Arguments::of(&kept, matches).permissions.files();
+    if let (false, Some(password)) = (permitted, passwords_beside(&kept).pop()) {
+        return Err(ImportingError::Password(password));
     }
     // Judged before anything is on a disk: the file has keys in it.
     let judge = |file: &Path, text: &str| {
@@ -453,6 +464,27 @@ mod tests {
     }
 
     #[test]
+    fn a_password_that_lies_there_goes_to_no_new_file() {
+        let bench = Bench::new();
+        let source = bench.file("office7.conf", WIREGUARD);
+        fs::create_dir(bench.0.path().join("kept")).unwrap();
+        for (name, password) in [
+            ("office7", "office7.password"),
+            ("office8", "office8.pw"),
+            ("monitor", "monitor.password"),
+        ] {
+            let lying = bench.file(&format!("kept/{password}"), "of another tunnel");
+            let error = bench.import(&source, Some(name)).unwrap_err();
+            assert!(
+                error.contains(password) && error.contains("--name"),
+                "{error}"
+            );
+            fs::remove_file(lying).unwrap();
+            bench.import(&source, Some(name)).unwrap();
+        }
+    }
+
+    #[test]
     fn what_gives_no_tunnel_is_not_kept() {
         let bench = Bench::new();
         let broken = bench.file("broken.conf", "[Interface]\nPrivateKey = short\n");
@@ -466,6 +498,20 @@ mod tests {
         let error = bench.import(&beside, None).unwrap_err();
         assert!(error.contains("others that lie beside it"), "{error}");
         assert!(!bench.0.path().join("kept").exists());
+    }
+
+    /// `up /x` is left out, and the rest is kept.
+    #[test]
+    fn a_file_is_not_kept_without_the_script_that_decides() {
+        let bench = Bench::new();
+        let client = format!("client\ndev tun\nremote 192.0.2.1\n{CA}auth-user-pass\n");
+        for (name, line, kept) in [
+            ("a.ovpn", "tls-verify /x\n", false),
+            ("b.ovpn", "up /x\n", true),
+        ] {
+            let file = bench.file(name, &format!("{client}script-security 2\n{line}"));
+            assert_eq!(bench.import(&file, None).is_ok(), kept, "{line}");
+        }
     }
 
     #[test]

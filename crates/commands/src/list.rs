@@ -1,14 +1,18 @@
 //! `millrace list`: the tunnels that this host has files of, and which of them are up.
 
-use crate::profile;
+use crate::{down, profile, status};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use config::kind::Kind;
 use serde::Serialize;
-use service::running::{self, Running};
+use service::running::{self, Hidden, Running};
+use service::status::{Status, socket_path};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Protocol of a file that cannot be read, and state of a process that may not be asked.
+const UNKNOWN: &str = "unknown";
 
 /// One tunnel.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -17,6 +21,8 @@ pub(crate) struct Listed {
     pub(crate) protocol: &'static str,
     /// The process that has it up.
     pub(crate) pid: Option<i32>,
+    /// `down` or `up`; of one that runs and is not up, its state in the status or `starting`.
+    state: String,
     path: PathBuf,
 }
 
@@ -34,7 +40,13 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let listed = all();
+    let mut listed = match all() {
+        Ok(listed) => listed,
+        Err(error) => {
+            terminal::note(format_args!("millrace: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
     let hidden = profile::hidden();
     for directory in &hidden {
         let directory = directory.display();
@@ -45,6 +57,18 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     // Programs and people would take an incomplete list for "no tunnels".
     if listed.is_empty() && !hidden.is_empty() {
         return ExitCode::FAILURE;
+    }
+    let mut code = ExitCode::SUCCESS;
+    for error in listed.iter().filter_map(|it| Kind::read(&it.path).err()) {
+        let remedy = match host::privileges::administers() {
+            true => "",
+            false => "; run this as root",
+        };
+        terminal::note(format_args!("millrace: {error}{remedy}"));
+        code = ExitCode::FAILURE;
+    }
+    if listed.iter().any(|it| it.pid.is_some()) && !tell_states(&mut listed) {
+        code = ExitCode::FAILURE;
     }
     let shown = match matches.get_flag("json") {
         true => serde_json::to_string_pretty(&listed).map(|text| text + "\n"),
@@ -58,13 +82,41 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             log::error!("cannot write the list: {error}");
             ExitCode::FAILURE
         }
-        _ => ExitCode::SUCCESS,
+        _ => code,
     }
 }
 
-/// All that there are.
-pub(crate) fn all() -> Vec<Listed> {
-    list(profile::all(), &running::all())
+/// Says of those that run how they are, by what they say themselves. False where some may not be asked.
+fn tell_states(listed: &mut [Listed]) -> bool {
+    let (statuses, hidden) = match status::all() {
+        Ok(all) => all,
+        Err(error) => (Vec::new(), vec![error]),
+    };
+    for error in &hidden {
+        terminal::note(format_args!("millrace: {error}"));
+    }
+    let of = |status: Status| {
+        let pid = down::owner(&socket_path(&status.interface)).ok()?;
+        Some((pid, status.state.unwrap_or_default()))
+    };
+    let states: Vec<(i32, String)> = statuses.into_iter().filter_map(of).collect();
+    for it in listed {
+        let Some(pid) = it.pid else { continue };
+        let state = states.iter().find(|(of, _)| *of == pid);
+        it.state = match state.map(|(_, state)| state.as_str()) {
+            Some("" | "connected") => "up",
+            Some(state) => state,
+            None if hidden.is_empty() => "starting",
+            None => UNKNOWN,
+        }
+        .to_owned();
+    }
+    hidden.is_empty()
+}
+
+/// All that there are, of which those that run are called `up`.
+pub(crate) fn all() -> Result<Vec<Listed>, Hidden> {
+    Ok(list(profile::all(), &running::all()?))
 }
 
 /// The files, and what is up from elsewhere.
@@ -90,6 +142,7 @@ fn listed(path: PathBuf, up: Option<&Running>) -> Listed {
         name: running::name_of(&path),
         protocol: protocol_of(&path),
         pid: up.map(|it| it.pid),
+        state: if up.is_some() { "up" } else { "down" }.to_owned(),
         path,
     }
 }
@@ -99,7 +152,8 @@ fn protocol_of(path: &Path) -> &'static str {
         Ok(Kind::Pptp) => "PPTP",
         Ok(Kind::OpenVpn) => "OpenVPN",
         Ok(Kind::Relay) => "relay",
-        Ok(Kind::WireGuard) | Err(_) => "WireGuard",
+        Ok(Kind::WireGuard) => "WireGuard",
+        Err(_) => UNKNOWN,
     }
 }
 
@@ -109,10 +163,14 @@ fn text(listed: &[Listed]) -> String {
     }
     let width = listed.iter().map(|it| it.name.chars().count()).max();
     let width = width.unwrap_or_default();
+    let states = listed.iter().map(|it| it.state.len()).max();
+    let states = states.unwrap_or_default();
     let line = |it: &Listed| {
-        let state = if it.pid.is_some() { "up" } else { "down" };
-        let (name, protocol, path) = (&it.name, it.protocol, it.path.display());
-        format!("{name:width$}  {state:4}  {protocol:9}  {path}\n")
+        let (name, state, path) = (&it.name, &it.state, it.path.display());
+        format!(
+            "{name:width$}  {state:states$}  {:9}  {path}\n",
+            it.protocol
+        )
     };
     listed.iter().map(line).collect()
 }

@@ -37,8 +37,11 @@ pub(crate) fn command() -> Cli {
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let name = matches.get_one::<String>("NAME").map(String::as_str);
     let follow = matches.get_flag("follow");
-    let known = name.is_none_or(|name| is_known(name, &running::all()));
-    let shown = source(name, follow, Path::new("/"), &running::all())
+    let running = running::all();
+    let may_be_up = running.is_err();
+    let running = running.unwrap_or_default();
+    let known = may_be_up || name.is_none_or(|name| is_known(name, &running));
+    let shown = source(name, follow, Path::new("/"), &running)
         .ok_or_else(|| {
             "this host keeps no log that is known here: neither a journal, nor logread, nor a file of a syslog daemon; \
              have tunnels write one (millrace up --log FILE)"

@@ -292,15 +292,7 @@ fn address(word: &str) -> Option<SocketAddr> {
 
 /// A file with a secret; none where it is not there.
 fn read(path: &Path) -> Result<Option<Zeroizing<String>>, MonitorError> {
-    use std::io::Read as _;
-    let read = || -> io::Result<_> {
-        let mut text = Zeroizing::new(String::new());
-        fs::File::open(path)?
-            .take(FILE_MAX)
-            .read_to_string(&mut text)?;
-        Ok(text)
-    };
-    match read() {
+    match config::file::read_text(path, FILE_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound) => Ok(None),
         Err(error) => Err(MonitorError::File {
@@ -313,6 +305,16 @@ fn read(path: &Path) -> Result<Option<Zeroizing<String>>, MonitorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A FIFO would be waited for.
+    #[test]
+    fn only_regular_files_hold_a_password() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(matches!(read(&fifo), Err(MonitorError::File { .. })));
+        assert!(matches!(read(&directory.path().join("none")), Ok(None)));
+    }
 
     #[test]
     fn ports_may_be_left_out() {

@@ -137,6 +137,8 @@ pub(crate) enum PeerError {
     Import(#[from] ImportError),
     #[error(transparent)]
     Place(#[from] PlaceError),
+    #[error("it is done, but whether a server has to be told is not known: {0}")]
+    Hidden(#[from] running::Hidden),
     #[error("{}: {error}", .path.display())]
     File {
         path: PathBuf,
@@ -390,7 +392,7 @@ const fn interface_has(_: &Path, _: &Path) -> bool {
 /// that was `added` to an OpenVPN server is let in by its certificate.
 pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
     let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
-    let found = running::all().into_iter().find(runs);
+    let found = running::all()?.into_iter().find(runs);
     let Some(found) = found else {
         return Ok(false);
     };

@@ -35,7 +35,7 @@ pub(crate) fn command() -> Command {
                 .arg(file_argument())
                 .arg(flag(
                     "wait",
-                    "For units before the network: end only when packets are led and held, or there are no settings",
+                    "For units before the network: end only when packets are led and held, or there are no settings; exit code 0 then",
                 ))
                 .arg(flag("show", "Print what would be set, and set nothing")),
         )
@@ -97,6 +97,13 @@ impl CommandError {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let shows = matches!(matches.subcommand(), Some(("on", m)) if m.get_flag("show"));
+    if !shows && !host::privileges::administers() {
+        terminal::note(
+            "millrace: policy: this user may not look at it or change it; run this as root",
+        );
+        return ExitCode::FAILURE;
+    }
     let result = match matches.subcommand() {
         Some(("on", m)) => on(m),
         Some(("watch", m)) => watch(m),
@@ -121,7 +128,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         return Ok(ExitCode::SUCCESS);
     }
     if matches.get_flag("wait") {
-        wait(file(matches));
+        return Ok(wait(file(matches)));
     }
     let (done, is_asked) = match set(file(matches)) {
         Ok(done) => (done, true),
@@ -136,13 +143,18 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 
 /// Sets the policy again and again until the packet filter or the rules are in place, so that the network, which waits
 /// for this, starts with devices held. Without a file it returns at once.
-fn wait(file: &Path) {
+fn wait(file: &Path) -> ExitCode {
     until_held("policy", || {
         match set(file).or_else(|error| hold(file, error)) {
-            Ok(done) => (!done.report.is_closed()).then(|| sentences(&done.errors).join("; ")),
-            Err(error) => (!error.is_absence()).then(|| error.to_string()),
+            Ok(done) if done.report.is_closed() => {
+                tell(&done.errors);
+                Ok(ExitCode::SUCCESS)
+            }
+            Ok(done) => Err(sentences(&done.errors).join("; ")),
+            Err(error) if error.is_absence() => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(error.to_string()),
         }
-    });
+    })
 }
 
 /// Where names of leases outlive a boot: beside the settings.
@@ -255,6 +267,9 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 
 /// The policy in a word, for the status of tunnels; nothing where it is off.
 pub(crate) fn brief() -> Option<Report> {
+    if !host::privileges::administers() {
+        return None;
+    }
     let report = control::status(None).ok()?;
     (report.on || report.asked).then_some(report)
 }

@@ -45,6 +45,13 @@ fn relay(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     Ok(service::relay::run(model, &settings.dataplane, &again)?)
 }
 
+/// Says why a running relay could not take its file over, if so. `matches` are those that it was started with.
+pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
+    settings::load(matches)?;
+    let path = matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?;
+    read(path).map(drop)
+}
+
 /// Reads the file, and shows what of it is refused.
 fn read(path: &Path) -> Result<Relay, Box<dyn Error>> {
     let import = relay::read(path)?;

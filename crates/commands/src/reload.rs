@@ -58,7 +58,7 @@ fn reload(matches: &ArgMatches) -> Outcome<()> {
             return Err(format!("process {pid} is no Millrace").into());
         }
         (Some(pid), _) => *pid,
-        (None, name) => process_of(name.map_or("", String::as_str), running::all())?,
+        (None, name) => process_of(name.map_or("", String::as_str), running::all()?)?,
     };
     let process = Path::new("/proc").join(pid.to_string());
     let words = fs::read(process.join("cmdline"))?;
@@ -89,7 +89,9 @@ fn judge(arguments: Vec<OsString>) -> Outcome<()> {
     let matches = crate::cli().try_get_matches_from(arguments)?;
     match matches.subcommand() {
         Some(("up", matches)) => crate::up::judge(matches),
-        // Relays and the like take over what they can use, and say so.
+        #[cfg(feature = "relay")]
+        Some(("relay", matches)) => crate::relay::judge(matches),
+        // Interfaces of netifd and the like are judged by what runs them.
         _ => Ok(()),
     }
 }
@@ -97,6 +99,25 @@ fn judge(arguments: Vec<OsString>) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process that has become another user is no one's whom the unit's few rights reach.
+    #[test]
+    fn units_reload_with_all_rights() {
+        for unit in [
+            include_str!("../../../packaging/debian/millrace/lib/systemd/system/millrace@.service"),
+            include_str!(
+                "../../../packaging/debian/millrace-openvpn/lib/systemd/system/openvpn-client@.service"
+            ),
+            include_str!(
+                "../../../packaging/debian/millrace-openvpn/lib/systemd/system/openvpn-server@.service"
+            ),
+        ] {
+            assert!(
+                unit.contains("\nExecReload=+/usr/sbin/millrace reload --pid $MAINPID\n"),
+                "{unit}"
+            );
+        }
+    }
 
     #[test]
     fn a_process_is_judged_by_its_own_arguments() {
@@ -112,6 +133,13 @@ mod tests {
         assert_eq!(judged("--allow-scripts\0", text), Ok(()));
         let typo = text.replace("PrivateKey", "PrivteKey");
         assert!(judged("--allow-scripts\0", &typo).is_err());
+        #[cfg(feature = "relay")]
+        {
+            fs::write(&path, "[Relay]\nTargt = 192.0.2.1:51820\n").unwrap();
+            let words = format!("millrace\0relay\0{}\0", path.display());
+            let error = judge(arguments(words.as_bytes())).unwrap_err().to_string();
+            assert!(error.contains("office.conf"), "{error}");
+        }
         let words = b"openvpn\0--client\0--dev\0tun\0--remot\x00192.0.2.1\0";
         let error = judge(arguments(words)).unwrap_err().to_string();
         assert!(error.contains("remot"), "{error}");

@@ -40,7 +40,9 @@ pub(crate) fn command() -> Cli {
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let name = matches.get_one::<String>("NAME").cloned();
     let restarted = match matches.get_flag("daemons") {
-        true => restart_daemons(),
+        true => running::all()
+            .map_err(Into::into)
+            .and_then(|running| restart_daemons(Path::new("/"), &running, &OfThisHost)),
         false => restart(&name.unwrap_or_default()),
     };
     match restarted {
@@ -67,7 +69,7 @@ enum By {
 }
 
 fn restart(name: &str) -> Outcome<ExitCode> {
-    match by(name, Path::new("/"), running::all(), &OfThisHost)? {
+    match by(name, Path::new("/"), running::all()?, &OfThisHost)? {
         By::Systemd(unit) => call("systemctl", &["restart", "--", &unit]),
         By::Netifd => call("ifup", &[name]),
         By::Hand {
@@ -103,31 +105,30 @@ fn program() -> std::io::Result<PathBuf> {
 
 /// Restarts every tunnel that `up --daemon` has brought up, for the scripts of packages. One that fails keeps none of the
 /// others from it.
-fn restart_daemons() -> Outcome<ExitCode> {
+fn restart_daemons(root: &Path, running: &[Running], asked: &dyn Systemd) -> Outcome<ExitCode> {
     let mut code = ExitCode::SUCCESS;
-    for Running { name, path, .. } in running::all() {
-        let found = by(
-            &path.display().to_string(),
-            Path::new("/"),
-            running::all(),
-            &OfThisHost,
-        );
-        let restarted = match found {
+    for Running { pid, name, path } in running {
+        let words = fs::read(root.join(format!("proc/{pid}/cmdline"))).unwrap_or_default();
+        // One at a terminal would lose it; others are restarted by what has started them.
+        if !words.split(|byte| *byte == 0).any(|it| it == b"--daemon") {
+            continue;
+        }
+        let restarted = match by(&path.display().to_string(), root, running.to_vec(), asked) {
             Ok(By::Hand {
                 pid,
                 arguments,
                 directory,
-            }) if arguments.iter().any(|it| it == "--daemon") => down::end(&name, pid)
+            }) => down::end(name, pid)
                 .map_err(Into::into)
                 .and_then(|()| up_again(arguments, &directory)),
-            // A tunnel at a terminal would lose the terminal; units and programs restart their own.
-            _ => continue,
+            Ok(By::Systemd(_) | By::Netifd) => continue,
+            Err(error) => Err(error),
         };
         match restarted {
             Ok(ExitCode::SUCCESS) => {}
             Ok(other) => code = other,
             Err(error) => {
-                log::error!("{name}: {error}");
+                log::error!("{name}: not restarted: {error}");
                 code = ExitCode::FAILURE;
             }
         }
@@ -463,6 +464,15 @@ mod tests {
             error.to_string().contains("restart ssh.service if"),
             "{error}"
         );
+        // An upgrade does not pass it over in silence; one at a terminal is not its business.
+        for (words, code) in [
+            (&b"millrace\0up\0--daemon\0office\0"[..], ExitCode::FAILURE),
+            (b"millrace\0up\0office\0", ExitCode::SUCCESS),
+        ] {
+            fs::write(process.join("cmdline"), words).unwrap();
+            let restarted = restart_daemons(root, &up(), &ByGroups(Some(5)));
+            assert_eq!(restarted.unwrap(), code);
+        }
         fs::write(process.join("cgroup"), "0::/\n").unwrap();
         fs::write(process.join("cmdline"), b"wireguard-go\0-f\0wg0\0").unwrap();
         assert!(by("office", root, up(), &ByGroups(None)).is_err());

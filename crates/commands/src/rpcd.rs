@@ -173,7 +173,7 @@ fn call(method: &str, given: &Given, at: &At) -> Outcome {
         "peer_rename" => home::rename(given, &at.keep)?,
         "server_plan" => home::server(given, &at.keep, false)?,
         "server_init" => home::server(given, &at.keep, true)?,
-        _ => return Err(format!("there is no method {}", method.escape_debug())),
+        _ => return Err(format!("there is no method {}", terminal::shown(method))),
     };
     Ok(answer)
 }

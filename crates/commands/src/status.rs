@@ -163,7 +163,7 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
         // A name that is none would be a path to the socket of another program.
         if !config::types::is_ifname(ifname) {
             return Err(StatusError::NotRunning {
-                ifname: ifname.escape_debug().to_string(),
+                ifname: terminal::shown(ifname),
             });
         }
         return ask(vec![ifname.to_owned()]).into_iter().collect();
@@ -261,14 +261,18 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
     {
         write!(out, "\n{}", crate::guard::render(&report))?;
     }
-    if arguments.ifname.is_none()
-        && !host::privileges::administers()
-        && Path::new(config::guard::DEFAULT_PATH).exists()
-    {
-        writeln!(
-            out,
-            "\nguard: this user may not look at it; run this as root"
-        )?;
+    if arguments.ifname.is_none() && !host::privileges::administers() {
+        for (name, path) in [
+            ("guard", config::guard::DEFAULT_PATH),
+            ("policy", config::policy::DEFAULT_PATH),
+        ] {
+            if Path::new(path).exists() {
+                writeln!(
+                    out,
+                    "\n{name}: this user may not look at it; run this as root"
+                )?;
+            }
+        }
     }
     #[cfg(feature = "policy")]
     if arguments.ifname.is_none()

@@ -92,34 +92,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Runs the tunnel of an OpenVPN file. `None` when the file is to be read again.
-fn openvpn_up(
-    path: &Path,
-    matches: &ArgMatches,
-    settings: &Settings,
-    signals: &mut service::openvpn::Caught,
-) -> Result<Option<ExitCode>, Box<dyn Error>> {
-    let shared = settings.lines.clone();
-    let model = read_openvpn(path, matches, shared.as_ref(), true)?;
-    let file = Some(path.display().to_string());
-    let options = service::openvpn::RunOptions {
-        no_dns: matches.get_flag("no-dns"),
-        wait: true,
-        wait_at_most: wait_at_most(matches),
-        manager: None,
-    };
-    let (path, matches) = (path.to_owned(), matches.clone());
-    let again = Box::new(move || {
-        let model = read_openvpn(&path, &matches, shared.as_ref(), false);
-        model.map_err(|it| it.to_string())
-    });
-    let dataplane = settings.dataplane.clone();
-    Ok(service::openvpn::run(
-        model, again, file, dataplane, options, signals,
-    ))
-}
-
-/// The reason why a running tunnel could not begin anew with its file. `matches` are those that it was brought up with.
+/// Says why a running tunnel could not begin anew with its file, if so. `matches` are those that it was brought up with.
 pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
@@ -246,11 +219,38 @@ fn openvpn_until_end(
     settings: &Settings,
 ) -> Result<ExitCode, Box<dyn Error>> {
     let mut signals = service::openvpn::Caught::default();
+    let shared = settings.lines.as_ref();
+    let mut model = read_openvpn(path, matches, shared, true)?;
     loop {
-        let ended = openvpn_up(path, matches, settings, &mut signals)?;
+        let options = service::openvpn::RunOptions {
+            no_dns: matches.get_flag("no-dns"),
+            wait: true,
+            wait_at_most: wait_at_most(matches),
+            manager: None,
+        };
+        let again = {
+            let (path, matches, shared) = (path.to_owned(), matches.clone(), shared.cloned());
+            Box::new(move || {
+                let model = read_openvpn(&path, &matches, shared.as_ref(), false);
+                model.map_err(|it| it.to_string())
+            })
+        };
+        let file = Some(path.display().to_string());
+        let dataplane = settings.dataplane.clone();
+        let ended =
+            service::openvpn::run(model.clone(), again, file, dataplane, options, &mut signals);
         if let Some(code) = ended {
             return Ok(code);
         }
         logging::reopen();
+        // The file may have changed since the reload was judged.
+        let read = read_openvpn(path, matches, shared, true).and_then(|read| {
+            service::openvpn::rehearse(&read, &settings.dataplane)?;
+            Ok(read)
+        });
+        match read {
+            Ok(read) => model = read,
+            Err(error) => log::error!("{error}; the tunnel begins anew as it was"),
+        }
     }
 }

@@ -3,6 +3,8 @@
 use super::settings;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use config::lines::{Lines, SharedLines};
+use config::permissions::Permissions;
+use config::wgquick;
 use host::background;
 use host::logging;
 use host::privileges;
@@ -10,6 +12,7 @@ use host::startup;
 use service::tun_test::TunTest;
 use service::wireguard::{Daemon, DaemonOptions, Owner};
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The command's own command line.
@@ -71,12 +74,14 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         log::warn!("--null-cipher: packets are NOT encrypted");
     }
     let tun_verdict = TunTest::start(&settings.dataplane).verdict();
+    let ifname = text("IFNAME").unwrap_or_default();
+    let is_server = is_server(Path::new("/etc/wireguard"), &ifname);
     // Before any thread that stays is started: threads inherit what is left.
     privileges::drop_privileges();
     let bind_device = text("bind-device");
     let lines = lines(settings.lines.as_ref(), bind_device.is_some());
     let daemon = Daemon::start(&DaemonOptions {
-        ifname: text("IFNAME").unwrap_or_default(),
+        ifname,
         settings: settings.dataplane,
         bind_device,
         lines,
@@ -86,6 +91,10 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     });
     let serve = |mut daemon: Daemon| {
         privileges::confine_other_threads();
+        if is_server {
+            // `wg` sets the port later: what the policy holds may call it.
+            host::tunnel_devices::mark_server(daemon.ifname(), None);
+        }
         if !foreground {
             logging::leave_terminal(daemon.ifname());
             if let Err(e) = background::ready() {
@@ -107,6 +116,16 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether the file by which `wg-quick` sets an interface up is a server's: the guard has to know, and `wg` has no word for it.
+fn is_server(directory: &Path, ifname: &str) -> bool {
+    let options = wgquick::Options {
+        permissions: Permissions::NONE.with_forwarding(true),
+    };
+    let read = wgquick::read(&directory.join(format!("{ifname}.conf")), options);
+    let tunnel = read.and_then(wgquick::Import::into_tunnel);
+    tunnel.is_ok_and(|(tunnel, _)| tunnel.is_server())
 }
 
 /// The lines of the settings file. `wg` has no word for lines, and the peers come later.
@@ -140,5 +159,27 @@ impl Owner for Unowned {
         logging::reopen();
         log::info!("SIGHUP: there is no file to be read again");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_wg_quick_says_whether_an_interface_is_a_servers() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let key = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+        let interface =
+            format!("[Interface]\nPrivateKey = {key}\nListenPort = 51820\nPostUp = true\n");
+        let peer = format!("[Peer]\nPublicKey = {key}\nAllowedIPs = 10.9.0.0/16\n");
+        std::fs::write(at.join("home.conf"), format!("{interface}{peer}")).unwrap();
+        let called = format!("{interface}{peer}Endpoint = 192.0.2.1:1\n");
+        std::fs::write(at.join("away.conf"), &called).unwrap();
+        std::fs::write(at.join("site.conf"), format!("#! [Server]\n{called}")).unwrap();
+        let server = |name| is_server(at, name);
+        assert!(server("home") && server("site"));
+        assert!(!server("away") && !server("none") && !server(""));
     }
 }

@@ -102,9 +102,23 @@ impl Permissions {
     }
 }
 
+/// Name that no tunnel has a password file by: `monitor.password` is that of the monitor's page.
+const MONITOR: &str = "monitor";
+
+/// The password files that belong to a tunnel's file by their names and are there, whoever put them there.
+#[must_use]
+pub fn passwords_beside(path: &Path) -> Vec<PathBuf> {
+    let own = PASSWORDS.map(|ending| path.with_extension(ending));
+    let is_there = |it: &PathBuf| symlink_metadata(it).is_ok();
+    own.into_iter().filter(is_there).collect()
+}
+
 /// The files beside a tunnel's file that are called as it is, `NAME.password` and `NAME.pw`: each belongs to this tunnel by
 /// its name, and holds a password by its ending. A link is left out, as an archive may bring one that leads anywhere.
 pub(crate) fn own_passwords(path: &Path) -> Vec<PathBuf> {
+    if path.file_stem().is_some_and(|it| it == MONITOR) {
+        return Vec::new();
+    }
     let own = PASSWORDS.map(|ending| path.with_extension(ending));
     let fits = |it: &PathBuf| match symlink_metadata(it) {
         Ok(data) => data.is_file(),
@@ -140,6 +154,14 @@ mod tests {
         std::os::unix::fs::symlink("/etc/shadow", at("office.pw")).unwrap();
         assert_eq!(own(), [at("office.password")]);
         assert_eq!(own_passwords(&at("office.pw")), [at("office.password")]);
+    }
+
+    #[test]
+    fn the_monitors_password_is_no_tunnels_own() {
+        for path in ["/etc/millrace/monitor.toml", "a/monitor.ovpn", "monitor"] {
+            assert_eq!(own_passwords(Path::new(path)), [""; 0].map(PathBuf::from));
+        }
+        assert_eq!(own_passwords(Path::new("monitors.toml")).len(), 2);
     }
 
     #[test]

@@ -106,13 +106,14 @@ impl Tunnel {
         self.interface.table != Table::Off && self.allowed_ips().any(|range| range.is_default())
     }
 
-    /// Whether it is the tunnel of a server: peers call this host by it, and none of them takes all packets.
+    /// Whether peers call this host by it, and none of them takes all that is sent: the tunnel of a server. A server at home
+    /// stays one where it also calls a peer, such as another site.
     #[must_use]
     pub fn is_server(&self) -> bool {
         // Two halves of all addresses stand for a default route.
         let takes_all = self.allowed_ips().any(|range| range.prefix() <= 1);
         let listens = self.interface.listen_port.is_some_and(|port| port != 0);
-        self.called() == 0 && !takes_all && (self.home.is_some() || listens)
+        !takes_all && (self.home.is_some() || self.called() == 0 && listens)
     }
 
     /// The ranges that hold the address of an endpoint, each with that endpoint; endpoints by name are left out.

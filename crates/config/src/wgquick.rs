@@ -501,5 +501,5 @@ impl Parser {
 /// A word of the file as it may be printed: short, and without control characters.
 pub(crate) fn shown(word: &str) -> String {
     let cut: String = word.chars().take(40).collect();
-    cut.escape_debug().to_string()
+    terminal::shown(&cut)
 }

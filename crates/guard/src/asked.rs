@@ -53,6 +53,11 @@ impl Asked {
     }
 }
 
+/// Waits until no process sets the guard, as [`record::settle`].
+pub(crate) fn settle() -> impl Sized {
+    record::settle(NAME)
+}
+
 /// The settings in force, without waiting for the lock.
 pub(crate) fn peek() -> Option<Guard> {
     guard_of(&record::peek(NAME)?)

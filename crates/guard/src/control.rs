@@ -158,6 +158,7 @@ fn lift(
 /// # Errors
 /// When the host cannot be looked at.
 pub fn status(guard: Option<&Guard>) -> Result<Report, GuardError> {
+    let _settled = asked::settle();
     let asked = asked::peek();
     let settings = asked.as_ref().or(guard);
     let mut system = System::open()?;

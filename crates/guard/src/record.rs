@@ -6,6 +6,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use netio::namespace;
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -14,6 +16,9 @@ use crate::GuardError;
 
 /// Where records are, as all that the program knows of the host as it is.
 pub const DIRECTORY: &str = "/run/millrace";
+
+/// How long a report waits for a change to be over, which takes longer only where `dnsmasq` is started anew.
+const SETTLE: Duration = Duration::from_secs(3);
 
 /// A number that the kernel makes anew at each boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -100,6 +105,22 @@ impl Record {
 #[must_use]
 pub fn peek(name: &str) -> Option<String> {
     read(Path::new(DIRECTORY), name)
+}
+
+/// Waits until no other process sets anything by the record of this name, and keeps them from it until what is returned is
+/// dropped: a report looks between two changes. `None` for a user who may not, and where a change takes too long.
+#[must_use]
+pub fn settle(name: &str) -> Option<Flock<File>> {
+    let mut file = File::open(path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
+    let end = Instant::now() + SETTLE;
+    loop {
+        file = match Flock::lock(file, FlockArg::LockSharedNonblock) {
+            Ok(lock) => return Some(lock),
+            Err((file, _)) if Instant::now() < end => file,
+            Err(_) => return None,
+        };
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Tells [`is_taken`] that this process does what the name says, until what is returned is dropped. `None` where another does,

@@ -3,6 +3,7 @@
 mod applied;
 mod change;
 mod effect;
+mod keep;
 mod outer;
 mod recovery;
 mod rivals;
@@ -32,6 +33,9 @@ pub enum ApplyError {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Another route wins over one that must lead, or block, all packets.
+    #[error("{0}")]
+    Shadowed(String),
     /// A setting below `/proc/sys`.
     #[error("/proc/sys/{key}: {error}")]
     Sysctl {

@@ -58,8 +58,10 @@ pub struct Facts {
     pub ways: BTreeMap<IpAddr, EndpointWay>,
     /// The host's name servers that are other machines.
     pub name_servers: Vec<IpAddr>,
-    /// The kernel has IPv6, and it is not switched off for new interfaces.
+    /// The kernel has IPv6.
     pub ipv6: bool,
+    /// IPv6 is switched off for new interfaces, as the tunnel's; the host's line may have it all the same.
+    pub ipv6_off: bool,
     /// Rules can pass over default routes.
     pub suppress_prefixlength: bool,
     /// IPv4 packets are dropped unless the way back to their source is the way they came.
@@ -177,7 +179,11 @@ impl Facts {
         let tunnel = system.index_of(ifname).ok();
         let mut facts = Self {
             interface: ifname.to_owned(),
-            ipv6: has_ipv6(system),
+            ipv6: system.has_ipv6(),
+            ipv6_off: system
+                .sysctl("net/ipv6/conf/default/disable_ipv6")
+                .as_deref()
+                == Some("1"),
             // Looked for in every directory of PATH.
             resolver: want.name_servers.as_ref().and_then(|_| system.resolver()),
             ..Self::default()
@@ -188,7 +194,7 @@ impl Facts {
         }
         let routes = system.routes(None)?;
         facts.used_tables = routes.iter().map(|route| route.table).collect();
-        if want.routes.iter().any(|route| route.pushed) {
+        if want.pushed_addresses || want.routes.iter().any(|route| route.pushed) {
             facts.connected = connected(&routes, tunnel, system);
         }
         facts.defaults = routes;
@@ -329,7 +335,7 @@ impl Facts {
         if want.addresses.iter().any(|it| it.addr.is_ipv4()) {
             set(FORWARD_V4.to_owned(), "1", system);
         }
-        if self.ipv6 && want.has_v6() {
+        if self.ipv6 && !self.ipv6_off && want.has_v6() {
             for name in system.configured_interfaces() {
                 let key = accept_ra(&name);
                 let special = matches!(name.as_str(), "all" | "default" | "lo");
@@ -475,12 +481,6 @@ fn knows_suppress_prefixlength(system: &mut dyn System) -> bool {
         log::warn!("a rule for a test stays at priority {PROBE_PRIORITY}: {error}");
     }
     known
-}
-
-/// True when the kernel has IPv6 and it is not switched off for new interfaces.
-fn has_ipv6(system: &mut dyn System) -> bool {
-    let off = system.sysctl("net/ipv6/conf/default/disable_ipv6");
-    system.has_ipv6() && off.as_deref() != Some("1")
 }
 
 /// The kernel takes the larger of the value for all interfaces and the interface's own, and 2 is

@@ -102,20 +102,26 @@ impl Plan {
     }
 
     fn has_v6(&self, facts: &Facts) -> bool {
-        facts.ipv6 && self.mtu >= IPV6_MTU_MIN
+        facts.ipv6 && !facts.ipv6_off && self.mtu >= IPV6_MTU_MIN
     }
 
     fn warn_of_v6(&mut self, want: &Want, facts: &Facts) {
         if self.has_v6(facts) || !want.has_v6() {
             return;
         }
-        let why = if facts.ipv6 {
-            "the MTU is below 1280 bytes"
-        } else {
-            "IPv6 is off on this host"
+        let (why, then) = match (facts.ipv6, facts.ipv6_off) {
+            (false, _) => ("this kernel has no IPv6", ""),
+            (true, true) => (
+                "IPv6 is off for new interfaces (net.ipv6.conf.default.disable_ipv6)",
+                "; packets to there are answered with \"unreachable\"",
+            ),
+            (true, false) => (
+                "the MTU is below 1280 bytes",
+                "; packets to there are answered with \"unreachable\"",
+            ),
         };
         self.warnings.push(format!(
-            "{why}: the tunnel's IPv6 addresses and routes are left out"
+            "{why}: the tunnel's IPv6 addresses and routes are left out{then}"
         ));
     }
 

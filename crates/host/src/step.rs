@@ -10,6 +10,9 @@ use super::dns::{NameServers, Resolver};
 
 mod written;
 
+/// Prefixes of so many bits or fewer lead the whole world, or a part of it that a tunnel redirects.
+pub(super) const WORLD_BITS: u8 = 4;
+
 /// The main routing table.
 pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
 
@@ -100,6 +103,8 @@ pub enum Step {
         table: u32,
         /// Priority of the rule; the lowest number is looked at first.
         priority: u32,
+        /// Routes of that table with so many bits or fewer are passed over, and left to a later rule.
+        passes: Option<u8>,
     },
     /// Before that, the main table decides where it has a longer prefix than the tunnel's table.
     MainRule {
@@ -268,6 +273,31 @@ impl Step {
         format!("millrace_{interface}")
     }
 
+    /// True for a route that must lead or block its packets, or there is no tunnel.
+    pub(super) const fn must_win(&self) -> bool {
+        match self {
+            Self::Route {
+                optional: false,
+                first,
+                prefix,
+                ..
+            } => *first || *prefix <= WORLD_BITS,
+            Self::Unreachable { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The step's name in sentences.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Address { addr, prefix, .. } => format!("the address {addr}/{prefix}"),
+            Self::Route { dst, prefix, .. } | Self::Unreachable { dst, prefix, .. } => {
+                format!("the route {dst}/{prefix}")
+            }
+            _ => "a routing rule".to_owned(),
+        }
+    }
+
     /// True when the tunnel is of use without it.
     pub(super) fn is_optional(&self) -> bool {
         match self {
@@ -284,6 +314,10 @@ impl Step {
     pub(super) fn without(&self) -> &'static str {
         match self {
             Self::Route { .. } => "packets to there do not go through the tunnel",
+            Self::UnmarkedRule { .. } | Self::MainRule { .. } => {
+                "packets may not go through the tunnel"
+            }
+            Self::Unreachable { .. } => "packets to there are not kept from leaving",
             Self::OuterRoute { .. } => "packets to there may go through the tunnel",
             Self::Sysctl { key, .. } if key == SRC_VALID_MARK => {
                 "a strict rp_filter may drop the server's answers"
@@ -371,8 +405,10 @@ impl Step {
                 mark,
                 table,
                 priority,
+                passes,
             } => Some(Rule {
                 priority: Some(priority),
+                suppress_prefixlength: passes.map(u32::from),
                 ..Rule::not_marked(family(v6), mark, table)
             }),
             Self::MainRule {

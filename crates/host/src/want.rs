@@ -11,6 +11,8 @@ use crate::step::MAIN;
 pub struct Want {
     /// Addresses of the interface.
     pub addresses: Vec<WantedAddress>,
+    /// The other end chose the addresses, not the configuration.
+    pub pushed_addresses: bool,
     /// MTU of the interface.
     pub mtu: Mtu,
     /// The MTU that probes have found, where it is less than that of the lines.
@@ -237,7 +239,8 @@ impl Want {
     }
 
     /// True when the address is the other end's, or on a network of the interface.
-    pub(crate) fn is_inside(&self, addr: IpAddr) -> bool {
+    #[must_use]
+    pub fn is_inside(&self, addr: IpAddr) -> bool {
         self.addresses.iter().any(|own| match own.peer {
             Some(peer) => peer == addr,
             None => own.addr != addr && crate::ways::covers(own.addr, own.prefix, addr),

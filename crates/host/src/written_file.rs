@@ -61,25 +61,28 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
             Err(_) => {}
         }
     }
-    let write = || {
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        sync_directory_of(path)
-    };
-    let written = write();
-    if written
-        .as_ref()
-        .is_err_and(|it| it.kind() != io::ErrorKind::AlreadyExists)
-    {
-        let _ = fs::remove_file(path);
+    write_beside(path, content)?;
+    sync_directory_of(path)
+}
+
+/// As [`write_new`], on a file system where each file has a name: a process that is killed leaves a file that the next one to
+/// write here removes.
+fn write_beside(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut whole = Replacement::new(path, content, 0o600)?;
+    let steps = [Step::Create, Step::Write, Step::Sync];
+    let written = steps.into_iter().try_for_each(|step| whole.take(step));
+    let linked = written.and_then(|()| match fs::hard_link(&whole.temporary, path) {
+        // FAT has no links: an empty file takes the name first.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            File::create_new(path).and_then(|_| fs::rename(&whole.temporary, path))
+        }
+        linked => linked,
+    });
+    // Without the lock it is another writer's.
+    if whole.file.is_some() {
+        let _ = fs::remove_file(&whole.temporary);
     }
-    written
+    linked
 }
 
 /// Makes a file without a name, of which nothing is left when this process ends. `None` where the file system has no such files.
@@ -441,6 +444,25 @@ mod tests {
         let taken = write_new(&path, b"other").unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"key");
+    }
+
+    #[test]
+    fn a_new_file_is_whole_where_each_file_has_a_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        // Killed in the middle of the writing.
+        let mut killed = Replacement::new(&path, b"half of a key", 0o600).unwrap();
+        killed.take(Step::Create).unwrap();
+        killed.take(Step::Write).unwrap();
+        drop(killed);
+        assert!(!path.exists());
+        write_beside(&path, b"key").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"key");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let taken = write_beside(&path, b"other").unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"key");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]

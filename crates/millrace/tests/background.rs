@@ -19,11 +19,8 @@ use nix::unistd::Pid;
 fn file(net: &Net, directory: &Directory, ifname: &str, lines: &str) -> std::path::PathBuf {
     let keys = Keys::generate(&net.a).unwrap();
     let text = format!(
-        "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n{lines}\n[Peer]\nPublicKey = {}\n\
-         Endpoint = {}:{PORT_B}\nAllowedIPs = 10.0.0.0/24\n",
-        keys.private,
-        keys.public,
-        net.link.b4(),
+        "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n{lines}\n[Peer]\nPublicKey = {}\nAllowedIPs = 10.0.0.0/24\n",
+        keys.private, keys.public,
     );
     directory.file(&format!("{ifname}.conf"), &text)
 }
@@ -244,6 +241,21 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     let exit = run(&["up", "--daemon", "--wait", "1", file.to_str().unwrap()]);
     assert_eq!(exit.status.code(), Some(3), "{exit:?}");
     assert!(exit.stderr.contains("not up after 1 s"), "{exit:?}");
+    ends(&net);
+
+    // A peer of WireGuard that has an endpoint is called, too, though nothing is to be sent.
+    let keys = Keys::generate(&net.a).unwrap();
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n[Peer]\nPublicKey = {}\nEndpoint = {at}:{PORT_B}\n\
+         AllowedIPs = 10.0.0.0/24\n",
+        keys.private, keys.public
+    );
+    let file = directory.file("branch.conf", &text);
+    let exit = run(&["up", "--daemon", "--wait", "1", file.to_str().unwrap()]);
+    assert_eq!(exit.status.code(), Some(3), "{exit:?}");
+    for words in [&format!("calling {at}:{PORT_B}"), "not up after 1 s"] {
+        assert!(exit.stderr.contains(words), "{words}: {exit:?}");
+    }
     ends(&net);
 }
 

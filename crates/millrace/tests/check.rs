@@ -70,6 +70,7 @@ fn openvpn() {
     directory.file("ca.crt", keys.pki.ca());
     directory.file("login", "user\nsecret\n");
     directory.file("empty", "");
+    directory.file("name", "user\n");
     directory.file("server.crt", &keys.pki.server().certificate);
     directory.file("server.key", &keys.pki.server().key);
     let remote = net.link.b4().to_string();
@@ -108,6 +109,9 @@ fn openvpn() {
         ("tls-auth empty 1\n", Some("tls-auth")),
         ("<crl-verify>\n</crl-verify>\n", Some("crl-verify")),
         ("<cert>\nx\n</cert>\n<key>\ny\n</key>\n", Some("cert")),
+        ("auth-user-pass empty\n", Some("auth-user-pass")),
+        ("auth-user-pass name\n", Some("auth-user-pass")),
+        ("auth-user-pass /proc\n", Some("auth-user-pass")),
         ("user no-such-user\n", Some("no-such-user")),
         ("status /nonexistent/status\n", Some("status")),
         ("writepid /proc\n", Some("writepid")),

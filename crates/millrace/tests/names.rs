@@ -103,12 +103,23 @@ fn a_tunnel_that_starts_before_its_line_and_its_dns_comes_up_when_they_do() {
     );
     // Nothing leads into a tunnel that the name could then not be looked up through.
     assert_eq!(rules(), before);
+    let status = a
+        .output(PROGRAM, ["status", "--json", "--no-rate"])
+        .unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status[0]["state"], "waiting", "{status}");
+    let what = format!("an address of {NAME}:{PORT_B}");
+    assert_eq!(status[0]["waiting_for"], what, "{status}");
+    let list = a.output(PROGRAM, ["list"]).unwrap();
+    assert!(list.contains("  waiting  "), "{list}");
     a.set_up("eth0", true).unwrap();
     let dns = site.dns(&[]);
     until("a query", || dns.asked() > 0);
     assert_eq!(rules(), before);
     dns.set(NAME, &[site.net.link.b4()]);
     says(&mut process, "is up");
+    let list = a.output(PROGRAM, ["list"]).unwrap();
+    assert!(list.contains("  up  "), "{list}");
     assert!(rules().contains("suppress_prefixlength 0"), "{}", rules());
     reaches(a, B4);
     pings(a, B4, 2);

@@ -117,3 +117,71 @@ fn a_list_of_which_nothing_can_be_held_is_told() {
         assert_eq!(code, Some(1), "not all of it is held: {text}");
     }
 }
+
+/// The chain that the init scripts make where nothing could be set at boot: what sets the guard or the policy later fills it
+/// anew, and `off` takes it away.
+#[test]
+fn what_init_scripts_drop_is_let_go() {
+    if !ready() {
+        return;
+    }
+    let router = Router::new();
+    let sh = |text: &str| router.world.router.output("sh", ["-c", text]);
+    let scripts = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/openwrt/millrace/etc/init.d/millrace"
+    );
+    let drop_all = |name: &str, chain: &str| {
+        sh(&format!(
+            "logger() {{ :; }}; . {scripts}-{name}; drop_all; is_held"
+        ))
+        .unwrap();
+        let text = sh(&format!("nft list chain inet {chain}")).unwrap();
+        assert!(text.contains("packets 0 bytes 0 drop"), "{text}");
+    };
+    router.write(LISTED);
+    drop_all("guard", "millrace guard");
+    assert_eq!(router.guard(&["on", "--if-asked"]).1, Some(0));
+    assert_eq!(router.guard(&["status"]).1, Some(0));
+    let settings = "lan = [\"br-lan\"]\n[[entry]]\nwho = \"192.168.1.1\"\nthrough = \"mr-us\"\n";
+    let settings = router
+        .uci
+        .file("policy.toml", settings)
+        .display()
+        .to_string();
+    drop_all("policy", "millrace_policy forward");
+    let policy = |word| sh(&format!("{PROGRAM} policy {word} --settings {settings}"));
+    policy("on").unwrap();
+    policy("status").unwrap();
+    for (name, chain) in [
+        ("guard", "millrace guard"),
+        ("policy", "millrace_policy forward"),
+    ] {
+        let off = || sh(&format!("{PROGRAM} {name} off")).unwrap();
+        off();
+        drop_all(name, chain);
+        off();
+        assert!(
+            sh(&format!("nft list chain inet {chain}")).is_err(),
+            "{name}"
+        );
+    }
+}
+
+/// Settings that were never right ask for something all the same.
+#[test]
+fn a_mistake_in_the_first_settings_is_not_taken_for_nothing() {
+    if !ready() {
+        return;
+    }
+    let router = Router::new();
+    router.write("");
+    let settings = router
+        .uci
+        .file("guard.toml", "lan = [")
+        .display()
+        .to_string();
+    let words = ["on", "--if-asked", "--settings", &settings];
+    let (text, code) = router.guard(&words);
+    assert_eq!(code, Some(1), "{text}");
+}

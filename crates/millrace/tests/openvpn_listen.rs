@@ -5,6 +5,35 @@ use acceptance::{Net, pings, tcp_both_ways};
 use lab::openvpn::{KeyKind, Setup, Transport};
 use lab::{Host, Link, LinkOptions};
 
+/// `udp6` and `tcp6-server` take clients of IPv4 too, unless `bind ipv6only` says otherwise.
+#[test]
+fn a_server_of_ipv6_takes_ipv4_too() {
+    if !ready() {
+        return;
+    }
+    for (pair, proto, transport) in [
+        (Pair::Server, "udp6", Transport::Udp),
+        (Pair::Server, "tcp6-server", Transport::Tcp),
+    ] {
+        let net = Net::new();
+        let setup = Setup {
+            transport,
+            ..Setup::default()
+        };
+        let programs = pair.programs(false);
+        let keys = credentials(KeyKind::Ecdsa);
+        let at = net.link.b4();
+        let mut file = setup.server_file(programs[0].as_ref(), keys, at).unwrap();
+        file.remove("local").remove("proto").words("proto", [proto]);
+        let _server = programs[0].start(&net.b, &file).unwrap();
+        for to in [at, net.link.b6()] {
+            let file = setup.client_file(programs[1].as_ref(), keys, to).unwrap();
+            let _client = programs[1].start(&net.a, &file).unwrap();
+            pings(&net.a, &setup.inner4(1).to_string(), 3);
+        }
+    }
+}
+
 /// One server at two addresses, over TCP at one and over UDP at the other, as 2.7 has it.
 #[test]
 fn server_listens_at_several_addresses() {

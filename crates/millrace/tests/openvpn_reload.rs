@@ -168,6 +168,35 @@ fn clients_are_not_let_in_by_a_server_that_goes() {
     }
 }
 
+/// A file that is spoilt between the judgement and the new start does not end a client, either.
+#[test]
+fn a_client_whose_file_is_spoilt_after_a_reload_goes_on() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let keys = credentials(KeyKind::Ecdsa);
+    let mut setup = Setup::default();
+    let file = setup
+        .server_file(&StockOpenVpn, keys, net.link.b4())
+        .unwrap();
+    let _server = StockOpenVpn.start(&net.b, &file).unwrap();
+    // The old tunnel ends when the new file has been judged.
+    setup.client.line("script-security 2");
+    setup.client.words("down", ["/bin/sh spoil.sh"]);
+    setup
+        .client
+        .file("spoil.sh", "echo no-such-directive-here >> openvpn.conf\n");
+    let file = setup.client_file(&millrace(), keys, net.link.b4()).unwrap();
+    let mut client = millrace().start(&net.a, &file).unwrap();
+    let inner = setup.inner4(1).to_string();
+    pings(&net.a, &inner, 3);
+    client.process.signal(Signal::SIGHUP).unwrap();
+    client.wait_until_ready(2).unwrap();
+    pings(&net.a, &inner, 3);
+    assert_eq!(client.said("begins anew as it was"), 1);
+}
+
 /// A typo in its file does not end a client: it goes on, and who asked is told.
 #[test]
 fn a_client_whose_file_cannot_be_used_goes_on_as_it_was() {

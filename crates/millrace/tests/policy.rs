@@ -320,6 +320,43 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     }
 }
 
+/// While `watch` takes over what it has learnt, `status` does not tell of what is half done.
+#[test]
+fn the_status_is_told_between_two_changes() {
+    if !acceptance::ready() || lab::require(tools::find("nft")).is_none() {
+        return;
+    }
+    let all = Policed::new();
+    let (pc, router) = (&all.world.pc, &all.world.router);
+    let directory = Directory::new();
+    let text = format!(
+        "lan = [\"br-lan\"]\nleases = \"/nonexistent\"\n[[entry]]\nwho = \"{}\"\nthrough = \"mr-us\"\n",
+        all.mac(pc)
+    );
+    let file = directory.file("policy.toml", &text).display().to_string();
+    assert_eq!(all.policy(&["on", "--settings", &file]).0, Some(0));
+    let _watch = all.watch(&file);
+    for number in 100..107 {
+        let own = format!("192.168.1.{number}");
+        all.add_address(pc, &own);
+        // The router answers, and knows a neighbour more; then there is news for the watch.
+        let ask = || UdpSocket::bind((ip(&own), 0))?.send_to(&[1], ("192.168.1.2", 9));
+        pc.run(ask).unwrap().unwrap();
+        until("a neighbour", || {
+            let list = router.output("ip", ["neighbour"]).unwrap();
+            list.contains(&format!("{own} "))
+        });
+        all.world
+            .ip(&format!("route add 198.18.{number}.0/24 dev wan"));
+        until("an address that is held", || {
+            let is_held = router.output("ip", ["rule"]).unwrap().contains(&own);
+            let (report, code) = all.status();
+            assert_eq!(code, Some(0), "{report}");
+            is_held
+        });
+    }
+}
+
 /// A `dnsmasq` that cannot fill sets, one that refuses a line, and none: what is wrong is told, its settings stay as they
 /// are, and all that needs no names is done.
 #[test]

@@ -189,15 +189,20 @@ fn a_tunnel_in_the_background_logs_to_the_system_log_or_its_file() {
     };
     up(&[]);
     reaches(a, B4);
-    let mut line = [0; 512];
-    let count = log.recv(&mut line).unwrap();
-    let line = String::from_utf8_lossy(&line[..count]).into_owned();
-    assert!(
-        line.starts_with("<30>")
-            && line.contains(" millrace-wg0[")
-            && line.contains("is connected"),
-        "{line}"
-    );
+    // The command has waited for the peer, at its terminal.
+    kill(site.the_only_process(), Signal::SIGHUP).unwrap();
+    loop {
+        let mut line = [0; 512];
+        let count = log.recv(&mut line).unwrap();
+        let line = String::from_utf8_lossy(&line[..count]).into_owned();
+        assert!(
+            line.starts_with("<30>") && line.contains(" millrace-wg0["),
+            "{line}"
+        );
+        if line.contains("was read again") {
+            break;
+        }
+    }
     kill(site.the_only_process(), Signal::SIGTERM).unwrap();
     until("its end", || inhabitants(a).is_empty());
 

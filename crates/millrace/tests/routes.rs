@@ -419,6 +419,104 @@ fn a_killed_client_leaves_the_hosts_own_routes() {
     until("everything is as it was before", || world.state() == before);
 }
 
+/// IPv6 that the interface cannot have does not leave by the line.
+#[test]
+fn ipv6_is_unreachable_where_the_tunnel_has_none() {
+    if !ready() {
+        return;
+    }
+    let world = world(Plain);
+    let setup = Setup::default();
+    let keys = credentials(KeyKind::Ecdsa);
+    let file = setup
+        .server_file(&StockOpenVpn, keys, world.outside.b4())
+        .unwrap();
+    let _server = StockOpenVpn.start(&world.server, &file).unwrap();
+    let before = world.state();
+    let blocked = |lines: &str| {
+        let (found, said) = run(&world, &millrace(), &setup, lines);
+        assert_eq!(found[WORLD6], "unreachable", "{lines}: {said}");
+        assert_eq!(world.state(), before, "{lines}");
+    };
+    for lines in [
+        "route-ipv6 2000::/3",
+        "route-ipv6 ::/1\nroute-ipv6 8000::/1",
+        "redirect-gateway def1 ipv6",
+    ] {
+        // The server pushes an MTU of its own.
+        blocked(&format!(
+            "pull-filter ignore tun-mtu\ntun-mtu 1200\n{lines}"
+        ));
+    }
+    for of in ["default", "all"] {
+        let key = format!("net/ipv6/conf/{of}/disable_ipv6");
+        let before = world.state();
+        world.client.sysctl(&key, "1").unwrap();
+        for lines in [
+            "redirect-gateway def1 ipv6",
+            "block-ipv6",
+            "route-ipv6 2000::/3",
+        ] {
+            let (found, said) = run(&world, &millrace(), &setup, lines);
+            assert_eq!(found[WORLD6], "unreachable", "{of}, {lines}: {said}");
+        }
+        if of == "default" {
+            assert_eq!(world.state(), before);
+        }
+    }
+}
+
+/// What a lease's renewal or an interface that was down took away comes back.
+#[test]
+fn routes_that_are_taken_away_while_the_tunnel_is_up_come_back() {
+    if !ready() {
+        return;
+    }
+    let world = world(Plain);
+    let setup = Setup::default();
+    let keys = credentials(KeyKind::Ecdsa);
+    let file = setup
+        .server_file(&StockOpenVpn, keys, world.outside.b4())
+        .unwrap();
+    let _server = StockOpenVpn.start(&world.server, &file).unwrap();
+    let before = world.state();
+    let ip = |words: &str| drop(world.client.output("ip", words.split(' ')).unwrap());
+    for (lines, commands) in [
+        (
+            "redirect-gateway ipv6",
+            &["route replace default via 192.168.1.2"][..],
+        ),
+        (
+            "redirect-gateway def1 ipv6",
+            &["link set ovpn0 down", "link set ovpn0 up"],
+        ),
+        (
+            "redirect-gateway def1 ipv6",
+            &["route del 0.0.0.0/1", "-6 route del 2000::/4"],
+        ),
+    ] {
+        let mut setup = setup.clone();
+        for line in lines.lines() {
+            setup.client.line(line);
+        }
+        let file = setup
+            .client_file(&millrace(), keys, world.outside.b4())
+            .unwrap();
+        let client = millrace().start(&world.client, &file).unwrap();
+        assert_eq!(world.way_to("8.8.8.8"), TUN);
+        for command in commands {
+            ip(command);
+        }
+        for address in ["8.8.8.8", "2001:db8::1"] {
+            until("the tunnel has its routes again", || {
+                world.way_to(address) == TUN
+            });
+        }
+        client.stop().unwrap();
+        until("everything is as it was before", || world.state() == before);
+    }
+}
+
 /// Both make the interface of a file of this name.
 const QUICK: &str = "quick0";
 
@@ -572,6 +670,36 @@ fn wireguard_beside_a_default_route_by_a_device() {
     compare_wireguard(Ppp);
 }
 
+/// A file's default route comes back when its rules were flushed, and when its interface was down.
+#[test]
+fn rules_and_routes_of_a_file_come_back() {
+    if !acceptance::ready() {
+        return;
+    }
+    let site = Site::new();
+    let a = &site.net.a;
+    let endpoint = site.net.link.b4().to_string();
+    let file = site.file(QUICK, "Address = 10.0.0.1/24", &endpoint, "0.0.0.0/0", "");
+    let mut process = a.command(PROGRAM).arg("up").arg(&file).spawn().unwrap();
+    process
+        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    let ip = |words: &str| a.output("ip", words.split(' ')).unwrap_or_default();
+    for commands in [
+        &["-4 rule flush", "-4 rule add table main priority 32766"][..],
+        &["link set quick0 down", "link set quick0 up"],
+    ] {
+        for command in commands {
+            ip(command);
+        }
+        until("the tunnel has its packets again", || {
+            ip("route get 8.8.8.8").contains(QUICK)
+        });
+    }
+    process.signal(Signal::SIGTERM).unwrap();
+    process.wait_at_most(PATIENCE).unwrap();
+}
+
 /// Ranges that hold the peer's own address: packets go through, `check` tells of it, `doctor` has nothing to say.
 #[test]
 fn ranges_that_hold_the_peer_carry_packets() {
@@ -587,6 +715,8 @@ fn ranges_that_hold_the_peer_carry_packets() {
         "10.0.0.0/24, 192.168.0.0/16",
         "10.0.0.0/24, 192.168.1.2/32",
         "0.0.0.0/0",
+        "0.0.0.0/0, 192.168.1.0/24",
+        "0.0.0.0/1, 128.0.0.0/1, 192.168.1.0/24",
     ] {
         let file = site.file(QUICK, "Address = 10.0.0.1/24", &endpoint, ranges, "");
         let checked = a.command(PROGRAM).arg("check").arg(&file).exit().unwrap();
@@ -594,11 +724,14 @@ fn ranges_that_hold_the_peer_carry_packets() {
             .stdout
             .contains(&format!("holds the endpoint {endpoint}"));
         assert_eq!(told, ranges != "0.0.0.0/0", "{}", checked.stdout);
+        let of_the_lan = ranges.ends_with("192.168.1.0/24");
         let mut process = a.command(PROGRAM).arg("up").arg(&file).spawn().unwrap();
         process
             .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
             .unwrap();
         pings(a, B4, 2);
+        let way = a.output("ip", ["route", "get", "192.168.1.77"]).unwrap();
+        assert!(!of_the_lan || way.contains(QUICK), "{ranges}: {way}");
         let doctor = a.command(PROGRAM).arg("doctor").exit().unwrap();
         assert!(!doctor.stdout.contains("loop:"), "{}", doctor.stdout);
         process.signal(Signal::SIGTERM).unwrap();

@@ -368,17 +368,31 @@ fn a_user_who_may_not_look_is_told_so() {
         let script = format!(
             "mount -t tmpfs none /etc/wireguard 2>/dev/null || {{ mkdir -p /tmp; mount -t tmpfs none /etc; mkdir /etc/wireguard; }}; \
              chmod 000 /etc/wireguard; \
+             mount -t tmpfs none /run; mkdir /run/millrace; (umask 777; touch /run/millrace/office-0.up); \
              exec setpriv --bounding-set=-all --inh-caps=-all {PROGRAM} {words}"
         );
         net.a.command("sh").args(["-c", &script]).exit().unwrap()
     };
-    for words in ["list", "up office", "guard status", "guard on --lan eth0"] {
+    for words in [
+        "list",
+        "up office",
+        "guard status",
+        "guard on --lan eth0",
+        "policy status",
+        "peer list --server office",
+        "down office",
+        "restart office",
+        "reload office",
+        "doctor",
+    ] {
         let exit = alone(words);
         assert_eq!(exit.status.code(), Some(1), "{words}: {exit:?}");
         assert!(
             exit.stderr.contains("run this as root"),
             "{words}: {exit:?}"
         );
-        assert!(!exit.stdout.contains("no tunnels"), "{words}: {exit:?}");
+        for wrong in ["no tunnels", "down", "policy:", "load the module"] {
+            assert!(!exit.stdout.contains(wrong), "{words}: {exit:?}");
+        }
     }
 }

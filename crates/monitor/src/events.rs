@@ -124,8 +124,8 @@ fn compare(before: &Status, now: &Status, say: &mut impl FnMut(Tone, String)) {
             (State::Up, _) => say(Tone::Good, format!("{name} is up")),
             (State::Silent, _) => say(Tone::Bad, format!("{name} is silent: {words}")),
             (State::NoCarrier, _) => say(Tone::Bad, format!("{name} has no carrier: {words}")),
-            (State::Connecting, _) => say(Tone::Bad, format!("{name}: {words}")),
-            (_, State::Silent | State::NoCarrier | State::Connecting) => {
+            (State::Connecting | State::Waiting, _) => say(Tone::Bad, format!("{name}: {words}")),
+            (_, State::Silent | State::NoCarrier | State::Connecting | State::Waiting) => {
                 say(Tone::Note, format!("{name}: {words}"));
             }
             _ => {}

@@ -1,6 +1,6 @@
 //! How a tunnel is, in a word and in a sentence.
 
-use service::status::{LineStatus, NO_CARRIER, PeerStatus, SILENT, Status};
+use service::status::{LineStatus, NO_CARRIER, PeerStatus, SILENT, Status, WAITING};
 
 /// Seconds after which a peer of WireGuard that is spoken to has begun a new session (REJECT_AFTER_TIME).
 pub const LATELY: u64 = 180;
@@ -17,6 +17,8 @@ pub enum State {
     Idle,
     /// It is calling.
     Connecting,
+    /// It waits for something without which it does not come up.
+    Waiting,
     /// The other end does not answer.
     Silent,
     /// No uplink leads to the other end.
@@ -29,10 +31,11 @@ pub enum State {
 
 impl State {
     /// The states of a tunnel that runs.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Up,
         Self::Idle,
         Self::Connecting,
+        Self::Waiting,
         Self::Silent,
         Self::NoCarrier,
     ];
@@ -44,6 +47,7 @@ impl State {
             Self::Up => "up",
             Self::Idle => "idle",
             Self::Connecting => "connecting",
+            Self::Waiting => WAITING,
             Self::Silent => SILENT,
             Self::NoCarrier => NO_CARRIER,
             Self::Ended => "ended",
@@ -73,6 +77,10 @@ pub fn health(status: &Status) -> (State, String) {
 fn carries(status: &Status) -> (State, String) {
     match status.state.as_deref() {
         Some("connecting") => return (State::Connecting, "calling its server".to_owned()),
+        Some(WAITING) => {
+            let what = status.waiting_for.as_deref().unwrap_or("what it needs");
+            return (State::Waiting, format!("not up yet: waiting for {what}"));
+        }
         Some(SILENT) => return (State::Silent, reason(&status.peers)),
         Some(NO_CARRIER) => return (State::NoCarrier, reason(&status.peers)),
         Some("connected") => return (State::Up, lines(&status.peers).unwrap_or_default()),
@@ -216,6 +224,7 @@ mod tests {
             })
         };
         assert_eq!(of("client", Some("connecting"), 0).0, State::Connecting);
+        assert_eq!(of("client", Some(WAITING), 1).0, State::Waiting);
         assert_eq!(of("client", Some("connected"), 1).0, State::Up);
         assert_eq!(of("server", None, 0), (State::Idle, "0 clients".to_owned()));
         assert_eq!(of("server", None, 1), (State::Up, "1 client".to_owned()));

@@ -7,9 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crypto::blake2s;
+use log::Level;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use service::strangers;
 use zeroize::Zeroizing;
 
 use crate::answer::Answer;
@@ -159,7 +161,10 @@ impl Site {
                     Asker::Network(_) => "",
                     Asker::Known(_) => ", by a browser that has logged in before",
                 };
-                log::warn!("wrong password from {network}{which}");
+                strangers::log(
+                    Level::Warn,
+                    format_args!("wrong password from {network}{which}"),
+                );
                 Answer::error(403, "that is not the password")
             }),
         }
@@ -268,7 +273,7 @@ impl Site {
             Err(wait) => Err(too_often(wait)),
             Ok(Ok(true)) => Ok(()),
             Ok(_) => {
-                log::warn!("wrong token from {network}");
+                strangers::log(Level::Warn, format_args!("wrong token from {network}"));
                 Err(Answer::error(403, "that is not the token"))
             }
         }
@@ -392,5 +397,29 @@ mod tests {
             metrics(&site, &format!("{guess}"), program);
         }
         assert_eq!(metrics(&site, TOKEN, program), 429);
+    }
+
+    #[test]
+    fn guesses_from_many_networks_fill_no_log() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        static LINES: AtomicUsize = AtomicUsize::new(0);
+        struct Counter;
+        impl log::Log for Counter {
+            fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+                true
+            }
+            fn log(&self, _: &log::Record<'_>) {
+                LINES.fetch_add(1, Ordering::Relaxed);
+            }
+            fn flush(&self) {}
+        }
+        log::set_logger(&Counter).unwrap();
+        log::set_max_level(log::LevelFilter::Warn);
+        let site = site();
+        let told = (0..=255).map(|it| metrics(&site, "guess", [10, 1, 0, it]));
+        assert_eq!(told.filter(|it| *it == 403).count(), 256);
+        let lines = LINES.load(Ordering::Relaxed);
+        assert!((1..128).contains(&lines), "{lines}");
     }
 }

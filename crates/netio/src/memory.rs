@@ -26,6 +26,13 @@ pub fn one_heap() {
     let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
+/// Gives memory that the program has freed back to the system: after a crowd of strangers has gone. musl does so by itself.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes a plain number. It touches only memory that is free.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
 /// Start and length of mappings of files that can be executed and have no page of their own: relocations in the code, or a
 /// debugger's breakpoints, would be lost.
 fn code_of_files(smaps: &str) -> Vec<(usize, usize)> {

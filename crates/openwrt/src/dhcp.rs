@@ -1,6 +1,5 @@
 //! `/etc/config/dhcp`: where `dnsmasq` will read further files, before it has been started.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::uci::{FILE_MAX, Package, Section};
@@ -9,10 +8,8 @@ use crate::uci::{FILE_MAX, Package, Section};
 /// file.
 #[must_use]
 pub fn directory_of(configuration: &Path) -> Option<PathBuf> {
-    let path = configuration.join("dhcp");
-    let is_small = fs::metadata(&path).is_ok_and(|it| it.len() <= FILE_MAX);
-    let text = fs::read_to_string(path).ok().filter(|_| is_small)?;
-    // Faults in other sections do not matter.
+    let text = config::file::read_text(&configuration.join("dhcp"), FILE_MAX).ok()?;
+    // What is wrong in sections of others is no matter.
     directory(&Package::parse(&text).ok()?)
 }
 

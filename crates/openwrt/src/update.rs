@@ -77,10 +77,16 @@ impl Update {
             ..Self::default()
         };
         for route in want.routes.iter().filter(|route| !route.leads_all()) {
-            let (Destination::Network(target), Gateway::Tunnel(gateway)) =
-                (route.to, route.gateway)
-            else {
+            let Destination::Network(target) = route.to else {
                 continue;
+            };
+            let gateway = match route.gateway {
+                Gateway::Tunnel(gateway) => gateway,
+                Gateway::Router(router) if want.is_inside(router) => {
+                    Some(router).filter(IpAddr::is_ipv4)
+                }
+                // Routes past the tunnel are not netifd's.
+                Gateway::Router(_) | Gateway::Default => continue,
             };
             update.routes.push(Route {
                 target: masked(target, route.prefix),
@@ -118,7 +124,11 @@ impl Update {
             });
         };
         let leads_all = |v6: bool| {
-            let inside = |route: &WantedRoute| matches!(route.gateway, Gateway::Tunnel(_));
+            let inside = |route: &WantedRoute| match route.gateway {
+                Gateway::Tunnel(_) => true,
+                Gateway::Router(router) => want.is_inside(router),
+                Gateway::Default => false,
+            };
             let mut routes = want.routes.iter();
             routes.any(|it| it.leads_all() && it.to == Destination::all(v6) && inside(it))
         };
@@ -356,6 +366,37 @@ mod tests {
             shown(&Value::Table(block_restart("office"))),
             "{interface:office,action:4}"
         );
+    }
+
+    #[test]
+    fn a_router_inside_the_tunnel_is_a_gateway() {
+        let mut want = want();
+        want.addresses[0].prefix = 24;
+        for (route, router) in want
+            .routes
+            .iter_mut()
+            .zip(["10.8.0.9", "192.0.2.9", "fd00::9"])
+        {
+            (route.gateway, route.table) = (Gateway::Router(ip(router)), MAIN);
+        }
+        let everything = WantedRoute {
+            to: Destination::all(false),
+            prefix: 0,
+            optional: true,
+            ..want.routes[0].clone()
+        };
+        want.routes.push(everything);
+        let update = Update::of(&want, "mr-office", RouteRules::default());
+        let routes = update.routes.iter();
+        let routes: Vec<_> = routes
+            .map(|it| (it.target, it.prefix, it.gateway))
+            .collect();
+        let expected = [
+            (ip("10.50.0.0"), 16, Some(ip("10.8.0.9"))),
+            (ip("0.0.0.0"), 1, None),
+            (ip("128.0.0.0"), 1, None),
+        ];
+        assert_eq!(routes, expected);
     }
 
     #[test]

@@ -18,6 +18,15 @@ program() {
     on) return "$ON" ;;
     esac
 }
+# Whether there is a chain that holds, and what is made in its place.
+nft() {
+    case "$1" in
+    list) return "$HELD" ;;
+    *) grep drop >>"$LOG" ;;
+    esac
+}
+logger() { :; }
+sleep() { echo sleep >>"$LOG"; }
 start() {
     start_service
     [ "$RELOADED" -ne 4 ] || echo start >>"$LOG"
@@ -33,12 +42,18 @@ fn called(script: &str, upgrade: Option<&str>, status: u8) -> Vec<String> {
     called_with(script, upgrade, status, ("start_service", 0))
 }
 
-/// The calls of a function of the script, where `on` ends with that code.
-fn called_with(
+/// The same for a function of the script, where `on` ends with that code.
+fn called_with(script: &str, upgrade: Option<&str>, status: u8, call: (&str, u8)) -> Vec<String> {
+    called_where(script, upgrade, status, call, true)
+}
+
+/// The same where the chain that holds is there, or is not.
+fn called_where(
     script: &str,
     upgrade: Option<&str>,
     status: u8,
     (call, on): (&str, u8),
+    held: bool,
 ) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let scratch = tempfile::tempdir().unwrap();
@@ -59,6 +74,7 @@ fn called_with(
         .env("FILE", &file)
         .env("CALL", call)
         .env("ON", on.to_string())
+        .env("HELD", u8::from(!held).to_string())
         .env("STATUS", status.to_string())
         .env_remove("PKG_UPGRADE");
     if let Some(upgrade) = upgrade {
@@ -113,5 +129,64 @@ fn a_start_of_the_user_or_at_boot_sets_it() {
             let all = [format!("{script} on{how}"), "instance".to_owned()];
             assert_eq!(called(script, upgrade, 3), all, "{upgrade:?}");
         }
+    }
+}
+
+/// The network comes next, and does not wait: where nothing is held that is asked for, nothing is forwarded.
+#[test]
+fn what_cannot_be_set_at_boot_forwards_nothing() {
+    let start = |script, code, held| called_where(script, None, 3, ("start_service", code), held);
+    for (script, on) in [("guard", "guard on --if-asked"), ("policy", "policy on")] {
+        // Refused by the kernel, crashed, not there.
+        for code in [1, 134, 127] {
+            let chain = match script {
+                "guard" => "millrace guard",
+                _ => "millrace_policy forward",
+            };
+            let told = start(script, code, false);
+            let (last, before) = told.split_last().unwrap();
+            assert_eq!(last, "instance");
+            let (dropped, tries) = before.split_last().unwrap();
+            assert_eq!(
+                dropped.trim(),
+                format!("add rule inet {chain} counter drop")
+            );
+            assert_eq!(tries, [on, "sleep", on, "sleep", on], "{code}");
+            // Something of it is there.
+            assert_eq!(start(script, code, true), [on, "instance"], "{code}");
+        }
+        assert_eq!(start(script, 0, false), [on, "instance"]);
+    }
+    assert_eq!(start("guard", 4, false), ["guard on --if-asked"]);
+}
+
+/// systemd starts what comes after a unit whether or not the unit has failed: only one that goes on holds the network back.
+#[test]
+fn a_program_that_crashes_holds_the_network_back() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for name in ["guard", "policy"] {
+        let unit = root.join(format!(
+            "packaging/debian/millrace/lib/systemd/system/millrace-{name}.service"
+        ));
+        let unit = fs::read_to_string(unit).unwrap();
+        let line = unit.lines().find_map(|it| it.strip_prefix("ExecStartPre="));
+        let script = line.unwrap().strip_prefix("/bin/sh -c '").unwrap();
+        let script = script.strip_suffix('\'').unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let calls = scratch.path().join("calls");
+        // Killed twice by a signal, then well.
+        let program = "sleep() { :; }; millrace() { echo \"$*\" >>\"$CALLS\"; [ \"$(wc -l <\"$CALLS\")\" -gt 2 ] || return 134; }";
+        let script = format!(
+            "{program}; {}",
+            script.replace("/usr/sbin/millrace", "millrace")
+        );
+        let status = Command::new("sh")
+            .args(["-uc", &script])
+            .env("CALLS", &calls)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        let calls = fs::read_to_string(calls).unwrap();
+        assert_eq!(calls, format!("{name} on --wait\n").repeat(3));
     }
 }

@@ -14,6 +14,7 @@ mod endpoint;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod format;
+mod guesses;
 mod limits;
 mod line;
 mod line_mode;
@@ -33,6 +34,7 @@ pub use control::{Control, Notice};
 pub use data_plane::{DataPlane, KeyError, RouteChange, Sender, Whole};
 pub use endpoint::{Ecn, Endpoint, Source};
 pub use format::{Format, Joined, Payload};
+pub use guesses::Guesses;
 pub use limits::KeyLimits;
 pub use line::{LINES_MAX, Line, LineId, StreamId, Transport};
 pub use line_mode::{LineMode, Reorder};

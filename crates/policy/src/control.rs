@@ -168,6 +168,7 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<PolicyError>, Pol
 /// # Errors
 /// When the host cannot be looked at.
 pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
+    let _settled = record::settle();
     let asked = record::peek();
     let is_asked = asked.is_some();
     let (settings, names_known, near, known) = match asked {

@@ -118,12 +118,12 @@ impl Facts {
         if macs.is_empty() {
             return;
         }
-        // Present neighbours count more than leases.
-        let mut now = addresses(policy);
-        let neighbours = of_neighbours(&system.netlink.neighbours().unwrap_or_default());
-        now.retain(|it| !neighbours.iter().any(|other| other.1 == it.1));
-        now.extend(neighbours);
-        self.near = near(&macs, near_before, &now);
+        // Leases first: what neighbours have now counts.
+        let mut used = addresses(policy);
+        let [now, idle] = of_neighbours(&system.netlink.neighbours().unwrap_or_default());
+        used.retain(|it| !now.iter().chain(&idle).any(|other| other.1 == it.1));
+        used.extend(now);
+        self.near = near(&macs, near_before, &used, &idle);
     }
 
     /// The interface with this index.

@@ -168,6 +168,7 @@ mod tests {
             index: 2,
             ip: ip("2001:db8:1:1::77"),
             mac: changed.those.macs[0].0.to_vec(),
+            idle: std::time::Duration::ZERO,
         }];
         let lan = ["br-lan".to_owned(), "br-guest".to_owned()];
         let meant = Meant::new(&changed, 0xff00_0000, &lan, &facts, &near);

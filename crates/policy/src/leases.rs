@@ -1,7 +1,6 @@
 //! Names of devices that have leases: files of `dnsmasq`, and what OpenWrt's settings fix.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -132,12 +131,8 @@ pub(crate) fn keep(names: &Names, path: &Path) -> io::Result<()> {
 }
 
 fn text_of(path: &Path) -> String {
-    let is_small = fs::metadata(path).is_ok_and(|it| it.len() <= FILE_MAX);
-    is_small
-        .then(|| fs::read(path).ok())
-        .flatten()
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default()
+    let bytes = config::file::read(path, FILE_MAX).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The leases of IPv4, which have hardware addresses: `EXPIRY MAC ADDRESS NAME CLIENT`.
@@ -182,6 +177,7 @@ fn fixed(text: &str) -> Vec<(String, Mac)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::fs;
 
     fn mac(last: u8) -> Mac {
         Mac([2, 0, 0x5e, 0x10, 0, last])
@@ -255,6 +251,16 @@ mod tests {
         let first: Names = [("television".to_owned(), vec![mac(1)])].into();
         assert_eq!(names(&policy, &first)["television"][0], mac(1));
         assert_eq!(crowd("television", &first), None);
+    }
+
+    /// A FIFO would be waited for.
+    #[test]
+    fn only_regular_files_have_leases() {
+        let place = tempfile::tempdir().unwrap();
+        let fifo = place.path().join("leases");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        assert!(kept(&fifo).is_empty());
     }
 
     #[test]

@@ -45,6 +45,11 @@ pub(crate) fn read(record: &Record) -> Option<Asked> {
     asked(&record.read()?)
 }
 
+/// Waits until no process sets the policy, as [`record::settle`].
+pub(crate) fn settle() -> impl Sized {
+    record::settle(NAME)
+}
+
 /// Without waiting for the lock.
 pub(crate) fn peek() -> Option<Asked> {
     asked(&record::peek(NAME)?)

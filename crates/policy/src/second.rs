@@ -8,6 +8,7 @@
 //! Entries for names are not among them: their addresses are in sets of the packet filter.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use config::policy::{Down, Mac, Policy};
 use guard::networks::Network;
@@ -23,7 +24,10 @@ const ADDRESSES_MAX: usize = 8;
 /// Most packets' descriptions, each of which is two rules.
 const HELD_MAX: usize = 256;
 
-/// Addresses by hardware address, the newest last.
+/// How long ago an address was there that is not in use any more. The kernel keeps it in its list of neighbours for days.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// Which hardware address has which address. The newest of a hardware address is its last.
 pub(crate) type Near = Vec<(Mac, IpAddr)>;
 
 /// A description of held packets: every part that is given has to fit.
@@ -36,43 +40,53 @@ pub(crate) struct Held {
     pub(crate) table: Option<u32>,
 }
 
-/// The addresses of these hardware addresses: the known ones, and those of leases and neighbours now. An address that
-/// another device has now is that device's.
-pub(crate) fn near(macs: &[Mac], before: &Near, now: &[(Mac, IpAddr)]) -> Near {
+/// What is known of the addresses of these hardware addresses: what was known before, and what leases and neighbours say now,
+/// those in use and those of before. An address that another device has now is that device's.
+///
+/// Where there are too many, those in use count first, and of these the ones that were known: a device that has more does not
+/// change what is known by that.
+pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Near {
     let is_fit = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_multicast(),
     };
-    let is_moved = |(mac, ip): &(Mac, IpAddr)| {
-        let has = now.iter().any(|it| it.1 == *ip);
-        has && !now.contains(&(*mac, *ip))
+    let is_gone = |it: &&(Mac, IpAddr)| !used.iter().chain(idle).any(|other| other.1 == it.1);
+    let of = |list: &'_ Near, known| {
+        let own = list.iter().filter(|it| before.contains(it) == known);
+        own.copied().collect::<Near>()
     };
-    let mut all: Near = before.iter().filter(|it| !is_moved(it)).copied().collect();
-    for it in now {
-        if !all.contains(it) {
-            all.push(*it);
-        }
-    }
-    all.retain(|(mac, ip)| macs.contains(mac) && is_fit(ip));
-    // The newest addresses come first.
+    let gone: Near = before.iter().filter(is_gone).copied().collect();
+    let all = [
+        gone,
+        of(idle, false),
+        of(idle, true),
+        of(used, false),
+        of(used, true),
+    ];
+    // From the last back.
     let mut kept = Near::new();
-    for it in all.into_iter().rev() {
+    for it in all.concat().into_iter().rev() {
         let own = kept.iter().filter(|other| other.0 == it.0).count();
-        if own < ADDRESSES_MAX && kept.len() < HELD_MAX {
+        let fits = own < ADDRESSES_MAX && kept.len() < HELD_MAX;
+        if fits && macs.contains(&it.0) && is_fit(&it.1) && !kept.contains(&it) {
             kept.push(it);
         }
     }
     kept.reverse();
-    kept
+    let is_same = kept.len() == before.len() && kept.iter().all(|it| before.contains(it));
+    if is_same { before.clone() } else { kept }
 }
 
-/// The neighbours that are behind devices of the LAN or were before these had other names: all but those behind lines.
-pub(crate) fn of_neighbours(list: &[Neighbour]) -> Near {
+/// The neighbours that are behind devices of the LAN or were before these had other names, all but those behind lines: those in
+/// use, and those that were not seen for long.
+pub(crate) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
     let of = |it: &Neighbour| {
         let mac: [u8; 6] = it.mac.as_slice().try_into().ok()?;
         Some((Mac(mac), it.ip))
     };
-    list.iter().filter_map(of).collect()
+    let (used, idle): (Vec<&Neighbour>, Vec<&Neighbour>) =
+        list.iter().partition(|it| it.idle < IDLE);
+    [used, idle].map(|list| list.into_iter().filter_map(of).collect())
 }
 
 /// The hardware addresses that entries are about.
@@ -179,19 +193,41 @@ mod tests {
         let first = near(
             &macs,
             &Near::new(),
-            &[(mac(1), ip("192.168.1.7")), (mac(9), ip("192.168.1.9"))],
+            &vec![(mac(1), ip("192.168.1.7")), (mac(9), ip("192.168.1.9"))],
+            &Near::new(),
         );
         assert_eq!(first, [(mac(1), ip("192.168.1.7"))]);
+        let none = Near::new();
         // A device that sleeps is no neighbour.
-        assert_eq!(near(&macs, &first, &[]), first);
-        assert!(near(&macs, &first, &[(mac(9), ip("192.168.1.7"))]).is_empty());
-        let many: Near = (0..99)
-            .map(|it| (mac(2), ip(&format!("2001:db8:1:1::{it:x}"))))
-            .collect();
-        let kept = near(&macs, &first, &many);
+        assert_eq!(near(&macs, &first, &none, &none), first);
+        let moved = vec![(mac(9), ip("192.168.1.7"))];
+        assert!(near(&macs, &first, &moved, &none).is_empty());
+        assert!(near(&macs, &first, &vec![(mac(1), ip("fe80::1"))], &none) == first);
+    }
+
+    #[test]
+    fn of_too_many_addresses_those_in_use_are_kept_and_stay() {
+        let none = Near::new();
+        let of = |last: std::ops::Range<u32>| -> Near {
+            last.map(|it| (mac(2), ip(&format!("2001:db8:1:1::{it:x}"))))
+                .collect()
+        };
+        let macs = [mac(1), mac(2)];
+        let first = vec![(mac(1), ip("192.168.1.7"))];
+        let kept = near(&macs, &first, &of(0..99), &none);
         assert_eq!((kept.len(), kept[0]), (1 + ADDRESSES_MAX, first[0]));
-        assert_eq!(kept.last(), many.last());
-        assert!(near(&macs, &first, &[(mac(1), ip("fe80::1"))]) == first);
+        // In whichever order the kernel lists them.
+        let mut other = of(0..99);
+        other.reverse();
+        for list in [of(0..99), other] {
+            assert_eq!(near(&macs, &kept, &list, &none), kept);
+            assert_eq!(near(&macs, &kept, &none, &list), kept);
+        }
+        // A new one is known in the place of one that was not seen for long.
+        let new = of(200..201);
+        let now = near(&macs, &kept, &new, &of(0..99));
+        assert!(now.contains(&new[0]) && now.len() == kept.len());
+        assert_eq!(near(&macs, &now, &new, &of(0..99)), now);
     }
 
     #[test]

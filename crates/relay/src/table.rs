@@ -127,6 +127,9 @@ impl Dropped {
     }
 }
 
+/// Most keys that were taken away whose last stamps are kept. Clients with the oldest stamps are forgotten first.
+const GONE_MAX: usize = 64;
+
 /// Where a client is.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -180,6 +183,8 @@ pub struct Table {
     entries: Vec<Entry>,
     by_id: HashMap<KeyId, usize>,
     by_address: HashMap<SocketAddr, usize>,
+    /// The last stamps of keys that were taken away: one that comes back is called by no recorded hello.
+    gone: HashMap<KeyId, Tai64n>,
     /// Hellos that were accepted.
     hellos: u64,
     dropped: Dropped,
@@ -193,6 +198,7 @@ impl Table {
             entries: Vec::new(),
             by_id: HashMap::new(),
             by_address: HashMap::new(),
+            gone: HashMap::new(),
             hellos: 0,
             dropped: Dropped::default(),
         };
@@ -210,6 +216,7 @@ impl Table {
             let old = number.and_then(|at| before.get_mut(at)?.take());
             numbers.push(number.filter(|_| old.is_some()));
             let mut entry = Entry::new(client, now);
+            entry.stamp = self.gone.remove(&entry.client.key.id());
             if let Some(old) = old {
                 entry.stamp = old.stamp;
                 entry.place = old.place;
@@ -219,6 +226,9 @@ impl Table {
                 }
             }
             self.entries.push(entry);
+        }
+        for old in before.into_iter().flatten() {
+            self.keep(old.client.key.id(), old.stamp);
         }
         let entries = || self.entries.iter().enumerate();
         self.by_id = entries().map(|(at, it)| (it.client.key.id(), at)).collect();
@@ -249,17 +259,29 @@ impl Table {
         Ok((number, self.place(number, from, now)))
     }
 
-    /// The stamp of the last hello of each client that was heard.
+    /// The stamp of the last hello of each client that was heard, those that were taken away among them.
     pub fn stamps(&self) -> impl Iterator<Item = (KeyId, Tai64n)> {
         let entries = self.entries.iter();
-        entries.filter_map(|it| Some((it.client.key.id(), it.stamp?)))
+        let heard = entries.filter_map(|it| Some((it.client.key.id(), it.stamp?)));
+        heard.chain(self.gone.iter().map(|(id, stamp)| (*id, *stamp)))
     }
 
     /// A client said hello with this stamp in an earlier life of the relay: what is not newer is refused.
     pub fn remember(&mut self, id: KeyId, stamp: Tai64n) {
         let number = self.by_id.get(&id).copied();
-        if let Some(entry) = number.and_then(|at| self.entries.get_mut(at)) {
-            entry.stamp = entry.stamp.max(Some(stamp));
+        match number.and_then(|at| self.entries.get_mut(at)) {
+            Some(entry) => entry.stamp = entry.stamp.max(Some(stamp)),
+            None => self.keep(id, Some(stamp)),
+        }
+    }
+
+    /// Keeps the last stamp of a key that is no client's now.
+    fn keep(&mut self, id: KeyId, stamp: Option<Tai64n>) {
+        let Some(stamp) = stamp else { return };
+        self.gone.insert(id, stamp);
+        let oldest = self.gone.iter().min_by_key(|it| it.1).map(|it| *it.0);
+        if let Some(oldest) = oldest.filter(|_| self.gone.len() > GONE_MAX) {
+            self.gone.remove(&oldest);
         }
     }
 

@@ -11,6 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Messages in data packets that may wait: pings never do, the rest is rare.
 pub(crate) const MESSAGES: usize = 256;
 
+/// Bytes that waiting datagrams may have, for each that may wait: anybody sends them, and long ones fill memory.
+const MEAN: usize = 256;
+
 /// How much of what comes an [`Inbox`] keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct InboxLimits {
@@ -37,11 +40,26 @@ pub struct Arrival {
     pub bytes: Box<[u8]>,
 }
 
+/// Datagrams that wait, and their bytes.
+#[derive(Debug, Default)]
+struct Arrivals {
+    waiting: VecDeque<Arrival>,
+    bytes: usize,
+}
+
+impl Arrivals {
+    fn pop(&mut self) -> Option<Arrival> {
+        let arrival = self.waiting.pop_front()?;
+        self.bytes -= arrival.bytes.len();
+        Some(arrival)
+    }
+}
+
 /// The queue between the data plane and control.
 #[derive(Debug)]
 pub struct Inbox {
     limits: InboxLimits,
-    arrivals: Mutex<VecDeque<Arrival>>,
+    arrivals: Mutex<Arrivals>,
     messages: Mutex<VecDeque<(PeerId, Box<[u8]>)>>,
     /// A set, because a worker may say the same thing for every batch.
     notices: Mutex<HashSet<(PeerId, Notice)>>,
@@ -71,17 +89,16 @@ impl Inbox {
     /// The next datagram, and how many wait behind it.
     pub fn next_arrival(&self) -> Option<(Arrival, usize)> {
         let mut arrivals = lock(&self.arrivals);
-        let arrival = arrivals.pop_front()?;
-        Some((arrival, arrivals.len()))
+        let arrival = arrivals.pop()?;
+        Some((arrival, arrivals.waiting.len()))
     }
 
     /// The next datagrams, so many at most. Where there are more the waker stays awake: they have their turn after everything
     /// else.
     pub fn next_arrivals(&self, most: usize) -> Vec<Arrival> {
         let mut arrivals = lock(&self.arrivals);
-        let taken = arrivals.len().min(most);
-        let next = arrivals.drain(..taken).collect();
-        if !arrivals.is_empty() {
+        let next = std::iter::from_fn(|| arrivals.pop()).take(most).collect();
+        if !arrivals.waiting.is_empty() {
             self.waker.wake();
         }
         next
@@ -120,10 +137,12 @@ impl Control for Inbox {
             return false;
         }
         let mut arrivals = lock(&self.arrivals);
-        if arrivals.len() >= self.limits.datagrams {
+        let most = self.limits.datagrams;
+        if arrivals.waiting.len() >= most || arrivals.bytes + bytes.len() > most * MEAN {
             return false;
         }
-        arrivals.push_back(Arrival {
+        arrivals.bytes += bytes.len();
+        arrivals.waiting.push_back(Arrival {
             from: from.endpoint,
             line: from.id,
             stream: match from.transport {
@@ -132,7 +151,7 @@ impl Control for Inbox {
             },
             bytes: bytes.into(),
         });
-        let first = arrivals.len() == 1;
+        let first = arrivals.waiting.len() == 1;
         drop(arrivals);
         if first {
             self.waker.wake();
@@ -212,5 +231,24 @@ mod tests {
         }
         assert!(!wakes());
         assert_eq!(inbox.next_arrivals(100).len(), 0);
+    }
+
+    #[test]
+    fn long_datagrams_wait_as_far_as_there_is_memory_for_them() {
+        let limits = InboxLimits {
+            datagrams: 100,
+            longest: 2048,
+            message_head: 0,
+            active: false,
+        };
+        let inbox = Inbox::new(limits).unwrap();
+        let from = Line::udp(Endpoint::new(([192, 0, 2, 1], 1194).into()));
+        let put = |length| inbox.datagram(from, &vec![0; length]);
+        assert_eq!((0..100).filter(|_| put(2000)).count(), 12);
+        assert!(put(1000), "a shorter one fits");
+        assert_eq!(inbox.next_arrivals(1).len(), 1);
+        assert!(put(2000));
+        assert_eq!(inbox.next_arrivals(100).len(), 13);
+        assert_eq!((0..200).filter(|_| put(20)).count(), 100);
     }
 }

@@ -24,7 +24,7 @@ pub mod profile;
 pub mod relay;
 pub mod running;
 pub mod status;
-mod strangers;
+pub mod strangers;
 pub mod tun_test;
 mod watchdog;
 pub mod wireguard;

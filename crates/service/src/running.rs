@@ -52,6 +52,11 @@ pub enum ClaimError {
     },
 }
 
+/// Tunnels that this user may not be told of.
+#[derive(Debug, Error)]
+#[error("{}: this user may not read it, so which tunnels are up is not known; run this as root", .0.display())]
+pub struct Hidden(PathBuf);
+
 /// A profile that this process has up, until it is dropped.
 #[derive(Debug)]
 pub struct Claim {
@@ -118,25 +123,34 @@ impl Drop for Claim {
 }
 
 /// The tunnels that run.
-pub fn all() -> Vec<Running> {
+///
+/// # Errors
+/// The directory or a file in it is hidden from this user.
+pub fn all() -> Result<Vec<Running>, Hidden> {
     all_in(Path::new(DIRECTORY))
 }
 
-fn all_in(directory: &Path) -> Vec<Running> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+fn all_in(directory: &Path) -> Result<Vec<Running>, Hidden> {
+    let hides = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let entries = match fs::read_dir(directory) {
+        Err(error) if hides(&error) => return Err(Hidden(directory.to_owned())),
+        entries => entries.into_iter().flatten().flatten(),
+    };
     let paths = entries.map(|entry| entry.path());
-    let mut found: Vec<Running> = paths
-        .filter(|path| path.extension().is_some_and(|it| it == SUFFIX))
-        .filter_map(|path| {
-            let file = File::open(path).ok()?;
-            let running = read(&file)?;
-            // Free: the process that wrote it is gone.
-            let held = Flock::lock(file, FlockArg::LockSharedNonblock).is_err();
-            held.then_some(running)
-        })
-        .collect();
+    let mut found: Vec<Running> = Vec::new();
+    for path in paths.filter(|path| path.extension().is_some_and(|it| it == SUFFIX)) {
+        let file = match File::open(&path) {
+            Err(error) if hides(&error) => return Err(Hidden(path)),
+            Err(_) => continue,
+            Ok(file) => file,
+        };
+        let running = read(&file);
+        // Free: the process that wrote it is gone.
+        let held = Flock::lock(file, FlockArg::LockSharedNonblock).is_err();
+        found.extend(running.filter(|_| held));
+    }
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    found
+    Ok(found)
 }
 
 fn read(file: &File) -> Option<Running> {
@@ -182,12 +196,13 @@ mod tests {
         );
         let other = claim("/nonexistent/b/office.ovpn").unwrap();
         let names: Vec<String> = all_in(directory.path())
+            .unwrap()
             .into_iter()
             .map(|it| it.name)
             .collect();
         assert_eq!(names, ["office", "office"]);
         drop((first, other));
-        assert_eq!(all_in(directory.path()), []);
+        assert_eq!(all_in(directory.path()).unwrap(), []);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         claim("/nonexistent/a/office.ovpn").unwrap();
     }
@@ -199,6 +214,6 @@ mod tests {
         let (path, text) = (claim.path.clone(), fs::read(&claim.path).unwrap());
         drop(claim);
         fs::write(&path, text).unwrap();
-        assert_eq!(all_in(directory.path()), []);
+        assert_eq!(all_in(directory.path()).unwrap(), []);
     }
 }

@@ -11,7 +11,7 @@ mod reach;
 
 pub use dataplane::dataplane;
 pub(crate) use reach::expected_within;
-pub use reach::{NO_CARRIER, SILENT};
+pub use reach::{NO_CARRIER, SILENT, WAITING};
 
 /// Directory of the status sockets, one `IFNAME.sock` for each running interface.
 pub const SOCKET_DIR: &str = "/var/run/millrace";
@@ -35,8 +35,11 @@ pub struct Status {
     /// With OpenVPN `client` or `server`; none with WireGuard, whose peers are equal.
     pub role: Option<String>,
     /// With an OpenVPN or PPTP client `connecting` or `connected`. With every protocol `silent` or `no carrier`, where that
-    /// holds for all peers.
+    /// holds for all peers, and `waiting` where `waiting_for` says for what.
     pub state: Option<String>,
+    /// The thing without which the tunnel does not come up, such as `an address of HOST`; none where nothing is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
     /// Our public key in base64; none without a private key.
     pub public_key: Option<String>,
     /// UDP port; 0 while there is none.

@@ -54,7 +54,7 @@ impl Strangers {
 }
 
 /// Writes a line about a stranger to the log, unless strangers have caused too many of late.
-pub(crate) fn log(level: Level, words: fmt::Arguments<'_>) {
+pub fn log(level: Level, words: fmt::Arguments<'_>) {
     static ALL: Mutex<Strangers> = Mutex::new(Strangers::new());
     if !log::log_enabled!(level) {
         return;

@@ -90,6 +90,12 @@ fn tun(facts: &Facts, found: &mut Vec<Finding>) {
             place,
             "modprobe tun; on OpenWrt install kmod-tun; in a container have the host hand /dev/net/tun in",
         ),
+        TunDevice::Hidden => say(
+            found,
+            "this user may not open the device for tunnels".to_owned(),
+            place,
+            "run this as root",
+        ),
         TunDevice::Refused(why) => say(
             found,
             format!("the device for tunnels cannot be opened: {why}"),

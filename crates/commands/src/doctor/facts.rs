@@ -12,6 +12,8 @@ pub(super) enum TunDevice {
     Works,
     /// There is no such file.
     Absent,
+    /// This user may not open it.
+    Hidden,
     /// There is, and this is what comes of opening it.
     Refused(String),
 }

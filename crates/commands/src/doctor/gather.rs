@@ -145,6 +145,8 @@ fn tun() -> TunDevice {
     }
     match File::options().read(true).write(true).open(path) {
         Ok(_) => TunDevice::Works,
+        // A container that may not use it has EPERM.
+        Err(error) if error.raw_os_error() == Some(nix::libc::EACCES) => TunDevice::Hidden,
         Err(error) => TunDevice::Refused(error.to_string()),
     }
 }
@@ -344,7 +346,7 @@ fn starter() -> Starter {
 
 fn up() -> Vec<Up> {
     let of_netifd = Path::new("/etc/config/network");
-    let up = running::all().into_iter().map(|it| Up {
+    let up = running::all().unwrap_or_default().into_iter().map(|it| Up {
         by_netifd: it.path.starts_with(of_netifd),
         name: it.name,
     });

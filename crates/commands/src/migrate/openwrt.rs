@@ -8,8 +8,7 @@ use config::kind::Kind;
 use config::permissions::Permissions;
 use config::report::Verdict;
 use host::written_file;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -135,14 +134,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
 }
 
 fn read(path: &Path) -> Result<Zeroizing<String>, Error> {
-    let mut text = Zeroizing::new(String::new());
-    let file = File::open(path).map_err(failed(path))?;
-    let mut file = file.take(FILE_MAX + 1);
-    file.read_to_string(&mut text).map_err(failed(path))?;
-    if text.len() as u64 > FILE_MAX {
-        return Err(failed(path)(ErrorKind::FileTooLarge.into()));
-    }
-    Ok(text)
+    config::file::read_text(path, FILE_MAX).map_err(failed(path))
 }
 
 /// A file keeps its mode where none is given.
@@ -158,6 +150,16 @@ mod tests {
     use super::*;
     use crate::blocks::{CA, SERVER};
     use std::fs;
+
+    /// A FIFO would be waited for.
+    #[test]
+    fn only_regular_files_are_taken_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("openvpn");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = read(&fifo).unwrap_err().to_string();
+        assert!(error.contains("is not a regular file"), "{error}");
+    }
 
     #[test]
     fn shown_first_and_changed_then() {

@@ -13,7 +13,6 @@ use monitor::sample::{GuardView, Known, Sample};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
@@ -75,7 +74,8 @@ impl Host {
             return;
         }
         self.looked = Some(Instant::now());
-        let down = list::all().into_iter().filter(|it| it.pid.is_none());
+        let all = list::all().unwrap_or_default();
+        let down = all.into_iter().filter(|it| it.pid.is_none());
         let known = down.map(|it| Known {
             protocol: it.protocol.to_owned(),
             name: it.name,
@@ -100,13 +100,8 @@ impl Source for Host {
     }
 
     fn day(&mut self) -> String {
-        let read = || -> io::Result<String> {
-            let mut text = String::new();
-            let file = fs::File::open(&self.history)?;
-            file.take(TEXT_MAX as u64).read_to_string(&mut text)?;
-            Ok(text)
-        };
-        read().unwrap_or_default()
+        let text = config::file::read_text(&self.history, TEXT_MAX as u64);
+        text.map(|it| it.to_string()).unwrap_or_default()
     }
 
     fn keep(&mut self, day: String) {

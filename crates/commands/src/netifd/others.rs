@@ -8,23 +8,12 @@ use config::kind::Kind;
 use config::lines::SharedLines;
 use config::openvpn::{self, OpenVpn};
 use config::permissions::{Permissions, for_uci};
-use config::report::Verdict;
+use config::report::{Entry, Verdict};
 use config::settings::Settings;
 use service::openvpn::{Caught, RunOptions};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-
-/// Scripts with a say in who is let in or, at a client, which server is trusted: without them a tunnel would trust others
-/// than it should. `learn-address` is one of them as the stock program refuses a client's address when it fails.
-const DECIDING: [&str; 6] = [
-    "auth-user-pass-verify",
-    "client-connect",
-    "client-crresponse",
-    "learn-address",
-    "tls-crypt-v2-verify",
-    "tls-verify",
-];
 
 /// Runs a client or a server of OpenVPN until it ends.
 pub(super) fn run_openvpn(
@@ -126,6 +115,16 @@ pub(super) fn judge_openvpn(
         openvpn::read_bytes(content, file, options).map_err(|error| error.to_string())?;
     import.check_secrecy();
     notes.append(&mut import.warnings.clone());
+    let decides = |it: &&Entry| openvpn::DECIDING.contains(&it.key.as_str());
+    let deciding = import.report.with(Verdict::Refused).find(decides);
+    if let Some(entry) = deciding {
+        return Err(format!(
+            "line {}: `{}` has a say in who is let in or which server is trusted, and scripts do not run under netifd: use \
+             certificates, `auth-user-pass-file` or `client-config-dir` in a server, `verify-x509-name` or \
+             `peer-fingerprint` in a client, or bring it up by `millrace up`",
+            entry.line, entry.key
+        ));
+    }
     let (mut model, report) = import.into_model().map_err(|error| error.to_string())?;
     // Another user could not read the configuration again.
     let service = &mut model.service;
@@ -135,20 +134,6 @@ pub(super) fn judge_openvpn(
     }
     let others = report.entries.iter();
     let others = others.filter(|it| it.verdict != Verdict::Honoured);
-    let mut refused = others.clone().filter(|it| it.verdict == Verdict::Refused);
-    if let Some(entry) = refused.find(|it| DECIDING.contains(&it.key.as_str())) {
-        let say = match model.server() {
-            Some(_) => {
-                "has a say in who is let in, and scripts do not run under netifd: use certificates, \
-                 `auth-user-pass-file` or `client-config-dir`, or run the server by `millrace up`"
-            }
-            None => {
-                "has a say in which server is trusted, and scripts do not run under netifd: use `verify-x509-name` or \
-                 `peer-fingerprint`, or run the client by `millrace up`"
-            }
-        };
-        return Err(format!("line {}: `{}` {say}", entry.line, entry.key));
-    }
     if model.server().is_some() && model.network.home.is_some() {
         notes.push(NOT_FORWARDED.to_owned());
     }

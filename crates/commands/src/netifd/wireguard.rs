@@ -169,7 +169,9 @@ impl Owner for Owned<'_> {
         if !self.up
             && let Some(name) = self.missing(&names)
         {
-            self.log_once(&format!("an address of {}", name.endpoint));
+            let what = format!("an address of {}", name.endpoint);
+            self.log_once(&what);
+            daemon.with(|interface| interface.tell_waiting(Some(what)));
             return Ok(());
         }
         let want = self.want(daemon, &names);
@@ -177,6 +179,7 @@ impl Owner for Owned<'_> {
             log::warn!("{}: {error}", self.at.interface);
         }
         self.tell_mtu(daemon);
+        daemon.with(|interface| interface.tell_waiting(None));
         if !std::mem::replace(&mut self.up, true) {
             log::info!("{} is up", self.at.interface);
             startup::is_over();

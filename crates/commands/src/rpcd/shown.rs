@@ -5,8 +5,6 @@ use openwrt::device_name;
 use openwrt::network::PROTO;
 use openwrt::uci::{self, Package, Section};
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -33,10 +31,7 @@ pub(super) fn status(uci: &Path) -> Value {
 fn interfaces(uci: &Path) -> Result<Vec<Value>, String> {
     let path = uci.join("network");
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let mut bytes = Zeroizing::new(Vec::new());
-    let file = File::open(&path).map_err(|error| failed(&error))?;
-    let read = file.take(uci::FILE_MAX).read_to_end(&mut bytes);
-    read.map_err(|error| failed(&error))?;
+    let bytes = uci::read(&path).map_err(|error| failed(&error))?;
     let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
     let peers = format!("{PROTO}_");
     let ours = |it: &Section| it.text("proto") == Some(PROTO) || it.kind.starts_with(&peers);

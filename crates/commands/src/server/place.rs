@@ -1,5 +1,7 @@
 //! Where a server's file is, and how it is written: never over another, and changed as a whole or not at all.
 
+use config::file;
+use config::openvpn::FILE_MAX;
 use config::types::is_ifname;
 use host::written_file;
 use nix::errno::Errno;
@@ -20,6 +22,8 @@ const WG_QUICK: &str = "/etc/wireguard";
 pub(crate) enum PlaceError {
     #[error("{name}: no server of this name: neither {} is there; `millrace server init` makes one", paths(.looked))]
     Absent { name: String, looked: Vec<PathBuf> },
+    #[error("{name}: this user may not look for {}; run this as root", .path.display())]
+    Hidden { name: String, path: PathBuf },
     #[error("{}: another process changes a server there at this moment; try again", .0.display())]
     Busy(PathBuf),
     #[error("{}: {error}", .path.display())]
@@ -50,10 +54,17 @@ pub(crate) fn find(name: &str, directory: &Path) -> Result<PathBuf, PlaceError> 
     }
     match looked.iter().find(|it| it.is_file()) {
         Some(found) => fs::canonicalize(found).map_err(failed(found)),
-        None => Err(PlaceError::Absent {
-            name: name.to_owned(),
-            looked,
-        }),
+        None => {
+            let name = name.to_owned();
+            let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+            let mut hidden = looked
+                .iter()
+                .filter(|it| fs::metadata(it).is_err_and(denied));
+            Err(match hidden.next().cloned() {
+                Some(path) => PlaceError::Hidden { name, path },
+                None => PlaceError::Absent { name, looked },
+            })
+        }
     }
 }
 
@@ -112,9 +123,7 @@ pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), PlaceError> {
 
 /// The text of a file with secrets.
 pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, PlaceError> {
-    fs::read_to_string(path)
-        .map(Zeroizing::new)
-        .map_err(failed(path))
+    file::read_text(path, FILE_MAX).map_err(failed(path))
 }
 
 /// Puts a text in the place of a file, which stays as it is until the new one is on the disk. Owner and mode stay.
@@ -130,6 +139,16 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), PlaceError> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+
+    /// A FIFO would be waited for.
+    #[test]
+    fn only_regular_files_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = read(&fifo).unwrap_err().to_string();
+        assert!(error.contains("is not a regular file"), "{error}");
+    }
 
     #[test]
     fn files_are_replaced_whole_and_made_only_where_none_is() {

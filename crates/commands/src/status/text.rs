@@ -114,8 +114,12 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
     if let Some(found) = &status.mtu_probe {
         paint.line(&mut out, "mtu probes", &shown(found));
     }
+    if let Some(what) = &status.waiting_for {
+        let words = format!("not up yet: waiting for {}", shown(what));
+        paint.line(&mut out, "state", &words);
+    }
     for warning in &status.warnings {
-        paint.line(&mut out, "warning", &warning.escape_debug().to_string());
+        paint.line(&mut out, "warning", &shown(warning));
     }
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
     // Peers are sorted as by `wg`: the last heard first, the never heard last.

@@ -24,6 +24,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -35,7 +36,12 @@ struct Switches {
     ignore_refused: bool,
     no_dns: bool,
     daemon: bool,
+    /// The longest time that `--daemon` waits for the answer of a peer.
+    wait: Duration,
 }
+
+/// Time after which it is said what the silence of the peers may mean.
+const UNANSWERED: Duration = Duration::from_secs(5);
 
 impl From<&ArgMatches> for Switches {
     fn from(matches: &ArgMatches) -> Self {
@@ -45,6 +51,7 @@ impl From<&ArgMatches> for Switches {
             ignore_refused: matches.get_flag("ignore-refused"),
             no_dns: matches.get_flag("no-dns"),
             daemon: matches.get_flag("daemon"),
+            wait: super::wait_at_most(matches).unwrap_or_default(),
         }
     }
 }
@@ -92,6 +99,8 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         mtu: MtuFollower::default(),
         applied: None,
         waiting_for: None,
+        called: None,
+        explained: false,
         let_go: false,
     };
     up.scripts(&up.tunnel.interface.scripts.pre_up)?;
@@ -200,7 +209,11 @@ struct Up<'a> {
     applied: Option<Applied>,
     /// The last message about something that is missing.
     waiting_for: Option<String>,
-    /// Processes that waited for the tunnel were told to go on.
+    /// When peers were called whose answer is waited for.
+    called: Option<Instant>,
+    /// It was said what their silence may mean.
+    explained: bool,
+    /// Those that waited for the tunnel do so no more.
     let_go: bool,
 }
 
@@ -212,18 +225,54 @@ impl Owner for Up<'_> {
         }
         let names = daemon.with(|interface| interface.names());
         let names = names.unwrap_or_default();
-        if names.iter().any(|name| !name.is_tried) {
-            return Ok(());
-        }
+        let all_tried = names.iter().all(|name| name.is_tried);
         match self.missing(&names) {
-            Some(name) => self.wait(&format!("an address of {}", name.endpoint)),
-            None => self.bring_up(daemon),
+            Some(name) => {
+                let what = format!("an address of {}", name.endpoint);
+                daemon.with(|interface| interface.tell_waiting(Some(what.clone())));
+                match all_tried {
+                    true => self.wait(&what),
+                    false => Ok(()),
+                }
+            }
+            None if all_tried => self.bring_up(daemon),
+            None => Ok(()),
         }
     }
 
     fn look_at_path(&mut self, daemon: &Daemon) -> Outcome<()> {
         if self.applied.is_some() {
             self.follow(daemon);
+        }
+        Ok(())
+    }
+
+    fn waits_until(&self) -> Option<Instant> {
+        let end = self.called? + self.switches.wait;
+        let explains = self.called.filter(|_| !self.explained);
+        Some(explains.map_or(end, |at| end.min(at + UNANSWERED)))
+    }
+
+    fn waits(&mut self, answered: bool) -> Outcome<()> {
+        let Some(called) = self.called else {
+            return Ok(());
+        };
+        if answered {
+            self.called = None;
+            return self.let_go(background::ready);
+        }
+        let (waited, ifname) = (called.elapsed(), &self.ifname);
+        if waited >= UNANSWERED && !std::mem::replace(&mut self.explained, true) {
+            log::warn!(
+                "{ifname}: no answer for {} s: the peer may be down, a firewall may drop the packets, the port or a key may be \
+                 wrong; still trying",
+                UNANSWERED.as_secs()
+            );
+        }
+        if waited >= self.switches.wait {
+            self.called = None;
+            terminal::note(background::still_trying(ifname, self.switches.wait));
+            return self.let_go(background::not_yet);
         }
         Ok(())
     }
@@ -383,7 +432,9 @@ impl Up<'_> {
         let plan = match Plan::new(&want, &facts) {
             Err(error @ PlanError::NoWayToEndpoint(_)) => {
                 log::warn!("{}: {error}", self.ifname);
-                return self.wait("a way to the endpoint");
+                let what = "a way to the endpoint";
+                daemon.with(|interface| interface.tell_waiting(Some(what.to_owned())));
+                return self.wait(what);
             }
             plan => plan?,
         };
@@ -393,7 +444,10 @@ impl Up<'_> {
         mark(daemon, plan.fwmark)?;
         self.applied = Some(Applied::apply(&plan, &self.ifname, &mut netlink)?);
         self.mtu.begin(&want, &facts);
-        daemon.with(|interface| interface.tell_mtu(self.mtu.wanted(), &self.tunnel));
+        daemon.with(|interface| {
+            interface.tell_mtu(self.mtu.wanted(), &self.tunnel);
+            interface.tell_waiting(None);
+        });
         (self.plan, self.facts) = (plan, facts);
         self.tell_warnings(daemon);
         self.scripts(&self.tunnel.interface.scripts.post_up)?;
@@ -405,7 +459,25 @@ impl Up<'_> {
         }
         startup::is_over();
         notify::ready("up");
-        self.let_go(background::ready)
+        match self.switches.daemon && !self.let_go {
+            true => self.call(daemon),
+            false => Ok(()),
+        }
+    }
+
+    /// Calls the peers that have endpoints. What waits for the tunnel waits for the first answer, where there is one to come.
+    fn call(&mut self, daemon: &Daemon) -> Outcome<()> {
+        let peers = self.tunnel.peers.iter();
+        let called = peers.filter_map(|it| Some((it.public_key.clone(), it.endpoint.as_ref()?)));
+        let (keys, endpoints): (Vec<Key32>, Vec<String>) =
+            called.map(|(key, at)| (key, at.to_string())).unzip();
+        if keys.is_empty() {
+            return self.let_go(background::ready);
+        }
+        log::info!("{}: calling {}", self.ifname, endpoints.join(", "));
+        daemon.with(|interface| interface.call(keys));
+        self.called = Some(Instant::now());
+        Ok(())
     }
 
     /// Shows in the status the settings that the file asked for and the host does not have.
@@ -436,9 +508,14 @@ impl Up<'_> {
         daemon.with(|interface| interface.tell_mtu(self.mtu.wanted(), &self.tunnel));
         let plan = Plan::new(&want, &facts)?;
         self.facts = facts;
-        let Some(applied) = self.applied.as_mut().filter(|_| plan != self.plan) else {
+        let Some(applied) = &mut self.applied else {
             return Ok(());
         };
+        if plan == self.plan {
+            applied.follow(&mut netlink)?;
+            self.tell_warnings(daemon);
+            return Ok(());
+        }
         for warning in &plan.warnings {
             if !self.plan.warnings.contains(warning) {
                 log::warn!("{warning}");

@@ -94,7 +94,7 @@ impl Sections {
         match outcome {
             Err(reason) => {
                 let shown: String = key.chars().take(40).collect();
-                fault(&shown.escape_debug().to_string(), &reason)
+                fault(&terminal::shown(&shown), &reason)
             }
             Ok(name) if self.seen.contains(&name) => fault(name, "is set twice; remove one"),
             Ok(name) => {

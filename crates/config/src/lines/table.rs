@@ -96,7 +96,7 @@ impl Tables {
                 Found::Key(name) => self.push(place, &kebab(name), Verdict::Honoured, ""),
                 Found::Fault(_, reason) => {
                     let shown: String = key.get_ref().chars().take(40).collect();
-                    self.refuse(place, &shown.escape_debug().to_string(), &reason);
+                    self.refuse(place, &terminal::shown(&shown), &reason);
                 }
             }
         }

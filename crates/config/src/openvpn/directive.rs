@@ -49,11 +49,6 @@ impl Origin {
         }
     }
 
-    /// The place of a directive, which no other has.
-    pub(crate) fn place(&self) -> (Option<&str>, usize) {
-        (self.file.as_deref(), self.line)
-    }
-
     /// `FILE:LINE`, or `argument N`.
     pub(crate) fn describe(&self) -> String {
         match &self.file {

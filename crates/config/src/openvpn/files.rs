@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::report::CONCEALED;
 use super::{Command, Crl, Import, OpenVpn, Prompted, Proxy, Scripts, SharedWrap, Source};
 use crate::file;
 use crate::report::Verdict;
@@ -94,8 +95,9 @@ impl Import {
         let same = |entry: &&mut crate::report::Entry| {
             entry.key == name && entry.verdict == Verdict::Honoured
         };
-        let known = self.model.as_ref().and_then(|model| model.place(name));
-        let place = known.unwrap_or(&self.report.file);
+        let known = self.model.as_ref().and_then(|model| model.named(name));
+        let (place, included) = known.unwrap_or((&self.report.file, false));
+        let reason = if included { CONCEALED } else { reason };
         let fault = format!("{place}: {name}: {reason}");
         if let Some(entry) = self.report.entries.iter_mut().rev().find(same) {
             entry.verdict = Verdict::Refused;

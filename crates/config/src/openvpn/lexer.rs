@@ -123,7 +123,7 @@ fn split_words(line: &str) -> Result<Vec<String>, LexError> {
 /// A word as it may be printed: short, and without control characters.
 pub(crate) fn shown(word: &str) -> String {
     let cut: String = word.chars().take(60).collect();
-    cut.escape_debug().to_string()
+    terminal::shown(&cut)
 }
 
 /// White space of the C locale.

@@ -26,6 +26,7 @@ mod report;
 mod table;
 
 use build::Builder;
+pub use build::DECIDING;
 use directive::Collector;
 
 use crate::error::ImportError;
@@ -214,7 +215,7 @@ fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import 
         builder.hear(directive);
     }
     let model = builder.finish(collector.directory);
-    builder.conceal(&collector.directives);
+    builder.conceal();
     let faults = (report::faults(&builder.judged, file), builder.faults());
     Import {
         model,

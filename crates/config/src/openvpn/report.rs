@@ -6,6 +6,9 @@ use crate::report::{Entry, Report, Verdict};
 /// The name of the command line in messages, as in stock.
 pub(crate) const COMMAND_LINE: &str = "[CMD-LINE]";
 
+/// Replaces all that would be said of a line of an included file: any file of the machine may have been named.
+pub(crate) const CONCEALED: &str = "`millrace check` of that file says more";
+
 /// The report on `file`; verdicts on other files keep their place in the reason.
 pub(crate) fn report(judged: &[Judged], file: &str) -> Report {
     let mut report = Report {
@@ -57,11 +60,14 @@ pub(crate) fn faults(judged: &[Judged], file: &str) -> Vec<String> {
     faults.collect()
 }
 
-/// Names and places of the directives that hold.
-pub(crate) fn places(judged: &[Judged]) -> Vec<(String, String)> {
+/// Names and places of the directives that hold, and whether another file includes theirs.
+pub(crate) fn places(judged: &[Judged]) -> Vec<(String, String, bool)> {
     let holds = |judged: &&Judged| judged.verdict == Verdict::Honoured;
     let places = judged.iter().filter(holds);
     places
-        .map(|judged| (judged.name.clone(), judged.origin.describe()))
+        .map(|judged| {
+            let origin = &judged.origin;
+            (judged.name.clone(), origin.describe(), origin.included)
+        })
         .collect()
 }

@@ -58,16 +58,30 @@ fn a_management_socket_is_refused_and_its_companions_are_not_blamed() {
     assert!(!import.report.is_clean());
     assert_eq!(import.report.with(Verdict::Refused).count(), 1);
     assert_eq!(import.into_model().unwrap().0.service.management, None);
-    let tcp = read(CLIENT, "management 127.0.0.1 7505", Options::default());
-    assert!(tcp.report.is_clean());
+    for password in ["office.management", "stdin"] {
+        let line = format!("management 127.0.0.1 7505 {password}");
+        assert!(read(CLIENT, &line, Options::default()).report.is_clean());
+    }
     for line in [
+        "management 127.0.0.1 7505",
+        "management localhost 7505",
         "management 0.0.0.0 7505",
         "management office.example 443",
-        "management 127.0.0.1 7505\nmanagement-client",
+        "management /etc/passwd unix",
+        "management 127.0.0.1 7505 office.management\nmanagement-client",
     ] {
         let (said, reason) = verdict(&read(CLIENT, line, Options::default()));
         assert_eq!(said, Verdict::Refused, "{line}");
         assert!(reason.contains("--allow-files"), "{line}: {reason}");
+        // A hint at a port names the password that it needs.
+        let hint = reason.replace("127.0.0.1 PORT PASSWORD-FILE", "");
+        assert!(!hint.contains("PORT"), "{line}: {reason}");
+        let options = Options {
+            permissions: Permissions::FILES,
+            ..Options::default()
+        };
+        let permitted = verdict(&read(CLIENT, line, options));
+        assert_eq!(permitted.0, Verdict::Honoured, "{line}");
     }
 }
 
@@ -105,7 +119,29 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
     assert!(read(base, inline, Options::default()).report.is_clean());
 }
 
-/// Tests each directive that names a file with each permission: a new directive has to be sorted in here.
+/// Without the script a certificate alone would suffice: no tunnel is left, `--ignore-refused` or not.
+#[test]
+fn a_file_is_not_used_without_the_script_that_decides() {
+    for name in config::openvpn::DECIDING {
+        let method = if name == "auth-user-pass-verify" {
+            " via-file"
+        } else {
+            ""
+        };
+        let line = format!("{name} /x{method}");
+        let import = read(CLIENT, &line, Options::default());
+        let report = import.report.clone();
+        let refused = report.with(Verdict::Refused).find(|it| it.key == name);
+        let reason = &refused.unwrap().reason;
+        assert!(reason.contains("not used without it"), "{reason}");
+        assert!(!import.is_usable(), "{line}");
+        assert!(import.into_model().is_err(), "{line}");
+    }
+    let import = read(CLIENT, "up /x", Options::default());
+    assert!(import.is_usable() && !import.report.is_clean());
+}
+
+/// Each directive that names a file, with each permission: a new directive has to be sorted in here.
 #[test]
 fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
     // Files that are only read and stay on the machine need no permission.
@@ -220,13 +256,20 @@ fn an_included_files_words_are_in_no_report_and_in_no_error() {
         "dhcp-option DNS topsecret9",
         "compress topsecret9",
         "topsecret9=9",
+        "ca /nowhere/topsecret9/ca.crt",
+        "status /nowhere/topsecret9/status",
+        "tls-auth topsecret9/ta.key 2",
+        "management /nowhere/topsecret9 unix",
+        "management topsecret9 1",
         long.as_str(),
     ];
     for secret in secrets {
         let content = format!("{secret}\n");
         for permissions in [Permissions::FILES, Permissions::ALL] {
-            let import = including("config /etc/shadow", &content, permissions);
-            let mut said = format!("{:?} {:?}", import.report, import.faults());
+            let mut import = including("config /etc/shadow", &content, permissions);
+            import.check_files();
+            let (report, warnings) = (&import.report, &import.warnings);
+            let mut said = format!("{report:?} {warnings:?} {:?}", import.faults());
             if let Err(error) = import.into_model() {
                 said += &error.to_string();
             }

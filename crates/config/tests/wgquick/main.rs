@@ -147,6 +147,30 @@ fn an_endpoint_may_be_an_ipv6_address_without_brackets() {
 }
 
 /// A file from a provider calls a peer; a server's own file is called.
+/// A site that calls another one is entered by its own clients all the same.
+#[test]
+fn a_server_at_home_that_calls_a_site_is_a_server() {
+    let text = |server: &str, ranges: &str| {
+        format!(
+            "{server}[Interface]\nPrivateKey = {PRIVATE}\nListenPort = 51820\n[Peer]\nPublicKey = {PUBLIC}\n\
+             AllowedIPs = {ranges}\nEndpoint = 192.0.2.1:51820\n"
+        )
+    };
+    let site = "10.9.0.0/16";
+    for (server, ranges, is_server) in [
+        ("#! [Server]\n", site, true),
+        // A client that listens, and one that sends everything.
+        ("", site, false),
+        ("#! [Server]\n", "0.0.0.0/0", false),
+    ] {
+        let options = Options {
+            permissions: Permissions::NONE.with_forwarding(true),
+        };
+        let import = parse(&text(server, ranges), "wg0.conf", options);
+        assert_eq!(tunnel(import).is_server(), is_server, "{server}{ranges}");
+    }
+}
+
 #[test]
 fn a_file_that_calls_a_peer_makes_no_router_without_permission() {
     let file = |options: Options, endpoint: &str| {

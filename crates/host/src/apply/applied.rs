@@ -7,6 +7,7 @@ use netio::netlink::{Netlink, NetlinkError};
 
 use super::ApplyError;
 use super::effect::{execute, exists, revert};
+use super::keep::Rounds;
 use super::recovery::recovered;
 use super::rivals::Rivals;
 use crate::journal::{DIRECTORY, Directory, Journal};
@@ -15,8 +16,8 @@ use crate::step::Step;
 use crate::system::System;
 use crate::ways::{Way, with_free_metric};
 
-/// The most sentences about refused steps that are kept: a server may push many routes.
-const REFUSED_MAX: usize = 32;
+/// Most sentences about what was refused that are kept: a server may push many routes.
+pub(super) const REFUSED_MAX: usize = 32;
 
 /// Opens the host.
 pub(super) type Open = fn() -> Result<Box<dyn System>, NetlinkError>;
@@ -33,8 +34,11 @@ pub struct Applied {
     pub(super) ifname: String,
     /// The steps that have been done and are to be undone, in order.
     pub(super) done: Vec<Step>,
-    /// Sentences about refused steps, each with its step.
-    pub(super) refused: Vec<(Option<Step>, String)>,
+    /// What was asked for and does not stand, one sentence each, with its step.
+    pub(super) refused: Vec<(Step, String)>,
+    /// What other programs took away or lead past the tunnel, as it was last looked at.
+    pub(super) lost: Vec<String>,
+    pub(super) rounds: Rounds,
     /// Where the host's own routes led when they were last looked at.
     pub(super) seen: Vec<(IpAddr, Option<Way>)>,
     /// The interface stays when the process goes.
@@ -68,6 +72,8 @@ impl Applied {
             ifname: ifname.to_owned(),
             done: Vec::new(),
             refused: Vec::new(),
+            lost: Vec::new(),
+            rounds: Rounds::default(),
             seen: Vec::new(),
             persistent: system.is_persistent(ifname),
             journal: Some(recovered(&Directory::lock(directory)?, ifname, system)?.0),
@@ -131,16 +137,18 @@ impl Applied {
         for step in &plan.steps {
             self.step(step, &mut rivals, system)?;
         }
-        self.judge_ways(plan, dev, system)?;
+        let lost = self.judge_ways(dev, system)?;
+        self.tell_lost(lost);
         self.look(system)
     }
 
     /// Sentences about settings that the tunnel asked for and the host does not have.
     pub fn refused(&self) -> impl Iterator<Item = &str> {
-        self.refused.iter().map(|(_, why)| why.as_str())
+        let refused = self.refused.iter().map(|(_, why)| why);
+        refused.chain(&self.lost).map(String::as_str)
     }
 
-    pub(super) fn refuse(&mut self, step: Option<&Step>, why: String) {
+    pub(super) fn refuse(&mut self, step: &Step, why: String) {
         if self.refused.len() > REFUSED_MAX || self.refused().any(|known| known == why) {
             return;
         }
@@ -149,14 +157,13 @@ impl Applied {
             _ => why,
         };
         log::error!("{}: {why}", self.ifname);
-        self.refused.push((step.cloned(), why));
+        self.refused.push((step.clone(), why));
     }
 
     /// Forgets refused steps that the next plan has not.
     pub(super) fn forget_refused(&mut self, next: &Plan) {
         let stays = |refused: &Step| next.steps.iter().any(|step| refused.is_made_for(step));
-        let stays = |(step, _): &(Option<Step>, String)| step.as_ref().is_some_and(stays);
-        self.refused.retain(stays);
+        self.refused.retain(|(step, _)| stays(step));
     }
 
     pub(super) fn step(
@@ -187,7 +194,10 @@ impl Applied {
         let step = with_free_metric(step, system)?;
         let step = rivals.win(step, system)?;
         if let Some(why) = rivals.shadow(&step, system)? {
-            self.refuse(Some(&step), why);
+            if step.must_win() {
+                return Err(ApplyError::Shadowed(why));
+            }
+            self.refuse(&step, why);
         }
         let written =
             if step.outlives_interface() || (step.belongs_to_interface() && self.persistent) {
@@ -207,7 +217,7 @@ impl Applied {
                 if let (Some(mark), Some(journal)) = (written, &mut self.journal) {
                     journal.retract(mark)?;
                 }
-                self.refuse(Some(&step), format!("{error}: {}", step.without()));
+                self.refuse(&step, format!("{error}: {}", step.without()));
                 Ok(())
             }
             Err(error) => {
@@ -285,6 +295,7 @@ impl Applied {
         }
         other.done.clear();
         other.refused.clear();
+        other.lost.clear();
         other.seen.clear();
         other
     }

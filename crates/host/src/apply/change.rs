@@ -27,7 +27,7 @@ impl Applied {
                 continue;
             }
             if let Err(error) = self.step(step, &mut rivals, system) {
-                self.refuse(Some(step), error.to_string());
+                self.refuse(step, error.to_string());
                 errors.push(error);
             }
         }
@@ -46,7 +46,10 @@ impl Applied {
                 errors.extend(self.retire(step, system).err());
             }
         }
-        errors.extend(self.judge_ways(new, dev, system).err());
+        match self.judge_ways(dev, system) {
+            Ok(lost) => self.tell_lost(lost),
+            Err(error) => errors.push(error),
+        }
         errors
     }
 

@@ -22,8 +22,9 @@ impl Applied {
         Ok(())
     }
 
-    /// To be called when routes of the host have changed (a cable was pulled, a lease renewed):
-    /// leads the routes past the tunnel the way that the host has now. Returns whether any moved.
+    /// To be called when links, routes or rules of the host have changed (a cable was pulled, a lease renewed):
+    /// leads the routes past the tunnel the way that the host has now, and puts back what another program took away of
+    /// the tunnel's own. Returns whether any route past the tunnel moved.
     ///
     /// Routes that were made stay as long as the host's own do. When the host has no way any
     /// more, what is left is kept until there is one again.
@@ -32,6 +33,12 @@ impl Applied {
     /// When the kernel refuses to list its routes or to set one; to be tried again at the next
     /// change.
     pub fn follow(&mut self, system: &mut dyn System) -> Result<bool, ApplyError> {
+        let moved = self.follow_past(system)?;
+        self.keep(system)?;
+        Ok(moved)
+    }
+
+    fn follow_past(&mut self, system: &mut dyn System) -> Result<bool, ApplyError> {
         if self.towards().next().is_none() {
             return Ok(false);
         }

@@ -7,24 +7,31 @@ use netio::netlink::{Family, NetlinkError, Route, RouteKind};
 
 use super::{Applied, ApplyError};
 use crate::facts::ANYWHERE;
-use crate::plan::Plan;
-use crate::step::{MAIN, Step};
+use crate::step::{MAIN, Step, WORLD_BITS};
 use crate::system::System;
 use crate::ways::{best, covers, metric_of};
-
-/// Prefixes of so many bits or fewer lead the whole world, or a part of it that a tunnel redirects.
-const WORLD_BITS: u8 = 4;
 
 /// The least metric of the main table's routes of others, by network. Read once for each plan, and only where a step asks.
 pub(super) struct Rivals {
     /// The tunnel's interface.
     pub(super) dev: u32,
-    least: Option<BTreeMap<(IpAddr, u8), u32>>,
+    /// Interfaces of other tunnels, whose routes do not count.
+    others: Vec<u32>,
+    /// Routes that lead somewhere are told from those that block.
+    least: Option<BTreeMap<(IpAddr, u8, bool), u32>>,
 }
 
 impl Rivals {
     pub(super) const fn new(dev: u32) -> Self {
-        Self { dev, least: None }
+        Self::beside(dev, Vec::new())
+    }
+
+    pub(super) const fn beside(dev: u32, others: Vec<u32>) -> Self {
+        Self {
+            dev,
+            others,
+            least: None,
+        }
     }
 
     /// Gives the step a metric that wins over the routes of others. IPv4 needs none: a route without a metric has the
@@ -44,7 +51,7 @@ impl Rivals {
         } = &mut step
         {
             let own = metric_of(&Route::new(*dst, *prefix));
-            let rival = self.rival(*dst, *prefix, system)?;
+            let rival = self.rival(*dst, *prefix, false, system)?;
             if let Some(rival) = rival.filter(|&rival| rival <= own) {
                 *metric = Some(rival.saturating_sub(1).max(1));
             }
@@ -52,13 +59,26 @@ impl Rivals {
         Ok(step)
     }
 
-    /// The reason why packets to a route's network go by another interface although the route stands.
+    /// Why the packets to a route's network go by another interface although the route stands, or are not blocked.
     pub(super) fn shadow(
         &mut self,
         step: &Step,
         system: &mut dyn System,
     ) -> Result<Option<String>, NetlinkError> {
-        let (Step::Route { first, .. }, Some(route)) = (step, step.route(Some(self.dev))) else {
+        let (effect, remedy) = match step {
+            Step::Route {
+                first: true,
+                optional: true,
+                ..
+            } => (
+                "do not go through the tunnel",
+                "give the route a lower metric, or none",
+            ),
+            Step::Route { .. } => ("do not go through the tunnel", "remove the other route"),
+            Step::Unreachable { .. } => ("are not kept from leaving", "remove the other route"),
+            _ => return Ok(None),
+        };
+        let Some(route) = step.route(Some(self.dev)) else {
             return Ok(None);
         };
         let (dst, prefix, own) = (route.dst, route.prefix, metric_of(&route));
@@ -66,53 +86,59 @@ impl Rivals {
         if route.table != MAIN || own == 0 {
             return Ok(None);
         }
-        let rival = self.rival(dst, prefix, system)?.filter(|&rival| {
+        let blocks = matches!(step, Step::Unreachable { .. });
+        let rival = self.rival(dst, prefix, blocks, system)?.filter(|&rival| {
             // The kernel puts an IPv6 route behind those of its metric.
             rival < own || (rival == own && Family::of(dst) == Family::V6)
         });
-        let remedy = match first {
-            true => "; give the route a lower metric, or none",
-            false => "; remove the other route",
-        };
         Ok(rival.map(|rival| {
             format!(
-                "the route {dst}/{prefix} has metric {own}, and one of this host has {rival}: packets to there do not go \
-                 through the tunnel{remedy}"
+                "the route {dst}/{prefix} has metric {own}, and one of this host has {rival}: packets to there {effect}; \
+                 {remedy}"
             )
         }))
     }
 
+    /// The least metric of others' routes to a network; with `leads`, of those that do not block.
     fn rival(
         &mut self,
         dst: IpAddr,
         prefix: u8,
+        leads: bool,
         system: &mut dyn System,
     ) -> Result<Option<u32>, NetlinkError> {
         if self.least.is_none() {
             let mut least = BTreeMap::new();
             for route in system.routes(Some(MAIN))? {
-                if route.dev != Some(self.dev) {
+                let ours = |dev: u32| dev == self.dev || self.others.contains(&dev);
+                if !route.dev.is_some_and(ours) {
                     let metric = metric_of(&route);
-                    let known = least.entry((route.dst, route.prefix)).or_insert(metric);
+                    let leads = route.kind == RouteKind::Unicast;
+                    let known = least
+                        .entry((route.dst, route.prefix, leads))
+                        .or_insert(metric);
                     *known = metric.min(*known);
                 }
             }
             self.least = Some(least);
         }
-        let least = self.least.as_ref();
-        Ok(least.and_then(|least| least.get(&(dst, prefix)).copied()))
+        let least = self.least.iter().flat_map(|least| {
+            let blocking = least.get(&(dst, prefix, false)).filter(|_| !leads);
+            blocking.into_iter().chain(least.get(&(dst, prefix, true)))
+        });
+        Ok(least.min().copied())
     }
 }
 
 impl Applied {
-    /// Asks the kernel where packets to the world go now that the routes of a plan stand: rules of another program may
+    /// Asks the kernel where packets to the world go while the tunnel's routes stand: rules of another program may
     /// lead them past the main table.
     pub(super) fn judge_ways(
-        &mut self,
-        plan: &Plan,
+        &self,
         dev: u32,
         system: &mut dyn System,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<Vec<String>, ApplyError> {
+        let mut told = Vec::new();
         for probe in ANYWHERE {
             let leads = |step: &Step| match *step {
                 Step::Route {
@@ -124,7 +150,7 @@ impl Applied {
                 } => prefix <= WORLD_BITS && covers(dst, prefix, probe),
                 _ => false,
             };
-            if !plan.steps.iter().any(leads) {
+            if !self.done.iter().any(leads) {
                 continue;
             }
             let routes = system.routes(Some(MAIN))?;
@@ -137,12 +163,11 @@ impl Applied {
             {
                 let (name, _) = system.device(way.dev)?;
                 let family = if probe.is_ipv4() { "IPv4" } else { "IPv6" };
-                let why = format!(
+                told.push(format!(
                     "routing rules of another program lead {family} packets by {name}, past the tunnel (ip rule)"
-                );
-                self.refuse(None, why);
+                ));
             }
         }
-        Ok(())
+        Ok(told)
     }
 }

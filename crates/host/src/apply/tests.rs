@@ -20,8 +20,10 @@ use crate::want::{
     DefaultV4, DefaultV6, Destination, Gateway, Mtu, Want, WantedAddress, WantedRoute,
 };
 
+mod keep;
 mod memory;
 mod properties;
+mod ranges;
 mod rivals;
 mod shared;
 

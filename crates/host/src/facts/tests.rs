@@ -36,6 +36,25 @@ fn ways_lead_by_the_gateway_and_to_the_host_itself() {
 }
 
 #[test]
+fn networks_are_looked_at_where_the_other_end_chose_the_addresses() {
+    let mut host = Memory::new();
+    host.set_up(2).unwrap();
+    host.add_address(2, ip("192.168.1.1"), 24, None).unwrap();
+    for pushed_addresses in [false, true] {
+        let want = Want {
+            pushed_addresses,
+            ..full()
+        };
+        let facts = Facts::gather(&want, "tun0", &mut host).unwrap();
+        let found = facts
+            .connected
+            .iter()
+            .any(|it| it.network == ip("192.168.1.0"));
+        assert_eq!(found, pushed_addresses, "{:?}", facts.connected);
+    }
+}
+
+#[test]
 fn the_manager_of_name_servers_is_looked_for_once_some_are_wanted() {
     let mut host = Memory::new();
     let mut want = full();

@@ -1,5 +1,6 @@
 //! How all packets are led into the tunnel, and which are kept from it.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::PlanError;
@@ -46,8 +47,13 @@ impl Routes<'_> {
         }
         // IPv6 that the tunnel cannot take must not leave by the host's own line.
         let cut_off = self.want.default_v6.is_some() && !self.v6;
-        if (self.want.block_ipv6 || cut_off) && self.facts.ipv6 {
+        if self.want.block_ipv6 || cut_off {
             self.block_all_v6();
+        }
+        for own in self.want.addresses.iter().filter(|it| it.addr.is_ipv6()) {
+            if !self.v6 && own.prefix < 128 {
+                self.block(masked(own.addr, own.prefix), own.prefix);
+            }
         }
         let v4 = self.want.default_v4 == Some(DefaultV4::Rules);
         let v6 = v6 == Some(DefaultV6::Rules);
@@ -64,7 +70,7 @@ impl Routes<'_> {
         if v6 {
             ranges.push((Ipv6Addr::UNSPECIFIED.into(), 0));
         }
-        self.keep_from_addresses()?;
+        self.keep_covered()?;
         match ranges.is_empty() {
             true => Ok(()),
             false => self.add_rules(&ranges),
@@ -191,36 +197,45 @@ impl Routes<'_> {
         Ok(())
     }
 
+    /// The routes of one family, and two rules for each length of their prefixes: of that length or a longer one, the main
+    /// table decides only where its prefix is longer still.
     fn add_rules_of(&mut self, v6: bool, ranges: &[(IpAddr, u8)], table: u32) {
-        let own = ranges.iter().filter(|(network, _)| network.is_ipv6() == v6);
-        let own = own.map(|&(dst, prefix)| Step::Route {
-            dst,
-            prefix,
-            via: None,
-            metric: None,
-            table,
-            optional: false,
-            first: false,
-        });
-        self.rules.extend(own);
-        let bits = ranges
-            .iter()
-            .filter(|(network, _)| network.is_ipv6() == v6)
-            .map(|(_, prefix)| *prefix);
+        let mut lengths = BTreeSet::new();
+        for &(dst, prefix) in ranges.iter().filter(|(network, _)| network.is_ipv6() == v6) {
+            lengths.insert(prefix);
+            self.rules.push(Step::Route {
+                dst,
+                prefix,
+                via: None,
+                metric: None,
+                table,
+                optional: false,
+                first: false,
+            });
+        }
         // Before all others but the local table's, which is where the kernel would put them too.
         // By their places they are told from those of another full tunnel.
-        let first = self.facts.first_rule.max(3);
-        self.rules.push(Step::UnmarkedRule {
-            v6,
-            mark: table,
-            table,
-            priority: first - 1,
-        });
-        self.rules.push(Step::MainRule {
-            v6,
-            priority: first - 2,
-            passes: bits.min().unwrap_or(0),
-        });
+        let count: u32 = lengths.iter().map(|_| 2).sum();
+        let mut priority = self.facts.first_rule.max(count + 1);
+        let mut shorter = None;
+        for bits in lengths {
+            priority -= 2;
+            self.rules.extend([
+                Step::UnmarkedRule {
+                    v6,
+                    mark: table,
+                    table,
+                    priority: priority + 1,
+                    passes: shorter,
+                },
+                Step::MainRule {
+                    v6,
+                    priority,
+                    passes: bits,
+                },
+            ]);
+            shorter = Some(bits);
+        }
     }
 
     /// The reverse-path filter must look at marks.

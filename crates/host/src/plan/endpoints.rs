@@ -64,14 +64,18 @@ impl Routes<'_> {
 
     fn leads_astray(&self, addr: IpAddr) -> bool {
         let covered = |step: &Step| match *step {
-            Step::Route { dst, prefix, .. } | Step::Unreachable { dst, prefix, .. } => {
-                covers(dst, prefix, addr)
+            Step::Route {
+                dst,
+                prefix,
+                table: MAIN,
+                ..
             }
+            | Step::Unreachable { dst, prefix, .. } => covers(dst, prefix, addr),
             _ => false,
         };
         let own = |own: &WantedAddress| match own.peer {
             Some(peer) => peer == addr,
-            None => covers(own.addr, own.prefix, addr),
+            None => own.addr != addr && covers(own.addr, own.prefix, addr),
         };
         self.inside.iter().chain(&self.blocked).any(covered) || self.want.addresses.iter().any(own)
     }
@@ -105,25 +109,17 @@ impl Routes<'_> {
         self.facts.endpoints.iter().filter(|way| !way.local)
     }
 
-    /// For [`EndpointRoutes::ForDefault`]: endpoints that the network of an address of the tunnel holds keep their ways.
-    pub(super) fn keep_from_addresses(&mut self) -> Result<(), PlanError> {
-        let holds = |addr: IpAddr| {
-            let mut own = self.want.addresses.iter();
-            own.any(|own| own.addr != addr && covers(own.addr, own.prefix, addr))
-        };
-        self.keep_those(|_, way| holds(way.addr))
-    }
-
-    /// For [`EndpointRoutes::ForDefault`] without rules: the endpoints that any route of the tunnel covers keep their ways.
+    /// For [`EndpointRoutes::ForDefault`]: the endpoints that a route of the main table or the network of an address of the
+    /// tunnel covers keep their ways.
     pub(super) fn keep_covered(&mut self) -> Result<(), PlanError> {
-        self.keep_those(|routes, way| routes.leads_astray(way.addr))
-    }
-
-    fn keep_those(&mut self, which: impl Fn(&Self, &EndpointWay) -> bool) -> Result<(), PlanError> {
         if self.want.endpoint_routes != EndpointRoutes::ForDefault {
             return Ok(());
         }
-        let kept = self.called().filter(|way| which(self, way));
+        // Without a way now, a blocked endpoint of one family must not keep the tunnel from those of the other.
+        let blocked = |way: &EndpointWay| way.dev.is_none() && way.addr.is_ipv6() && !self.v6;
+        let kept = self
+            .called()
+            .filter(|way| self.leads_astray(way.addr) && !blocked(way));
         let steps = kept.map(|way| way.host_route().ok_or(PlanError::NoWayToEndpoint(way.addr)));
         for step in steps.collect::<Result<Vec<Step>, _>>()? {
             push_once(&mut self.past, step);

@@ -62,6 +62,7 @@ impl<'a> Routes<'a> {
     }
 
     pub(super) fn finish(mut self) -> Result<Plan, PlanError> {
+        self.tell_pushed_addresses();
         for route in &self.want.routes {
             if let Err(why) = self.add(route) {
                 let warning = format!("{} is left out: {why}", route.name);
@@ -94,13 +95,12 @@ impl<'a> Routes<'a> {
             self.tell_pushed(dst, route, &way);
         }
         match way {
-            // The plan's warnings tell of it. Packets of a route that was to take everything must not leave by the
-            // host's own line.
-            Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => {
-                if prefix == 0 && self.facts.ipv6 {
-                    self.block_all_v6();
-                }
-            }
+            // The plan's warnings say so. Packets to there must not leave by the host's own line.
+            Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => match prefix {
+                0 => self.block_all_v6(),
+                _ if route.table == MAIN => self.block(dst, prefix),
+                _ => {}
+            },
             // `block_ipv6` answers these instead.
             Way::Tunnel(_) if dst.is_ipv6() && self.want.block_ipv6 => self.block(dst, prefix),
             Way::Tunnel(_) if !route.optional && self.is_connected(dst, route) => {}
@@ -147,6 +147,23 @@ impl<'a> Routes<'a> {
             ),
         };
         self.plan.warnings.push(warning);
+    }
+
+    /// Tells of a pushed address whose network takes in one that the host is on, or is a part of it: of two routes to one
+    /// network the older one counts, of others the longer.
+    fn tell_pushed_addresses(&mut self) {
+        let addresses = self.want.addresses.iter();
+        for &WantedAddress { addr, prefix, .. } in addresses.filter(|_| self.want.pushed_addresses)
+        {
+            let meets = |it: &&Connected| it.holds(addr) || covers(addr, prefix, it.network);
+            let Some(local) = self.facts.connected.iter().find(meets) else {
+                continue;
+            };
+            self.plan.warnings.push(format!(
+                "the server gives this end {addr}/{prefix}, which meets the local network {local}: its hosts may not be \
+                 reached any more; have one of the two networks use other addresses"
+            ));
+        }
     }
 
     fn lead_past(
@@ -263,7 +280,11 @@ impl<'a> Routes<'a> {
         }
     }
 
+    /// Has IPv6 packets answered with "unreachable".
     pub(super) fn block(&mut self, dst: IpAddr, prefix: u8) {
+        if !self.facts.ipv6 {
+            return;
+        }
         push_once(
             &mut self.blocked,
             Step::Unreachable {

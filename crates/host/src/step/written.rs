@@ -35,7 +35,7 @@ struct Values {
     onlink: Option<bool>,
     only: Vec<String>,
     optional: Option<bool>,
-    passes: u8,
+    passes: Option<u8>,
     peer: Option<IpAddr>,
     prefix: Option<u8>,
     priority: Option<u32>,
@@ -132,11 +132,12 @@ impl Values {
                 mark: self.mark?,
                 table: self.table?,
                 priority: self.priority?,
+                passes: self.passes,
             },
             "MainRule" => Step::MainRule {
                 v6: self.v6?,
                 priority: self.priority?,
-                passes: self.passes,
+                passes: self.passes.unwrap_or(0),
             },
             "Sysctl" => Step::Sysctl {
                 key: self.key?,
@@ -261,6 +262,7 @@ mod tests {
                     mark: 0xca6c,
                     table: 51820,
                     priority: 10,
+                    passes: byte,
                 },
                 Step::MainRule {
                     v6: via.is_some(),

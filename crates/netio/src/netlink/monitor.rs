@@ -42,12 +42,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The events that a tunnel depends on: all but rules.
+    /// Everything.
     pub const ALL: Self = Self {
         links: true,
         addresses: true,
         routes: true,
-        rules: false,
+        rules: true,
     };
     /// Only interfaces.
     pub const LINKS: Self = Self {

@@ -1,6 +1,7 @@
 //! Neighbours: which hardware address has which address.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::request::Body;
 use super::{Netlink, NetlinkError, attributes, decode_ip, decode_u32};
@@ -13,6 +14,11 @@ const RTM_GETNEIGH: u16 = 30;
 // Attribute numbers of linux/neighbour.h.
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
+/// `struct nda_cacheinfo`, whose first field tells when it was last there.
+const NDA_CACHEINFO: u16 = 3;
+
+/// The kernel's clock ticks (USER_HZ) in a second, which are the same for all programs.
+const TICKS: u64 = 100;
 
 /// A host on a link of this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +29,8 @@ pub struct Neighbour {
     pub ip: IpAddr,
     /// Its hardware address.
     pub mac: Vec<u8>,
+    /// How long ago it was last known to be there.
+    pub idle: Duration,
 }
 
 impl Netlink {
@@ -38,16 +46,24 @@ impl Netlink {
 
 fn parse(body: &[u8]) -> Option<Neighbour> {
     let index = decode_u32(body.get(4..)?)?;
-    let (mut ip, mut mac) = (None, Vec::new());
+    let (mut ip, mut mac, mut idle) = (None, Vec::new(), Duration::ZERO);
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
         match kind {
             NDA_DST => ip = decode_ip(value),
             NDA_LLADDR => mac = value.to_vec(),
+            NDA_CACHEINFO => {
+                idle = Duration::from_millis(u64::from(decode_u32(value)?) * 1000 / TICKS);
+            }
             _ => {}
         }
     }
     let ip = ip.filter(|_| !mac.is_empty())?;
-    Some(Neighbour { index, ip, mac })
+    Some(Neighbour {
+        index,
+        ip,
+        mac,
+        idle,
+    })
 }
 
 #[cfg(test)]
@@ -62,10 +78,12 @@ mod tests {
         // Not answered yet.
         assert_eq!(parse(&body.request(0, 0, 0)[16..]), None);
         let body = body.with(NDA_LLADDR, &[2, 0, 0, 0, 0, 9]);
+        let body = body.with(NDA_CACHEINFO, &[250u32.to_ne_bytes(), [0; 4]].concat());
         let wanted = Neighbour {
             index: 7,
             ip: IpAddr::from([192, 168, 1, 9]),
             mac: vec![2, 0, 0, 0, 0, 9],
+            idle: Duration::from_millis(2500),
         };
         assert_eq!(parse(&body.request(0, 0, 0)[16..]), Some(wanted));
         for length in 0..32 {

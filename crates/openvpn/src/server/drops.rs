@@ -23,6 +23,10 @@ pub enum Refused {
     /// A session beyond those that may begin in a while (`connect-freq`).
     #[error("a session too many, see connect-freq")]
     TooSoon,
+    /// Too many clients are about to come in. It may be shown again when
+    /// [`Listener::answers_resets`](super::Listener::answers_resets).
+    #[error("a session too many: others are about to come in")]
+    Crowded,
     /// The server has as many clients as it may (`max-clients`).
     #[error("the server is full, see max-clients")]
     Full,
@@ -53,8 +57,8 @@ pub struct Drops {
     pub replay: u64,
     /// Of no session, and beginning none.
     pub unknown: u64,
-    /// Resets that were not answered at once, because of `connect-freq-initial`, and sessions that did not begin,
-    /// because of `connect-freq`.
+    /// Resets that were not answered at once, because of `connect-freq-initial` or as too many clients were about to come in,
+    /// and sessions that did not begin, because of `connect-freq`.
     pub limited: u64,
     /// Clients that were not let in, because of `max-clients`.
     pub full: u64,
@@ -87,7 +91,7 @@ impl Drops {
             Refused::Cookie(_) | Refused::NoCookie | Refused::Begin(_) | Refused::Closing => {
                 &mut self.unknown
             }
-            Refused::Limited | Refused::TooSoon => &mut self.limited,
+            Refused::Limited | Refused::TooSoon | Refused::Crowded => &mut self.limited,
             Refused::Full => &mut self.full,
         };
         *counter += 1;

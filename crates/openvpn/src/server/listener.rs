@@ -1,7 +1,5 @@
 //! The listener: UDP ports, and all connections of TCP ports.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,16 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 use plane::{Endpoint, Line, Source};
 
 use super::drops::{Drops, Refused};
-use super::remote::{self, Remote};
+use super::remote::Remote;
 use super::settings::{ListenerSettings, ServerOutput};
 use super::table::{ClientId, Table};
 use crate::cookie::{CookieError, CookieKeeper, ResetLimiter};
 use crate::packet::{AckList, ControlHead, ControlPacket, Head, Opcode};
 use crate::session::{CloseReason, Dropped, Output, Session, Start, Times};
 use crate::wrap::{EarlyNegotiation, FirstPacket};
-
-/// Sessions that are not up yet, at least, where `max-clients` is less.
-const HALF_OPEN_MIN: usize = 64;
 
 /// Most peer ids that there are; the last one means that there is none.
 const MAX_SESSIONS: usize = (1 << 24) - 1;
@@ -32,7 +27,7 @@ pub struct Listener {
     cookies: CookieKeeper,
     pub(super) limiter: ResetLimiter,
     starts: Option<ResetLimiter>,
-    table: Table,
+    pub(super) table: Table,
     drops: Drops,
     /// No session begins any more.
     closing: bool,
@@ -104,6 +99,7 @@ impl Listener {
                 self.table.called(id, called);
             }
             self.route(id, outputs, out);
+            self.bound_strangers(out);
             return outcome.map_err(Refused::Session);
         }
         if self.closing {
@@ -131,6 +127,7 @@ impl Listener {
                 if !stream && cannot_resend && self.settings.force_cookie {
                     return Err(Refused::NoCookie);
                 }
+                self.giving_way(now)?;
                 // A sender with a connection has proved its address.
                 if !stream && !self.limiter.allow(now) {
                     return Err(Refused::Limited);
@@ -161,7 +158,7 @@ impl Listener {
     fn room(&self, from: Remote) -> Result<(), Refused> {
         let most = self.max_clients();
         if self.table.len() >= most
-            && self.table.len() - self.table.half_open().count() >= most
+            && self.table.len() - self.table.half_open_len() >= most
             && self.table.at(from).is_empty()
         {
             return Err(Refused::Full);
@@ -169,41 +166,9 @@ impl Listener {
         Ok(())
     }
 
-    fn max_clients(&self) -> usize {
+    pub(super) fn max_clients(&self) -> usize {
         // With as many that are not let in yet there are numbers for all.
         self.settings.max_clients.min(MAX_SESSIONS / 2)
-    }
-
-    /// Sessions that are not up take no place of `max-clients`: any sender can have them. They have as many of their own, and
-    /// when these are taken the oldest session goes of the source that has the most. Where each source has one the oldest
-    /// of all goes: a stranger has as many sources as its IPv6 prefix has networks.
-    fn crowd(&mut self, out: &mut Vec<ServerOutput>) {
-        let most = self.max_clients().max(HALF_OPEN_MIN);
-        if self.table.len() < most {
-            return;
-        }
-        let mut sources: HashMap<remote::Source, (usize, u64, ClientId)> = HashMap::new();
-        let mut count = 0;
-        for (id, entry) in self.table.half_open() {
-            count += 1;
-            let source = remote::Source::from(entry.remote.address);
-            let (of, oldest, which) = sources.entry(source).or_insert((0, entry.begun, id));
-            *of += 1;
-            if entry.begun < *oldest {
-                (*oldest, *which) = (entry.begun, id);
-            }
-        }
-        if count < most {
-            return;
-        }
-        let greediest = sources
-            .into_values()
-            .max_by_key(|(of, begun, _)| (*of, Reverse(*begun)));
-        if let Some((_, _, oldest)) = greediest {
-            self.with(oldest, out, |session, out| {
-                session.close(CloseReason::Crowded, out);
-            });
-        }
     }
 
     /// Answers a reset, and forgets it.
@@ -254,7 +219,7 @@ impl Listener {
         {
             return Err(Refused::TooSoon);
         }
-        self.crowd(out);
+        self.make_room(now, out)?;
         let (metadata, len) = (first.metadata, first.len);
         let mut outputs = Vec::new();
         let session = Session::accept(

@@ -3,16 +3,16 @@
 //!
 //! ```text
 //! datagram -> a session with this address, transport and client session id?  -> Session::receive
-//!          -> a reset?                   -> answered with a cookie, nothing is kept; so many in a while, no more
+//!          -> a reset?                   -> answered with a cookie, nothing is kept; so many in a while, and no more than there is room for
 //!          -> the packet that follows?   -> the cookie is good: a session begins
 //!          -> anything else              -> dropped and counted
 //! ```
 
-mod answers;
 mod drops;
 mod listener;
 mod remote;
 mod settings;
+mod strangers;
 mod table;
 
 pub use drops::{Drops, Refused};

@@ -1,6 +1,6 @@
 //! Sessions by number and by where their clients are.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
 use plane::Source;
@@ -29,15 +29,21 @@ pub(super) struct Entry {
     /// Rises with each session that begins.
     pub(super) begun: u64,
     queued: Option<Instant>,
+    /// Its part of [`Table::stranger_bytes`].
+    pub(super) bytes: u64,
 }
 
-/// Invariant: `by_remote` and `deadlines` have each entry under its remote and its `queued`.
+/// Invariant: `by_remote` and `deadlines` have each entry under its remote and its `queued`, `half_open` has those that are not
+/// up, and `stranger_bytes` is the sum of all `bytes`.
 #[derive(Default)]
 pub(super) struct Table {
     entries: Vec<Option<Entry>>,
     free: VecDeque<ClientId>,
     by_remote: HashMap<Remote, Vec<ClientId>>,
     deadlines: BTreeSet<(Instant, ClientId)>,
+    /// By `begun`: the oldest first.
+    half_open: BTreeMap<u64, ClientId>,
+    stranger_bytes: u64,
     count: usize,
     begun: u64,
 }
@@ -60,6 +66,7 @@ impl Table {
             called,
             begun: self.begun,
             queued: None,
+            bytes: 0,
         });
         // While there are few, a new number is better than one that was used lately.
         let id = if self.entries.len() >= 64 {
@@ -89,6 +96,8 @@ impl Table {
             return;
         };
         self.forget_remote(id, entry.remote);
+        self.half_open.remove(&entry.begun);
+        self.stranger_bytes -= entry.bytes;
         if let Some(at) = entry.queued {
             self.deadlines.remove(&(at, id));
         }
@@ -144,10 +153,20 @@ impl Table {
         self.at(remote).iter().find(named).copied()
     }
 
-    /// The sessions that are not up, or no longer.
-    pub(super) fn half_open(&self) -> impl Iterator<Item = (ClientId, &Entry)> + '_ {
-        let entries = self.ids().filter_map(|id| Some((id, self.entry(id)?)));
-        entries.filter(|(_, entry)| !entry.session.is_up())
+    /// The sessions that are not up, or no longer, the oldest first.
+    pub(super) fn half_open(&self) -> impl Iterator<Item = (ClientId, &Entry)> {
+        let ids = self.half_open.values();
+        ids.filter_map(|id| Some((*id, self.entry(*id)?)))
+    }
+
+    /// How many they are.
+    pub(super) fn half_open_len(&self) -> usize {
+        self.half_open.len()
+    }
+
+    /// Bytes of memory that sessions of strangers have.
+    pub(super) const fn stranger_bytes(&self) -> u64 {
+        self.stranger_bytes
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = ClientId> + '_ {
@@ -157,11 +176,19 @@ impl Table {
         ids.map(|at| ClientId(at as u32))
     }
 
-    /// Notes when the session has something to do next.
+    /// Notes when the session has something to do next, whether it is up, and what it takes of the strangers' memory.
     pub(super) fn requeue(&mut self, id: ClientId) {
         let Some(entry) = self.entries.get_mut(id.slot()).and_then(Option::as_mut) else {
             return;
         };
+        self.stranger_bytes -= entry.bytes;
+        entry.bytes = entry.session.stranger_bytes();
+        self.stranger_bytes += entry.bytes;
+        if entry.session.is_up() {
+            self.half_open.remove(&entry.begun);
+        } else {
+            self.half_open.insert(entry.begun, id);
+        }
         let next = entry.session.next_deadline();
         if next == entry.queued {
             return;

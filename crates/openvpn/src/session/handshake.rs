@@ -67,10 +67,10 @@ pub struct Handshaken {
 
 impl Session {
     /// Hands out the TLS of the negotiation that goes on, with what has come for it.
-    pub(super) fn hand_out(&mut self, messages: Vec<Vec<u8>>, out: &mut Vec<Output>) {
+    pub(super) fn hand_out(&mut self, messages: Vec<Vec<u8>>, now: Instant, out: &mut Vec<Output>) {
         self.handshakes += 1;
         let number = self.handshakes;
-        let tls = self.primary.give_away(number);
+        let tls = self.primary.give_away(number, now);
         let work = tls.map(|tls| Handshake::new(number, tls, messages));
         out.extend(work.map(|it| Output::Handshake(Box::new(it))));
     }
@@ -80,7 +80,7 @@ impl Session {
         if matches!(self.phase, Phase::Closed) {
             return;
         }
-        match self.primary.take_back(done) {
+        match self.primary.take_back(done, now) {
             Some(Ok(())) => {}
             Some(Err(reason)) => self.fail(reason, now, out),
             None => return,

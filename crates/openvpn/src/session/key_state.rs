@@ -72,8 +72,10 @@ pub(super) struct KeyState {
     acks: Acks,
     /// There from [`Step::Tls`] on, until other keys have followed. Not while it is [away](Self::away).
     pub(super) tls: Option<Box<TlsSession>>,
-    /// The number of the handshake that is done elsewhere.
-    away: Option<u64>,
+    /// The number of the handshake that is done elsewhere, and since when.
+    pub(super) away: Option<(u64, Instant)>,
+    /// When it began, and later by as long as it was away.
+    pub(super) waits_since: Instant,
     handshaked: bool,
     tls_out: Vec<u8>,
     /// The part of the peer's record that TLS has delivered.
@@ -135,6 +137,7 @@ impl KeyState {
             acks: Acks::new(),
             tls: None,
             away: None,
+            waits_since: now,
             handshaked: false,
             tls_out: Vec::new(),
             record: Zeroizing::default(),
@@ -207,18 +210,20 @@ impl KeyState {
     }
 
     /// Gives away its TLS, under this number.
-    pub(super) fn give_away(&mut self, number: u64) -> Option<Box<TlsSession>> {
+    pub(super) fn give_away(&mut self, number: u64, now: Instant) -> Option<Box<TlsSession>> {
         let tls = self.tls.take()?;
-        self.away = Some(number);
+        self.away = Some((number, now));
         Some(tls)
     }
 
     /// Takes back the TLS of a handshake. `None` if it is of another negotiation.
-    pub(super) fn take_back(&mut self, done: Handshaken) -> Option<Result<(), CloseReason>> {
-        if self.away != Some(done.number) {
-            return None;
-        }
-        self.away = None;
+    pub(super) fn take_back(
+        &mut self,
+        done: Handshaken,
+        now: Instant,
+    ) -> Option<Result<(), CloseReason>> {
+        let (_, since) = self.away.take_if(|(number, _)| *number == done.number)?;
+        self.waits_since += now.saturating_duration_since(since);
         let mut tls = done.tls;
         if done.outcome.is_err() {
             // The alert says why, if the peer still listens.

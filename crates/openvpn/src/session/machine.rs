@@ -351,7 +351,7 @@ impl Session {
         let tls = Arc::clone(&self.settings().tls);
         while let Some(event) = self.primary.progress(&tls, self.peer.is_some(), now)? {
             if let Event::Handshake(messages) = event {
-                self.hand_out(messages, out);
+                self.hand_out(messages, now, out);
                 continue;
             }
             if matches!(self.phase, Phase::Closing { .. } | Phase::Closed) {

@@ -201,7 +201,7 @@ pub enum CloseReason {
     /// Server: the client has begun another session, and proved its identity.
     #[error("the client has begun another session")]
     Replaced,
-    /// Server: it was not let in yet, and too many others of its address were not either.
+    /// Server: it was not let in yet, and too many others were not either.
     #[error("it made room for others: too many clients negotiate at once")]
     Crowded,
     /// The data plane cannot go on with the peer, for a reason that the log has; a client tries again.

@@ -229,8 +229,8 @@ impl TlsSettings {
         peer.chain.iter().any(|certificate| {
             let serials = revocations.serials.as_ref();
             let by_name = serials.map(|it| it.contains(&certificate.serial));
-            // The next negotiation decides where the directory cannot be read.
-            let listed = |it: &Arc<RevocationLists>| it.name(certificate);
+            // Where that cannot be told, the next negotiation decides.
+            let listed = |it: &Arc<RevocationLists>| it.name(certificate, self.trust.algorithms());
             by_name == Some(Ok(true)) || revocations.lists.as_ref().is_some_and(listed)
         })
     }

@@ -77,6 +77,11 @@ impl Trust {
         })
     }
 
+    /// The algorithms that signatures may have.
+    pub(crate) fn algorithms(&self) -> &[&'static dyn SignatureVerificationAlgorithm] {
+        &self.algorithms
+    }
+
     /// The subjects of the authorities, whole, for the server's request.
     pub(crate) fn subjects(&self) -> impl Iterator<Item = &[u8]> {
         self.anchors.iter().map(|anchor| anchor.subject.as_ref())
@@ -136,9 +141,13 @@ impl Trust {
         self.rules
             .check_issuer(chain.get(1).map(|issuer| issuer.der))
             .map_err(rule)?;
+        let above = chain.iter().skip(1).map(Some).chain([None]);
+        let whole = chain.iter().zip(above);
         Ok(PeerCertificate {
             common_name,
-            chain: chain.iter().map(ChainCertificate::new).collect(),
+            chain: whole
+                .map(|(it, above)| ChainCertificate::new(it, above))
+                .collect(),
         })
     }
 

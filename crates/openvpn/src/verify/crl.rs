@@ -61,8 +61,13 @@ impl RevocationLists {
         Ok(Self { lists })
     }
 
-    /// Whether a list of the certificate's issuer names its serial number.
-    pub(crate) fn name(&self, certificate: &ChainCertificate) -> bool {
+    /// Whether a list of the certificate's issuer names its serial number. Where the issuer's key is not known, its name
+    /// decides.
+    pub(crate) fn name(
+        &self,
+        certificate: &ChainCertificate,
+        algorithms: &[&dyn SignatureVerificationAlgorithm],
+    ) -> bool {
         let digits = certificate.serial_hex.split(':');
         let bytes = digits.map(|byte| u8::from_str_radix(byte, 16));
         let Ok(bytes) = bytes.collect::<Result<Vec<u8>, _>>() else {
@@ -73,7 +78,11 @@ impl RevocationLists {
             .lists
             .iter()
             .filter(|it| it.issuer == certificate.issuer);
-        theirs.any(|list| list.revoked.contains(serial))
+        theirs.any(|list| {
+            let key = certificate.issuer_key.as_ref();
+            list.revoked.contains(serial)
+                && key.is_none_or(|key| list.is_signed_by(key, algorithms))
+        })
     }
 
     /// The word of the lists of the authority with this name and key about a serial number.

@@ -29,6 +29,8 @@ pub struct ChainCertificate {
     pub sha256: [u8; 32],
     /// The issuer's name in the form in which names are compared.
     pub(crate) issuer: Box<[u8]>,
+    /// The issuer's key (the content of its SubjectPublicKeyInfo), if the chain has it: authorities may share a name.
+    pub(crate) issuer_key: Option<Box<[u8]>>,
     /// The parts of the subject, by OpenSSL's short names, in order: `("CN", "server")`.
     pub fields: Vec<(String, String)>,
 }
@@ -59,8 +61,10 @@ impl PeerCertificate {
 }
 
 impl ChainCertificate {
-    pub(super) fn new(certificate: &Certificate<'_>) -> Self {
+    /// `above` is the next one of the chain.
+    pub(super) fn new(certificate: &Certificate<'_>, above: Option<&Certificate<'_>>) -> Self {
         let subject = certificate.subject_name();
+        let own = Some(certificate).filter(|it| it.is_self_issued());
         Self {
             subject: subject
                 .as_ref()
@@ -71,6 +75,7 @@ impl ChainCertificate {
             sha1: sha1(certificate.der),
             sha256: sha256(certificate.der),
             issuer: name::canonical(certificate.issuer).into(),
+            issuer_key: above.or(own).map(|it| it.public_key.into()),
             fields: subject.map(|name| name.fields()).unwrap_or_default(),
         }
     }

@@ -2,6 +2,7 @@
 
 use plane::{Endpoint, StreamId};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use openvpn::keyfile::StaticKey;
@@ -12,7 +13,7 @@ use openvpn::session::Renegotiate;
 use openvpn::wrap::WrapSettings;
 
 use crate::link::Random;
-use crate::setup::Setup;
+use crate::setup::{Setup, tls_settings};
 use crate::world::{SERVER, World, millis, secs};
 
 fn crypted() -> Setup {
@@ -297,10 +298,8 @@ fn sessions_that_never_come_up_keep_no_client_out() {
         stranger.set_port(stranger.port() + 1);
         let mut out = Vec::new();
         let remote = Remote::tcp(stranger, StreamId(connection));
-        world
-            .listener
-            .receive(&reset, remote, None, now, &mut out)
-            .unwrap();
+        // Those beyond the limit have to wait.
+        let _ = world.listener.receive(&reset, remote, None, now, &mut out);
         world.perform_server(out);
     };
     for connection in 0..200 {
@@ -308,11 +307,11 @@ fn sessions_that_never_come_up_keep_no_client_out() {
     }
     assert!(world.listener.len() < 100, "{}", world.listener.len());
     let second = world.add_client();
-    world.run_for(secs(2));
+    world.run_for(secs(8));
     assert!(world.client_is_up(second));
     // Two are in, which is all that may be: no other is even answered.
     let third = world.add_client();
-    world.run_for(secs(5));
+    world.run_for(secs(8));
     assert!(!world.client_is_up(third));
     assert!(world.listener.drops().full > 0);
     assert!(world.client_is_up(0) && world.client_is_up(second));
@@ -331,16 +330,93 @@ fn sessions_of_many_networks_that_never_come_up_keep_no_client_out() {
         let stranger = SocketAddr::from(([0x2001, 0xdb8, 0, net, 0, 0, 0, 1], 9));
         let (mut out, now) = (Vec::new(), world.now);
         let remote = Remote::tcp(stranger, StreamId(net.into()));
-        world
-            .listener
-            .receive(&reset, remote, None, now, &mut out)
-            .unwrap();
+        // Those beyond the limit have to wait.
+        let _ = world.listener.receive(&reset, remote, None, now, &mut out);
         world.perform_server(out);
     }
     assert!(world.listener.len() < 100, "{}", world.listener.len());
     let second = world.add_client();
-    world.run_for(secs(2));
+    world.run_for(secs(8));
     assert!(world.client_is_up(0) && world.client_is_up(second));
+}
+
+/// A stranger's TLS message that never ends fills its session, whose part of the memory is bounded: of one source, and of many.
+#[test]
+fn strangers_have_so_many_bytes_and_keep_no_client_out() {
+    for hosts in [1, 250] {
+        let mut world = World::with_client(Setup::new());
+        world.run_for(secs(2));
+        assert!(world.client_is_up(0));
+        let reset = world.sent[0].2.clone();
+        let (mut most, mut begun) = (0, 0);
+        for connection in 0..1000_u16 {
+            let host = [203, 0, 113, (connection % hosts) as u8];
+            let stranger = SocketAddr::from((host, 10_000 + connection));
+            let remote = Remote::tcp(stranger, StreamId(connection.into()));
+            let (mut out, now) = (Vec::new(), world.now);
+            // A session that does not begin has to wait.
+            let _ = world.listener.receive(&reset, remote, None, now, &mut out);
+            let answer = out.iter().find_map(|it| match it {
+                ServerOutput::Send { datagram, .. } => Some(datagram[1..9].to_vec()),
+                _ => None,
+            });
+            let Some(theirs) = answer else { continue };
+            begun += 1;
+            // Records of 16,000 bytes, in them a message of 60,000.
+            let mut records = [[7; 16_005]; 3];
+            for record in &mut records {
+                record[..5].copy_from_slice(&[22, 3, 1, 0x3e, 0x80]);
+            }
+            records[0][5..11].copy_from_slice(&[1, 0, 0xea, 0x60, 3, 3]);
+            let hello = records.concat();
+            for (number, part) in (1_u32..).zip(hello.chunks(1200)) {
+                let mut packet = vec![4 << 3];
+                packet.extend(&reset[1..9]);
+                packet.extend([1, 0, 0, 0, 0]);
+                packet.extend(&theirs);
+                packet.extend(number.to_be_bytes());
+                packet.extend(part);
+                // It may have ended: the largest gives way.
+                let _ = world.listener.receive(&packet, remote, None, now, &mut out);
+            }
+            world.perform_server(out);
+            most = most.max(world.listener.stranger_bytes());
+            world.run_for(millis(1));
+        }
+        assert!((3 << 20..5 << 20).contains(&most), "{hosts}: {most}");
+        assert!(begun > 50, "{hosts}: {begun}");
+        let second = world.add_client();
+        world.run_for(secs(8));
+        assert!(
+            world.client_is_up(0) && world.client_is_up(second),
+            "{hosts}"
+        );
+        world.run_for(secs(100));
+        assert_eq!(world.listener.stranger_bytes(), 0);
+    }
+}
+
+/// A client whose handshake waits for the server's processors is not at fault.
+#[test]
+fn sessions_that_wait_for_the_server_give_way_to_none() {
+    let mut setup = Setup::new();
+    let mut tls = tls_settings(Role::Server);
+    tls.hand_out_handshakes();
+    setup.server.common.tls = Arc::new(tls);
+    let mut world = World::new(setup);
+    world.handshakes.take = secs(5);
+    for host in 0..300_u16 {
+        let [high, low] = host.to_be_bytes();
+        world.add_client_at(SocketAddr::from(([198, 51, high, low], 40_000)));
+    }
+    world.run_for(secs(50));
+    let up = (0..300).filter(|at| world.client_is_up(*at)).count();
+    let limited = world.listener.drops().limited;
+    assert!(
+        up == 300 && limited > 0,
+        "{up} are up, {limited} had to wait"
+    );
+    assert!(world.server_closed().is_empty());
 }
 
 /// A server that ends says so, and lets no client in again before it is gone: a client that came back would get no answer.

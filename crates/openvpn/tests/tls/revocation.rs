@@ -57,6 +57,11 @@ fn a_list_ends_sessions_of_its_own_authority_only() {
     assert!(settings.is_revoked(&revoked));
     let good = client_sees("p256/server.crt", client()).unwrap();
     assert!(!settings.is_revoked(&good));
+    // An authority of the same name, which has a list of its own.
+    let mut with_other = client();
+    with_other.crl = Some(file("odd/crl-forged.pem"));
+    let namesake = TlsSettings::new(with_other).unwrap();
+    assert!(!namesake.is_revoked(&revoked));
 
     let mut pair = Pair::new(options("p384", Role::Client), options("p384", Role::Server));
     pair.connect();

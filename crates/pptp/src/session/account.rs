@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use plane::Guesses;
+
 use crate::mschap::Password;
-use crate::session::guesses::Guesses;
 
 /// The users of a server.
 pub trait Accounts: Send {
@@ -33,7 +34,7 @@ impl Accounts for () {
 /// A server's means to judge one client's login.
 pub(super) struct Door<'a> {
     pub(super) accounts: &'a dyn Accounts,
-    pub(super) guesses: &'a mut Guesses,
+    pub(super) guesses: &'a mut Guesses<Ipv4Addr>,
     /// The client's address.
     pub(super) source: Ipv4Addr,
 }

@@ -4,7 +4,6 @@ mod account;
 mod authenticator;
 mod call;
 mod client;
-mod guesses;
 mod link;
 mod login;
 mod network;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
+use plane::Guesses;
+
 use crate::control::{
     Answer, CallEnd, CloseReason, Connection, ErrorCode, Event, OutgoingCall, OutgoingResult, Role,
     StopReason,
@@ -14,7 +16,6 @@ use crate::lines::Addresses;
 use crate::ppp::IpcpSettings;
 use crate::session::account::{Accounts, Door, Entropy};
 use crate::session::call::Call;
-use crate::session::guesses::Guesses;
 use crate::session::link::{Link, LinkOutput, Side};
 use crate::session::output::{DownReason, Ends, Ipv6Up, SendError, Up};
 use crate::session::settings::{ServerSettings, StartError};
@@ -110,7 +111,7 @@ pub struct Server {
     settings: ServerSettings,
     entropy: Entropy,
     accounts: Box<dyn Accounts>,
-    guesses: Guesses,
+    guesses: Guesses<Ipv4Addr>,
     clients: BTreeMap<ConnectionId, Client>,
     calls: BTreeMap<u16, ServerCall>,
     pool: Vec<Ipv4Addr>,

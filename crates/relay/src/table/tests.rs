@@ -227,3 +227,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_that_comes_back_is_called_by_no_recorded_hello() {
+    let (mut table, now) = two();
+    table.hello(&hello(0, 5), at(1), now).unwrap();
+    table.replace(vec![client(1)], now);
+    assert_eq!(table.stamps().next(), Some((key(0).id(), Tai64n([5; 12]))));
+    table.replace(vec![client(1), client(0)], now);
+    let recorded = table.hello(&hello(0, 5), at(2), now);
+    assert_eq!(recorded, Err(Refused::OldStamp));
+    assert!(table.hello(&hello(0, 6), at(1), now).is_ok());
+    // Over a start of the relay as well.
+    let mut anew = Table::new(Vec::new(), now);
+    anew.remember(key(0).id(), Tai64n([6; 12]));
+    anew.replace(vec![client(0)], now);
+    assert_eq!(anew.hello(&hello(0, 6), at(2), now), Err(Refused::OldStamp));
+    // Of many the newest are kept.
+    let mut many = Table::new((1..=200).map(client).collect(), now);
+    for number in 1..=200 {
+        many.hello(&hello(number, number), at(1), now).unwrap();
+    }
+    many.replace(Vec::new(), now);
+    let mut kept: Vec<u8> = many.stamps().map(|(_, stamp)| stamp.0[0]).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, Vec::from_iter(200 - GONE_MAX as u8 + 1..=200));
+}

@@ -1,6 +1,6 @@
 //! What `openvpn` can be asked for instead of a tunnel.
 
-use config::openvpn::{Action, Cipher, Digest, GenKey, KeyKind};
+use config::openvpn::{Action, Cipher, Digest, GenKey, KeyKind, Source};
 use netio::netlink::{Family, Netlink};
 use netio::tun::{Tun, TunOptions};
 use openvpn::keyfile::{StaticKey, v2};
@@ -148,8 +148,9 @@ fn generate(wanted: &GenKey, arguments: &[String]) -> Result<(), Box<dyn Error>>
 }
 
 fn read(path: &str) -> Result<Zeroizing<String>, Box<dyn Error>> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    Ok(Zeroizing::new(text))
+    let bytes = Source::File(path.into()).load(None);
+    let bytes = bytes.map_err(|error| format!("{path}: {error}"))?;
+    Ok(Zeroizing::new(std::str::from_utf8(&bytes)?.to_owned()))
 }
 
 /// The secret of `auth-gen-token-secret`, as a PEM block.
@@ -243,6 +244,16 @@ fn remove_tun(name: &str) -> Result<(), Box<dyn Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A FIFO would be waited for.
+    #[test]
+    fn a_key_is_read_from_regular_files_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo").display().to_string();
+        nix::unistd::mkfifo(fifo.as_str(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = read(&fifo).unwrap_err().to_string();
+        assert!(error.contains("is not a regular file"), "{error}");
+    }
 
     #[test]
     fn a_key_overwrites_no_file() {

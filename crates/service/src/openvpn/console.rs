@@ -200,7 +200,7 @@ impl Log for Console {
         };
         let who = WHO.with_borrow(Clone::clone);
         let mut inner = self.inner();
-        if who.as_ref().is_some_and(|who| who.stranger) && record.level() <= Level::Info {
+        if who.as_ref().is_some_and(|who| who.stranger) {
             let (write, note) = inner.strangers.judge(Instant::now());
             if let Some(note) = note {
                 inner.write(Line::info(note), None, now);
@@ -239,16 +239,36 @@ mod tests {
         drop(outer);
         assert_eq!(label(), None);
     }
-    #[test]
-    fn a_line_wakes_what_takes_it() {
-        let logger = Logger::new(Sink::Stdout, Form::Bare, Clock::system(), 3, 0);
-        let console = Console(Mutex::new(Inner {
-            logger,
+
+    fn console(verb: u8) -> Console {
+        Console(Mutex::new(Inner {
+            logger: Logger::new(Sink::Stdout, Form::Bare, Clock::system(), verb, 0),
             lines: VecDeque::new(),
             listening: true,
             waker: None,
             strangers: Strangers::new(),
-        }));
+        }))
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn strangers_fill_the_log_at_no_level() {
+        for level in [Level::Warn, Level::Info, Level::Debug, Level::Trace] {
+            let console = console(11);
+            let _speaking = Speaking::of(Who {
+                label: "192.0.2.1:1".to_owned(),
+                stranger: true,
+            });
+            let mut builder = Record::builder();
+            let record = builder.level(level).args(format_args!("bogus")).build();
+            (0..LINES).for_each(|_| console.log(&record));
+            assert!(console.take().len() < LINES / 2, "{level}");
+        }
+    }
+
+    #[test]
+    fn a_line_wakes_what_takes_it() {
+        let console = console(3);
         let waker = Arc::new(Waker::new().unwrap());
         let poller = netio::poll::Poller::new().unwrap();
         poller.add(&*waker, 0).unwrap();

@@ -20,6 +20,7 @@ use host::{SharedManager, background, notify, privileges, startup};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -29,6 +30,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Whose log lines are shown at a terminal without `-v`.
 const UP: &str = "commands::up";
+
+/// The device that interfaces are made with.
+const TUN: &str = "/dev/net/tun";
 
 /// What a client or server is run with.
 pub(super) struct Context {
@@ -162,7 +166,8 @@ impl Context {
         };
         let judged = match begins_anew {
             true => self
-                .read_again()
+                .can_begin_anew()
+                .and_then(|()| self.read_again())
                 .and_then(|read| super::rehearse(&read, &self.dataplane)),
             false => Ok(()),
         };
@@ -170,6 +175,17 @@ impl Context {
             log::error!("SIGHUP received, and the tunnel goes on as it was: {error}");
         }
         judged.is_ok()
+    }
+
+    /// Says why the process could not make its interface again, if so: another user may not be let into the TUN's device.
+    pub(super) fn can_begin_anew(&self) -> Result<(), String> {
+        let Some(user) = self.config.service.user.as_deref() else {
+            return Ok(());
+        };
+        let device = File::options().read(true).write(true).open(TUN);
+        device.map(drop).map_err(|error| {
+            format!("user {user} cannot open {TUN} again ({error}); restart the tunnel instead")
+        })
     }
 
     /// The configuration as it is now.

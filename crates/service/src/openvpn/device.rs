@@ -260,8 +260,8 @@ pub(super) fn open_udp(
             Err(e) => Err(e.into()),
         }
     };
-    let wants =
-        |family| connection.protocol.family == Family::Any || connection.protocol.family == family;
+    let bound = families(config, connection);
+    let wants = |family| bound == Family::Any || bound == family;
     let v4 = if wants(Family::V4) && !local.ipv6_only {
         open(udp::Family::V4, false)?
     } else {
@@ -312,6 +312,17 @@ fn takes_segments(settings: &DataplaneSettings) -> bool {
         gso = false;
     }
     gso
+}
+
+/// The families that the sockets of a connection are bound in. A server's `udp6` and `tcp6-server` take IPv4 too, as in the
+/// stock program, whose IPv6 socket does without `IPV6_V6ONLY`: not at an address of its own, nor with `bind ipv6only`.
+pub(super) fn families(config: &OpenVpn, connection: &Connection) -> Family {
+    let (local, family) = (&connection.local, connection.protocol.family);
+    let server = config.server().is_some();
+    match server && family == Family::V6 && local.host.is_none() && !local.ipv6_only {
+        true => Family::Any,
+        false => family,
+    }
 }
 
 /// The local addresses that a name or an address stands for.

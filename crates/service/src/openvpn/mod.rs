@@ -123,9 +123,9 @@ pub type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
 
 /// `openvpn ARGUMENTS`: a tunnel until the user says stop, or one of the things that need none.
 pub fn main(arguments: &[String]) -> ExitCode {
-    let (mut directory_changed, mut signals) = (false, None);
+    let (mut directory_changed, mut signals, mut last) = (false, None, None);
     loop {
-        match once(arguments, &mut directory_changed, &mut signals) {
+        match once(arguments, &mut directory_changed, &mut signals, &mut last) {
             Ended::Exit(status) => return ExitCode::from(status),
             Ended::Reload => {}
         }
@@ -152,18 +152,15 @@ pub fn run(
 #[derive(Default)]
 pub struct Caught(Option<Rc<Signals>>);
 
-fn once(
-    arguments: &[String],
-    directory_changed: &mut bool,
-    signals: &mut Option<Rc<Signals>>,
-) -> Ended {
+/// The configuration of a command line; faults of it are printed, and actions that need no tunnel done.
+fn first(arguments: &[String]) -> Result<OpenVpn, Ended> {
     let mut read = |path: &Path| openvpn::read_config(path);
     let mut import = match openvpn::parse_arguments(arguments, &mut read, OWN_NAME) {
         Ok(import) => import,
-        Err(error) => return refuse(&error.to_string()),
+        Err(error) => return Err(refuse(&error.to_string())),
     };
     if let Some(action) = &import.action {
-        return Ended::Exit(actions::run(action, arguments));
+        return Err(Ended::Exit(actions::run(action, arguments)));
     }
     import.check_secrecy();
     for warning in &import.warnings {
@@ -171,12 +168,36 @@ fn once(
     }
     import.check_files();
     if !import.faults().is_empty() {
-        return refuse_all(import.faults());
+        return Err(refuse_all(import.faults()));
     }
-    let (mut config, _) = match import.into_model() {
-        Ok(model) => model,
-        Err(error) => return refuse(&error.to_string()),
+    let model = import.into_model();
+    model
+        .map(|it| it.0)
+        .map_err(|error| refuse(&error.to_string()))
+}
+
+/// Runs a tunnel with the configuration as it is now, or as it was `last` where that cannot be used: it may have changed since
+/// a reload was judged.
+fn once(
+    arguments: &[String],
+    directory_changed: &mut bool,
+    signals: &mut Option<Rc<Signals>>,
+    last: &mut Option<OpenVpn>,
+) -> Ended {
+    let before = last.take().map(|it| (it, judge_arguments(arguments)));
+    let mut config = match before {
+        Some((before, Err(error))) => {
+            say(&format!(
+                "Options error: {error}; the tunnel begins anew as it was"
+            ));
+            before
+        }
+        _ => match first(arguments) {
+            Ok(config) => config,
+            Err(ended) => return ended,
+        },
     };
+    *last = Some(config.clone());
     if let Some(directory) = &config.directory
         && !*directory_changed
     {

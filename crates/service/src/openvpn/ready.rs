@@ -198,6 +198,9 @@ fn rehearsed(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<bool, St
         {
             password(&config, wanted)?;
         }
+        if let Some(prompted) = config.client().and_then(|it| it.auth_user_pass.as_ref()) {
+            secrets::rehearse_login("auth-user-pass", prompted, &config)?;
+        }
         Ready::read(&config, None, || match &config.tls.askpass {
             Some(Prompted::From(_)) => {
                 Ok(secrets::passphrase(config.tls.askpass.as_ref(), &config)?)

@@ -96,6 +96,27 @@ pub(super) fn login(
     Ok(Login { name, password })
 }
 
+/// Goes through [`login`] with a file or block, and asks nobody.
+///
+/// # Errors
+/// What [`login`] would end with, for a word that is missing and that there is no terminal to ask for.
+pub(super) fn rehearse_login(
+    what: &'static str,
+    prompted: &Prompted,
+    config: &OpenVpn,
+) -> Result<(), SecretError> {
+    let Prompted::From(source) = prompted else {
+        return Ok(());
+    };
+    let (name, password) = two_lines(what, source, config)?;
+    if !name.is_empty() && password.is_some() {
+        return Ok(());
+    }
+    let terminal = File::options().read(true).write(true).open("/dev/tty");
+    let no_terminal = |error| SecretError::NoTerminal { what, error };
+    terminal.map(drop).map_err(no_terminal)
+}
+
 /// Checks that a client has all that it shows to a server without asking anybody. A proxy may want nothing.
 ///
 /// # Errors

@@ -519,7 +519,9 @@ impl<'m, M: Machine> Executor<'m, M> {
         let (mut changed, mut any) = (false, false);
         loop {
             match self.news.next() {
-                Ok(Some(News::RouteChanged | News::AddressChanged | News::Overrun)) => {
+                Ok(Some(
+                    News::RouteChanged | News::RuleChanged | News::AddressChanged | News::Overrun,
+                )) => {
                     (changed, any) = (true, true);
                 }
                 Ok(Some(_)) => any = true,

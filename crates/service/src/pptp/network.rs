@@ -166,6 +166,7 @@ pub(super) fn of_client(
             prefix: 32,
             peer: peer.map(Into::into),
         }],
+        pushed_addresses: true,
         mtu: Mtu::Exact(up.mtu.min(model.mtu.unwrap_or(u16::MAX)).into()),
         routes: client.routes.iter().map(route).collect(),
         default_v4: client.default_route.then_some(DefaultV4::Halves),

@@ -129,7 +129,7 @@ impl ServerMachine {
         }
     }
 
-    fn came_up(&mut self, call: u16, up: Up, effects: &mut Vec<Effect>) {
+    pub(super) fn came_up(&mut self, call: u16, up: Up, effects: &mut Vec<Effect>) {
         let (Some(inner), Some(outer)) = (up.peer, self.session.client_of(call)) else {
             return;
         };
@@ -139,7 +139,12 @@ impl ServerMachine {
             describe(up.protection),
             up.mtu
         );
-        effects.push(Effect::Log(Level::Info, words));
+        // A client may negotiate anew as often as it likes.
+        let level = match self.clients.contains_key(&call) {
+            true => Level::Debug,
+            false => Level::Info,
+        };
+        effects.push(Effect::Log(level, words));
         self.routes.insert(inner, call);
         let order = Order::of(call, up.protection, self.reorder);
         let client = Client {
@@ -198,7 +203,7 @@ impl ServerMachine {
 /// A client's name in the log. Its own word for itself is shown, and never obeyed by the terminal.
 fn name(up: &Up) -> String {
     let name = up.user.as_deref().unwrap_or("(no name)");
-    name.escape_debug().to_string()
+    terminal::shown(name)
 }
 
 /// The source address of a packet of IPv4.

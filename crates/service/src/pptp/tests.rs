@@ -317,6 +317,27 @@ fn packets_go_both_ways_and_the_end_is_told() {
     }
 }
 
+/// A client can have the network protocol negotiated as often as it likes.
+#[test]
+fn a_client_that_negotiates_anew_fills_no_log() {
+    let mut world = World::connected("mppe = \"none\"\n");
+    let mut status = Status::default();
+    world.server.describe(&mut status);
+    let call = status.peers[0].client_id.unwrap() as u16;
+    let up = Up {
+        address: SERVER,
+        peer: Some(CLIENT),
+        user: Some("alice".to_owned()),
+        ..world.up.clone().unwrap()
+    };
+    let mut effects = Vec::new();
+    for _ in 0..100 {
+        world.server.came_up(call, up.clone(), &mut effects);
+    }
+    let shown = |it: &&Effect| matches!(it, Effect::Log(level, _) if *level < log::Level::Debug);
+    assert_eq!(effects.iter().filter(shown).count(), 0, "it was up before");
+}
+
 #[test]
 fn packets_of_one_stream_that_were_overtaken_are_waited_for() {
     let mut world = World::connected("mppe = \"128,stateful\"\n");

@@ -139,6 +139,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("relay.stamps");
         let mut all = table(255);
+        for gone in 0..=u8::MAX {
+            all.remember(KeyId::from_bytes([gone; 8]), Tai64n([7; 12]));
+        }
+        let gone = all.stamps().count();
         let mut stamps = Stamps::open(&path, &mut all).unwrap();
         let from = Endpoint::new(([192, 0, 2, 1], 51820).into());
         for key in 0..255 {
@@ -148,6 +152,6 @@ mod tests {
         stamps.follow(&all);
         let mut after = table(255);
         Stamps::open(&path, &mut after).unwrap();
-        assert_eq!(after.stamps().count(), 255);
+        assert_eq!(after.stamps().count(), 255 + gone);
     }
 }

@@ -14,6 +14,9 @@ pub const SILENT: &str = "silent";
 /// State of a peer to which no uplink leads.
 pub const NO_CARRIER: &str = "no carrier";
 
+/// State of a tunnel that does not come up before something else does.
+pub const WAITING: &str = "waiting";
+
 /// Peers whose routes one document asks the kernel for. More peers share the uplinks of these.
 const ASKED: usize = 64;
 
@@ -120,7 +123,7 @@ impl Status {
         // A state that holds for every peer holds for the tunnel. Without a carrier a client that calls cannot be
         // heard, either.
         if let Some(first) = self.peers.first() {
-            let connecting = self.state.as_deref() == Some("connecting");
+            let connecting = matches!(self.state.as_deref(), Some("connecting" | WAITING));
             let state = first.state.as_deref();
             if !connecting || state == Some(NO_CARRIER) {
                 self.state = state.map(str::to_owned);
@@ -202,6 +205,7 @@ mod tests {
             // A client that calls has not been answered yet.
             (Some("connecting"), client, vec![silent], Some("connecting")),
             (Some("connecting"), client, vec![cut], Some(NO_CARRIER)),
+            (Some(WAITING), None, vec![silent], Some(WAITING)),
             (None, None, vec![heard, silent], None),
             (None, None, vec![silent, silent], Some(SILENT)),
             (None, None, vec![cut], Some(NO_CARRIER)),

@@ -123,6 +123,19 @@ pub trait Owner {
         Ok(())
     }
 
+    /// The time at which an owner that waits for an answer of a peer is called again; none where it does not wait.
+    fn waits_until(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Called in every round of the daemon while the owner waits, and told whether a peer has answered.
+    ///
+    /// # Errors
+    /// Ends the daemon.
+    fn waits(&mut self, _answered: bool) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
     /// SIGHUP.
     ///
     /// # Errors
@@ -255,7 +268,8 @@ impl Daemon {
         let poller = self.poller().map_err(waiting)?;
         owner.changed(self)?;
         loop {
-            let news = self.turn(&poller).map_err(waiting)?;
+            let until = owner.waits_until();
+            let news = self.turn(&poller, until).map_err(waiting)?;
             if let Some(ended) = news.ended {
                 return Ok(ended);
             }
@@ -266,6 +280,12 @@ impl Daemon {
             }
             if news.reload {
                 owner.reload(self)?;
+            }
+            if until.is_some() {
+                let interface = lock(&self.interface);
+                let answered = interface.as_ref().is_some_and(Interface::is_answered);
+                drop(interface);
+                owner.waits(answered)?;
             }
         }
     }
@@ -280,7 +300,7 @@ impl Daemon {
     }
 
     /// Waits for something to do and does it.
-    fn turn(&mut self, poller: &Poller) -> io::Result<News> {
+    fn turn(&mut self, poller: &Poller, until: Option<Instant>) -> io::Result<News> {
         let sockets = [(Some(&self.uapi), UAPI), (self.status.as_ref(), STATUS)];
         let sockets = sockets.into_iter();
         let sockets = sockets.filter_map(|(it, token)| Some((it?.socket.as_fd(), token)));
@@ -290,7 +310,7 @@ impl Daemon {
             // Handshake messages still wait, but so may others.
             timeout = Some(Duration::ZERO);
         }
-        let others = [self.gate.next_deadline(), self.watchdog.due()];
+        let others = [self.gate.next_deadline(), self.watchdog.due(), until];
         if let Some(at) = others.into_iter().flatten().min() {
             let left = at.saturating_duration_since(Instant::now());
             timeout = Some(timeout.map_or(left, |t| t.min(left)));
@@ -339,12 +359,16 @@ impl Daemon {
         let mut links = false;
         loop {
             let news = self.news.next();
-            links |= !matches!(news, Ok(None | Some(LinkEvent::RouteChanged)) | Err(_));
+            links |= !matches!(
+                news,
+                Ok(None | Some(LinkEvent::RouteChanged | LinkEvent::RuleChanged)) | Err(_)
+            );
             match news {
                 Ok(Some(LinkEvent::LinkChanged { index, up, mtu, .. }))
                     if index == self.ifindex =>
                 {
-                    events.push(Event::Link { up, mtu });
+                    // The kernel takes the routes of an interface that goes down.
+                    events.extend([Event::Link { up, mtu }, Event::NetworkChanged]);
                 }
                 // The tunnel's MTU follows that of its line.
                 Ok(Some(LinkEvent::LinkChanged { index, mtu, .. })) => {
@@ -365,7 +389,9 @@ impl Daemon {
                 Ok(Some(LinkEvent::LinkDeleted { index, .. })) => {
                     self.mtus.remove(&index);
                 }
-                Ok(Some(LinkEvent::RouteChanged | LinkEvent::AddressChanged)) => {
+                Ok(Some(
+                    LinkEvent::RouteChanged | LinkEvent::RuleChanged | LinkEvent::AddressChanged,
+                )) => {
                     events.push(Event::NetworkChanged);
                 }
                 Ok(Some(LinkEvent::Overrun)) => {

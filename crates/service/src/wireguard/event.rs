@@ -41,6 +41,8 @@ pub enum Event {
     /// Peers had sessions with this interface a moment ago, before it started again, and were there, calling that address of
     /// ours: each is called once.
     Recall(Vec<(Key32, Endpoint)>),
+    /// The peers with these keys are called at their endpoints until they answer.
+    Call(Vec<Key32>),
     /// A look-up has ended.
     LookedUp {
         /// What was looked up.

@@ -63,6 +63,8 @@ pub struct Interface {
     pub(super) wanted_mtu: Option<TunnelMtu>,
     /// Warnings of the owner for the user.
     pub(super) warnings: Vec<String>,
+    /// For the status, as the warnings: the thing that the tunnel waits for.
+    pub(super) waiting_for: Option<String>,
     /// What the settings say of probes.
     pub(super) mtu_probe: MtuProbe,
     news: News,
@@ -103,6 +105,7 @@ impl Interface {
             unbound: None,
             wanted_mtu: None,
             warnings: Vec::new(),
+            waiting_for: None,
             mtu_probe: MtuProbe::Off,
             news: News::default(),
         }
@@ -362,6 +365,17 @@ impl Interface {
         }
     }
 
+    /// Calls the peers with these keys at their endpoints, though nothing is to be sent to them.
+    pub fn call(&mut self, peers: impl IntoIterator<Item = Key32>) {
+        self.handle(Event::Call(peers.into_iter().collect()));
+    }
+
+    /// Whether any peer has had a session.
+    pub(super) fn is_answered(&self) -> bool {
+        let mut peers = self.machine.peers.values();
+        peers.any(|peer| peer.last_handshake.is_some())
+    }
+
     /// The endpoints that are names, by their peers, with the addresses that were found.
     #[must_use]
     pub fn names(&self) -> Vec<Named> {
@@ -387,6 +401,11 @@ impl Interface {
     /// Says what the tunnel asked of the host and does not have, for its status: one sentence each.
     pub fn tell_warnings(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
+    }
+
+    /// Says what the tunnel waits for before it comes up, for its status.
+    pub fn tell_waiting(&mut self, what: Option<String>) {
+        self.waiting_for = what;
     }
 
     /// What probes have shown that the interface's MTU may be, where that is less than was told.

@@ -236,6 +236,7 @@ impl Machine {
                 endpoint,
             } => self.set_endpoint(&public_key, &endpoint, turn),
             Event::Recall(peers) => self.recall(peers, turn),
+            Event::Call(peers) => self.call(peers, turn),
             Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, turn),
             Event::Bound(result) => self.bound(result, turn),
             Event::Marked(result) => self.marked(result, turn),

@@ -92,6 +92,18 @@ impl Machine {
             self.translate(out, None, turn);
         }
     }
+
+    /// Calls peers as if there were packets for them: repeated until they answer.
+    pub(super) fn call(&mut self, peers: Vec<Key32>, turn: &mut Turn<'_>) {
+        for key in peers {
+            let public = PublicKey::from(*key.as_bytes());
+            if let Some(id) = self.device.peer_by_public_key(&public) {
+                let mut out = Vec::new();
+                self.device.need_session(id, turn.now.monotonic, &mut out);
+                self.translate(out, None, turn);
+            }
+        }
+    }
 }
 
 /// The file of an interface. It has no secrets, and is gone after a reboot.

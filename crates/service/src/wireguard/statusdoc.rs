@@ -2,7 +2,7 @@
 
 use super::interface::Interface;
 use crate::lines;
-use crate::status::{DataplaneStatus, MeasuredStatus, PeerStatus, Status, dataplane};
+use crate::status::{DataplaneStatus, MeasuredStatus, PeerStatus, Status, WAITING, dataplane};
 use crypto::select::{self, Algorithm};
 use plane::{PeerLines, Statistics};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -75,6 +75,8 @@ impl Interface {
             mtu_probe: self.machine.probe_report(),
             workers: statistics.workers,
             uptime_ms: now.saturating_duration_since(started).as_millis() as u64,
+            state: self.waiting_for.as_ref().map(|_| WAITING.to_owned()),
+            waiting_for: self.waiting_for.clone(),
             warnings: self.warnings.clone(),
             peers: peers.collect(),
             refused: self.machine.refusals().to_map(),

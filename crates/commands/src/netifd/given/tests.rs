@@ -76,7 +76,8 @@ fn a_client_is_not_taken_without_the_script_that_judges_the_server() {
     );
     let words = fault(read("away.ovpn", &with("tls-verify /bin/false"), ""));
     assert!(
-        words.contains("line 2: `tls-verify` has a say in which server is trusted"),
+        words
+            .contains("line 8: `tls-verify` has a say in who is let in or which server is trusted"),
         "{words}"
     );
 }

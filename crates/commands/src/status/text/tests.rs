@@ -236,10 +236,15 @@ fn a_server_that_cannot_be_heard_is_told() {
 #[test]
 fn what_the_tunnel_does_not_have_is_told() {
     let status = Status {
-        warnings: vec!["cannot add route 10.20.0.0/16: File exists".to_owned()],
+        warnings: vec!["cannot add the tunnel's route 10.20.0.0/16: File exists".to_owned()],
+        waiting_for: Some("an address of vpn.example:1".to_owned()),
         ..example()
     };
     let text = render(&status, Paint::PLAIN);
-    let told = "\n  warning: cannot add route 10.20.0.0/16: File exists\n";
-    assert!(text.contains(told), "{text}");
+    for told in [
+        "\n  warning: cannot add the tunnel's route 10.20.0.0/16: File exists\n",
+        "\n  state: not up yet: waiting for an address of vpn.example:1\n",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
 }

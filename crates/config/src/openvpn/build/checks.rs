@@ -233,18 +233,17 @@ impl Builder {
         if management.password.is_some() || management.connect {
             return;
         }
+        // No address is quoted: it may be of an included file, which may be any.
         let warning = match &management.address {
-            ManagementAddress::Unix(path) => {
+            ManagementAddress::Unix(_) => {
                 if management.user.is_some() || management.group.is_some() {
                     return;
                 }
-                format!(
-                    "management {}: every user of this machine may command the tunnel; \
-                     management-client-user or management-client-group say who may",
-                    path.display()
-                )
+                "management: every user of this machine may command the tunnel; \
+                 management-client-user or management-client-group say who may"
+                    .to_owned()
             }
-            ManagementAddress::Tcp(host, port) => {
+            ManagementAddress::Tcp(host, _) => {
                 let here = match host.parse::<IpAddr>() {
                     Ok(addr) => addr.to_canonical().is_loopback(),
                     Err(_) => host == "localhost",
@@ -254,7 +253,7 @@ impl Builder {
                     false => "everyone who reaches that address",
                 };
                 format!(
-                    "management {host} {port}: a TCP port without a password is strongly \
+                    "management: a TCP port without a password is strongly \
                      discouraged: {who} may command the tunnel. Name a file with a password \
                      behind it, or use a Unix socket"
                 )

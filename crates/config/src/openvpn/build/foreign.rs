@@ -25,10 +25,13 @@ const WRITTEN: &str =
     "not written: a profile names no file for root to write, unless --allow-files is given";
 
 const SOCKET: &str = "a profile makes no socket as root unless --allow-files is given; or write \
-    `management 127.0.0.1 PORT`";
+    `management 127.0.0.1 PORT PASSWORD-FILE`";
 
 const OPEN: &str = "those who reach this address could command the tunnel, which runs as root; permit it with \
-    --allow-files, or write `management 127.0.0.1 PORT`";
+    --allow-files, or write `management 127.0.0.1 PORT PASSWORD-FILE`";
+
+const NO_PASSWORD: &str = "every program of this machine could command the tunnel, which runs as root; name a file with a \
+    password behind the port, or permit it with --allow-files";
 
 const CALLS: &str = "the profile would have this machine call its management client, and take commands; permit it \
     with --allow-files";
@@ -63,6 +66,7 @@ pub(super) fn restriction(
         "auth-user-pass" if is_own(at(directive, 0)) => None,
         "management" if at(directive, 1) == "unix" => Some(Restriction::Denied(SOCKET)),
         "management" if !is_loopback(at(directive, 0)) => Some(Restriction::Denied(OPEN)),
+        "management" if directive.count() == 2 => Some(Restriction::Denied(NO_PASSWORD)),
         "management-client" => Some(Restriction::Denied(CALLS)),
         "auth-user-pass" if directive.inline.is_none() && names_file(0) => instead(0, &[], SENT),
         "http-proxy-user-pass" if directive.inline.is_none() && names_file(0) => {

@@ -1,6 +1,7 @@
 //! Lines, which stand in comments that begin with `#!`, so that the same file works with programs that know nothing of them.
 
 use super::Builder;
+use crate::home;
 use crate::lines::{Found, Lines, Sections, SharedLines};
 use crate::openvpn::directive::{Directive, Origin};
 use crate::openvpn::{Connection, HttpProxy, OpenVpn, Proxy, Sockets};
@@ -55,6 +56,9 @@ impl Builder {
         let lines = whole.lines;
         // Only a server forwards packets of others.
         self.network.home = whole.home.filter(|_| server);
+        if self.network.home.is_some() {
+            self.warnings.push(format!("[Server]: {}", home::ROUTES));
+        }
         let idle = whole.home_lines.iter().filter(|_| !server);
         let idle = idle.map(|number| (*number, "only a server's file has a [Server]"));
         let idle: Vec<_> = idle.chain(whole.idle).collect();
@@ -232,6 +236,8 @@ mod tests {
             let entries = import.report.entries.iter().take(2);
             let verdicts: Vec<_> = entries.map(|it| (it.key.as_str(), it.verdict)).collect();
             assert_eq!(verdicts, [("[Server]", verdict), ("Masquerade", verdict)]);
+            let told = import.warnings.iter().any(|it| it.contains("forwards"));
+            assert_eq!(told, verdict == Verdict::Honoured, "{:?}", import.warnings);
             let (config, _) = import.into_model().unwrap();
             let is_server = verdict == Verdict::Honoured;
             assert_eq!(config.network.home.is_some(), is_server);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::directive::{COMMENT, Directive, Misread, Origin};
 use super::lexer::shown;
+use super::report::CONCEALED;
 use super::table::{self, Entry, Support};
 use super::{
     Action, Client, DataChannel, Device, Network, Options, Scripts, Server, Service, Sockets,
@@ -19,6 +20,8 @@ use super::{
 use crate::report::Verdict;
 use connection::{Draft, RemoteLine};
 use foreign::Restriction;
+pub use scripts::DECIDING;
+use scripts::WITHOUT;
 use value::{Outcome, Remark};
 
 mod actions;
@@ -172,28 +175,18 @@ impl Builder {
 
     /// Takes what the reader could not make words of.
     pub(crate) fn misread(&mut self, misread: Misread) {
-        let Misread {
-            origin,
-            mut name,
-            mut reason,
-        } = misread;
-        if origin.included {
-            conceal(&mut name, &mut reason, &|_| true);
-        }
-        self.refuse(&origin, &name, reason);
+        self.refuse(&misread.origin, &misread.name, misread.reason);
     }
 
-    /// Removes the words of included files from the report, once it is complete.
-    pub(crate) fn conceal(&mut self, directives: &[Directive]) {
-        let whole = directives.iter().filter(|it| it.origin.included);
-        let all = whole.flat_map(|it| [it].into_iter().chain(&it.block));
-        let all: HashMap<_, _> = all.map(|it| (it.origin.place(), it)).collect();
+    /// Takes the words of included files out of what is said, once all is said: any file of the machine may have been named.
+    pub(crate) fn conceal(&mut self) {
         for judged in self.judged.iter_mut().filter(|it| it.origin.included) {
-            let Some(directive) = all.get(&judged.origin.place()) else {
-                continue;
-            };
-            let quotes = |reason: &str| quotes(reason, directive);
-            conceal(&mut judged.name, &mut judged.reason, &quotes);
+            if table::find(&judged.name).is_none() {
+                judged.name.clear();
+            }
+            if !judged.reason.is_empty() {
+                CONCEALED.clone_into(&mut judged.reason);
+            }
         }
     }
 
@@ -358,6 +351,13 @@ impl Builder {
             Remark::Plain => self.push(directive, Verdict::Honoured, ""),
             Remark::Note(note) => self.push(directive, Verdict::Honoured, note),
             Remark::Ignored(reason) => self.push(directive, Verdict::Ignored, reason),
+            Remark::Denied(reason) if DECIDING.contains(&directive.name.as_str()) => {
+                self.push(directive, Verdict::Refused, format!("{WITHOUT}: {reason}"));
+                if let Some(judged) = self.judged.last_mut() {
+                    judged.fatal = true;
+                }
+                self.faults += 1;
+            }
             Remark::Denied(reason) => self.push(directive, Verdict::Refused, reason),
         }
     }
@@ -456,29 +456,6 @@ impl Builder {
     pub(crate) const fn faults(&self) -> usize {
         self.faults
     }
-}
-
-/// Removes the words of an included file from an entry: any file of the machine may have been named.
-fn conceal(name: &mut String, reason: &mut String, quotes: &dyn Fn(&str) -> bool) {
-    if table::find(name).is_none() {
-        name.clear();
-    }
-    if quotes(reason) {
-        "is not right there; `millrace check` of that file says why".clone_into(reason);
-    }
-}
-
-/// Whether a sentence quotes a word of a directive.
-fn quotes(reason: &str, directive: &Directive) -> bool {
-    let quoted = |text: &str| {
-        let mut words = text.split(|it: char| it.is_whitespace() || "=,:".contains(it));
-        let short = |word: &str| word.len() < 3;
-        words.any(|word| !short(word) && (reason.contains(word) || reason.contains(&shown(word))))
-    };
-    let unknown = table::find(&directive.name).is_none() && quoted(&directive.name);
-    unknown
-        || directive.values.iter().any(|it| quoted(it))
-        || directive.block.iter().any(|it| quotes(reason, it))
 }
 
 fn wanted(entry: &Entry) -> String {

@@ -22,6 +22,22 @@ const HOOKS: [&str; 12] = [
     "tls-crypt-v2-verify",
 ];
 
+/// Scripts with a say in who is let in or, at a client, which server is trusted: a tunnel without one trusts others than its
+/// file says, so a file whose line is refused gives no tunnel. `learn-address` is one of them as the stock program refuses a
+/// client's address when it fails.
+pub const DECIDING: [&str; 6] = [
+    "auth-user-pass-verify",
+    "client-connect",
+    "client-crresponse",
+    "learn-address",
+    "tls-crypt-v2-verify",
+    "tls-verify",
+];
+
+/// Begins the reason for which one of [`DECIDING`] is refused.
+pub(super) const WITHOUT: &str =
+    "has a say in who is let in or which server is trusted, so the file is not used without it";
+
 /// Directives of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);

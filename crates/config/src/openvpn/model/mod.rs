@@ -1,5 +1,6 @@
 //! The checked model of an OpenVPN configuration: what will be done, every default filled in.
 
+use super::report::CONCEALED;
 use crate::lines::Lines;
 use std::path::{Path, PathBuf};
 
@@ -91,8 +92,8 @@ pub struct OpenVpn {
     pub lines: Lines,
     /// `cd`: where relative paths begin; `None` for the directory of the process.
     pub directory: Option<PathBuf>,
-    /// Names of the directives that hold, and where each stands, for messages.
-    pub places: Vec<(String, String)>,
+    /// Names of the directives that hold, where each stands, and whether another file includes that one, for messages.
+    pub places: Vec<(String, String, bool)>,
 }
 
 impl OpenVpn {
@@ -117,17 +118,24 @@ impl OpenVpn {
     /// Where the directive of this name stands: `file:line`, or which argument it is.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<&str> {
-        let mut places = self.places.iter().rev();
-        let (_, place) = places.find(|(key, _)| key == name)?;
-        Some(place)
+        self.named(name).map(|(place, _)| place)
     }
 
-    /// A message that begins with a directive's name, with its place in front; others unchanged.
+    /// Where the directive of this name stands, and whether another file includes that one.
+    pub(super) fn named(&self, name: &str) -> Option<(&str, bool)> {
+        let mut places = self.places.iter().rev();
+        let (_, place, included) = places.find(|it| it.0 == name)?;
+        Some((place, *included))
+    }
+
+    /// A message that begins with a directive's name, with its place in front; others unchanged. An included file is not
+    /// quoted.
     #[must_use]
     pub fn located(&self, message: &str) -> String {
         let name = message.split([':', ' ']).next().unwrap_or_default();
-        match self.place(name) {
-            Some(place) => format!("{place}: {message}"),
+        match self.named(name) {
+            Some((place, false)) => format!("{place}: {message}"),
+            Some((place, true)) => format!("{place}: {name}: {CONCEALED}"),
             None => message.to_owned(),
         }
     }

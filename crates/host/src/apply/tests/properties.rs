@@ -129,6 +129,7 @@ prop_compose! {
         };
         Want {
             addresses,
+            pushed_addresses: false,
             mtu,
             // A route leads to an interface that is up.
             probed: None,

@@ -143,3 +143,29 @@ fn rules_that_lead_past_the_tunnel_are_told() {
         assert!(told[0].contains("IPv4 packets by wan"), "{told:?}");
     });
 }
+
+/// IPv6 knows no metric better than 1: routes that must lead or block everything do not stand beside it.
+#[test]
+fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
+    for block_ipv6 in [false, true] {
+        in_host("beside", |netlink, directory| {
+            let wan = netlink.index_of("wan").unwrap();
+            netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+            netlink.add_route(&own("2000::", 4, Some(1))).unwrap();
+            let before = state(netlink);
+            let want = Want {
+                addresses: full().addresses,
+                mtu: Mtu::Exact(1400),
+                default_v6: Some(DefaultV6::Global),
+                block_ipv6,
+                endpoint_routes: EndpointRoutes::Off,
+                ..Want::default()
+            };
+            let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+            let plan = Plan::new(&want, &facts).unwrap();
+            let error = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap_err();
+            assert!(matches!(error, ApplyError::Shadowed(_)), "{error}");
+            assert_eq!(state(netlink), before);
+        });
+    }
+}

@@ -29,7 +29,7 @@ use epoch::EpochAead;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     /// Too weak to be used unless someone insists.
-    #[error("{cipher} with {digest} is not secure: choose AES-256-GCM, or allow insecure ciphers")]
+    #[error("{cipher} with {digest} is not secure: choose AES-256-GCM at both ends")]
     Insecure {
         /// The cipher asked for.
         cipher: Cipher,

@@ -13,6 +13,10 @@ use thiserror::Error;
 /// Port of DNS, which the programs that manage name servers take for granted.
 const DNS_PORT: u16 = 53;
 
+/// Told where a server, and not the configuration, asks for `block-local`.
+const BLOCK_LOCAL: &str = "the server leads the local network into the tunnel, too (redirect-gateway block-local), so that its \
+    hosts are not reached; to keep it outside: pull-filter ignore \"redirect-gateway\", and redirect-gateway def1";
+
 /// Why the network cannot be set up.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
@@ -58,6 +62,8 @@ pub(crate) struct TunnelNetwork {
     pub gateway: Option<IpAddr>,
     /// The same for IPv6.
     pub gateway_v6: Option<Ipv6Addr>,
+    /// The server chose the addresses.
+    pub pushed_addresses: bool,
     /// Routes: those of the configuration, then those that were pushed.
     pub routes: Vec<Route>,
     /// `redirect-gateway`, `redirect-private`.
@@ -103,12 +109,18 @@ impl TunnelNetwork {
             forwarding: forwarding.map(crate::home::forwarding),
             recursive: config.allow_recursive_routing,
             redirect: redirect(config.redirect, pushed.redirect_gateway),
+            pushed_addresses: pushed.ifconfig.is_some() || pushed.ifconfig_ipv6.is_some(),
             ..Self::default()
         };
         let delay = config
             .route_delay
             .map(|seconds| Duration::from_secs(seconds.into()));
         network.route_delay = pushed.route_delay.or(delay).unwrap_or_default();
+        if pushed.redirect_gateway.is_some_and(|it| it.block_local)
+            && !config.redirect.is_some_and(|it| it.block_local)
+        {
+            network.warnings.push(BLOCK_LOCAL.to_owned());
+        }
         network.add_addresses(config, pushed)?;
         network.add_routes(config, pushed);
         network.choose_dns(config, pushed);

@@ -256,6 +256,37 @@ fn bypass_dns_and_block_local_have_routes_of_their_own() {
     assert_eq!(plan.steps, expected);
 }
 
+/// As the LAN is not left alone: by its addresses, and by `block-local`.
+#[test]
+fn pushes_that_take_the_lan_are_told() {
+    let told = |options: &str| {
+        let facts = Facts {
+            connected: vec![Connected {
+                network: ip("192.168.1.0"),
+                prefix: 24,
+                device: "eth0".to_owned(),
+            }],
+            ..facts()
+        };
+        let network = network(options);
+        let plan = network.route_plan(&facts);
+        [network.warnings, plan.warnings].concat().join("; ")
+    };
+    for (mask, met) in [
+        ("192.168.1.5 255.255.255.0", true),
+        ("192.168.1.5 255.255.255.128", true),
+        ("192.168.5.5 255.255.0.0", true),
+        ("192.168.2.5 255.255.255.0", false),
+    ] {
+        let told = told(&format!("topology subnet,ifconfig {mask}"));
+        let is_told = told.contains("meets the local network 192.168.1.0/24 of eth0");
+        assert_eq!(is_told, met, "{mask}: {told}");
+    }
+    let blocked = told(&format!("{SUBNET},redirect-gateway def1 block-local"));
+    assert!(blocked.contains("block-local"), "{blocked}");
+    assert_eq!(told(&format!("{SUBNET},redirect-gateway def1")), "");
+}
+
 #[test]
 fn ipv6_is_redirected_or_blocked() {
     const V6: &str = "ifconfig-ipv6 fd00::2/64 fd00::1";
@@ -275,6 +306,19 @@ fn ipv6_is_redirected_or_blocked() {
     assert_eq!(routes("block-ipv6").steps, blocked);
     let both = routes(&format!("{V6},redirect-gateway ipv6 !ipv4,block-ipv6"));
     assert_eq!(both.steps[1..], blocked);
+    // Off for new interfaces is not off for the line.
+    let mut off = facts();
+    off.ipv6_off = true;
+    for lines in [
+        "block-ipv6",
+        "ifconfig-ipv6 fd00::2/128 fd00::1,redirect-gateway ipv6 !ipv4",
+    ] {
+        let steps = network(&format!("{SUBNET},{lines}")).route_plan(&off).steps;
+        assert!(
+            blocked.iter().all(|it| steps.contains(it)),
+            "{lines}: {steps:?}"
+        );
+    }
     // A server that is reached by IPv6 must stay reachable.
     let mut six = facts();
     six.endpoints = vec![way("2001:db8::1", Some("fe80::1"))];

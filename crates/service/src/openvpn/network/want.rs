@@ -26,6 +26,7 @@ impl TunnelNetwork {
     pub(super) fn want(&self, outside: Outside<'_>) -> Want {
         let mut want = Want {
             addresses: self.addresses.clone(),
+            pushed_addresses: self.pushed_addresses && !self.ifconfig_noexec,
             mtu: Mtu::Exact(self.mtu.into()),
             leaves_interface: self.ifconfig_noexec,
             name_servers: self.dns.clone(),

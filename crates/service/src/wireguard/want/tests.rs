@@ -116,6 +116,7 @@ fn a_full_tunnel_gets_a_table_with_rules_of_both_families() {
             mark: table,
             table,
             priority: 32765,
+            passes: None,
         };
         let priority = 32764;
         let main = Step::MainRule {
@@ -239,8 +240,91 @@ fn without_ipv6_its_part_is_left_out_with_a_warning() {
     // Packets that the tunnel was to take do not leave by the line.
     let short = plan(&format!("MTU = 1200\n{lines}"), &facts());
     let blocks = |step: &&Step| matches!(step, Step::Unreachable { .. });
-    assert_eq!(short.steps.iter().filter(blocks).count(), 4);
-    assert_eq!((short.steps.len(), short.warnings.len()), (7, 1));
+    assert_eq!(short.steps.iter().filter(blocks).count(), 5);
+    assert_eq!((short.steps.len(), short.warnings.len()), (8, 1));
+}
+
+fn unreachable(network: &str) -> Step {
+    let range: AllowedIp = network.parse().unwrap();
+    Step::Unreachable {
+        dst: range.addr(),
+        prefix: range.prefix(),
+        metric: 1,
+    }
+}
+
+#[test]
+fn ipv6_that_the_interface_cannot_have_is_blocked() {
+    let off = Facts {
+        ipv6_off: true,
+        ..facts()
+    };
+    let none = Facts {
+        ipv6: false,
+        ..facts()
+    };
+    let all = ["::/3", "2000::/4", "3000::/4", "fc00::/7"];
+    for (ranges, blocked) in [
+        ("::/0", &all[..]),
+        ("2000::/3", &["2000::/3"]),
+        ("::/1", &["::/1"]),
+        ("::/1, 8000::/1", &["::/1", "8000::/1"]),
+        ("fd20::/64, 10.0.0.0/8", &["fd20::/64"]),
+    ] {
+        let lines = format!("{PEER}AllowedIPs = {ranges}");
+        let short = format!("MTU = 1279\n{lines}");
+        let expected: Vec<Step> = blocked.iter().copied().map(unreachable).collect();
+        for (lines, facts) in [(&short, &facts()), (&lines, &off)] {
+            let steps = plan(lines, facts).steps;
+            let found = steps
+                .iter()
+                .filter(|it| matches!(it, Step::Unreachable { .. }));
+            assert!(found.eq(&expected), "{ranges}: {steps:?}");
+        }
+        let blocks = |step: &Step| matches!(step, Step::Unreachable { .. });
+        assert!(!plan(&lines, &none).steps.iter().any(blocks), "{ranges}");
+    }
+}
+
+/// The tunnel's own packets must not be answered with "unreachable".
+#[test]
+fn an_endpoint_of_ipv6_keeps_its_way_where_ipv6_is_blocked() {
+    let lines = format!("MTU = 1200\n{PEER}AllowedIPs = 0.0.0.0/0, ::/0");
+    let mut six = facts();
+    six.endpoints[0].addr = "2001:db8::1".parse().unwrap();
+    six.endpoints[0].via = Some("fe80::1".parse().unwrap());
+    let kept = Step::HostRoute {
+        dst: "2001:db8::1".parse().unwrap(),
+        via: Some("fe80::1".parse().unwrap()),
+        dev: 2,
+    };
+    assert!(plan(&lines, &six).steps.contains(&kept));
+    six.endpoints[0].dev = None;
+    assert!(plan(&lines, &six).fwmark != 0);
+}
+
+#[test]
+fn ranges_in_one_table_have_a_rule_for_each_length() {
+    let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0, 192.0.2.0/24, 192.0.0.0/8");
+    let rules = plan(&lines, &facts()).steps.into_iter();
+    let rules = rules.filter_map(|step| match step {
+        Step::UnmarkedRule {
+            priority, passes, ..
+        } => Some((priority, passes, false)),
+        Step::MainRule {
+            priority, passes, ..
+        } => Some((priority, Some(passes), true)),
+        _ => None,
+    });
+    let expected = [
+        (32765, None, false),
+        (32764, Some(0), true),
+        (32763, Some(0), false),
+        (32762, Some(8), true),
+        (32761, Some(8), false),
+        (32760, Some(24), true),
+    ];
+    assert!(rules.eq(expected));
 }
 
 #[test]

@@ -35,6 +35,7 @@ impl<'a> Executor<'a> {
                 renewal,
                 work,
             } => return self.handshakes.begin(client, (source, renewal), work),
+            Effect::CancelHandshake(client) => self.handshakes.cancel(client),
             Effect::CancelJob(id) => {
                 if let Some(number) = self.jobs.remove(&id) {
                     self.background.cancel(number);
@@ -74,6 +75,7 @@ impl<'a> Executor<'a> {
                 }
             }
 
+            Effect::GiveMemoryBack => netio::memory::give_back(),
             Effect::IsUp => self.context.is_up(),
             Effect::State(state, detail) => {
                 let network = &self.machine.config().network;
@@ -119,7 +121,11 @@ impl<'a> Executor<'a> {
         } else {
             self.context.keep(read)
         };
-        Ok(ConfigurationRead { config, material })
+        Ok(ConfigurationRead {
+            config,
+            material,
+            anew: self.context.can_begin_anew(),
+        })
     }
 
     fn start_job(&mut self, id: JobId, source: Option<Source>, job: Job) -> Option<Event<'a>> {

@@ -3,13 +3,14 @@
 //! Signatures and key agreements are most of what a client costs that comes, and those of a session concern no other. So they
 //! are done on a thread for each processor, and the control loop has its time for packets. Data packets go first: the threads
 //! have a lower priority than workers and the loop. What does not fit is done by the loop itself, which then takes no more
-//! packets out of the inbox until it has caught up; but of one source that is a stranger's only so many wait, and the rest is
-//! not done: it would have the loop for itself.
+//! packets out of the inbox until it has caught up. Strangers do not bring that about: they have fewer sessions than a source has
+//! places here (`openvpn::server::Listener`).
 
-use super::super::super::policy::background::{Background, BusyError, Crew, Work};
+use super::super::super::policy::background::{Background, Crew, Work};
 use super::super::machine::{ClientKey, Event};
 use openvpn::server::Source;
 use openvpn::session::{Handshake, Handshaken};
+use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
@@ -29,15 +30,8 @@ type Turn = (Source, bool);
 /// The threads, and what they do.
 pub(super) struct Handshakes<T = Box<Handshaken>> {
     background: Background<Turn, (ClientKey, T)>,
-}
-
-/// What becomes of work that no thread does.
-#[derive(Debug, PartialEq, Eq)]
-enum Instead<T> {
-    /// It was done at once.
-    Done(T),
-    /// It will not be done.
-    Crowded,
+    /// How `background` calls those that are not done.
+    waiting: HashMap<ClientKey, u64>,
 }
 
 /// How many handshakes are done at once: one for each processor. `None` where there is one: the loop does them.
@@ -61,44 +55,55 @@ impl<T: Send + 'static> Handshakes<T> {
         };
         Self {
             background: Background::new(crew, wake),
+            waiting: HashMap::new(),
         }
     }
 
+    /// Has it done, or does it where there is no place for it. `turn` has the source, and whether keys are renewed.
     fn offer(
         &mut self,
         client: ClientKey,
         turn: Turn,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<Instead<T>> {
+    ) -> Option<T> {
         let work: Work<(ClientKey, T)> = Box::new(move || (client, work()));
-        let (busy, work) = self.background.offer(turn, work).err()?;
-        let (_, renewal) = turn;
-        if matches!(busy, BusyError::Share { .. }) && !renewal {
-            return Some(Instead::Crowded);
+        match self.background.offer(turn, work) {
+            Ok(number) => {
+                self.waiting.insert(client, number);
+                None
+            }
+            Err((_, work)) => Some(work().1),
         }
-        Some(Instead::Done(work().1))
+    }
+
+    /// The client has gone: its handshake shall take no memory.
+    pub(super) fn cancel(&mut self, client: ClientKey) {
+        if let Some(number) = self.waiting.remove(&client) {
+            self.background.cancel(number);
+        }
     }
 }
 
 impl Handshakes {
-    /// Has it done, or does it, or says that it will not be done. `turn` has the source, and whether keys are renewed.
+    /// Has it done, or does it.
     pub(super) fn begin<'a>(
         &mut self,
         client: ClientKey,
         turn: Turn,
         work: Box<Handshake>,
     ) -> Option<Event<'a>> {
-        let instead = self.offer(client, turn, move || Box::new(work.run()))?;
-        Some(match instead {
-            Instead::Done(done) => Event::Handshaken(client, done),
-            Instead::Crowded => Event::Crowded(client),
-        })
+        let done = self.offer(client, turn, move || Box::new(work.run()))?;
+        Some(Event::Handshaken(client, done))
     }
 
     /// What was done since the last call.
-    pub(super) fn take_done<'a>(&self) -> impl Iterator<Item = Event<'a>> + use<'a> {
+    pub(super) fn take_done<'a>(&mut self) -> Vec<Event<'a>> {
         let done = self.background.take_done().into_iter();
-        done.map(|(_, (client, done))| Event::Handshaken(client, done))
+        let events = done.map(|(_, (client, done))| {
+            self.waiting.remove(&client);
+            Event::Handshaken(client, done)
+        });
+        events.collect()
     }
 }
 
@@ -109,17 +114,16 @@ mod tests {
     use std::net::SocketAddr;
     use std::sync::mpsc;
 
-    /// A stranger that calls from many ports has half of the places, and never the loop.
     #[test]
-    fn a_source_that_has_its_share_is_not_served_by_the_loop() {
+    fn what_finds_no_place_is_done_at_once_and_those_that_are_gone_have_none() {
         let source = |address: &str| Source::from(address.parse::<SocketAddr>().unwrap());
-        let (stranger, other) = (source("192.0.2.1:1"), source("192.0.2.2:1"));
+        let (many, other) = (source("192.0.2.1:1"), source("192.0.2.2:1"));
         let (release, wait) = mpsc::channel::<()>();
         let (begins, begun) = mpsc::channel();
         let mut handshakes = Handshakes::new(1, 0, || {});
-        let client = ClientKey {
+        let client = |number| ClientKey {
             id: ClientId(1),
-            number: 1,
+            number,
         };
         // The only thread is busy from here to the end.
         let busy = move || {
@@ -127,24 +131,19 @@ mod tests {
             let _ = wait.recv();
             0
         };
-        assert_eq!(handshakes.offer(client, (other, true), busy), None);
+        assert_eq!(handshakes.offer(client(0), (other, true), busy), None);
         begun.recv().unwrap();
-        for _ in 0..WAITING / 2 {
-            assert_eq!(handshakes.offer(client, (stranger, false), || 1), None);
+        for number in 1..=WAITING as u64 / 2 {
+            let turn = (many, false);
+            assert_eq!(handshakes.offer(client(number), turn, || 1), None);
         }
-        let more = handshakes.offer(client, (stranger, false), || 2);
-        assert_eq!(more, Some(Instead::Crowded));
-        // Those who were let in, and others, wait for their turn.
-        assert_eq!(handshakes.offer(client, (stranger, true), || 3), None);
-        assert_eq!(handshakes.offer(client, (other, false), || 4), None);
-        for _ in 2..WAITING / 2 {
-            assert_eq!(handshakes.offer(client, (stranger, true), || 5), None);
-        }
-        // All places are taken, which changes nothing for those who have half of them.
-        let more = handshakes.offer(client, (stranger, false), || 2);
-        assert_eq!(more, Some(Instead::Crowded));
-        let more = handshakes.offer(client, (other, false), || 6);
-        assert_eq!(more, Some(Instead::Done(6)));
+        let more = client(5000);
+        assert_eq!(handshakes.offer(more, (many, false), || 2), Some(2));
+        // Others wait for their turn, and those who were let in.
+        assert_eq!(handshakes.offer(more, (other, false), || 3), None);
+        handshakes.cancel(client(7));
+        assert_eq!(handshakes.offer(more, (many, false), || 4), None);
+        assert_eq!(handshakes.offer(more, (many, false), || 5), Some(5));
         drop(release);
     }
 }

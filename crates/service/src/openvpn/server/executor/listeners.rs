@@ -1,6 +1,6 @@
 //! Listening TCP sockets, and the connections that were accepted.
 
-use super::super::super::device::resolve_local;
+use super::super::super::device::{families, resolve_local};
 use crate::gate::Gate;
 use config::openvpn::{Connection, Family, OpenVpn};
 use netio::poll::Poller;
@@ -46,7 +46,7 @@ impl Listeners {
         config: &OpenVpn,
         connection: &Connection,
     ) -> Result<(), Box<dyn std::error::Error>> {
-        let (local, family) = (&connection.local, connection.protocol.family);
+        let (local, family) = (&connection.local, families(config, connection));
         let addresses: Vec<IpAddr> = match (&local.host, family) {
             (Some(host), _) => resolve_local(host, family)?,
             (None, Family::V4) => vec![Ipv4Addr::UNSPECIFIED.into()],

@@ -100,10 +100,9 @@ impl Executor<'_> {
         Ok(set.inside.change_routes(&wanted)?)
     }
 
-    /// The host's network has changed: what is set beside another program, which gives the interface the rest, follows.
+    /// The host's network has changed: what is set follows.
     pub(super) fn follow(&mut self) {
-        if self.context.manager.is_some()
-            && let Some(set) = &mut self.set
+        if let Some(set) = &mut self.set
             && let Err(error) = set.inside.follow()
         {
             log::warn!("{}: {error}", self.link.name);

@@ -29,6 +29,8 @@ struct Refusal {
     logged: String,
     /// It may try again soon, if it knows that word.
     temporary: bool,
+    /// A password file or a script did not take the name and password.
+    guessed: bool,
 }
 
 impl Refusal {
@@ -38,6 +40,7 @@ impl Refusal {
             told: String::new(),
             logged: why.into(),
             temporary: false,
+            guessed: false,
         }
     }
 
@@ -52,6 +55,7 @@ impl Refusal {
             },
             told,
             temporary: false,
+            guessed: true,
         }
     }
 
@@ -61,6 +65,7 @@ impl Refusal {
             told: "the server is busy".to_owned(),
             logged: why.into(),
             temporary: true,
+            guessed: false,
         }
     }
 }
@@ -78,10 +83,36 @@ impl Machine<'_> {
                     client.step = Step::Judged;
                 }
                 let (key, source) = (client.key(id), Source::from(client.from.address));
-                self.start_for(key, source, Job::Login(request.id, checks));
+                self.judge_login(key, source, Job::Login(request.id, checks));
             }
             Ok(None) => self.decide(id, request.id, Ok(())),
             Err(why) => self.decide(id, request.id, Err(why)),
+        }
+    }
+
+    /// Has a login judged, or keeps it for as long as wrong passwords from the same place demand.
+    fn judge_login(&mut self, key: ClientKey, source: Source, job: Job) {
+        let (client, now) = (self.clients.get(&key.id), self.now.instant);
+        let user = client.map_or(&[][..], |it| it.username.as_bytes());
+        if !user.is_empty() {
+            if let Some(until) = self.guesses.shut_until(source, user, now) {
+                return self.shut.push((until, key, source, job));
+            }
+            self.guesses.judging(source, now);
+        }
+        self.start_for(key, source, job);
+    }
+
+    /// Has logins judged that have waited long enough, and forgets those of clients that have gone.
+    pub(super) fn judge_shut(&mut self) {
+        for (until, key, source, job) in std::mem::take(&mut self.shut) {
+            if !self.is_there(key) {
+                continue;
+            }
+            match until > self.now.instant {
+                true => self.shut.push((until, key, source, job)),
+                false => self.judge_login(key, source, job),
+            }
         }
     }
 
@@ -350,6 +381,8 @@ impl Machine<'_> {
                         self.connections.admitted(stream);
                     }
                     if !client.username.is_empty() {
+                        let source = Source::from(client.from.address);
+                        self.guesses.right(source, client.username.as_bytes());
                         line!(
                             self,
                             Info,
@@ -362,6 +395,15 @@ impl Machine<'_> {
             }
             Err(why) => {
                 line!(self, Warn, "TLS Auth Error: {}", why.logged);
+                if let Some(client) = self.clients.get(&id).filter(|_| why.guessed)
+                    && !client.username.is_empty()
+                {
+                    let (source, user) = (
+                        Source::from(client.from.address),
+                        client.username.as_bytes(),
+                    );
+                    self.guesses.wrong(source, user, self.now.instant);
+                }
                 let info = self.listener.session(id).and_then(Session::peer_info);
                 let knows = info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP));
                 let mut failed = AuthFailed::because(&why.told);

@@ -102,6 +102,7 @@ impl Machine<'_> {
         }
         line!(self, Info, "{reason}");
         let key = client.key(id);
+        self.out.push(Effect::CancelHandshake(key));
         self.jobs.retain(|job, whose| {
             let theirs = *whose == key;
             if theirs {

@@ -40,9 +40,7 @@ pub(crate) enum Effect {
     /// Do this on another thread. The jobs of one source are done in turn with those of others.
     StartJob(JobId, Option<Source>, Box<Job>),
     /// Do this for a client on another thread; [`Event::Handshaken`](super::event::Event::Handshaken) brings back what comes of
-    /// it, whether the client is still there or not. Those of one source are done in turn with those of others, and where too
-    /// many of them wait already that are no renewals this may be left out, and [`Event::Crowded`](super::event::Event::Crowded)
-    /// says so.
+    /// it, whether the client is still there or not. Those of one source are done in turn with those of others.
     Handshake {
         /// For whom.
         client: ClientKey,
@@ -53,6 +51,8 @@ pub(crate) enum Effect {
         /// What to do.
         work: Box<Handshake>,
     },
+    /// The client has gone: do not do its handshake if it has not begun.
+    CancelHandshake(ClientKey),
     /// Do not begin this job if it has not begun. Whatever comes of it is not wanted.
     CancelJob(JobId),
     /// Look whether the script of this job has written what it said that it would.
@@ -82,6 +82,8 @@ pub(crate) enum Effect {
     /// Write this into a file, whole or not at all.
     WriteFile(PathBuf, String),
 
+    /// Give freed memory back to the system.
+    GiveMemoryBack,
     /// The server is up: the process that waits for that is told.
     IsUp,
     /// Tell management clients of another state.
@@ -100,7 +102,10 @@ pub(crate) enum Effect {
 }
 
 /// What is done on another thread.
-#[allow(clippy::large_enum_variant, reason = "few are made, and none is kept")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "few are made, and only those of guessers are kept"
+)]
 pub(crate) enum Job {
     /// Ask whether a client may come in.
     Login(AuthId, LoginChecks),

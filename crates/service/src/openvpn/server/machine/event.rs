@@ -84,8 +84,6 @@ pub(crate) enum Event<'a> {
     JobDone(JobId, Done),
     /// A client's handshake was done.
     Handshaken(ClientKey, Box<Handshaken>),
-    /// A client's handshake will not be done: too many of its source wait.
-    Crowded(ClientKey),
     /// A signal, or a management client that wants what it would do.
     Signal(Signal),
     /// A management client sends clients away for good.
@@ -127,6 +125,8 @@ pub(crate) struct ConfigurationRead<'a> {
     pub(crate) config: &'a OpenVpn,
     /// A digest of the files that only a new start reads; `None` if one cannot be read.
     pub(crate) material: Option<[u8; 32]>,
+    /// Whether the process could make its interface again, or why not.
+    pub(crate) anew: Result<(), String>,
 }
 
 /// What `client-config-dir` has for a client.

@@ -1,16 +1,19 @@
 //! First packets of clients that are answered later.
 //!
-//! `connect-freq-initial` limits the answers to addresses that are not proven. After a restart all clients come at once, each
-//! proves its address one round trip after its answer, and makes room for the next. Were those beyond the limit dropped, they
-//! would come again only after 2, 4 and 8 seconds. So they wait, and strangers get no answer more than the limit allows.
+//! `connect-freq-initial` limits the answers to addresses that are not proven, and the memory of clients that are not in yet is
+//! limited. After a restart all clients come at once, each proves its address one round trip after its answer, shows its
+//! certificate, and makes room for the next. Were those beyond the limits dropped, they would come again only after 2, 4 and 8
+//! seconds. So they wait, and strangers get no answer more than the limits allow. Sources that have the fewest sessions come
+//! first: a stranger's crowd keeps no client waiting.
 
 use super::Machine;
 use crate::inbox::Arrival;
+use openvpn::server::Source;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long one waits: then its client has sent another (`tls-timeout`, 2 seconds unless a client is told otherwise).
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one waits: then its client has sent another, after 2, 4 and 8 seconds.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Bytes of those that wait, with what keeping one takes. Without `tls-crypt-v2` there are a thousand to two thousand in it.
 const ROOM: usize = 256 << 10;
@@ -23,32 +26,31 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Keeps one, if there is room.
-    fn push(&mut self, arrival: Arrival, now: Instant) -> bool {
-        self.forget(now);
-        let bytes = size(&arrival);
-        let fits = self.bytes + bytes <= ROOM;
-        if fits {
-            self.bytes += bytes;
-            self.resets.push_back((now + PATIENCE, arrival));
+    /// Keeps one. Where there is no room the oldest goes.
+    fn push(&mut self, arrival: Arrival, now: Instant) {
+        self.bytes += size(&arrival);
+        self.resets.push_back((now + PATIENCE, arrival));
+        while self.bytes > ROOM {
+            self.remove(0);
         }
-        fits
     }
 
-    /// The oldest that still waits.
-    fn pop(&mut self, now: Instant) -> Option<Arrival> {
+    /// The oldest that still waits, of a source of the lowest rank.
+    fn pop(&mut self, now: Instant, rank: impl Fn(Source) -> usize) -> Option<Arrival> {
         self.forget(now);
-        self.remove()
+        let ranks = self.resets.iter().map(|(_, it)| rank(it.from.addr.into()));
+        let (at, _) = ranks.enumerate().min_by_key(|(_, rank)| *rank)?;
+        self.remove(at)
     }
 
     fn forget(&mut self, now: Instant) {
         while self.resets.front().is_some_and(|(until, _)| *until <= now) {
-            self.remove();
+            self.remove(0);
         }
     }
 
-    fn remove(&mut self) -> Option<Arrival> {
-        let (_, arrival) = self.resets.pop_front()?;
+    fn remove(&mut self, at: usize) -> Option<Arrival> {
+        let (_, arrival) = self.resets.remove(at)?;
         self.bytes -= size(&arrival);
         Some(arrival)
     }
@@ -59,16 +61,18 @@ fn size(arrival: &Arrival) -> usize {
 }
 
 impl Machine<'_> {
-    /// A reset beyond the limit. Returns whether it waits.
-    pub(super) fn hold(&mut self, arrival: Arrival) -> bool {
-        self.held.push(arrival, self.now.instant)
+    /// A packet that is beyond a limit waits.
+    pub(super) fn hold(&mut self, arrival: Arrival) {
+        self.held.push(arrival, self.now.instant);
     }
 
-    /// Answers those that wait, as far as the limit allows.
+    /// Answers those that wait, as far as the limits allow.
     pub(super) fn answer_held(&mut self) {
         let now = self.now.instant;
         while !self.held.resets.is_empty() && self.listener.answers_resets(now) {
-            let Some(arrival) = self.held.pop(now) else {
+            let half_open = self.listener.half_open();
+            let rank = |source| half_open.get(&source).copied().unwrap_or(0);
+            let Some(arrival) = self.held.pop(now, rank) else {
                 return;
             };
             self.arrived(arrival);
@@ -78,7 +82,7 @@ impl Machine<'_> {
     /// When those that wait are answered or forgotten, unless something happens before.
     pub(super) fn held_until(&self) -> Option<Instant> {
         let (until, _) = self.held.resets.front()?;
-        let opens = self.listener.answers_resets_at();
+        let opens = self.listener.answers_resets_at(self.now.instant);
         Some(opens.map_or(*until, |opens| opens.min(*until)))
     }
 
@@ -93,9 +97,9 @@ mod tests {
     use super::*;
     use plane::{Endpoint, LineId};
 
-    fn reset(length: usize) -> Arrival {
+    fn reset(host: u8, length: usize) -> Arrival {
         Arrival {
-            from: Endpoint::new(([192, 0, 2, 1], 1194).into()),
+            from: Endpoint::new(([192, 0, 2, host], 1194).into()),
             line: LineId::FIRST,
             stream: None,
             bytes: vec![0; length].into(),
@@ -107,26 +111,43 @@ mod tests {
         let start = Instant::now();
         let mut held = Held::default();
         for length in [54, 55, 56] {
-            assert!(held.push(reset(length), start));
+            held.push(reset(1, length), start);
         }
-        assert!(held.push(reset(57), start + PATIENCE / 2));
-        let first = held.pop(start).map(|it| it.bytes.len());
-        assert_eq!(first, Some(54));
-        let later = held.pop(start + PATIENCE).map(|it| it.bytes.len());
+        held.push(reset(1, 57), start + PATIENCE / 2);
+        let mut pop = |now| held.pop(now, |_| 0).map(|it| it.bytes.len());
+        assert_eq!(pop(start), Some(54));
+        let later = pop(start + PATIENCE);
         assert_eq!(later, Some(57), "those that came with it are too old");
-        assert!(held.pop(start + PATIENCE).is_none());
+        assert_eq!(pop(start + PATIENCE), None);
         assert_eq!(held.bytes, 0);
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn a_source_that_has_few_sessions_does_not_wait_for_one_that_has_many() {
         let start = Instant::now();
         let mut held = Held::default();
-        let kept = (0..100_000).filter(|_| held.push(reset(100), start));
-        let kept = kept.count();
+        for length in 50..60 {
+            held.push(reset(1, length), start);
+        }
+        held.push(reset(2, 60), start);
+        let stranger = Source::from(reset(1, 0).from.addr);
+        let mut pop = || held.pop(start, |source| usize::from(source == stranger));
+        assert_eq!(pop().map(|it| it.bytes.len()), Some(60));
+        assert_eq!(pop().map(|it| it.bytes.len()), Some(50));
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_the_oldest_goes() {
+        let start = Instant::now();
+        let mut held = Held::default();
+        for _ in 0..100_000 {
+            held.push(reset(1, 100), start);
+        }
+        let kept = held.resets.len();
         assert!((1000..3000).contains(&kept), "{kept}");
         assert!(held.bytes <= ROOM);
-        assert!(held.push(reset(100), start + PATIENCE));
-        assert_eq!(held.resets.len(), 1);
+        held.push(reset(1, 101), start + PATIENCE / 2);
+        assert!(held.pop(start + PATIENCE, |_| 0).is_some());
+        assert_eq!((held.resets.len(), held.bytes), (0, 0));
     }
 }

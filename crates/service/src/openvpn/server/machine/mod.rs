@@ -48,7 +48,7 @@ use held::Held;
 use openvpn::message::Restart;
 use openvpn::server::{ClientId, Listener, Source};
 use openvpn::session::{CloseReason, ControlTraffic, Output, Session};
-use plane::LineId;
+use plane::{Guesses, LineId};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,6 +56,9 @@ use std::time::{Duration, Instant};
 
 /// How often the use of keys and the files of slow scripts are looked at.
 const ROUND: Duration = Duration::from_secs(1);
+
+/// Bytes that are kept for strangers when there are many.
+const CROWD: u64 = 512 << 10;
 
 /// How long clients have to acknowledge that the server goes.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -133,10 +136,16 @@ pub(super) struct Machine<'a> {
     submitted: u64,
     /// Whose the background jobs are that have not ended. What a script is only told belongs to no client.
     jobs: HashMap<JobId, ClientKey>,
+    /// Wrong passwords of late.
+    guesses: Guesses<Source>,
+    /// Logins that are judged later, after wrong passwords from the same place: each from when on.
+    shut: Vec<(Instant, ClientKey, Source, Job)>,
     /// Sessions that came to nothing.
     refusals: Refusals,
     /// First packets that are answered later.
     held: Held,
+    /// Many strangers have come, and not gone yet.
+    crowded: bool,
     /// When the log last told that there are as many clients as may be.
     full_told: Option<Instant>,
     round: Instant,
@@ -172,9 +181,12 @@ impl<'a> Machine<'a> {
             counted: 0,
             submitted: 0,
             jobs: HashMap::new(),
+            guesses: Guesses::default(),
+            shut: Vec::new(),
             refusals: Refusals::new(CloseReason::REFUSALS),
             theirs: TheirLines::new(&setup.config.lines),
             held: Held::default(),
+            crowded: false,
             full_told: None,
             round: now.instant + ROUND,
             persist_at: None,
@@ -206,7 +218,19 @@ impl<'a> Machine<'a> {
         {
             self.end(ended);
         }
+        self.give_memory_back();
         std::mem::take(&mut self.out)
+    }
+
+    /// After a crowd of strangers has gone the system gets back what they had.
+    fn give_memory_back(&mut self) {
+        let bytes = self.listener.stranger_bytes();
+        if bytes >= CROWD {
+            self.crowded = true;
+        } else if self.crowded && bytes <= CROWD / 4 {
+            self.crowded = false;
+            self.out.push(Effect::GiveMemoryBack);
+        }
     }
 
     /// When [`Event::DeadlinePassed`] is to be told.
@@ -222,6 +246,7 @@ impl<'a> Machine<'a> {
             self.connections.next_deadline(),
             self.persist_at,
             self.held_until(),
+            self.shut.iter().map(|it| it.0).min(),
         ];
         at.into_iter().flatten().min()
     }
@@ -261,6 +286,7 @@ impl<'a> Machine<'a> {
             self.persist_pool();
         }
         self.forget_held();
+        self.judge_shut();
         for stream in self.connections.expired(now) {
             self.plane(PlaneCall::RemoveStream(stream));
         }

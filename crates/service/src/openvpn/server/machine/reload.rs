@@ -36,6 +36,13 @@ impl<'a> Machine<'a> {
         }
         let changed = read.material.is_some() && read.material != self.material;
         if changed || !is_reloadable(self.config, read.config) {
+            if let Err(error) = read.anew {
+                return line!(
+                    self,
+                    Error,
+                    "SIGHUP received, and the server goes on as it was: {error}"
+                );
+            }
             line!(self, Info, "SIGHUP[hard,] received, process restarting");
             return self.leave(Ended::Reload);
         }

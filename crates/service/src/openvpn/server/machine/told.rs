@@ -87,11 +87,6 @@ impl<'a> Machine<'a> {
                     session.handshaken(*done, now, out);
                 });
             }
-            Event::Crowded(client) if self.is_there(client) => {
-                self.with(client.id, |session, _, out| {
-                    session.close(CloseReason::Crowded, out);
-                });
-            }
             Event::PeerState(client, look, state) => self.peer_state(client, look, &state),
             Event::KeyUsed(client, key_id, usage) if self.is_there(client) => {
                 self.key_used(client.id, key_id, usage);
@@ -101,7 +96,6 @@ impl<'a> Machine<'a> {
             | Event::Polled(..)
             | Event::KeysAdded(..)
             | Event::Handshaken(..)
-            | Event::Crowded(..)
             | Event::KeyUsed(..) => {}
         }
     }
@@ -231,7 +225,7 @@ impl<'a> Machine<'a> {
                     self.config.server().map_or(0, |it| it.max_clients)
                 );
             }
-            Err(Refused::Limited) if self.hold(arrival) => {}
+            Err(Refused::Limited | Refused::Crowded) => self.hold(arrival),
             Err(why) => line!(self, Debug, "control packet: {why}"),
             Ok(()) => {}
         }

@@ -29,6 +29,9 @@ pub(super) struct Jobs {
     pub(super) told: BTreeSet<JobId>,
     files: HashMap<JobId, Later>,
     pub(super) started: u64,
+    /// Logins that were judged, and whether all passwords are wrong.
+    pub(super) logins: u64,
+    pub(super) all_wrong: bool,
     /// Verdicts in files, and ends of jobs that were cancelled.
     pub(super) late_verdicts: u64,
     pub(super) orphaned: u64,
@@ -55,7 +58,9 @@ impl Jobs {
         let done = match (kind, luck) {
             (JobKind::Login(_) | JobKind::Settings, 98..) => return Start::Never,
             (JobKind::Login(auth), luck) => {
+                self.logins += 1;
                 let verdict = match luck {
+                    _ if self.all_wrong => Verdict::Refused(None),
                     0..80 => Verdict::Accepted,
                     80..88 => Verdict::Refused(Some("not today".to_owned())),
                     _ => Verdict::Deferred,

@@ -82,22 +82,59 @@ fn a_thousand_clients_come_in_after_any_trouble_and_leave_nothing_behind() {
 }
 
 /// As after a restart. Each client proves its address soon after it is answered, so the limit of answers to others keeps none
-/// of them out for long.
+/// of them out for long, nor does the limit of memory for clients that are not in yet.
 #[test]
 fn clients_that_come_at_once_come_in_at_once() {
+    log::set_max_level(log::LevelFilter::Info);
+    for (clients, behind_one, within) in [(300, false, 8), (1000, false, 16), (1000, true, 16)] {
+        println!("{clients} clients, behind one address: {behind_one}");
+        let size = Size {
+            clients,
+            max_clients: clients,
+            troubled: SEC,
+            apart: true,
+            come_within: SEC / 10,
+            resets: (20, SEC * 10),
+            check_every: 100,
+        };
+        let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
+        for at in 0..clients * usize::from(behind_one) {
+            world.move_client(at, ([203, 0, 113, 1], 40_000 + at as u16).into());
+        }
+        world.calm();
+        world.run_for(SEC * within);
+        assert_eq!(world.crowded_out, 0);
+        world.all_are_in();
+    }
+}
+
+/// Thirty clients of one address guess passwords of thirty users: few are judged, and one of another address comes in as ever.
+#[test]
+fn guesses_of_one_address_become_few() {
     let size = Size {
-        clients: 300,
-        max_clients: 300,
+        clients: 31,
+        max_clients: 100,
         troubled: SEC,
         apart: true,
-        come_within: SEC / 10,
-        resets: (20, SEC * 10),
-        check_every: 100,
+        come_within: SEC,
+        resets: (100_000, SEC),
+        check_every: 1,
     };
     let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
     world.calm();
-    world.run_for(SEC * 6);
-    world.all_are_in();
+    world.jobs.all_wrong = true;
+    for at in 0..30 {
+        let address = ([192, 0, 2, 1], 1000 + at as u16).into();
+        world.clients[at].address = address;
+        world.at.insert(address, at);
+    }
+    world.run_for(SEC * 300);
+    // Of each of both addresses a first one for each that comes before the first verdict.
+    let logins = world.jobs.logins;
+    assert!((100..230).contains(&logins), "{logins} in 300 seconds");
+    world.jobs.all_wrong = false;
+    world.run_for(SEC * 30);
+    assert!(world.clients[30].is_up());
 }
 
 /// A client may come from another port with each packet. Control follows it once a second, writes one line, and reaches it

@@ -67,8 +67,11 @@ impl World {
     pub(super) fn float(&mut self, at: usize) {
         let before = self.clients[at].address;
         self.next_port = self.next_port.wrapping_add(1).max(1024);
-        let to = SocketAddr::new(before.ip(), self.next_port);
-        self.at.remove(&before);
+        self.move_client(at, SocketAddr::new(before.ip(), self.next_port));
+    }
+
+    pub(super) fn move_client(&mut self, at: usize, to: SocketAddr) {
+        self.at.remove(&self.clients[at].address);
         self.at.insert(to, at);
         self.clients[at].address = to;
     }

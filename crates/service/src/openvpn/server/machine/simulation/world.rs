@@ -65,6 +65,8 @@ pub(super) struct World {
     pub(super) troubled: bool,
     /// Lines of the log about clients that moved.
     pub(super) floats_told: u64,
+    /// Lines of the log about sessions that made room for others.
+    pub(super) crowded_out: u64,
     /// Nothing arrives until then.
     pub(super) dead_until: Instant,
     /// When the server is to be told that time has passed.
@@ -121,6 +123,7 @@ impl World {
             seen: Seen::default(),
             troubled: true,
             floats_told: 0,
+            crowded_out: 0,
             dead_until: now.instant,
             deadline: None,
             next_port: 41_000,
@@ -348,15 +351,7 @@ impl World {
                     Start::Never => {}
                 }
             }
-            Effect::Handshake {
-                client,
-                renewal,
-                work,
-                ..
-            } => {
-                if self.troubled && !renewal && self.random.percent(2) {
-                    return Some(Event::Crowded(client));
-                }
+            Effect::Handshake { client, work, .. } => {
                 let done = Box::new(work.run());
                 // As with a full pool.
                 if self.random.percent(10) {
@@ -386,7 +381,12 @@ impl World {
             Effect::ReadConfiguration => {
                 let config = self.configs[self.random.below(2) as usize];
                 let material = self.random.percent(80).then_some([0; 32]);
-                let read = ConfigurationRead { config, material };
+                let anew = Ok(());
+                let read = ConfigurationRead {
+                    config,
+                    material,
+                    anew,
+                };
                 let read = match self.random.percent(80) {
                     true => Ok(read),
                     false => Err("a line is wrong".to_owned()),
@@ -402,6 +402,7 @@ impl World {
             Effect::Log { level, text, .. } => {
                 self.floats_told +=
                     u64::from(level == log::Level::Info && text.contains("floated"));
+                self.crowded_out += u64::from(text.contains("made room"));
                 self.management.logged(&text, self.now);
             }
             Effect::State(state, _) => self.management.state_changed(state, self.now),

@@ -1,0 +1,133 @@
+//! Routes, rules and addresses of a plan that another program takes away while the tunnel is up.
+
+use std::time::{Duration, Instant};
+
+use super::effect::{execute, exists};
+use super::rivals::Rivals;
+use super::{Applied, ApplyError};
+use crate::step::Step;
+use crate::system::System;
+use crate::ways::metric_of;
+
+/// Rounds of putting back within a [`WINDOW`]; another daemon may take the steps away each time.
+const ROUNDS: u32 = 3;
+
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// When steps were put back.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    since: Option<Instant>,
+    count: u32,
+}
+
+impl Rounds {
+    fn are_used_up(&mut self) -> bool {
+        let now = Instant::now();
+        if self.since.is_none_or(|since| now - since > WINDOW) {
+            (self.since, self.count) = (Some(now), 0);
+        }
+        self.count >= ROUNDS
+    }
+}
+
+impl Applied {
+    /// Puts back what another program took away, and tells what cannot be put back or wins over the tunnel's routes now.
+    pub(super) fn keep(&mut self, system: &mut dyn System) -> Result<(), ApplyError> {
+        // The tunnel's end is told elsewhere.
+        let Ok(dev) = system.index_of(&self.ifname) else {
+            return Ok(());
+        };
+        let others = self.others().0.into_iter();
+        let others: Vec<u32> = others.filter_map(|it| system.index_of(&it).ok()).collect();
+        let used_up = self.rounds.are_used_up();
+        let (mut is_back, mut lost) = (false, Vec::new());
+        for step in self.missing(dev, &others, system)? {
+            let name = step.name();
+            if used_up {
+                let without = step.without();
+                lost.push(format!(
+                    "another program keeps taking away {name}: {without}"
+                ));
+                continue;
+            }
+            // The kernel would not take it a second time to put it in front.
+            if let Some(route) = step.route(Some(dev)).filter(|it| it.dst.is_ipv4()) {
+                let _ = system.delete_route(&route);
+            }
+            match execute(&step, &self.ifname, dev, system) {
+                Ok(()) => {
+                    is_back = true;
+                    log::warn!(
+                        "{}: another program took away {name}: put back",
+                        self.ifname
+                    );
+                }
+                Err(error) => {
+                    let without = step.without();
+                    lost.push(format!(
+                        "another program took away {name}, and it cannot be put back: {error}: {without}"
+                    ));
+                }
+            }
+        }
+        self.rounds.count += u32::from(is_back);
+        let mut rivals = Rivals::beside(dev, others);
+        for step in &self.done {
+            lost.extend(rivals.shadow(step, system)?);
+        }
+        lost.extend(self.judge_ways(dev, system)?);
+        self.tell_lost(lost);
+        Ok(())
+    }
+
+    /// Steps that were done and do not stand any more. A route of another tunnel may stand in front.
+    fn missing(
+        &self,
+        dev: u32,
+        others: &[u32],
+        system: &mut dyn System,
+    ) -> Result<Vec<Step>, ApplyError> {
+        let routes = system.routes(None)?;
+        let addresses = system.addresses(dev)?;
+        let mut missing = Vec::new();
+        for step in &self.done {
+            let stands = match step {
+                Step::Address { addr, .. } => addresses.iter().any(|it| it.ip == *addr),
+                Step::Route { .. } | Step::Unreachable { .. } => {
+                    let Some(made) = step.route(Some(dev)) else {
+                        continue;
+                    };
+                    let mut equal = routes.iter().filter(|it| {
+                        (it.table, it.dst, it.prefix) == (made.table, made.dst, made.prefix)
+                            && metric_of(it) == metric_of(&made)
+                            && !it.dev.is_some_and(|dev| others.contains(&dev))
+                    });
+                    let is_made = |it: &netio::netlink::Route| {
+                        it.kind == made.kind && (made.dev.is_none() || it.dev == made.dev)
+                    };
+                    match made.dst.is_ipv4() {
+                        true => equal.next().is_some_and(is_made),
+                        false => equal.any(is_made),
+                    }
+                }
+                Step::UnmarkedRule { .. } | Step::MainRule { .. } => exists(step, &[], system)?,
+                _ => true,
+            };
+            if !stands {
+                missing.push(step.clone());
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Has the status tell what is lost now, and the log what was not told before.
+    pub(super) fn tell_lost(&mut self, mut lost: Vec<String>) {
+        lost.retain(|why| !self.refused.iter().any(|(_, known)| known == why));
+        lost.truncate(super::applied::REFUSED_MAX);
+        for why in lost.iter().filter(|why| !self.lost.contains(why)) {
+            log::error!("{}: {why}", self.ifname);
+        }
+        self.lost = lost;
+    }
+}

@@ -1,0 +1,129 @@
+//! Changes that another program makes while a tunnel is up.
+
+use super::*;
+
+const GATEWAY: &str = "198.51.100.1";
+
+fn default_route() -> Route {
+    Route::default_of(Family::V4).via(ip(GATEWAY))
+}
+
+/// A tunnel whose default route took the place of the host's, as `redirect-gateway` without `def1` makes it.
+fn replaced(netlink: &mut Netlink) -> Plan {
+    let mut want = full();
+    want.routes.clear();
+    (want.default_v4, want.default_v6) = (Some(DefaultV4::Replace), None);
+    let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+    Plan::new(&want, &facts).unwrap()
+}
+
+/// Replaces the route into the tunnel by the host's, as `ip route replace default via GATEWAY` does.
+fn renew(netlink: &mut Netlink) {
+    let wg0 = netlink.index_of("wg0").unwrap();
+    let ours = Route::default_of(Family::V4).dev(wg0);
+    netlink.delete_route(&ours).unwrap();
+    match netlink.add_route(&default_route()) {
+        Err(error) if error.is_exists() => {}
+        other => other.unwrap(),
+    }
+}
+
+#[test]
+fn a_default_route_that_a_renewed_lease_replaces_is_put_back() {
+    in_host("renewed", |netlink, directory| {
+        let before = state(netlink);
+        let plan = replaced(netlink);
+        let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        renew(netlink);
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");
+        applied.follow(netlink).unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
+
+        // As udhcpc's script does by `route add`.
+        netlink.delete_route(&default_route()).unwrap();
+        netlink.prepend_route(&default_route()).unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");
+        applied.follow(netlink).unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
+        assert_eq!(applied.refused().count(), 0);
+
+        // A daemon that never gives up has its way, and the user hears of it.
+        for _ in 0..3 {
+            renew(netlink);
+            applied.follow(netlink).unwrap();
+            if dev_to(netlink, "8.8.8.8", 0) == "wan" {
+                break;
+            }
+        }
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");
+        let told: Vec<&str> = applied.refused().collect();
+        assert!(
+            told[0].contains("keeps taking away the route 0.0.0.0/0"),
+            "{told:?}"
+        );
+        applied.undo().unwrap();
+        assert_eq!(state(netlink), before);
+    });
+}
+
+#[test]
+fn an_interface_that_was_down_gets_back_what_the_kernel_took() {
+    in_host("down-up", |netlink, directory| {
+        let before = state(netlink);
+        let plan = plan(netlink, |_| {});
+        let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        let wg0 = netlink.index_of("wg0").unwrap();
+        netlink.set_down(wg0).unwrap();
+        applied.follow(netlink).unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");
+        let told: Vec<&str> = applied.refused().collect();
+        assert!(
+            told.iter()
+                .any(|it| it.contains("took away the route 0.0.0.0/0")),
+            "{told:?}"
+        );
+
+        netlink.set_up(wg0).unwrap();
+        applied.follow(netlink).unwrap();
+        for address in ["8.8.8.8", "192.168.77.1", "2001:db8::1", "fd00::9"] {
+            assert_eq!(dev_to(netlink, address, 0), "wg0", "{address}");
+        }
+        assert_eq!(applied.refused().count(), 0);
+        applied.undo().unwrap();
+        assert_eq!(state(netlink), before);
+    });
+}
+
+#[test]
+fn rules_that_another_program_removes_are_put_back() {
+    in_host("unruled", |netlink, directory| {
+        let before = state(netlink);
+        let plan = plan(netlink, |_| {});
+        let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        let rules = plan.steps.iter().filter_map(Step::rule);
+        for rule in rules {
+            netlink.delete_rule(&rule).unwrap();
+        }
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");
+        applied.follow(netlink).unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
+        assert_eq!(dev_to(netlink, "192.0.2.1", plan.fwmark), "wan");
+        applied.undo().unwrap();
+        assert_eq!(state(netlink), before);
+    });
+}
+
+/// Two tunnels that lead all packets do not take them from each other for ever.
+#[test]
+fn a_later_tunnel_stays_in_front() {
+    in_host("front", |netlink, directory| {
+        let plan = def1(netlink, GATEWAY);
+        let mut first = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        let second = Applied::apply_in(directory, OPEN, &plan, "wg0-far", netlink).unwrap();
+        first.follow(netlink).unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0-far");
+        assert_eq!(first.refused().count(), 0);
+        second.undo().unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
+    });
+}
