@@ -168,7 +168,12 @@ pub(super) fn fit(config: OpenVpn, dataplane: &DataplaneSettings) -> Result<Open
 /// # Errors
 /// Why the start would end, with the directive's place in front.
 pub fn rehearse(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), String> {
-    rehearsed(config, dataplane).map(drop)
+    rehearsed(config, dataplane)?;
+    let prompted = config.client().and_then(|it| it.auth_user_pass.as_ref());
+    let login = prompted.map_or(Ok(()), |it| {
+        secrets::rehearse_login("auth-user-pass", it, config)
+    });
+    login.map_err(|error| config.located(&error.to_string()))
 }
 
 /// Rehearses a start with nobody there to answer questions, but for a management client.
@@ -178,12 +183,14 @@ pub fn rehearse(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), S
 pub fn rehearse_alone(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), String> {
     let asks = rehearsed(config, dataplane)?;
     let management = config.service.management.as_ref();
-    if management.is_some_and(|it| it.query_passwords) {
-        return Ok(());
-    }
-    let complete = match asks {
-        true => Err(SecretError::Nobody { what: "askpass" }),
-        false => secrets::complete(config),
+    let complete = if management.is_some_and(|it| it.password == Some(Prompted::Ask)) {
+        Err(SecretError::Nobody { what: "management" })
+    } else if management.is_some_and(|it| it.query_passwords) {
+        Ok(())
+    } else if asks {
+        Err(SecretError::Nobody { what: "askpass" })
+    } else {
+        secrets::complete(config)
     };
     complete.map_err(|error| config.located(&error.to_string()))
 }
@@ -197,9 +204,6 @@ fn rehearsed(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<bool, St
             && !matches!(wanted.password, Some(Prompted::Ask))
         {
             password(&config, wanted)?;
-        }
-        if let Some(prompted) = config.client().and_then(|it| it.auth_user_pass.as_ref()) {
-            secrets::rehearse_login("auth-user-pass", prompted, &config)?;
         }
         Ready::read(&config, None, || match &config.tls.askpass {
             Some(Prompted::From(_)) => {

@@ -77,7 +77,7 @@ fn a_client_is_not_taken_without_the_script_that_judges_the_server() {
     let words = fault(read("away.ovpn", &with("tls-verify /bin/false"), ""));
     assert!(
         words
-            .contains("line 8: `tls-verify` has a say in who is let in or which server is trusted"),
+            .contains("line 2: `tls-verify` has a say in who is let in or which server is trusted"),
         "{words}"
     );
 }
@@ -100,12 +100,13 @@ fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {
         read(
             "away.ovpn",
             &with("auth-user-pass\nmanagement 127.0.0.1 7505\nmanagement-query-passwords"),
-            ""
+            " option allow_files 1"
         )
         .is_ok()
     );
     let asked = format!("{LOGIN}static-challenge code 1");
     let bad = format!("{LOGIN}<tls-crypt>\nabc\n</tls-crypt>");
+    let typed = format!("{LOGIN}management 127.0.0.1 7505 stdin");
     let named = "<auth-user-pass>\nuser\n</auth-user-pass>";
     let table = [
         ("no-such-directive", "no-such-directive"),
@@ -117,6 +118,7 @@ fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {
         (named, "auth-user-pass: there is nobody to ask"),
         (&asked, "static-challenge: there is nobody to ask"),
         (&bad, "tls-crypt"),
+        (&typed, "management: there is nobody to ask"),
         ("pkcs12 /nonexistent", "pkcs12"),
         ("auth-user-pass\ndev null", "null"),
     ];
