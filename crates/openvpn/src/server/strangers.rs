@@ -85,7 +85,7 @@ impl Listener {
 
     fn crowd_out(&mut self, id: ClientId, out: &mut Vec<ServerOutput>) {
         self.with(id, out, |session, out| {
-            session.close(CloseReason::Crowded, out)
+            session.close(CloseReason::Crowded, out);
         });
     }
 

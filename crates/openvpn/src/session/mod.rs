@@ -34,6 +34,8 @@ mod renegotiation;
 mod server;
 mod settings;
 mod slots;
+#[cfg(feature = "server")]
+mod stranger;
 mod talk;
 mod token;
 
