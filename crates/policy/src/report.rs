@@ -314,7 +314,7 @@ fn through(device: &str, ways: &Ways, facts: &Facts, family: Family) -> Result<u
     }
     match facts.has_address(link.index, family) {
         true => Err(format!(
-            "table {table} has no default route; `millrace policy watch`, which makes it, does not run"
+            "table {table} has no default route; `millrace policy refresh` makes it, or says why the kernel refuses it"
         )),
         false => Err(format!("{device} has no address of this family")),
     }
