@@ -19,6 +19,7 @@ use crate::check::flag;
 
 pub(crate) mod kept;
 mod lists;
+mod router;
 mod text;
 mod wanted;
 
@@ -181,7 +182,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     // A file with a mistake asks for something.
     let is_asked =
         |error: &CommandError| matches!(error, CommandError::Settings(_) | CommandError::Guard(_));
-    let (done, is_asked) = match set(matches) {
+    let (mut done, is_asked) = match set(matches) {
         Ok(set) => set,
         Err(error)
             if matches.get_flag("if-asked") && !is_asked(&error) && is_nothing_held(&error) =>
@@ -194,6 +195,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         Err(error) => (hold(error)?, false),
     };
     tell(&done.errors);
+    router::judge(&mut done.report);
     terminal::text(render(&done.report));
     let good = is_asked && done.errors.is_empty() && done.report.is_whole();
     Ok(code(good))
@@ -377,6 +379,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     let known = file.as_ref().ok().and_then(Option::as_ref);
     let mut report = control::status(known)?;
     let is_held = lists::judge(wanted::uci(matches), &mut report);
+    router::judge(&mut report);
     let is_refused = !control::is_let_go() && lists::is_refused(wanted::uci(matches));
     if let Err(error) = &file {
         log::error!("{error}");
@@ -400,6 +403,7 @@ pub(crate) fn brief() -> Option<Report> {
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
     let mut report = control::status(known.as_ref()).ok()?;
     let is_held = lists::judge(Path::new(wanted::UCI), &mut report);
+    router::judge(&mut report);
     (report.state != State::Off || report.asked || !is_held).then_some(report)
 }
 
