@@ -137,10 +137,7 @@ impl CommandError {
 
     /// Whether another attempt may succeed: the file is mended, or the host.
     fn is_for_now(&self) -> bool {
-        !matches!(
-            self,
-            Self::Option { .. } | Self::Nothing | Self::Refused(_)
-        )
+        !matches!(self, Self::Option { .. } | Self::Nothing | Self::Refused(_))
     }
 
     fn code(&self) -> ExitCode {
@@ -215,8 +212,9 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 /// Sets the guard again and again until one layer at least is in place, so that the network, which waits for this,
 /// starts with nothing in clear. Where no settings ask for a guard it returns at once.
 fn wait(matches: &ArgMatches) -> ExitCode {
-    until_held("guard: nothing is held yet, so the network waits", || {
-        match set(matches).map_or_else(hold, |set| Ok(set.0)) {
+    until_held(
+        "guard: nothing is held yet, so the network waits",
+        || match set(matches).map_or_else(hold, |set| Ok(set.0)) {
             Ok(done) if done.report.is_closed() => {
                 tell(&done.errors);
                 Ok(ExitCode::SUCCESS)
@@ -228,8 +226,8 @@ fn wait(matches: &ArgMatches) -> ExitCode {
                 Ok(error.code())
             }
             Err(error) => Err(error.to_string()),
-        }
-    })
+        },
+    )
 }
 
 /// Tries until `attempt` ends, and returns its result. Logs each reason for another attempt once in a row.

@@ -4,7 +4,8 @@ use config::guard::{Guard, Part};
 use netio::netlink::{Family, RouteKind};
 
 use crate::chain::{
-    FOREIGN_CHAIN, PRIORITY, ROUTER_CHAIN, SOURCE_CHAIN, WantedChain, dns_chain, refused, tunnels_marks,
+    FOREIGN_CHAIN, PRIORITY, ROUTER_CHAIN, SOURCE_CHAIN, WantedChain, dns_chain, refused,
+    tunnels_marks,
 };
 use crate::dns;
 use crate::facts::{ChainFact, DnsmasqFact, FAMILIES, Facts};

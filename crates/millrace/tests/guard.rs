@@ -410,7 +410,10 @@ fn a_tunnel_that_the_router_option_cuts_off_is_named() {
     let tunnel = world.tunnel(&directory, "mr-real");
     let note = "`router` holds back the packets of mr-real to its server: add \"192.168.3.2\" to `router_allow`";
     let told = |more: &[&str]| {
-        let text = guard(&world, &[&["on", "--lan", "br-lan", "--router"], more].concat());
+        let text = guard(
+            &world,
+            &[&["on", "--lan", "br-lan", "--router"], more].concat(),
+        );
         let notes = status(&world).0["notes"].clone();
         let is_told = notes.as_array().unwrap().iter().any(|it| it == note);
         assert_eq!(text.contains(note), is_told, "{text}");

@@ -371,7 +371,8 @@ fn a_route_that_the_kernel_refuses_is_told() {
          route delete 10.77.0.1/32 dev lte",
     );
     let directory = Directory::new();
-    let text = "lan = [\"br-lan\"]\n[[entry]]\nname = \"lte\"\nwho = \"br-lan\"\nthrough = \"lte\"\n";
+    let text =
+        "lan = [\"br-lan\"]\n[[entry]]\nname = \"lte\"\nwho = \"br-lan\"\nthrough = \"lte\"\n";
     let file = directory.file("policy.toml", text).display().to_string();
     let (code, text) = all.policy(&["on", "--settings", &file]);
     assert_eq!(code, Some(1), "{text}");

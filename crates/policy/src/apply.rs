@@ -23,8 +23,8 @@ impl Applied {
     /// Makes errors of the refused routes that this later plan still asks for.
     pub(crate) fn settle(&mut self, still: &Plan) {
         let refused = self.refused.drain(..);
-        let refused = refused
-            .filter(|(route, _)| still.set.contains(route) || still.remove.contains(route));
+        let refused =
+            refused.filter(|(route, _)| still.set.contains(route) || still.remove.contains(route));
         self.errors.extend(refused.map(|it| it.1.into()));
     }
 }

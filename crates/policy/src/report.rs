@@ -253,7 +253,7 @@ fn is_filter_strict(device: &str) -> bool {
 }
 
 /// Some words of a list, and how many more there are.
-pub(crate) fn few(words: Vec<String>) -> String {
+pub(crate) fn few(words: &[String]) -> String {
     match words.len() {
         0..=4 => words.join(", "),
         count => format!("{} and {} more", words[..3].join(", "), count - 3),
@@ -266,7 +266,7 @@ fn entries(policy: &Policy, facts: &Facts, on: bool) -> Vec<EntryReport> {
     let one = |entry: &config::policy::Entry| {
         let words = |words: Vec<String>, all: &str| match words.is_empty() {
             true => all.to_owned(),
-            false => few(words),
+            false => few(&words),
         };
         let unknown = entry.who.iter().filter_map(|who| match who {
             Who::Lease(name) if !facts.names.contains_key(&name.to_ascii_lowercase()) => {

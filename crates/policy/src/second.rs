@@ -119,7 +119,8 @@ pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
         let mut gaps = Vec::new();
         if !entry.domains.is_empty() {
             let names = entry.domains.iter().map(ToString::to_string);
-            gaps.push(format!("packets to {}", few(names.collect())));
+            let names: Vec<String> = names.collect();
+            gaps.push(format!("packets to {}", few(&names)));
         }
         let is_by_address = !entry.networks.is_empty() || entry.domains.is_empty();
         let who = entry.who.iter().filter(|_| is_by_address);
@@ -135,8 +136,10 @@ pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
             let unknown = macs.iter().filter(|it| is_used && !is_known(it));
             let unknown: Vec<String> = unknown.map(ToString::to_string).collect();
             if !unknown.is_empty() {
-                let devices = few(unknown);
-                gaps.push(format!("packets of {devices} (no IPv{number} address is known)"));
+                let devices = few(&unknown);
+                gaps.push(format!(
+                    "packets of {devices} (no IPv{number} address is known)"
+                ));
             }
         }
         let left: usize = left.iter().map(|it| it[place]).sum();

@@ -27,7 +27,8 @@ pub(super) fn judge(report: &mut Report) {
 
 fn cut_off(tunnel: &Status, guard: &Guard, marks: &[u32]) -> Option<String> {
     let name = &tunnel.interface;
-    let is_server = tunnel.role.as_deref() == Some("server") || guard.guarded().contains(&name.as_str());
+    let is_server =
+        tunnel.role.as_deref() == Some("server") || guard.guarded().contains(&name.as_str());
     if is_server || marks.contains(&tunnel.fwmark) {
         return None;
     }
@@ -44,7 +45,10 @@ fn cut_off(tunnel: &Status, guard: &Guard, marks: &[u32]) -> Option<String> {
     servers.retain(|it| !is_allowed(it));
     servers.sort_unstable();
     servers.dedup();
-    match (servers.is_empty(), is_unknown && guard.router_allow.is_empty()) {
+    match (
+        servers.is_empty(),
+        is_unknown && guard.router_allow.is_empty(),
+    ) {
         (false, _) => {
             let servers: Vec<String> = servers.iter().map(|it| format!("\"{it}\"")).collect();
             Some(format!(
