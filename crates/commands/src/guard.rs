@@ -19,6 +19,7 @@ use crate::check::flag;
 
 pub(crate) mod kept;
 mod lists;
+mod router;
 mod text;
 mod wanted;
 
@@ -34,7 +35,10 @@ const OFF: u8 = 3;
 /// Exit code of `on`, `watch` and `reload` where nothing is asked for, or nothing of it can be held: there is nothing to watch.
 const NOTHING: u8 = 4;
 
-/// The pause between two tries of `on --wait`.
+/// Precedes the reason why `watch` does not watch yet.
+const NOT_YET: &str = "guard: it is not watched yet, and tried again each second";
+
+/// The pause between two tries of `on --wait` and `watch`.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The command's own command line.
@@ -131,6 +135,11 @@ impl CommandError {
         )
     }
 
+    /// Whether another attempt may succeed: the file is mended, or the host.
+    fn is_for_now(&self) -> bool {
+        !matches!(self, Self::Option { .. } | Self::Nothing | Self::Refused(_))
+    }
+
     fn code(&self) -> ExitCode {
         match self {
             Self::Option { .. } => ExitCode::from(WRONG),
@@ -181,7 +190,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     // A file with a mistake asks for something.
     let is_asked =
         |error: &CommandError| matches!(error, CommandError::Settings(_) | CommandError::Guard(_));
-    let (done, is_asked) = match set(matches) {
+    let (mut done, is_asked) = match set(matches) {
         Ok(set) => set,
         Err(error)
             if matches.get_flag("if-asked") && !is_asked(&error) && is_nothing_held(&error) =>
@@ -194,6 +203,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         Err(error) => (hold(error)?, false),
     };
     tell(&done.errors);
+    router::judge(&mut done.report);
     terminal::text(render(&done.report));
     let good = is_asked && done.errors.is_empty() && done.report.is_whole();
     Ok(code(good))
@@ -202,8 +212,9 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 /// Sets the guard again and again until one layer at least is in place, so that the network, which waits for this,
 /// starts with nothing in clear. Where no settings ask for a guard it returns at once.
 fn wait(matches: &ArgMatches) -> ExitCode {
-    until_held("guard", || {
-        match set(matches).map_or_else(hold, |set| Ok(set.0)) {
+    until_held(
+        "guard: nothing is held yet, so the network waits",
+        || match set(matches).map_or_else(hold, |set| Ok(set.0)) {
             Ok(done) if done.report.is_closed() => {
                 tell(&done.errors);
                 Ok(ExitCode::SUCCESS)
@@ -215,23 +226,20 @@ fn wait(matches: &ArgMatches) -> ExitCode {
                 Ok(error.code())
             }
             Err(error) => Err(error.to_string()),
-        }
-    })
+        },
+    )
 }
 
-/// Tries until `attempt` ends, and returns its exit code. Logs each reason for another attempt once in a row.
-pub(crate) fn until_held(
-    what: &str,
-    mut attempt: impl FnMut() -> Result<ExitCode, String>,
-) -> ExitCode {
+/// Tries until `attempt` ends, and returns its result. Logs each reason for another attempt once in a row.
+pub(crate) fn until_held<T>(what: &str, mut attempt: impl FnMut() -> Result<T, String>) -> T {
     let mut said = String::new();
     loop {
         let words = match attempt() {
-            Ok(code) => return code,
+            Ok(result) => return result,
             Err(words) => words,
         };
         if words != said {
-            log::error!("{what}: nothing is held yet, so the network waits: {words}");
+            log::error!("{what}: {words}");
             said = words;
         }
         thread::sleep(AGAIN);
@@ -332,17 +340,20 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    let done = match set(matches) {
-        Ok((done, _)) => done,
-        // Also where it was switched on by hand: that is what is watched.
-        Err(error) => hold(error)?,
-    };
-    tell(&done.errors);
-    // The watch tries again later. Without a record it could not: whatever starts this again does it then.
     let is_unrecorded = |error: &GuardError| matches!(error, GuardError::Record { .. });
-    if done.errors.iter().any(is_unrecorded) {
-        return Ok(ExitCode::FAILURE);
-    }
+    // A process that ended would be started again, and would log the same mistake each time.
+    let done = until_held(NOT_YET, || {
+        // Also where it was switched on by hand: that is what is watched.
+        match set(matches).map_or_else(hold, |set| Ok(set.0)) {
+            // The watch tries other steps again. Without a record it could not.
+            Ok(done) if done.errors.iter().any(is_unrecorded) => {
+                Err(sentences(&done.errors).join("; "))
+            }
+            Err(error) if error.is_for_now() => Err(error.to_string()),
+            other => Ok(other),
+        }
+    })?;
+    tell(&done.errors);
     guard::watch()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -377,6 +388,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     let known = file.as_ref().ok().and_then(Option::as_ref);
     let mut report = control::status(known)?;
     let is_held = lists::judge(wanted::uci(matches), &mut report);
+    router::judge(&mut report);
     let is_refused = !control::is_let_go() && lists::is_refused(wanted::uci(matches));
     if let Err(error) = &file {
         log::error!("{error}");
@@ -400,6 +412,7 @@ pub(crate) fn brief() -> Option<Report> {
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
     let mut report = control::status(known.as_ref()).ok()?;
     let is_held = lists::judge(Path::new(wanted::UCI), &mut report);
+    router::judge(&mut report);
     (report.state != State::Off || report.asked || !is_held).then_some(report)
 }
 

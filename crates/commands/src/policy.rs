@@ -144,8 +144,9 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 /// Sets the policy again and again until the packet filter or the rules are in place, so that the network, which waits
 /// for this, starts with devices held. Without a file it returns at once.
 fn wait(file: &Path) -> ExitCode {
-    until_held("policy", || {
-        match set(file).or_else(|error| hold(file, error)) {
+    until_held(
+        "policy: nothing is held yet, so the network waits",
+        || match set(file).or_else(|error| hold(file, error)) {
             Ok(done) if done.report.is_closed() => {
                 tell(&done.errors);
                 Ok(ExitCode::SUCCESS)
@@ -153,8 +154,8 @@ fn wait(file: &Path) -> ExitCode {
             Ok(done) => Err(sentences(&done.errors).join("; ")),
             Err(error) if error.is_absence() => Ok(ExitCode::SUCCESS),
             Err(error) => Err(error.to_string()),
-        }
-    })
+        },
+    )
 }
 
 /// Where names of leases outlive a boot: beside the settings.
@@ -203,15 +204,19 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    let done = match set(file(matches)) {
-        Ok(done) => done,
-        Err(error) => hold(file(matches), error)?,
-    };
+    // A process that ended would be started again, and would log the same mistake each time.
+    let done = until_held(
+        "policy: it is not watched yet, and tried again each second",
+        || {
+            match set(file(matches)).or_else(|error| hold(file(matches), error)) {
+                // The watch tries other steps again. Without a record it could not.
+                Ok(done) if !done.report.asked => Err(sentences(&done.errors).join("; ")),
+                Err(error) if !error.is_absence() => Err(error.to_string()),
+                other => Ok(other),
+            }
+        },
+    )?;
     tell(&done.errors);
-    // The watch tries again later. Without a record it could not: whatever starts this again does it then.
-    if !done.report.asked {
-        return Ok(ExitCode::FAILURE);
-    }
     policy::watch()?;
     Ok(ExitCode::SUCCESS)
 }

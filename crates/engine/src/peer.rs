@@ -52,7 +52,7 @@ impl Peer {
         Self {
             id,
             lines: PeerLines::default(),
-            moving: AtomicU8::new(Moving::Follow as u8),
+            moving: AtomicU8::new(Moving::Tell as u8),
             send_key: ArcSwapOption::empty(),
             order: PeerOrder::default(),
             staged: Mutex::new(VecDeque::new()),

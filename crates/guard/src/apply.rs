@@ -18,6 +18,8 @@ use crate::system::{System, listed, nft};
 pub(crate) struct Applied {
     /// The refused steps.
     pub(crate) errors: Vec<GuardError>,
+    /// The default routes that the kernel refused to set or to delete. Where a tunnel has gone meanwhile, this is no error.
+    pub(crate) refused: Vec<(Lead, NetlinkError)>,
     /// Something that holds was missing, and is set: what was refused is not among it.
     pub(crate) closed: bool,
 }
@@ -30,6 +32,13 @@ impl Applied {
             Err(error) => self.errors.push(error.into()),
             Ok(()) => self.closed |= holds(rule),
         }
+    }
+
+    /// Makes errors of the refused default routes that this later plan still asks for.
+    pub(crate) fn settle(&mut self, still: &Plan) {
+        let refused = self.refused.drain(..);
+        let refused = refused.filter(|(lead, _)| still.leads.contains(lead));
+        self.errors.extend(refused.map(|it| it.1.into()));
     }
 }
 
@@ -82,6 +91,7 @@ pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
         tidy();
     }
     change(plan, system, &mut applied);
+    applied.settle(plan);
     let told = tell_dnsmasq(plan, system, &mut Restarts::at_once());
     applied.errors.extend(told.err());
     applied
@@ -129,12 +139,12 @@ fn change(plan: &Plan, system: &mut System, applied: &mut Applied) {
     for lead in &plan.leads {
         let done = match lead {
             Lead::Set(route) => netlink.replace_route(route),
-            Lead::Remove(route) => netlink.delete_route(route),
+            Lead::Remove(route) => match netlink.delete_route(route) {
+                Err(error) if error.is_not_found() => Ok(()),
+                other => other,
+            },
         };
-        // The tunnel has gone, or is about to: the next look tells.
-        if let Err(error) = done {
-            log::debug!("{error}");
-        }
+        applied.refused.extend(done.err().map(|it| (*lead, it)));
     }
 }
 
@@ -143,6 +153,25 @@ mod tests {
     use super::*;
     use netio::netlink::Family;
     use std::io;
+
+    #[test]
+    fn a_refused_route_is_an_error_unless_its_tunnel_has_gone() {
+        let lead = |dev| Lead::Set(netio::netlink::Route::default_of(Family::V4).dev(dev));
+        let refused = |dev| {
+            let error = NetlinkError::Open(io::Error::from_raw_os_error(101));
+            (lead(dev), error)
+        };
+        let mut applied = Applied {
+            refused: vec![refused(7), refused(8)],
+            ..Applied::default()
+        };
+        let still = Plan {
+            leads: vec![lead(8)],
+            ..Plan::default()
+        };
+        applied.settle(&still);
+        assert_eq!((applied.errors.len(), applied.refused.len()), (1, 0));
+    }
 
     #[test]
     fn only_what_was_set_closes() {

@@ -106,6 +106,15 @@ pub struct WantedChain {
     mark: String,
 }
 
+/// Marks of the tunnels' own packets, which the router may send.
+pub(crate) fn tunnels_marks(around: &Surroundings) -> Vec<u32> {
+    let mut marks = around.marks.clone();
+    marks.push(TUNNELS_MARK);
+    marks.sort_unstable();
+    marks.dedup();
+    marks
+}
+
 impl WantedChain {
     /// The chain that holds, for these settings, whose names are checked ones. Its last rules refuse.
     #[must_use]
@@ -215,12 +224,8 @@ impl WantedChain {
         accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
         // Answers to packets that came by the line, such as a login from there.
         accepted.push("ct direction reply ct state { established, related }".to_owned());
-        // Marks of the tunnels' own packets.
-        let mut marks: Vec<u32> = around.marks.clone();
-        marks.push(TUNNELS_MARK);
-        marks.sort_unstable();
-        marks.dedup();
-        accepted.extend(marks.iter().map(|mark| format!("meta mark {mark:#x}")));
+        let marks = tunnels_marks(around).into_iter();
+        accepted.extend(marks.map(|mark| format!("meta mark {mark:#x}")));
         for family in FAMILIES {
             let allowed = guard.router_allow.iter().map(|it| (it.addr(), it.prefix()));
             let allowed = allowed.filter(|it| Family::of(it.0) == family);

@@ -224,11 +224,12 @@ fn set(
     }
     let before = before.unwrap_or_else(|| ways(&guard, &facts));
     let plan = Plan::set(&guard, &facts);
-    let applied = apply::set(&guard, &facts, &plan, &mut system, restarts);
+    let mut applied = apply::set(&guard, &facts, &plan, &mut system, restarts);
     if !plan.is_empty() {
         let known = facts.known;
         facts = Facts::gather(&guard, None, &mut system)?;
         facts.known = known;
+        applied.settle(&Plan::set(&guard, &facts));
     }
     let now = ways(&guard, &facts);
     let closed = applied.closed || wanted.is_new && plan.chain;

@@ -5,6 +5,7 @@ use netio::netlink::{Family, RouteKind};
 
 use crate::chain::{
     FOREIGN_CHAIN, PRIORITY, ROUTER_CHAIN, SOURCE_CHAIN, WantedChain, dns_chain, refused,
+    tunnels_marks,
 };
 use crate::dns;
 use crate::facts::{ChainFact, DnsmasqFact, FAMILIES, Facts};
@@ -130,6 +131,8 @@ pub struct Report {
     pub masquerade: Option<Layer>,
     /// The chain of what the router itself sends; `None` where that is not wanted.
     pub router: Option<Layer>,
+    /// Marks of tunnels' own packets, which that chain lets through.
+    pub marks: Vec<u32>,
     /// The state of `dnsmasq`'s settings; `None` where none are wanted.
     pub dnsmasq: Option<Layer>,
     /// A process follows tunnels and networks, and sets again what others take away.
@@ -188,6 +191,7 @@ impl Report {
             redirect: further(dns_chain()),
             masquerade: further(SOURCE_CHAIN),
             router: further(ROUTER_CHAIN),
+            marks: tunnels_marks(&around),
             dnsmasq,
             watched: true,
             refused: match &facts.chain {

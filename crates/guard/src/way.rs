@@ -77,8 +77,8 @@ impl fmt::Display for Why {
             }
             Self::NoRoute { device, table } => write!(
                 f,
-                "{device} is up, and table {table} has no default route: no tunnel makes one, and the guard does so only with \
-                 `lead = true` and while `millrace guard watch` runs"
+                "{device} is up, and table {table} has no default route: no tunnel makes one; with `lead = true` \
+                 `millrace guard refresh` makes it, or says why the kernel refuses it"
             ),
             Self::Elsewhere { device, table } => write!(
                 f,

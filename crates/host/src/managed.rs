@@ -122,6 +122,7 @@ impl Managed {
 
     fn outside(&mut self, want: &Want) -> Result<(), ManagedError> {
         let mut netlink = Netlink::open()?;
+        let unlimited = unlimited_names(want);
         let want = past(want, &*self.manager);
         let facts = Facts::gather(&want, &self.ifname, &mut netlink)?;
         self.mtu.follow(&want, &facts, &mut netlink)?;
@@ -129,6 +130,7 @@ impl Managed {
         self.facts = facts;
         plan.steps
             .retain(|step| matches!(step, Step::OuterRoute { .. }));
+        plan.warnings.extend(unlimited);
         for warning in &plan.warnings {
             if !self.plan.warnings.contains(warning) {
                 log::warn!("{}: {warning}", self.ifname);
@@ -183,6 +185,18 @@ impl Managed {
         }
         self.plan.steps.clear();
     }
+}
+
+/// A warning about name servers for some domains only: the manager has no word for these domains.
+fn unlimited_names(want: &Want) -> Option<String> {
+    let names = want.name_servers.as_ref()?;
+    let domain = names.only.first()?;
+    let server = names.servers.first()?;
+    let domains = names.only.join(", ");
+    Some(format!(
+        "the tunnel's name servers are for {domains} only, and netifd takes them for all names: write `option peerdns '0'` to \
+         the interface, and `list server '/{domain}/{server}'` for each domain to `config dnsmasq` of /etc/config/dhcp"
+    ))
 }
 
 /// The want as the routes past the tunnel depend on it: without rules, which are the manager's.

@@ -95,9 +95,9 @@ impl<K: Kernel> Peers<K> {
     fn forget(&mut self, number: u32, silent: bool) {
         self.numbers.remove(&number);
         if let Err(error) = self.kernel.remove_peer(number)
-            && !silent
+            && !(silent || error.is_not_found())
         {
-            log::debug!("{error}");
+            log::warn!("{error}: the kernel goes on taking its packets");
         }
     }
 

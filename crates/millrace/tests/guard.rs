@@ -397,6 +397,37 @@ fn leaked_with(
     cell
 }
 
+/// A tunnel that has a table of its own has no mark: with `router` it is told, with what lets its packets through. A full tunnel
+/// has one.
+#[test]
+fn a_tunnel_that_the_router_option_cuts_off_is_named() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::new();
+    let directory = Directory::new();
+    let _far = world.far_end(&directory);
+    let tunnel = world.tunnel(&directory, "mr-real");
+    let note = "`router` holds back the packets of mr-real to its server: add \"192.168.3.2\" to `router_allow`";
+    let told = |more: &[&str]| {
+        let text = guard(
+            &world,
+            &[&["on", "--lan", "br-lan", "--router"], more].concat(),
+        );
+        let notes = status(&world).0["notes"].clone();
+        let is_told = notes.as_array().unwrap().iter().any(|it| it == note);
+        assert_eq!(text.contains(note), is_told, "{text}");
+        is_told
+    };
+    assert!(told(&[]));
+    assert!(!told(&["--router-allow", "192.168.3.0/24"]));
+    tunnel.signal(Signal::SIGTERM).unwrap();
+    tunnel.wait_at_most(PATIENCE).unwrap();
+    let _tunnel = world.tunnel(&directory, "mr-full");
+    let text = guard(&world, &["on", "--lan", "br-lan", "--router"]);
+    assert!(!text.contains("router_allow"), "{text}");
+}
+
 /// Settings are read from the file, names that mean something to `nft` are refused, and codes tell what is the matter.
 #[test]
 fn the_commands_tell_by_their_codes() {

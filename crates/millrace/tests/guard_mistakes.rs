@@ -103,3 +103,36 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     assert_eq!(code, Some(1));
     assert!(text.contains("there is no device br-none"), "{text}");
 }
+
+/// A mistake in the first settings, where none were good before, neither ends the watch nor fills the log: whatever starts it
+/// again each time would have it log the same each time.
+#[test]
+fn a_mistake_in_the_first_settings_is_told_once_and_waited_out() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::new();
+    let directory = Directory::new();
+    let (wrong, other) = ("lan = [\"br-lan\"\n", "lan = 7\n");
+    let entry = "[[entry]]\nwho = \"br-lan\"\nthrough = \"mr-us\"\n";
+    for (name, more) in [("guard", ""), ("policy", entry)] {
+        let file = directory.path().join(format!("{name}.toml"));
+        let write = |text: &str| directory.file(&format!("{name}.toml"), &format!("{text}{more}"));
+        write(wrong);
+        let words = [name, "watch", "--settings", file.to_str().unwrap()];
+        let mut watch = world.router.command(PROGRAM).args(words).spawn().unwrap();
+        let mut wait = |wanted: &str| {
+            let told = |line: &str| line.contains(wanted);
+            watch.wait_for_line(wanted, PATIENCE, told).unwrap();
+        };
+        wait("not valid TOML");
+        write(other);
+        wait("lan cannot be");
+        write("lan = [\"br-lan\"]\n");
+        wait(" held");
+        watch.signal(Signal::SIGTERM).unwrap();
+        let exit = watch.wait_at_most(PATIENCE).unwrap();
+        let mistakes = exit.stderr.matches("it is not watched yet").count();
+        assert_eq!(mistakes, 2, "{exit:?}");
+    }
+}

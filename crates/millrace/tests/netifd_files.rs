@@ -110,6 +110,31 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     assert!(!net.a.has_interface(&netifd.device()).unwrap());
 }
 
+/// netifd knows no name servers for some domains only, so that the owner has to tell dnsmasq of them: the log and the status say
+/// how.
+#[test]
+fn name_servers_for_some_domains_are_told() {
+    if !acceptance::openvpn::ready() {
+        return;
+    }
+    let net = Net::new();
+    let office = Office::new(&net, |setup| {
+        setup
+            .server
+            .words("push", ["dns server 1 address 192.168.77.53"])
+            .words("push", ["dns server 1 resolve-domains corp.example"]);
+    });
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_up();
+    let how = "list server '/corp.example/192.168.77.53'";
+    netifd.until_said(how);
+    let status = net.a.output(PROGRAM, ["status", "--no-rate"]).unwrap();
+    assert!(status.contains(how), "{status}");
+    assert_eq!(netifd.dns(), ["192.168.77.53"]);
+    netifd.if_down();
+}
+
 fn ends_refused(netifd: &mut Netifd<'_>) {
     netifd.until_fault("AUTH_FAILED");
     until("the end", || {

@@ -357,6 +357,52 @@ fn the_status_is_told_between_two_changes() {
     }
 }
 
+/// A second line has a gateway that no route leads to any more: its default route stands, and the kernel takes no other of
+/// that kind.
+#[test]
+fn a_route_that_the_kernel_refuses_is_told() {
+    if !acceptance::ready() || lab::require(tools::find("nft")).is_none() {
+        return;
+    }
+    let all = Policed::new();
+    all.world.ip(
+        "link add lte type bridge\nlink set lte up\naddress add 10.77.0.2/32 dev lte\n\
+         route add 10.77.0.1/32 dev lte\nroute add default via 10.77.0.1 dev lte metric 500\n\
+         route delete 10.77.0.1/32 dev lte",
+    );
+    let directory = Directory::new();
+    let text =
+        "lan = [\"br-lan\"]\n[[entry]]\nname = \"lte\"\nwho = \"br-lan\"\nthrough = \"lte\"\n";
+    let file = directory.file("policy.toml", text).display().to_string();
+    let (code, text) = all.policy(&["on", "--settings", &file]);
+    assert_eq!(code, Some(1), "{text}");
+    let error = "cannot set route 0.0.0.0/0 via 10.77.0.1";
+    assert!(text.contains(error), "{text}");
+    let mut watch = all
+        .world
+        .router
+        .command(PROGRAM)
+        .args(["policy", "watch", "--settings", &file])
+        .spawn()
+        .unwrap();
+    let told = |line: &str| line.contains(error);
+    watch.wait_for_line("the error", PATIENCE, told).unwrap();
+    watch.signal(Signal::SIGTERM).unwrap();
+    watch.wait_at_most(PATIENCE).unwrap();
+    let (status, code) = all.status();
+    let way = status["entries"][0]["ipv4"].to_string();
+    assert!(
+        code == Some(1) && status["rules"] == "missing" && way.contains("says why the kernel"),
+        "{code:?} {status}"
+    );
+    // A gateway that the owner calls reachable is taken for the table as well.
+    all.world
+        .ip("route replace default via 10.77.0.1 dev lte metric 500 onlink");
+    let (code, text) = all.policy(&["refresh"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(all.status().0["entries"][0]["ipv4"], "through lte");
+}
+
 /// A `dnsmasq` that cannot fill sets, one that refuses a line, and none: what is wrong is told, its settings stay as they
 /// are, and all that needs no names is done.
 #[test]

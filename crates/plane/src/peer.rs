@@ -11,9 +11,7 @@ pub struct PeerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Moving {
-    /// That it has moved.
-    Follow,
-    /// That it has moved, and control wants to know ([`Notice::Moved`](crate::Notice::Moved)).
+    /// That it has moved, which control is told ([`Notice::Moved`](crate::Notice::Moved)).
     Tell,
     /// Nothing good: they are dropped.
     Stay,

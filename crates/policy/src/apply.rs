@@ -2,7 +2,7 @@
 
 use guard::GuardError;
 use guard::system::{System, listed, nft};
-use netio::netlink::{Family, Rule, RuleAction};
+use netio::netlink::{Family, NetlinkError, Route, Rule, RuleAction};
 
 use crate::PolicyError;
 use crate::plan::Plan;
@@ -13,8 +13,20 @@ use crate::table::{self, Refusal, TABLE, WantedTable};
 pub(crate) struct Applied {
     /// The refused steps.
     pub(crate) errors: Vec<PolicyError>,
+    /// The routes that the kernel refused to set or to delete. Where a tunnel has gone meanwhile, this is no error.
+    pub(crate) refused: Vec<(Route, NetlinkError)>,
     /// Something that leads or holds was missing, and is set: connections may have begun by another way.
     pub(crate) closed: bool,
+}
+
+impl Applied {
+    /// Makes errors of the refused routes that this later plan still asks for.
+    pub(crate) fn settle(&mut self, still: &Plan) {
+        let refused = self.refused.drain(..);
+        let refused =
+            refused.filter(|(route, _)| still.set.contains(route) || still.remove.contains(route));
+        self.errors.extend(refused.map(|it| it.1.into()));
+    }
 }
 
 /// Sets the policy: first what holds, then what marks, then what leads.
@@ -49,6 +61,7 @@ pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
         }
     }
     change(plan, system, &mut applied);
+    applied.settle(plan);
     applied
 }
 
@@ -72,15 +85,13 @@ fn change(plan: &Plan, system: &mut System, applied: &mut Applied) {
         }
     }
     for route in &plan.set {
-        // The tunnel has gone, or is about to: the next look tells.
-        if let Err(error) = netlink.replace_route(route) {
-            log::debug!("{error}");
-        }
+        let refused = netlink.replace_route(route).err();
+        applied.refused.extend(refused.map(|it| (*route, it)));
     }
     for route in &plan.remove {
-        if let Err(error) = netlink.delete_route(route) {
-            log::debug!("{error}");
-        }
+        let refused = netlink.delete_route(route).err();
+        let refused = refused.filter(|it| !it.is_not_found());
+        applied.refused.extend(refused.map(|it| (*route, it)));
     }
 }
 

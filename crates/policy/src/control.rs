@@ -272,6 +272,7 @@ fn set(
         facts = Facts::gather(policy, asked.names.clone(), None, &mut system)?;
         (facts.near, facts.known) = (near, known);
         table = look(&wanted, &mut system);
+        applied.settle(&Plan::set(policy, &facts, &table));
     }
     let now = ways_now(policy, &facts);
     let mut changed = match before {

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use config::policy::{Down, Mac, Policy, TUNNELS_MAX};
+use config::policy::{Mac, Policy, TUNNELS_MAX};
 use guard::networks::{Known, Network, of_devices};
 use guard::system::System;
 use host::tunnel_devices::server_ports;
@@ -12,7 +12,7 @@ use crate::leases::{Names, addresses};
 use crate::others::is_mwan3;
 use crate::resolved::{Resolved, apart, resolved};
 use crate::routes::{is_any_full, lines};
-use crate::second::{Near, devices, held, macs, near, of_neighbours};
+use crate::second::{Near, devices, held, is_held, macs, near, of_neighbours};
 use crate::table::{FORWARD, Surroundings, TABLE, WantedTable};
 use crate::ways::Ways;
 
@@ -189,13 +189,8 @@ impl Facts {
 /// Held hardware addresses.
 fn held_macs(policy: &Policy, names: &Names) -> Vec<Mac> {
     let ways = Ways::new(policy);
-    let holds = |entry: &Resolved| {
-        let mut leads = ways.leads.iter();
-        entry.is_everywhere()
-            && (entry.blocks || leads.any(|it| it.mark == entry.mark && it.down == Down::Hold))
-    };
     let mut entries = resolved(policy, names);
-    entries.retain(holds);
+    entries.retain(|it| it.is_everywhere() && is_held(it, &ways));
     macs(&entries)
 }
 

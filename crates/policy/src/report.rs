@@ -8,6 +8,7 @@ use crate::facts::{FAMILIES, Facts, TableFact};
 use crate::leases::crowd;
 use crate::others::{Other, guarded_devices, others};
 use crate::plan::Plan;
+use crate::second::gaps;
 use crate::ways::Ways;
 use crate::{dnsmasq, routes, rules};
 
@@ -54,6 +55,8 @@ pub struct EntryReport {
     pub ways: [String; 2],
     /// The name servers that are asked in the place of others, for all port 53; empty where that is left to the device.
     pub dns: String,
+    /// A sentence about the packets that only the packet filter holds; empty where there are none, or nothing is in force.
+    pub gap: String,
     /// Names in `who` that have no lease, so that nothing is done about them.
     pub unknown: Vec<String>,
 }
@@ -99,7 +102,7 @@ impl Report {
         let mut report = Self {
             on,
             asked,
-            entries: policy.map(|it| entries(it, facts)).unwrap_or_default(),
+            entries: policy.map(|it| entries(it, facts, on)).unwrap_or_default(),
             table: match table {
                 TableFact::There { whole: true, .. } => Part::Whole,
                 TableFact::Unseen(why) => Part::Unseen(why.clone()),
@@ -249,13 +252,21 @@ fn is_filter_strict(device: &str) -> bool {
     own.is_some() && value("all").max(own) == Some(1)
 }
 
-fn entries(policy: &Policy, facts: &Facts) -> Vec<EntryReport> {
+/// Some words of a list, and how many more there are.
+pub(crate) fn few(words: &[String]) -> String {
+    match words.len() {
+        0..=4 => words.join(", "),
+        count => format!("{} and {} more", words[..3].join(", "), count - 3),
+    }
+}
+
+fn entries(policy: &Policy, facts: &Facts, on: bool) -> Vec<EntryReport> {
     let ways = Ways::new(policy);
+    let mut gaps = gaps(policy, facts).into_iter().filter(|_| on);
     let one = |entry: &config::policy::Entry| {
-        let words = |words: Vec<String>, all: &str| match words.len() {
-            0 => all.to_owned(),
-            1..=4 => words.join(", "),
-            count => format!("{} and {} more", words[..3].join(", "), count - 3),
+        let words = |words: Vec<String>, all: &str| match words.is_empty() {
+            true => all.to_owned(),
+            false => few(&words),
         };
         let unknown = entry.who.iter().filter_map(|who| match who {
             Who::Lease(name) if !facts.names.contains_key(&name.to_ascii_lowercase()) => {
@@ -275,6 +286,7 @@ fn entries(policy: &Policy, facts: &Facts) -> Vec<EntryReport> {
             ),
             dns: words(entry.dns.iter().map(ToString::to_string).collect(), ""),
             ways: FAMILIES.map(|family| way(&entry.way, &ways, facts, family)),
+            gap: gaps.next().unwrap_or_default(),
             unknown: unknown.collect(),
         }
     };
@@ -314,7 +326,7 @@ fn through(device: &str, ways: &Ways, facts: &Facts, family: Family) -> Result<u
     }
     match facts.has_address(link.index, family) {
         true => Err(format!(
-            "table {table} has no default route; `millrace policy watch`, which makes it, does not run"
+            "table {table} has no default route; `millrace policy refresh` makes it, or says why the kernel refuses it"
         )),
         false => Err(format!("{device} has no address of this family")),
     }

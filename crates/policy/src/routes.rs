@@ -32,7 +32,9 @@ pub(crate) fn wanted(policy: &Policy, ways: &Ways, facts: &Facts, is_around: boo
         {
             let mut route = Route::default_of(family).dev(link.index).table(lead.table);
             // A device that is no tunnel, such as a second line, has a gateway.
-            route.via = gateway(facts, link, family);
+            if let Some(own) = default_of(facts, link, family) {
+                (route.via, route.onlink) = (own.via, own.onlink);
+            }
             route.metric = Some(METRIC);
             routes.push(route);
         }
@@ -50,11 +52,9 @@ pub(crate) fn wanted(policy: &Policy, ways: &Ways, facts: &Facts, is_around: boo
     routes
 }
 
-fn gateway(facts: &Facts, link: &Link, family: Family) -> Option<std::net::IpAddr> {
+fn default_of<'f>(facts: &'f Facts, link: &Link, family: Family) -> Option<&'f Route> {
     let mut defaults = facts.main.iter().filter(|it| it.prefix == 0);
-    defaults
-        .find(|it| it.dev == Some(link.index) && Family::of(it.dst) == family)
-        .and_then(|it| it.via)
+    defaults.find(|it| it.dev == Some(link.index) && Family::of(it.dst) == family)
 }
 
 /// The default routes of the main table, the preferred first.

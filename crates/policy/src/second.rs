@@ -5,23 +5,25 @@
 //! addresses: of leases, and of the kernel's list of neighbours. Packets that the filter has marked, answers among them, meet
 //! none of these rules.
 //!
-//! Entries for names are not among them: their addresses are in sets of the packet filter.
+//! Entries for names are not among them: their addresses are in sets of the packet filter. [`gaps`] tells of these and of
+//! other packets that the rules do not hold.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use config::policy::{Down, Mac, Policy};
-use guard::networks::Network;
+use guard::networks::{Network, of_devices};
 use netio::netlink::{DeviceName, Family, Neighbour};
 
-use crate::facts::Facts;
+use crate::facts::{FAMILIES, Facts};
+use crate::report::few;
 use crate::resolved::{Resolved, resolved};
 use crate::ways::Ways;
 
 /// Most addresses that are kept of one hardware address: an IPv6 host makes itself a new one every day.
 const ADDRESSES_MAX: usize = 8;
 
-/// Most packets' descriptions, each of which is two rules.
+/// Most packets' descriptions of a family, and most addresses of hardware addresses, each of which is two rules.
 const HELD_MAX: usize = 256;
 
 /// How long ago an address was there that is not in use any more. The kernel keeps it in its list of neighbours for days.
@@ -67,7 +69,8 @@ pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Nea
     let mut kept = Near::new();
     for it in all.concat().into_iter().rev() {
         let own = kept.iter().filter(|other| other.0 == it.0).count();
-        let fits = own < ADDRESSES_MAX && kept.len() < HELD_MAX;
+        let same = |other: &&(Mac, IpAddr)| other.1.is_ipv4() == it.1.is_ipv4();
+        let fits = own < ADDRESSES_MAX && kept.iter().filter(same).count() < HELD_MAX;
         if fits && macs.contains(&it.0) && is_fit(&it.1) && !kept.contains(&it) {
             kept.push(it);
         }
@@ -100,15 +103,81 @@ pub(crate) fn macs(entries: &[Resolved]) -> Vec<Mac> {
 
 /// The packets of a family that are held. Of several entries for the same packets the first decides.
 pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> {
+    decided(policy, facts, family).0
+}
+
+/// Says of each entry which packets it holds by the packet filter only; empty where there are none.
+pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
     let ways = Ways::new(policy);
-    let mut decided: Vec<(Held, bool)> = Vec::new();
-    for entry in resolved(policy, &facts.names) {
+    let left = FAMILIES.map(|family| decided(policy, facts, family).1);
+    let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
+    let networks = of_devices(&facts.links, &facts.addresses, &facts.main, &lan);
+    let one = |(place, entry): (usize, Resolved)| {
+        if !is_held(&entry, &ways) {
+            return String::new();
+        }
+        let mut gaps = Vec::new();
+        if !entry.domains.is_empty() {
+            let names = entry.domains.iter().map(ToString::to_string);
+            let names: Vec<String> = names.collect();
+            gaps.push(format!("packets to {}", few(&names)));
+        }
+        let is_by_address = !entry.networks.is_empty() || entry.domains.is_empty();
+        let who = entry.who.iter().filter(|_| is_by_address);
+        let macs: Vec<Mac> = who.flat_map(|it| it.macs.iter().copied()).collect();
+        for (family, number) in FAMILIES.into_iter().zip([4, 6]) {
+            let of_family = |it: &Network| Family::of(it.0) == family;
+            let is_used = networks.iter().any(of_family)
+                && (entry.is_everywhere() || entry.networks.iter().any(of_family));
+            let is_known = |mac: &Mac| {
+                let mut near = facts.near.iter();
+                near.any(|it| it.0 == *mac && Family::of(it.1) == family)
+            };
+            let unknown = macs.iter().filter(|it| is_used && !is_known(it));
+            let unknown: Vec<String> = unknown.map(ToString::to_string).collect();
+            if !unknown.is_empty() {
+                let devices = few(&unknown);
+                gaps.push(format!(
+                    "packets of {devices} (no IPv{number} address is known)"
+                ));
+            }
+        }
+        let left: usize = left.iter().map(|it| it[place]).sum();
+        if left > 0 {
+            gaps.push(format!(
+                "{left} pairs of sender and target (there are rules for {HELD_MAX} of each family)"
+            ));
+        }
+        match gaps.is_empty() {
+            true => String::new(),
+            false => format!(
+                "while another program has flushed the packet filter, this entry does not hold {}",
+                gaps.join("; ")
+            ),
+        }
+    };
+    let entries = resolved(policy, &facts.names).into_iter().enumerate();
+    entries.map(one).collect()
+}
+
+/// Whether an entry refuses its packets while its tunnel is down.
+pub(crate) fn is_held(entry: &Resolved, ways: &Ways) -> bool {
+    let mut leads = ways.leads.iter();
+    entry.blocks || leads.any(|it| it.mark == entry.mark && it.down == Down::Hold)
+}
+
+/// The packets of a family that are held, and for each entry how many there is no room for.
+fn decided(policy: &Policy, facts: &Facts, family: Family) -> (Vec<Held>, Vec<usize>) {
+    let ways = Ways::new(policy);
+    let (mut kept, mut let_go): (Vec<Held>, Vec<Held>) = Default::default();
+    let mut left = vec![0; policy.entries.len()];
+    for (place, entry) in resolved(policy, &facts.names).into_iter().enumerate() {
         // Only the packet filter knows names.
         if entry.networks.is_empty() && !entry.domains.is_empty() {
             continue;
         }
+        let is_held = is_held(&entry, &ways);
         let lead = ways.leads.iter().find(|it| it.mark == entry.mark);
-        let is_held = entry.blocks || lead.is_some_and(|it| it.down == Down::Hold);
         let table = lead.map(|it| it.table);
         let of_family = |it: &&Network| Family::of(it.0) == family;
         let targets: Vec<Option<Network>> = match entry.is_everywhere() {
@@ -128,17 +197,23 @@ pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> 
                     to: *to,
                     table,
                 };
-                let same = |it: &&(Held, bool)| {
-                    (it.0.iif, it.0.from, it.0.to) == (held.iif, held.from, held.to)
-                };
-                if decided.iter().find(same).is_none() && decided.len() < HELD_MAX {
-                    decided.push((held, is_held));
+                let same = |it: &Held| (it.iif, it.from, it.to) == (held.iif, held.from, held.to);
+                let list = if is_held { &kept } else { &let_go };
+                let is_full = list.len() >= HELD_MAX;
+                if kept.iter().chain(&let_go).any(same) {
+                    continue;
+                }
+                match (is_held, is_full) {
+                    (true, true) => left[place] += 1,
+                    (true, false) => kept.push(held),
+                    // An entry that lets go takes no room from those that hold.
+                    (false, false) => let_go.push(held),
+                    (false, true) => {}
                 }
             }
         }
     }
-    let held = decided.into_iter().filter(|it| it.1);
-    held.map(|it| it.0).collect()
+    (kept, left)
 }
 
 /// The devices of which everything is held.
@@ -228,6 +303,43 @@ mod tests {
         let now = near(&macs, &kept, &new, &of(0..99));
         assert!(now.contains(&new[0]) && now.len() == kept.len());
         assert_eq!(near(&macs, &now, &new, &of(0..99)), now);
+    }
+
+    #[test]
+    fn each_entry_says_what_only_the_packet_filter_holds() {
+        let mut facts = facts();
+        facts.names = names();
+        facts.near = vec![(mac(1), ip("192.168.1.7")), (mac(1), ip("2001:db8:1:1::7"))];
+        let told = gaps(&policy(), &facts);
+        let television = "does not hold packets of 02:00:5e:10:00:02 (no IPv4 address is known); packets of \
+                          02:00:5e:10:00:02 (no IPv6 address is known)";
+        assert!(told[0].ends_with(television), "{told:?}");
+        // Entries that hold nothing, and one by a device, have no gap.
+        assert!(told[1..].iter().all(String::is_empty), "{told:?}");
+        facts.near.push((mac(2), ip("192.168.1.8")));
+        facts.near.push((mac(2), ip("2001:db8:1:1::8")));
+        assert_eq!(gaps(&policy(), &facts)[0], "");
+    }
+
+    #[test]
+    fn names_and_packets_beyond_the_limit_are_told_and_others_take_no_room() {
+        let list = |net: &str| {
+            let all = (0..200).map(|it| format!("\"{net}.{it}.0/24\""));
+            all.collect::<Vec<_>>().join(", ")
+        };
+        let text = format!(
+            "lan = [\"br-lan\", \"br-guest\"]\n\
+             [[entry]]\nto = [{}]\nway = \"around\"\n\
+             [[entry]]\nto = [{}, \"a.example\"]\nway = \"block\"\n",
+            list("10.1"),
+            list("10.2")
+        );
+        let policy = Policy::from_toml(&text, std::path::Path::new("policy.toml")).unwrap();
+        let told = gaps(&policy, &facts());
+        let of_two = "does not hold packets to a.example; 144 pairs of sender and target (there are rules for 256 of each \
+                      family)";
+        assert!(told[0].is_empty() && told[1].ends_with(of_two), "{told:?}");
+        assert_eq!(held(&policy, &facts(), Family::V4).len(), HELD_MAX);
     }
 
     #[test]

@@ -225,6 +225,7 @@ mod tests {
             redirect: None,
             masquerade: Some(Layer::Whole),
             router: None,
+            marks: Vec::new(),
             watched: true,
             dnsmasq: Some(Layer::Missing),
             refused: Some(7),

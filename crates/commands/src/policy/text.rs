@@ -24,6 +24,9 @@ pub(super) fn render(report: &Report) -> String {
         if !entry.dns.is_empty() {
             line("names", &format!("asked of {}, by the tunnel", entry.dns));
         }
+        if !entry.gap.is_empty() {
+            line("gap", &entry.gap);
+        }
     }
     if report.on {
         line("packet filter", report.table.words());
@@ -91,6 +94,7 @@ pub(super) fn document(report: &Report) -> Value {
             "dns": entry.dns,
             "ipv4": entry.ways[0],
             "ipv6": entry.ways[1],
+            "gap": entry.gap,
             "unknown": entry.unknown,
         })
     };
@@ -137,6 +141,7 @@ mod tests {
                 to: "everywhere".to_owned(),
                 ways,
                 dns: "10.8.0.1".to_owned(),
+                gap: "this entry does not hold packets to corp.example".to_owned(),
                 unknown: Vec::new(),
             }],
             table: Part::Whole,
@@ -159,6 +164,7 @@ mod tests {
         for wanted in [
             "policy: on in part\n",
             "  entry television: television to everywhere; IPv4 through mr-us, IPv6 held: no address\n",
+            "  gap: this entry does not hold packets to corp.example\n",
             "  rules and routes: missing\n  dnsmasq: not needed\n  refused: 7 packets\n",
             "  pbr: rules 29999 to 30000\n  conflict: marks share the bits 0xff0000\n  note: a word\n",
             "  note: another\n",
@@ -177,6 +183,7 @@ mod tests {
             (&json!(true), &json!(false))
         );
         assert_eq!(document["entries"][0]["ipv4"], "through mr-us");
+        assert_eq!(document["entries"][0]["gap"], report().entries[0].gap);
         assert_eq!(
             document["others"][0]["conflicts"][0],
             "marks share the bits 0xff0000"

@@ -196,7 +196,7 @@ impl End {
         let limits = KeyLimits::until(Instant::now() + Duration::from_secs(3600));
         let session = keys.ours.into();
         let address = address.into();
-        plane.add_peer(peer, Moving::Follow);
+        plane.add_peer(peer, Moving::Tell);
         let endpoint = Endpoint::new((Ipv4Addr::LOCALHOST, other.port).into());
         plane.set_line(peer, Line::udp(endpoint));
         // First what is received with: the answer to the first packet may come at once.

@@ -237,7 +237,7 @@ fn a_client_that_is_heard_at_two_addresses_is_answered_at_both() {
 
 #[test]
 fn one_line_at_a_time_is_sent_on_where_a_peer_follows_as_before() {
-    let site = site(Moving::Follow, &[0]);
+    let site = site(Moving::Tell, &[0]);
     let other = socket();
     site.peer_sends(0, 24, 0, 1);
     assert_eq!(site.written(), 1);
@@ -335,7 +335,7 @@ fn a_tunnel_with_one_line_is_the_same_in_every_mode() {
         LineMode::BalancePackets(shares),
     ];
     let runs = modes.map(|mode| {
-        let site = site(Moving::Follow, &[0]);
+        let site = site(Moving::Tell, &[0]);
         site.plane.set_line_mode(PEER, mode);
         let reorder = (mode != LineMode::Single).then(Reorder::default);
         site.plane.set_reorder(PEER, reorder);

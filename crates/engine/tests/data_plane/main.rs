@@ -53,7 +53,7 @@ fn a_peer_is_sent_to_by_the_line_that_is_used_and_heard_by_all_that_it_has() {
 #[test]
 fn a_packet_that_came_by_two_lines_is_written_once_and_the_second_is_a_duplicate() {
     let site = Site::new();
-    assert!(site.plane.add_peer(PEER, Moving::Follow));
+    assert!(site.plane.add_peer(PEER, Moving::Tell));
     site.plane.set_line(PEER, site.line(0));
     site.plane.set_line(PEER, site.line(1));
     site.keys(24, 9, false);
@@ -74,7 +74,7 @@ fn a_packet_that_came_by_two_lines_is_written_once_and_the_second_is_a_duplicate
 fn keys_that_are_to_be_confirmed_seal_once_the_peer_has_shown_that_it_has_them() {
     let site = Site::new();
     let plane = &site.plane;
-    assert!(plane.add_peer(PEER, Moving::Follow));
+    assert!(plane.add_peer(PEER, Moving::Tell));
     plane.set_line(PEER, site.line(0));
     plane.change_routes(&[route()]);
     site.keys(24, 9, false);
@@ -104,7 +104,7 @@ fn a_session_of_one_peer_is_not_taken_from_it_by_another_and_new_keys_of_it_wait
     let site = Site::new();
     let plane = &site.plane;
     let other = PeerId(8);
-    assert!(plane.add_peer(PEER, Moving::Follow) && plane.add_peer(other, Moving::Follow));
+    assert!(plane.add_peer(PEER, Moving::Tell) && plane.add_peer(other, Moving::Tell));
     plane.set_line(PEER, site.line(0));
     plane.change_routes(&[route()]);
     site.keys(24, 9, false);
@@ -125,8 +125,8 @@ fn a_peer_that_is_removed_leaves_no_route_and_no_session() {
     let site = Site::new();
     let plane = &site.plane;
     plane.send_with(PEER, 24);
-    assert!(plane.add_peer(PEER, Moving::Follow));
-    assert!(!plane.add_peer(PEER, Moving::Follow));
+    assert!(plane.add_peer(PEER, Moving::Tell));
+    assert!(!plane.add_peer(PEER, Moving::Tell));
     plane.set_line(PEER, site.line(0));
     site.keys(24, 9, false);
     plane.send_with(PEER, 24);

@@ -1,0 +1,93 @@
+//! Tunnels that the guard's `router` cuts off from their servers, as their packets have no mark that it knows.
+
+use std::net::{IpAddr, SocketAddr};
+
+use config::guard::Guard;
+use guard::networks::covers;
+use guard::{Report, State};
+use service::status::Status;
+
+use crate::status;
+
+/// Adds a note for each running tunnel that is cut off, with the setting that lets its packets through.
+pub(super) fn judge(report: &mut Report) {
+    let is_held = |it: &&Guard| it.router && report.state != State::Off;
+    let Some(guard) = report.guard.as_ref().filter(is_held) else {
+        return;
+    };
+    let Ok((tunnels, _)) = status::all() else {
+        return;
+    };
+    let notes = tunnels
+        .iter()
+        .filter_map(|it| cut_off(it, guard, &report.marks));
+    let notes: Vec<String> = notes.collect();
+    report.notes.extend(notes);
+}
+
+fn cut_off(tunnel: &Status, guard: &Guard, marks: &[u32]) -> Option<String> {
+    let name = &tunnel.interface;
+    let is_server =
+        tunnel.role.as_deref() == Some("server") || guard.guarded().contains(&name.as_str());
+    if is_server || marks.contains(&tunnel.fwmark) {
+        return None;
+    }
+    let endpoints = tunnel.peers.iter().filter_map(|it| it.endpoint.as_deref());
+    let mut servers: Vec<IpAddr> = endpoints
+        .filter_map(|it| it.parse::<SocketAddr>().ok())
+        .map(|it| it.ip().to_canonical())
+        .collect();
+    let is_unknown = servers.is_empty() && tunnel.state.as_deref() == Some("connecting");
+    let is_allowed = |ip: &IpAddr| {
+        let mut nets = guard.router_allow.iter();
+        nets.any(|it| covers((it.addr(), it.prefix()), *ip))
+    };
+    servers.retain(|it| !is_allowed(it));
+    servers.sort_unstable();
+    servers.dedup();
+    match (
+        servers.is_empty(),
+        is_unknown && guard.router_allow.is_empty(),
+    ) {
+        (false, _) => {
+            let servers: Vec<String> = servers.iter().map(|it| format!("\"{it}\"")).collect();
+            Some(format!(
+                "`router` holds back the packets of {name} to its server: add {} to `router_allow`",
+                servers.join(", ")
+            ))
+        }
+        (true, true) => Some(format!(
+            "`router` holds back the packets of {name} to its server: give the server by its address, and add that to \
+             `router_allow`"
+        )),
+        (true, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_has_no_server_yet_is_told_and_servers_and_marked_ones_are_not() {
+        let path = std::path::Path::new("guard.toml");
+        let text = "lan = [\"br-lan\"]\nrouter = true\n";
+        let mut guard = Guard::from_toml(text, path).unwrap();
+        let mut tunnel = Status {
+            interface: "ovpn0".to_owned(),
+            role: Some("client".to_owned()),
+            state: Some("connecting".to_owned()),
+            ..Status::default()
+        };
+        let told = cut_off(&tunnel, &guard, &[51820]).unwrap();
+        assert!(told.contains("give the server by its address"), "{told}");
+        tunnel.fwmark = 51820;
+        assert_eq!(cut_off(&tunnel, &guard, &[51820]), None);
+        tunnel.fwmark = 7;
+        guard.router_allow = config::guard::allowed("203.0.113.5").into_iter().collect();
+        assert_eq!(cut_off(&tunnel, &guard, &[51820]), None);
+        tunnel.role = Some("server".to_owned());
+        guard.router_allow.clear();
+        assert_eq!(cut_off(&tunnel, &guard, &[51820]), None);
+    }
+}
