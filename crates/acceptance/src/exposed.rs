@@ -1,6 +1,6 @@
 //! A host that anyone can reach: floods of datagrams, and what they may cost.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use netio::netlink::Route;
 use netio::packet::PacketSocket;
 
 use crate::forged::{Flood, Random, anonymous_memory, datagrams_received};
-use crate::{Net, until};
+use crate::{Net, until, usable};
 
 /// Datagrams of an attack, before a client comes and beside it.
 const DATAGRAMS: [u64; 2] = [20_000, 40_000];
@@ -56,8 +56,14 @@ impl Exposed {
         let attacker = Host::private("attacker").unwrap();
         let cable = LinkOptions::numbered(3);
         Link::new(&attacker, "eth0", &net.b, "eth1", &cable).unwrap();
-        let anywhere = Route::new(Ipv4Addr::UNSPECIFIED.into(), 0).via(cable.a4());
-        net.b.netlink().unwrap().add_route(&anywhere).unwrap();
+        for (anywhere, via) in [
+            (Ipv4Addr::UNSPECIFIED.into(), cable.a4()),
+            (Ipv6Addr::UNSPECIFIED.into(), cable.a6()),
+        ] {
+            let route = Route::new(anywhere, 0).via(via);
+            net.b.netlink().unwrap().add_route(&route).unwrap();
+        }
+        usable(&net.b, &cable.b6().to_string());
         Self {
             net,
             attacker,
@@ -79,7 +85,7 @@ impl Exposed {
         self.attacker.run(open).unwrap().unwrap()
     }
 
-    /// Attacks this port of B, where `server` listens. `beside` is what clients do meanwhile. Lines of log and memory stay few.
+    /// Attacks this port of B, where `server` listens, over IPv4 and IPv6. `beside` is what clients do meanwhile. Lines of log and memory stay few.
     pub fn attack(
         &self,
         (server, port): (&Process, u16),
@@ -91,14 +97,17 @@ impl Exposed {
         let before = (lines(), anonymous_memory(server));
         let arrived = datagrams_received(&self.net.b);
         let (from, to) = ((&self.attacker, "eth0"), (&self.net.b, "eth1"));
-        let flood = Flood::begin(from, to, (self.called(), port), PACE, payloads);
+        let at = vec![self.cable.b4(), self.cable.b6()];
+        let flood = Flood::begin(from, to, (at, port), PACE, payloads);
         until(name, || flood.sent() > DATAGRAMS[0]);
         beside();
         until(name, || flood.sent() > DATAGRAMS[1]);
         let grown = anonymous_memory(server).saturating_sub(before.1);
         drop(flood);
-        let arrived = datagrams_received(&self.net.b) - arrived;
-        assert!(arrived > DATAGRAMS[0], "{name}: {arrived} arrived");
+        for (now, before) in datagrams_received(&self.net.b).into_iter().zip(arrived) {
+            let arrived = now - before;
+            assert!(arrived > DATAGRAMS[0] / 2, "{name}: {arrived} arrived");
+        }
         assert!(grown <= MEMORY, "{name}: {grown} bytes");
         let written = lines() - before.0;
         let most = LINES.0 + (began.elapsed().as_secs() * LINES.1) as usize;

@@ -1,6 +1,6 @@
 //! Datagrams with any source, as an attacker sends them who is on the way.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -15,7 +15,7 @@ const ETHERNET: usize = 14;
 const IP: usize = 20;
 const UDP: usize = 8;
 
-/// Where a frame's payload begins.
+/// Where a frame's payload begins, over IPv4.
 pub const PAYLOAD: usize = ETHERNET + IP + UDP;
 
 /// Datagrams of a batch of a flood.
@@ -27,30 +27,51 @@ pub fn mac_of(host: &Host, interface: &str) -> [u8; 6] {
     link.mac.try_into().unwrap()
 }
 
-/// A frame with a UDP datagram over IPv4, between these MAC addresses and these addresses and ports.
+/// A frame with a UDP datagram, between these MAC addresses and these addresses and ports.
 pub fn frame(
     macs: [[u8; 6]; 2],
-    from: (Ipv4Addr, u16),
-    to: (Ipv4Addr, u16),
+    from: (impl Into<IpAddr>, u16),
+    to: (impl Into<IpAddr>, u16),
     payload: &[u8],
 ) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(PAYLOAD + payload.len());
-    frame.extend(macs[1]);
-    frame.extend(macs[0]);
-    frame.extend([0x08, 0x00]);
-    let length = (IP + UDP + payload.len()) as u16;
-    frame.extend([0x45, 0]);
-    frame.extend(length.to_be_bytes());
-    frame.extend([0, 0, 0, 0, 64, 17, 0, 0]);
-    frame.extend(from.0.octets());
-    frame.extend(to.0.octets());
-    frame.extend(from.1.to_be_bytes());
-    frame.extend(to.1.to_be_bytes());
-    frame.extend((length - IP as u16).to_be_bytes());
+    let length = (UDP + payload.len()) as u16;
+    let mut datagram = Vec::with_capacity(UDP + payload.len());
+    datagram.extend(from.1.to_be_bytes());
+    datagram.extend(to.1.to_be_bytes());
+    datagram.extend(length.to_be_bytes());
     // No checksum, which IPv4 permits.
-    frame.extend([0, 0]);
-    frame.extend(payload);
-    header_checksum(&mut frame);
+    datagram.extend([0, 0]);
+    datagram.extend(payload);
+    let mut frame = [macs[1], macs[0]].concat();
+    match (from.0.into(), to.0.into()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            frame.extend([0x08, 0x00, 0x45, 0]);
+            frame.extend((length + IP as u16).to_be_bytes());
+            frame.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+            frame.extend(from.octets());
+            frame.extend(to.octets());
+            header_checksum(&mut frame);
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend(length.to_be_bytes());
+            frame.extend([17, 64]);
+            frame.extend(from.octets());
+            frame.extend(to.octets());
+            let (from, to) = (from.octets(), to.octets());
+            let ends = [
+                &from[..],
+                &to,
+                &[0, 0],
+                &length.to_be_bytes(),
+                &[0, 0, 0, 17],
+            ];
+            let sum = internet_checksum(&[&ends.concat()[..], &datagram].concat());
+            datagram[6..8].copy_from_slice(&sum);
+        }
+        families => panic!("a datagram has one family: {families:?}"),
+    }
+    frame.extend(datagram);
     frame
 }
 
@@ -106,14 +127,20 @@ impl Random {
         bytes
     }
 
-    /// An address in 11.0.0.0/8, and a port.
-    pub fn source(&mut self) -> (Ipv4Addr, u16) {
-        let address = Ipv4Addr::from(0x0b00_0000 | self.number() as u32 >> 8);
+    /// An address in 11.0.0.0/8 or 2001:db8::/32, of the family of `to`, and a port.
+    fn source(&mut self, to: IpAddr) -> (IpAddr, u16) {
+        let address = match to {
+            IpAddr::V4(_) => Ipv4Addr::from(0x0b00_0000 | self.number() as u32 >> 8).into(),
+            IpAddr::V6(_) => {
+                let (net, host) = (self.number() >> 32, self.number());
+                Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(net) << 64 | u128::from(host)).into()
+            }
+        };
         (address, self.number() as u16 | 1)
     }
 }
 
-/// Datagrams to one port, each from another address and port of 11.0.0.0/8, until it is dropped.
+/// Datagrams to one port, each from another address and port of 11.0.0.0/8 or 2001:db8::/32, until it is dropped.
 pub struct Flood {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -121,11 +148,11 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Begins, with 32 datagrams in each `pace`. `next` makes one payload after the other.
+    /// Begins, with 32 datagrams in each `pace`, to these addresses by turns. `next` makes one payload after the other.
     pub fn begin(
         (from, interface): (&Host, &str),
         (to, its_interface): (&Host, &str),
-        at: (Ipv4Addr, u16),
+        (at, port): (Vec<IpAddr>, u16),
         pace: Duration,
         mut next: impl FnMut(&mut Random) -> Vec<u8> + Send + 'static,
     ) -> Self {
@@ -137,8 +164,9 @@ impl Flood {
         let thread = thread::spawn(move || {
             let mut random = Random(7);
             while !ends.load(Ordering::Relaxed) {
-                let one = |_| frame(macs, random.source(), at, &next(&mut random));
-                let frames: Vec<Vec<u8>> = (0..BATCH).map(one).collect();
+                let one =
+                    |to: &IpAddr| frame(macs, random.source(*to), (*to, port), &next(&mut random));
+                let frames: Vec<Vec<u8>> = at.iter().cycle().take(BATCH).map(one).collect();
                 let noted: Vec<_> = frames
                     .iter()
                     .map(|f| ([0; NOTE_SIZE], f.as_slice()))
@@ -226,16 +254,15 @@ pub fn anonymous_memory(process: &Process) -> u64 {
     kilobytes.unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
-/// UDP datagrams that programs of a host have taken from their sockets, by the kernel's count.
-pub fn datagrams_received(host: &Host) -> u64 {
-    let text = host
-        .run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
-        .unwrap()
-        .unwrap();
-    let values = text
-        .lines()
-        .filter(|line| line.starts_with("Udp:"))
-        .nth(1)
-        .unwrap();
-    values.split(' ').nth(1).unwrap().parse().unwrap()
+/// UDP datagrams over IPv4 and IPv6 that programs of a host have taken from their sockets, by the kernel's count.
+pub fn datagrams_received(host: &Host) -> [u64; 2] {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+    let texts = host.run(|| [read("snmp").unwrap(), read("snmp6").unwrap()]);
+    let [v4, v6] = texts.unwrap();
+    let v4 = v4.lines().filter(|line| line.starts_with("Udp:")).nth(1);
+    let v6 = v6.lines().find(|line| line.starts_with("Udp6InDatagrams"));
+    [v4, v6].map(|line| {
+        let number = line.and_then(|it| it.split_whitespace().nth(1));
+        number.unwrap().parse().unwrap()
+    })
 }

@@ -153,8 +153,20 @@ pub fn run() -> ExitCode {
     if let Some(arguments) = openvpn_arguments(&all) {
         return openvpn::run(arguments);
     }
-    // 2 for a wrong command line, as usual; clap does that by itself.
-    let matches = cli().get_matches_from(arguments());
+    let matches = match cli().try_get_matches_from(arguments()) {
+        Ok(matches) => matches,
+        // 2 for a wrong command line, as usual; clap does that by itself.
+        Err(error) if error.use_stderr() => error.exit(),
+        // clap would pass over a help that cannot be written.
+        Err(help) => {
+            let text = help.render();
+            match terminal::escapes(&std::io::stdout()) {
+                true => terminal::text(text.ansi()),
+                false => terminal::text(text),
+            }
+            return ExitCode::SUCCESS;
+        }
+    };
     // A tunnel that was brought up by hand says when its peer is gone and when it is back.
     let quiet = match matches.subcommand_name() {
         // Into the system's log.

@@ -9,7 +9,7 @@ use acceptance::guarded::FAR;
 use acceptance::named::{INNER, Named, ROUTER};
 use acceptance::{Directory, PATIENCE, PROGRAM, ip, until};
 use lab::load::{PingOptions, ping};
-use lab::tools;
+use lab::{Host, tools};
 use nix::unistd::Uid;
 use serde_json::Value;
 
@@ -51,6 +51,27 @@ fn of<'v>(document: &'v Value, from: &str, what: &str) -> Vec<(&'v str, String)>
     let its = all.filter(|it| it["from"] == from && it["what"] == what);
     its.map(|it| (it["result"].as_str().unwrap(), it["devices"].to_string()))
         .collect()
+}
+
+/// Nothing leaves a host without devices, which says nothing about its tunnels.
+#[test]
+fn a_host_with_only_a_loopback_cannot_be_tested() {
+    if !acceptance::ready() {
+        return;
+    }
+    let host = Host::private("alone").unwrap();
+    let test = |more: &[&str]| {
+        let command = host.command(PROGRAM).args(["leak-test", "--no-packets"]);
+        command.args(more).exit().unwrap()
+    };
+    let exit = test(&[]);
+    assert_eq!(exit.status.code(), Some(2), "{exit:?}");
+    assert!(
+        exit.stdout.ends_with("nothing could be tested\n"),
+        "{exit:?}"
+    );
+    let document: Value = serde_json::from_str(&test(&["--json"]).stdout).unwrap();
+    assert_eq!(document["result"], "unknown", "{document}");
 }
 
 /// The router asks the provider, then, with the guard, nothing at all, and then by the tunnel. Its own packets go by the WAN

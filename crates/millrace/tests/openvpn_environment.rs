@@ -7,12 +7,16 @@ use acceptance::openvpn::{Ends, millrace, ready};
 use acceptance::{Net, until};
 use lab::openvpn::{OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
 
-/// Writes down its environment, whole or not at all.
-const SCRIPT: &str = "#!/bin/sh\nenv > part.$$ && mv part.$$ told.$script_type\n";
+/// Writes down its environment and its arguments, whole or not at all.
+const SCRIPT: &str =
+    "#!/bin/sh\n(env; echo \"ARGUMENTS=$*\") > part.$$ && mv part.$$ told.$script_type\n";
 
 /// Variables that are there with any value: they are of one process, one moment or one directory.
-const ANY_VALUE: [&str; 12] = [
+const ANY_VALUE: [&str; 15] = [
     "PWD",
+    "auth_control_file",
+    "auth_failed_reason_file",
+    "auth_pending_file",
     "bytes_received",
     "bytes_sent",
     "client_connect_config_file",
@@ -26,10 +30,11 @@ const ANY_VALUE: [&str; 12] = [
     "untrusted_port",
 ];
 
-const OF_SERVER: [&str; 5] = [
+const OF_SERVER: [&str; 6] = [
     "up",
     "route-up",
     "tls-verify",
+    "auth-user-pass-verify",
     "client-connect",
     "learn-address",
 ];
@@ -47,12 +52,14 @@ fn told(
     end: &RunningOpenVpn<'_>,
     scripts: &[&'static str],
 ) -> BTreeMap<&'static str, BTreeMap<String, String>> {
-    let path = |script: &str| end.directory().join(format!("told.{script}"));
+    // `script_type` is shorter than the directive of one of them.
+    let file = |script: &str| format!("told.{}", script.trim_start_matches("auth-"));
+    let path = |script: &str| end.directory().join(file(script));
     let is_there = |script: &str| Path::new(&path(script)).exists();
     until("every script", || {
         scripts.iter().all(|script| is_there(script))
     });
-    let read = |script: &&'static str| (*script, environment(&end.file(&format!("told.{script}"))));
+    let read = |script: &&'static str| (*script, environment(&end.file(&file(script))));
     scripts.iter().map(read).collect()
 }
 
@@ -68,7 +75,13 @@ fn compare(
             if name == "route_net_gateway" && value == "0.0.0.0" {
                 continue;
             }
-            let any = ANY_VALUE.contains(&&**name);
+            // The stock program goes on naming the files of a login, which is over.
+            if name.starts_with("auth_") && *script != "auth-user-pass-verify" {
+                continue;
+            }
+            // The argument of `client-connect` is a file, and `learn-address` is told of two addresses in any order.
+            let any = ANY_VALUE.contains(&&**name)
+                || name == "ARGUMENTS" && ["client-connect", "learn-address"].contains(script);
             match ours[script].get(name) {
                 None => differences.push(format!("{who}: {script}: {name}={value} is missing")),
                 Some(own) if any || own == value => {}
@@ -87,11 +100,15 @@ fn setup(with_dns: bool) -> Setup {
         (&mut setup.server, &OF_SERVER[..]),
         (&mut setup.client, &OF_CLIENT[..]),
     ] {
-        file.line("script-security 2").file("told.sh", SCRIPT);
+        file.line("script-security 3").file("told.sh", SCRIPT);
         for script in scripts {
-            file.words(script, ["/bin/sh told.sh"]);
+            let command = ["/bin/sh told.sh", "via-env"];
+            let words = 1 + usize::from(*script == "auth-user-pass-verify");
+            file.words(script, &command[..words]);
         }
     }
+    setup.client.line("auth-user-pass login");
+    setup.client.file("login", "anna\nsecret\n");
     setup.server.line("route 10.99.0.0 255.255.0.0");
     for pushed in [
         "route 10.77.0.0 255.255.0.0",

@@ -341,11 +341,20 @@ fn what_cannot_be_told_ends_with_an_error() {
     let (net, directory) = (Net::new(), Directory::new());
     let tunnel = Tunnel::new(&net, &Setup::default());
     pings(&net.a, B4, 1);
-    for command in ["status --watch", "status --json", "logs wg0"] {
+    for command in [
+        "status --watch",
+        "status --json",
+        "logs wg0",
+        "--help",
+        "--version",
+        "help up",
+        "up --help",
+    ] {
         let script = format!("{PROGRAM} {command} > /dev/full");
         // A host without any log says so, and that is an error too.
         let exit = net.a.command("sh").args(["-c", &script]).exit().unwrap();
         assert_eq!(exit.status.code(), Some(1), "{command}: {exit:?}");
+        assert!(!exit.stderr.is_empty(), "{command}");
     }
     drop(tunnel);
     assert_eq!(run(&net.a, &["logs", "nosuch"]).status.code(), Some(1));

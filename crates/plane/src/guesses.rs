@@ -14,14 +14,20 @@ const LONGEST: Duration = Duration::from_secs(16);
 /// The longest wait of all other users' logins from that address: they may be behind the same NAT.
 const LONGEST_OF_OTHERS: Duration = Duration::from_secs(2);
 
+/// Logins of one user from one address that are judged before the first verdict: passwords that are judged elsewhere take a while.
+const AT_ONCE: u32 = 4;
+
 /// Wrong passwords are forgotten after so long without another.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// The most entries. When there are more, the entry whose wait ends first goes.
 const ENTRIES_MAX: usize = 1024;
 
+#[derive(Clone, Copy)]
 struct Entry {
     wrong: u32,
+    /// Logins that were judged since the last right one.
+    begun: u32,
     until: Instant,
 }
 
@@ -47,11 +53,16 @@ impl<S: Copy + Ord> Guesses<S> {
         of(None).max(of(Some(hash(user)))).filter(|at| *at > now)
     }
 
-    /// A password is judged elsewhere, which takes a while: after a wrong one of late, the next from there waits for its end,
-    /// so that many at once are no way around the waits.
-    pub fn judging(&mut self, source: S, now: Instant) {
+    /// A password is judged elsewhere, which takes a while: after a wrong one of late, or after some of the same user, the next
+    /// from there waits for its end, so that many at once are no way around the waits.
+    pub fn judging(&mut self, source: S, user: &[u8], now: Instant) {
         let entry = self.by_place.get_mut(&(source, None));
         if let Some(entry) = entry.filter(|it| it.until + FORGOTTEN > now) {
+            entry.until = entry.until.max(now + FIRST);
+        }
+        let entry = self.entry((source, Some(hash(user))), now);
+        entry.begun = entry.begun.saturating_add(1);
+        if entry.begun >= AT_ONCE {
             entry.until = entry.until.max(now + FIRST);
         }
     }
@@ -59,18 +70,7 @@ impl<S: Copy + Ord> Guesses<S> {
     /// A password was wrong.
     pub fn wrong(&mut self, source: S, user: &[u8], now: Instant) {
         for (user, longest) in [(None, LONGEST_OF_OTHERS), (Some(hash(user)), LONGEST)] {
-            let place = (source, user);
-            if !self.by_place.contains_key(&place) {
-                self.make_room(now);
-            }
-            let fresh = Entry {
-                wrong: 0,
-                until: now,
-            };
-            let entry = self.by_place.entry(place).or_insert(fresh);
-            if entry.until + FORGOTTEN <= now {
-                entry.wrong = 0;
-            }
+            let entry = self.entry((source, user), now);
             let wait = FIRST * 2_u32.pow(entry.wrong.min(10));
             entry.wrong += 1;
             entry.until = now + wait.min(longest);
@@ -80,6 +80,23 @@ impl<S: Copy + Ord> Guesses<S> {
     /// A password was right.
     pub fn right(&mut self, source: S, user: &[u8]) {
         self.by_place.remove(&(source, Some(hash(user))));
+    }
+
+    /// The entry of a place, without what is forgotten.
+    fn entry(&mut self, place: (S, Option<u64>), now: Instant) -> &mut Entry {
+        if !self.by_place.contains_key(&place) {
+            self.make_room(now);
+        }
+        let fresh = Entry {
+            wrong: 0,
+            begun: 0,
+            until: now,
+        };
+        let entry = self.by_place.entry(place).or_insert(fresh);
+        if entry.until + FORGOTTEN <= now {
+            *entry = fresh;
+        }
+        entry
     }
 
     fn make_room(&mut self, now: Instant) {
@@ -133,6 +150,28 @@ mod tests {
         assert!(spread < 1_805, "{spread}");
     }
 
+    /// The verdicts come late: a burst of logins is no burst of guesses, and clients with the right password wait for it only.
+    #[test]
+    fn few_logins_of_a_user_are_judged_before_the_first_verdict() {
+        let (mut guesses, now) = (Guesses::default(), Instant::now());
+        let judged = |guesses: &mut Guesses<_>, user: &[u8], now| {
+            let judged = (0..50).filter(|_| {
+                let open = guesses.shut_until(SOURCE, user, now).is_none();
+                if open {
+                    guesses.judging(SOURCE, user, now);
+                }
+                open
+            });
+            judged.count()
+        };
+        assert_eq!(judged(&mut guesses, b"alice", now), AT_ONCE as usize);
+        assert_eq!(judged(&mut guesses, b"bob", now), AT_ONCE as usize);
+        // No verdict comes.
+        assert_eq!(judged(&mut guesses, b"alice", now + FIRST), 1);
+        guesses.right(SOURCE, b"alice");
+        assert_eq!(judged(&mut guesses, b"alice", now), AT_ONCE as usize);
+    }
+
     #[test]
     fn others_wait_for_a_moment_at_most_and_another_address_not_at_all() {
         let (mut guesses, now) = (Guesses::default(), Instant::now());
@@ -166,7 +205,9 @@ mod tests {
     fn memory_is_bounded_whatever_is_guessed() {
         let (mut guesses, now) = (Guesses::default(), Instant::now());
         for at in 0..5_000_u32 {
-            guesses.wrong(Ipv4Addr::from(0x0a00_0000 + at), &at.to_be_bytes(), now);
+            let source = Ipv4Addr::from(0x0a00_0000 + at);
+            guesses.judging(source, &at.to_be_bytes(), now);
+            guesses.wrong(source, &at.to_be_bytes(), now);
             assert!(guesses.by_place.len() <= ENTRIES_MAX);
         }
     }

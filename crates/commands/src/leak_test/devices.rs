@@ -11,6 +11,8 @@ use super::judge::Role;
 /// The devices of this host.
 pub(super) struct Devices {
     all: BTreeMap<u32, (String, Role)>,
+    /// A device but the loopback is up and has a carrier.
+    pub(super) can_leave: bool,
 }
 
 impl Devices {
@@ -50,7 +52,10 @@ impl Devices {
         let all = links
             .iter()
             .map(|link| (link.index, (link.name.clone(), role(link))));
-        Self { all: all.collect() }
+        Self {
+            all: all.collect(),
+            can_leave: links.iter().any(|it| it.running && it.name != "lo"),
+        }
     }
 
     /// One that came after the look is outside.

@@ -125,7 +125,8 @@ pub(super) fn judge_openvpn(
             entry.line, entry.key
         ));
     }
-    let (mut model, report) = import.into_model().map_err(|error| error.to_string())?;
+    let model = import.into_model();
+    let (mut model, report) = model.map_err(|error| for_uci(&error.to_string()))?;
     // Another user could not read the configuration again.
     let service = &mut model.service;
     let (user, group) = (service.user.take(), service.group.take());

@@ -137,6 +137,10 @@ fn a_file_is_not_used_without_the_script_that_decides() {
         assert!(!import.is_usable(), "{line}");
         assert!(import.into_model().is_err(), "{line}");
     }
+    for line in ["plugin /x.so", "management-client-auth"] {
+        let import = read(SERVER, &format!("setenv opt {line}"), Options::default());
+        assert!(!import.is_usable(), "{line}");
+    }
     let import = read(CLIENT, "up /x", Options::default());
     assert!(import.is_usable() && !import.report.is_clean());
 }
@@ -221,7 +225,10 @@ fn no_file_is_read_as_configuration_that_a_profile_chose() {
             .iter()
             .all(|it| it.key == "config" && it.reason.contains("--allow-files"))
     );
-    assert!(import.is_usable(), "--ignore-refused goes on without it");
+    assert!(
+        !import.is_usable(),
+        "it may hold `tls-verify` or `verify-x509-name`"
+    );
     let import = including("config common", "mssfix 1300\n", Permissions::FILES);
     assert_eq!(import.report.with(Verdict::Refused).count(), 0);
     assert!(import.report.entries.iter().any(|it| it.key == "mssfix"));

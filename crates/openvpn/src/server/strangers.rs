@@ -17,7 +17,7 @@ use super::table::{ClientId, Entry};
 use crate::session::CloseReason;
 
 /// Bytes of strangers' sessions beyond which clients that begin have to wait.
-const ROOM: u64 = 3 << 20;
+const ROOM: u64 = 5 << 19;
 
 /// Bytes that they have at most: clients that have begun send more.
 const MOST: u64 = ROOM + ROOM / 2;

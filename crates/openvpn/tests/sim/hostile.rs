@@ -383,8 +383,8 @@ fn strangers_have_so_many_bytes_and_keep_no_client_out() {
             most = most.max(world.listener.stranger_bytes());
             world.run_for(millis(1));
         }
-        assert!((3 << 20..5 << 20).contains(&most), "{hosts}: {most}");
-        assert!(begun > 50, "{hosts}: {begun}");
+        assert!((5 << 19..3 << 20).contains(&most), "{hosts}: {most}");
+        assert!(begun > 30, "{hosts}: {begun}");
         let second = world.add_client();
         world.run_for(secs(8));
         assert!(

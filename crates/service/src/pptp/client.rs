@@ -192,7 +192,7 @@ impl ClientMachine {
         }
     }
 
-    fn came_up(&mut self, up: Up, now: Instant, effects: &mut Vec<Effect>) {
+    pub(super) fn came_up(&mut self, up: Up, now: Instant, effects: &mut Vec<Effect>) {
         let server = self.server();
         let session = self.session.as_ref();
         let call_id = session.map_or(0, Session::call_id);
@@ -205,7 +205,8 @@ impl ClientMachine {
             describe(up.protection),
             up.mtu
         );
-        effects.push(Effect::Log(Level::Info, words));
+        // The server may negotiate anew as often as it likes.
+        effects.push(Effect::LogStranger(Level::Info, words));
         self.was_up = true;
         self.up = Some((up.clone(), now));
         effects.push(Effect::Up { up, server });

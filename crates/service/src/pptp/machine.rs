@@ -114,7 +114,7 @@ pub(super) enum Effect {
     Refused(String),
     /// Say something.
     Log(Level, String),
-    /// Write a line about a client that has not logged in.
+    /// Write a line that a peer may cause as often as it likes: a client that has not logged in, or a server.
     LogStranger(Level, String),
     /// Nothing is left to do; with what went wrong.
     End(Result<(), String>),

@@ -145,7 +145,7 @@ impl World {
                     assert_eq!(server, THERE);
                     self.up = Some(up);
                 }
-                Effect::Log(_, words) => self.log.push(words),
+                Effect::Log(_, words) | Effect::LogStranger(_, words) => self.log.push(words),
                 Effect::Refused(_) => {}
                 Effect::End(result) => self.ended = Some(result),
                 other => panic!("there are no lines: {other:?}"),
@@ -336,6 +336,18 @@ fn a_client_that_negotiates_anew_fills_no_log() {
     }
     let shown = |it: &&Effect| matches!(it, Effect::Log(level, _) if *level < log::Level::Debug);
     assert_eq!(effects.iter().filter(shown).count(), 0, "it was up before");
+}
+
+/// So can a server: the lines count as those of strangers.
+#[test]
+fn a_server_that_negotiates_anew_fills_no_log() {
+    let mut world = World::connected("mppe = \"none\"\n");
+    let (up, mut effects) = (world.up.clone().unwrap(), Vec::new());
+    for _ in 0..100 {
+        world.client.came_up(up.clone(), world.now, &mut effects);
+    }
+    let logged = effects.iter().filter(|it| matches!(it, Effect::Log(..)));
+    assert_eq!(logged.count(), 0);
 }
 
 #[test]

@@ -14,6 +14,8 @@ pub(super) enum Restriction {
     PassedOver(&'static str),
     /// It is refused.
     Denied(&'static str),
+    /// It is refused, and the profile is not used without it.
+    Needed(&'static str),
     /// It is refused, and this is in force instead.
     Instead(Directive, &'static str),
 }
@@ -40,8 +42,8 @@ const SENT: &str = "two lines of a file of this machine would be sent to the oth
     profile says of which file; permit it with --allow-files, put them into the profile as \
     `<auth-user-pass>`, call the file as the profile with the ending .password, or name no file and be asked";
 
-const READ: &str = "a profile has no other file of this machine read as a part of it: put its lines into the profile, or \
-    permit it with --allow-files";
+const READ: &str = "its lines may say which server is trusted, so the profile is not used without them: put them into the \
+    profile, or have the file read with --allow-files";
 
 const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent to the proxy, and \
     the profile says of which file; permit it with --allow-files, or name no file and be asked";
@@ -62,7 +64,7 @@ pub(super) fn restriction(
     match directive.name.as_str() {
         "log" | "log-append" => Some(Restriction::PassedOver(LOG)),
         "status" | "writepid" | "ifconfig-pool-persist" => Some(Restriction::PassedOver(WRITTEN)),
-        "config" if is_foreign(&directive.origin) => Some(Restriction::Denied(READ)),
+        "config" if is_foreign(&directive.origin) => Some(Restriction::Needed(READ)),
         "auth-user-pass" if is_own(at(directive, 0)) => None,
         "management" if at(directive, 1) == "unix" => Some(Restriction::Denied(SOCKET)),
         "management" if !is_loopback(at(directive, 0)) => Some(Restriction::Denied(OPEN)),

@@ -57,6 +57,9 @@ const FAULTS_MAX: usize = 1000;
 /// Most faults for which a name is suggested.
 const SUGGESTIONS_MAX: usize = 20;
 
+/// Refused directives with a say in who is let in: `setenv opt` is no way around them.
+const JUDGES: [&str; 2] = ["plugin", "management-client-auth"];
+
 /// Options that protect less. Hints never name them; a user who wants one writes it without help.
 const WEAKENING: [&str; 7] = [
     "allow-compression",
@@ -242,6 +245,9 @@ impl Builder {
             }
             Some(Restriction::PassedOver(reason)) => self.push(directive, Verdict::Ignored, reason),
             Some(Restriction::Denied(reason)) => self.push(directive, Verdict::Refused, reason),
+            Some(Restriction::Needed(reason)) => {
+                self.refuse(&directive.origin, &directive.name, reason);
+            }
         }
         None
     }
@@ -282,7 +288,7 @@ impl Builder {
         }
         match entry.support {
             Support::Ignored(reason) => self.push(directive, Verdict::Ignored, reason),
-            Support::Refused(reason) if directive.optional => {
+            Support::Refused(reason) if directive.optional && !JUDGES.contains(&entry.name) => {
                 let reason = format!("optional, and not done: {reason}");
                 self.push(directive, Verdict::Ignored, reason);
             }

@@ -14,10 +14,18 @@ const PRIVATE: [&str; 10] = [
     "private",
 ];
 
-/// Names under which registries of countries give domains to everybody, as in `co.uk` and `com.au`.
-const REGISTRIES: [&str; 25] = [
-    "ac", "asso", "biz", "co", "com", "ed", "edu", "firm", "gen", "go", "gob", "gouv", "gov",
-    "govt", "ind", "info", "ltd", "mil", "ne", "net", "nom", "or", "org", "plc", "sch",
+/// Names under which registries of countries give domains to everybody, as in `co.uk` and `com.au`. Names of cities and regions
+/// (`tokyo.jp`) are left out: a list of all has 10,000 entries.
+const REGISTRIES: [&str; 33] = [
+    "ac", "asso", "biz", "cci", "co", "com", "ed", "edu", "firm", "gen", "go", "gob", "gouv",
+    "gov", "govt", "gv", "ind", "info", "int", "ltd", "mil", "ne", "net", "nom", "nome", "or",
+    "org", "plc", "police", "prd", "publ", "sch", "tm",
+];
+
+/// Countries in which networks own names of up to three letters, as in `abc.de`. Elsewhere such a name is a registry's (`me.uk`,
+/// `adv.br`, `mi.it`, `ca.us`), or too likely to be one.
+const DIRECT: [&str; 15] = [
+    "at", "be", "ch", "cz", "de", "dk", "es", "eu", "fi", "fr", "ie", "io", "lu", "nl", "pt",
 ];
 
 /// Whether one network owns the domain. Under a name like `com` or `co.uk` everybody has names, which must not be let to
@@ -36,7 +44,9 @@ pub(super) fn is_of_one_network(domain: &str) -> bool {
         [] => false,
         [.., top] if PRIVATE.contains(top) => true,
         [_] => false,
-        [second, top] => top.len() != 2 || !REGISTRIES.contains(second),
+        [second, top] if top.len() == 2 => {
+            !REGISTRIES.contains(second) && (second.len() > 3 || DIRECT.contains(top))
+        }
         _ => true,
     }
 }
@@ -62,8 +72,26 @@ mod tests {
             assert!(is_of_one_network(domain), "{domain}");
         }
         for domain in [
-            "", ".", "..", "com", "org.", "DE", "co.uk", "COM.au", "or.jp", "gouv.fr", ".com",
-            "a..b", "a/b.c", "*.com",
+            "",
+            ".",
+            "..",
+            "com",
+            "org.",
+            "DE",
+            "co.uk",
+            "COM.au",
+            "or.jp",
+            "gouv.fr",
+            ".com",
+            "a..b",
+            "a/b.c",
+            "*.com",
+            "me.uk",
+            "nhs.uk",
+            "adv.br",
+            "id.au",
+            "gv.at",
+            "police.uk",
         ] {
             assert!(!is_of_one_network(domain), "{domain}");
         }

@@ -98,7 +98,7 @@ impl Machine<'_> {
             if let Some(until) = self.guesses.shut_until(source, user, now) {
                 return self.shut.push((until, key, source, job));
             }
-            self.guesses.judging(source, now);
+            self.guesses.judging(source, user, now);
         }
         self.start_for(key, source, job);
     }
@@ -383,6 +383,11 @@ impl Machine<'_> {
                     if !client.username.is_empty() {
                         let source = Source::from(client.from.address);
                         self.guesses.right(source, client.username.as_bytes());
+                        // Logins of the same user need not wait.
+                        let now = self.now.instant;
+                        for waits in self.shut.iter_mut().filter(|it| it.2 == source) {
+                            waits.0 = now;
+                        }
                         line!(
                             self,
                             Info,

@@ -32,6 +32,8 @@ pub(super) struct Jobs {
     /// Logins that were judged, and whether all passwords are wrong.
     pub(super) logins: u64,
     pub(super) all_wrong: bool,
+    /// How long each job takes, where that is not left to chance.
+    pub(super) takes: Option<Duration>,
     /// Verdicts in files, and ends of jobs that were cancelled.
     pub(super) late_verdicts: u64,
     pub(super) orphaned: u64,
@@ -53,7 +55,11 @@ impl Jobs {
             return Start::Refused(Event::JobRefused(id, kind, why));
         }
         self.running.insert(id);
-        let time = random.within(Duration::from_secs(if troubled { 4 } else { 1 }));
+        let most = Duration::from_secs(if troubled { 4 } else { 1 });
+        let time = match self.takes {
+            Some(time) => time,
+            None => random.within(most),
+        };
         let luck = if troubled { random.below(100) } else { 0 };
         let done = match (kind, luck) {
             (JobKind::Login(_) | JobKind::Settings, 98..) => return Start::Never,

@@ -137,6 +137,32 @@ fn guesses_of_one_address_become_few() {
     assert!(world.clients[30].is_up());
 }
 
+/// Thirty clients of one address guess the password of one user: few are judged before the first verdict.
+#[test]
+fn a_burst_of_guesses_of_one_user_is_no_way_around_the_waits() {
+    let size = Size {
+        clients: 30,
+        max_clients: 100,
+        troubled: SEC,
+        apart: true,
+        come_within: SEC,
+        resets: (100_000, SEC),
+        check_every: 1,
+    };
+    let mut world = World::new(number("MILLRACE_TEST_SEED", 1), size);
+    world.calm();
+    world.jobs.all_wrong = true;
+    world.jobs.takes = Some(SEC * 20);
+    for at in 0..30 {
+        world.clients[at].name = "alice".to_owned();
+        world.move_client(at, ([192, 0, 2, 1], 1000 + at as u16).into());
+    }
+    world.run_for(SEC * 12);
+    // Four at once, and one more each second.
+    let logins = world.jobs.logins;
+    assert!((4..18).contains(&logins), "{logins} without a verdict");
+}
+
 /// A client may come from another port with each packet. Control follows it once a second, writes one line, and reaches it
 /// where it is in the end: its keys are renewed.
 #[test]
