@@ -193,8 +193,10 @@ impl MtuFollower {
                 wanted.reason
             );
         }
-        if decision != Decision::Leave {
-            (self.set, self.told) = (wanted.bytes, None);
+        match decision {
+            Decision::Set => (self.set, self.told) = (wanted.bytes, None),
+            Decision::Keep => (self.set, self.told) = (now, None),
+            Decision::Leave => {}
         }
         if wanted.known || self.set == 0 {
             self.wanted = wanted;

@@ -185,9 +185,19 @@ fn a_file_touches_nothing_beside_its_tunnel() {
     let office = Office::new(&net, |_| ());
     let victim = office.directory.file("victim", "kept");
     let named = victim.display();
-    office.write(&format!(
-        "status {named} 1\nwritepid {named}\nlog {named}\nmanagement 0.0.0.0 7506\nconfig {named}\n"
-    ));
+    let lines =
+        format!("status {named} 1\nwritepid {named}\nlog {named}\nmanagement 0.0.0.0 7506\n");
+    // Another file might judge the server: nothing is used without it.
+    office.write(&format!("{lines}config {named}\n"));
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    let fault = netifd.until_fault("CONFIG_FAULT");
+    assert!(
+        fault.contains("config") && !fault.contains("kept"),
+        "{fault}"
+    );
+    netifd.if_down();
+    office.write(&lines);
     let mut netifd = office.netifd();
     netifd.if_up();
     netifd.until_up();

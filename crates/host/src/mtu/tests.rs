@@ -107,11 +107,18 @@ fn a_line_that_is_down_changes_nothing() {
     let mut world = World::new(want(&["10.0.0.1"]));
     world.host.set_mtu(2, 1492).unwrap();
     world.says(1412, "wan 1492 less 80");
-    let routes = world.host.routes(None).unwrap();
-    for route in routes.iter().filter(|route| route.prefix == 0) {
+    let mut routes = world.host.routes(None).unwrap();
+    routes.retain(|route| route.prefix == 0);
+    for route in &routes {
         world.host.delete_route(route).unwrap();
     }
     world.says(1412, "wan 1492 less 80");
+    // What comes back is another line.
+    world.host.set_mtu(2, 1500).unwrap();
+    for route in &routes {
+        world.host.add_route(route).unwrap();
+    }
+    world.says(1420, "wan 1500 less 80");
 }
 
 #[test]
