@@ -105,7 +105,8 @@ impl TwoLines {
 /// 160 ms then: a line may wait that long for a processor of a busy machine.
 pub const SENT: u64 = 2_000;
 
-/// Sends small packets, of which a line of 5 % loss would lose 100, and two lines 5: 20 are 7 standard deviations more.
+/// Sends small packets, of which one line of 5 % loss would lose 100, and two lines 5. The limit of 50 is 5 standard deviations
+/// less than the first: on a busy machine a line may count as down for a second.
 pub fn mostly_arrive(from: &Host, to: &Host, address: &str) {
     let load = UdpLoad {
         target: (ip(address), 5000).into(),
@@ -116,6 +117,6 @@ pub fn mostly_arrive(from: &Host, to: &Host, address: &str) {
     };
     let report = udp_load(from, to, &load).unwrap();
     println!("{report:?}");
-    assert!(report.loss() <= 0.01, "{report:?}");
+    assert!(report.loss() <= 0.025, "{report:?}");
     assert_eq!(report.duplicated, 0, "{report:?}");
 }
