@@ -104,9 +104,15 @@ impl World {
     }
 
     fn is(&self, at: usize, state: &str) {
-        let name = NAMES[at];
+        let (name, mut last) = (NAMES[at], Value::Null);
         until(&format!("{name} {state}"), || {
-            self.line(at)["state"] == state
+            let line = self.line(at);
+            let now = line["state"].clone();
+            if now != last {
+                println!("{line}");
+                last = now.clone();
+            }
+            now == state
         });
     }
 
