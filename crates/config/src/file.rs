@@ -63,17 +63,18 @@ pub fn read(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// As [`read`], of a file of text.
+/// Reads a file of text as [`read`] does.
 ///
 /// # Errors
-/// As [`read`]; [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+/// The errors of [`read`], and [`io::ErrorKind::InvalidData`] for what is not UTF-8.
 pub fn read_text(path: &Path, max: u64) -> io::Result<Zeroizing<String>> {
     let bytes = read(path, max)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// As [`read`], or what comes within [`PATIENCE`] by a pipe that the caller handed over.
+/// Reads a file as [`read`] does; from a pipe that the caller handed over, it takes the bytes that come within
+/// [`PATIENCE`].
 ///
 /// # Errors
 /// The errors of [`open`]; [`io::ErrorKind::TimedOut`] where the pipe's other end goes on.

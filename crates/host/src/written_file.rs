@@ -65,7 +65,7 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     sync_directory_of(path)
 }
 
-/// As [`write_new`], on a file system where each file has a name: a process that is killed leaves a file that the next one to
+/// Writes as [`write_new`] does, on a file system where each file has a name: a process that is killed leaves a file that the next one to
 /// write here removes.
 fn write_beside(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut whole = Replacement::new(path, content, 0o600)?;
@@ -78,7 +78,7 @@ fn write_beside(path: &Path, content: &[u8]) -> io::Result<()> {
         }
         linked => linked,
     });
-    // Without the lock it is another writer's.
+    // The file is another writer's where the lock is not to be had.
     if whole.file.is_some() {
         let _ = fs::remove_file(&whole.temporary);
     }

@@ -13,7 +13,7 @@ use netio::capture::{Capture, LENGTH};
 use netio::netlink::Route;
 use nix::sys::signal::Signal;
 
-/// What every end says of every TLS handshake.
+/// Words of both ends about each TLS handshake.
 const HANDSHAKE: &str = "Control Channel: TLSv1";
 
 /// Which of the server's addresses the client calls.

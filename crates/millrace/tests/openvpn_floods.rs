@@ -19,7 +19,7 @@ use lab::openvpn::{
 };
 use lab::{Host, Link, LinkOptions};
 
-/// What every end says of every TLS handshake.
+/// Words of both ends about each TLS handshake.
 const HANDSHAKE: &str = "Control Channel: TLSv1";
 
 /// The most that strangers may cost, in bytes: docs/architecture/security.md says so.
@@ -106,7 +106,7 @@ impl OverUdp {
     }
 }
 
-/// The same over TCP. The server's answers are not read, and a record begins that never ends.
+/// Hellos over TCP. The server's answers are not read, and a record begins that never ends.
 struct OverTcp(VecDeque<TcpStream>);
 
 impl OverTcp {
@@ -197,7 +197,7 @@ fn half_open(transport: Transport, hosts: u8, senders: usize) {
     };
     setup.server.line("hand-window 10");
     if transport == Transport::Udp {
-        // What a stranger has that waits for every answer.
+        // A stranger that waits for every answer has this.
         setup.server.line("connect-freq-initial 10000 1");
     }
     let keys = credentials(KeyKind::Ecdsa);

@@ -14,7 +14,7 @@ use lab::{Emulator, Host, Impairment, LinkOptions};
 use netio::netlink::Route;
 use nix::sys::signal::Signal;
 
-/// What every end says of every TLS handshake.
+/// Words of both ends about each TLS handshake.
 const HANDSHAKE: &str = "Control Channel: TLSv1";
 
 /// Timers short enough to wait for.

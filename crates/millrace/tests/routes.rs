@@ -466,7 +466,7 @@ fn ipv6_is_unreachable_where_the_tunnel_has_none() {
     }
 }
 
-/// What a lease's renewal or an interface that was down took away comes back.
+/// Routes that a lease's renewal or an interface that was down took away come back.
 #[test]
 fn routes_that_are_taken_away_while_the_tunnel_is_up_come_back() {
     if !ready() {

@@ -9,7 +9,7 @@ use crate::uci::{FILE_MAX, Package, Section};
 #[must_use]
 pub fn directory_of(configuration: &Path) -> Option<PathBuf> {
     let text = config::file::read_text(&configuration.join("dhcp"), FILE_MAX).ok()?;
-    // What is wrong in sections of others is no matter.
+    // Faults in other sections do not matter.
     directory(&Package::parse(&text).ok()?)
 }
 

@@ -42,12 +42,12 @@ fn called(script: &str, upgrade: Option<&str>, status: u8) -> Vec<String> {
     called_with(script, upgrade, status, ("start_service", 0))
 }
 
-/// The same for a function of the script, where `on` ends with that code.
+/// The calls of a function of the script, where `on` ends with that code.
 fn called_with(script: &str, upgrade: Option<&str>, status: u8, call: (&str, u8)) -> Vec<String> {
     called_where(script, upgrade, status, call, true)
 }
 
-/// The same where the chain that holds is there, or is not.
+/// The calls of a function where the chain that holds is there, or is not.
 fn called_where(
     script: &str,
     upgrade: Option<&str>,

@@ -42,11 +42,11 @@ pub(crate) struct Held {
     pub(crate) table: Option<u32>,
 }
 
-/// What is known of the addresses of these hardware addresses: what was known before, and what leases and neighbours say now,
-/// those in use and those of before. An address that another device has now is that device's.
+/// The addresses of these hardware addresses: the ones known before, and those of leases and neighbours now, in use or idle.
+/// An address that another device has now is that device's.
 ///
-/// Where there are too many, those in use count first, and of these the ones that were known: a device that has more does not
-/// change what is known by that.
+/// Where there are too many, addresses in use count first, and among these the known ones: a device that takes more does not
+/// push out its own.
 pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Near {
     let is_fit = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),

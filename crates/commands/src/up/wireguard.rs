@@ -213,7 +213,7 @@ struct Up<'a> {
     called: Option<Instant>,
     /// It was said what their silence may mean.
     explained: bool,
-    /// Those that waited for the tunnel do so no more.
+    /// Processes that waited for the tunnel were told to go on.
     let_go: bool,
 }
 

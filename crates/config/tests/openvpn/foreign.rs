@@ -119,7 +119,7 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
     assert!(read(base, inline, Options::default()).report.is_clean());
 }
 
-/// Without the script a certificate alone would suffice: no tunnel is left, `--ignore-refused` or not.
+/// A file whose deciding script is refused leaves no tunnel, `--ignore-refused` or not: a certificate alone would suffice.
 #[test]
 fn a_file_is_not_used_without_the_script_that_decides() {
     for name in config::openvpn::DECIDING {
@@ -145,7 +145,7 @@ fn a_file_is_not_used_without_the_script_that_decides() {
     assert!(import.is_usable() && !import.report.is_clean());
 }
 
-/// Each directive that names a file, with each permission: a new directive has to be sorted in here.
+/// Tests each directive that names a file with each permission: a new directive has to be sorted in here.
 #[test]
 fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
     // Files that are only read and stay on the machine need no permission.

@@ -16,7 +16,7 @@ use crate::step::Step;
 use crate::system::System;
 use crate::ways::{Way, with_free_metric};
 
-/// Most sentences about what was refused that are kept: a server may push many routes.
+/// The most sentences about refused steps that are kept: a server may push many routes.
 pub(super) const REFUSED_MAX: usize = 32;
 
 /// Opens the host.
@@ -34,9 +34,9 @@ pub struct Applied {
     pub(super) ifname: String,
     /// The steps that have been done and are to be undone, in order.
     pub(super) done: Vec<Step>,
-    /// What was asked for and does not stand, one sentence each, with its step.
+    /// Sentences about refused steps, each with its step.
     pub(super) refused: Vec<(Step, String)>,
-    /// What other programs took away or lead past the tunnel, as it was last looked at.
+    /// Sentences about what other programs took away or lead past the tunnel, as of the last look.
     pub(super) lost: Vec<String>,
     pub(super) rounds: Rounds,
     /// Where the host's own routes led when they were last looked at.

@@ -113,7 +113,7 @@ fn a_line_that_is_down_changes_nothing() {
         world.host.delete_route(route).unwrap();
     }
     world.says(1412, "wan 1492 less 80");
-    // What comes back is another line.
+    // Another line comes in its place.
     world.host.set_mtu(2, 1500).unwrap();
     for route in &routes {
         world.host.add_route(route).unwrap();

@@ -115,7 +115,7 @@ impl Routes<'_> {
         if self.want.endpoint_routes != EndpointRoutes::ForDefault {
             return Ok(());
         }
-        // Without a way now, a blocked endpoint of one family must not keep the tunnel from those of the other.
+        // A blocked endpoint of one family that has no way now must not keep the tunnel from those of the other.
         let blocked = |way: &EndpointWay| way.dev.is_none() && way.addr.is_ipv6() && !self.v6;
         let kept = self
             .called()

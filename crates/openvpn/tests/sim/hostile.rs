@@ -298,7 +298,7 @@ fn sessions_that_never_come_up_keep_no_client_out() {
         stranger.set_port(stranger.port() + 1);
         let mut out = Vec::new();
         let remote = Remote::tcp(stranger, StreamId(connection));
-        // Those beyond the limit have to wait.
+        // Clients beyond the limit have to wait.
         let _ = world.listener.receive(&reset, remote, None, now, &mut out);
         world.perform_server(out);
     };
@@ -330,7 +330,7 @@ fn sessions_of_many_networks_that_never_come_up_keep_no_client_out() {
         let stranger = SocketAddr::from(([0x2001, 0xdb8, 0, net, 0, 0, 0, 1], 9));
         let (mut out, now) = (Vec::new(), world.now);
         let remote = Remote::tcp(stranger, StreamId(net.into()));
-        // Those beyond the limit have to wait.
+        // Clients beyond the limit have to wait.
         let _ = world.listener.receive(&reset, remote, None, now, &mut out);
         world.perform_server(out);
     }

@@ -99,7 +99,7 @@ pub(super) fn login(
 /// Goes through [`login`] with a file or block, and asks nobody.
 ///
 /// # Errors
-/// What [`login`] would end with, for a word that is missing and that there is no terminal to ask for.
+/// The error of [`login`] for a word that is missing and that there is no terminal to ask for.
 pub(super) fn rehearse_login(
     what: &'static str,
     prompted: &Prompted,

@@ -39,7 +39,7 @@ fn a_default_route_that_a_renewed_lease_replaces_is_put_back() {
         applied.follow(netlink).unwrap();
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
 
-        // As udhcpc's script does by `route add`.
+        // udhcpc's script adds it so, by `route add`.
         netlink.delete_route(&default_route()).unwrap();
         netlink.prepend_route(&default_route()).unwrap();
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");

@@ -256,7 +256,7 @@ fn bypass_dns_and_block_local_have_routes_of_their_own() {
     assert_eq!(plan.steps, expected);
 }
 
-/// As the LAN is not left alone: by its addresses, and by `block-local`.
+/// A server that takes the LAN, by its addresses or by `block-local`, is told.
 #[test]
 fn pushes_that_take_the_lan_are_told() {
     let told = |options: &str| {
