@@ -428,7 +428,11 @@ impl Health {
             });
         };
         if self.state == LineState::Down && self.answers == 0 {
-            return Some(idle);
+            // Less and less often: a line that is asked seldom is not down for a minute because its first probes were lost.
+            let times = 1 << self.probes_unanswered.min(16);
+            let backoff = self.settings.probe_interval_silent * times;
+            let interval = backoff.min(self.settings.probe_interval);
+            return Some(heard.map(|at| at + interval));
         }
         // A packet has not been answered: unless the line is slow, ask.
         let patience = self

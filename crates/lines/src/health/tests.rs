@@ -134,6 +134,27 @@ fn one_answer_does_not_bring_a_line_back() {
 }
 
 #[test]
+fn a_line_that_is_asked_seldom_is_asked_again_soon_after_it_went_down() {
+    let mut bench = Bench::new(Settings {
+        probe_interval: Duration::from_secs(60),
+        ..Settings::default()
+    });
+    bench.answers = false;
+    bench.idle(3000);
+    assert_eq!(bench.states(), [LineState::Down]);
+    bench.answers = true;
+    bench.idle(15_000);
+    assert_eq!(bench.states(), [LineState::Down, LineState::Up]);
+
+    // It is asked seldom all the same where it stays down.
+    bench.answers = false;
+    bench.idle(300_000);
+    let before = bench.probes;
+    bench.idle(600_000);
+    assert_eq!(bench.probes - before, 10);
+}
+
+#[test]
 fn loss_degrades_a_line_and_recovery_takes_longer() {
     let mut bench = Bench::new(Settings::default());
     bench.idle(2000);
