@@ -36,8 +36,8 @@ test: setup ## Run all tests, and the model of the ring; say what was not tested
 loom: ## Check the ring and the flags of the data plane in every interleaving
 	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 CARGO_TARGET_DIR=target/loom \
 		cargo test --locked -p millrace-engine --lib \
-		--config 'profile.dev.opt-level=0' --config 'profile.dev.debug=false' \
-		--config 'profile.dev.package."*".opt-level=0' ::model::
+		--config 'profile.dev.package."*".opt-level=0' --config 'profile.dev.package.millrace-engine.opt-level=0' \
+		--config 'profile.dev.package.millrace-plane.opt-level=0' ::model::
 
 lint: ## Check format, clippy, documentation, licences and scripts
 	@scripts/lint

@@ -206,20 +206,19 @@ fn a_management_port_without_descriptors_turns_its_client_away() {
     let keys = credentials(KeyKind::Ecdsa);
     let file = setup.server_file(&millrace(), keys, net.link.b4()).unwrap();
     let server = millrace().start(&net.b, &file).unwrap();
-    let process = server.process.id();
-    let before = open_files(process);
-    let limited = NoDescriptors::of(&net.b, process);
+    let limited = NoDescriptors::of(&net.b, server.process.id());
     let to: SocketAddr = (net.link.b4(), 1194).into();
     let call = || net.a.run(|| TcpStream::connect(to)).unwrap().unwrap();
-    let strangers: Vec<TcpStream> = (0..limited.free).map(|_| call()).collect();
+    // More than are free: a file that was open only for a moment may have been counted.
+    let strangers: Vec<TcpStream> = (0..limited.free + 5).map(|_| call()).collect();
     until("no descriptor is free", || {
-        open_files(process) == before + strangers.len()
+        strangers.iter().any(is_closed)
     });
     let mut client = UnixStream::connect(server.directory().join(Management::SOCKET)).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    until("a line of the log", || {
-        server.said("connections are turned away") == 1
+    until("a line of the log for each port", || {
+        server.said("connections are turned away") == 2
     });
     drop((strangers, limited));
     let mut port = until_some("the management port", || server.management().ok());
