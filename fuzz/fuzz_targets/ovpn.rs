@@ -40,7 +40,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     };
     let arguments: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     let _ = parse_arguments(&arguments, &mut no_files, options);
-    let (settings, report) = parse_client_settings(text, "ccd");
+    let (settings, report) = parse_client_settings(text, "ccd", true);
     let changes = report.with(Verdict::Honoured).count();
     assert!(settings.push.len() <= changes && settings.iroutes.len() <= changes);
 });

@@ -47,13 +47,15 @@ pub struct Secret {
     pub number: u16,
     /// A bit for each letter of the name: capital or small.
     pub letters: u64,
+    /// The number of the query in small letters that follows where a server changes letters.
+    pub plain: u16,
 }
 
 /// A look-up.
 #[derive(Clone, Debug)]
 pub struct Lookup {
-    /// The queries, with capital and small letters mixed.
-    queries: [Vec<u8>; 2],
+    /// The queries, with capital and small letters mixed; and those in small letters, which have numbers of their own.
+    queries: [[Vec<u8>; 2]; 2],
     /// The queries to which the server in turn answers in other letters: they are asked again in small ones.
     plain: [bool; 2],
     servers: usize,
@@ -80,8 +82,10 @@ impl Lookup {
         now: Instant,
     ) -> Result<Self, LookupError> {
         let query = |place: usize| {
-            let Secret { number, letters } = secrets[place];
-            question(number, host, KINDS[place]).map(|it| mixed(it, letters))
+            let secret = secrets[place];
+            let ask = |number| question(number, host, KINDS[place]);
+            let mixed = mixed(ask(secret.number)?, secret.letters);
+            Some([mixed, plain(&ask(secret.plain)?)])
         };
         let (Some(first), Some(second)) = (query(0), query(1)) else {
             return Err(LookupError::NotAName);
@@ -140,14 +144,7 @@ impl Lookup {
             }
             if let Some(place) = self.due.iter().position(|due| *due) {
                 self.due[place] = false;
-                let query = &self.queries[place];
-                return Step::Send(
-                    self.at,
-                    match self.plain[place] {
-                        true => plain(query),
-                        false => query.clone(),
-                    },
-                );
+                return Step::Send(self.at, self.query(place).to_vec());
             }
             return Step::Wait(self.again.unwrap_or(self.until));
         }
@@ -157,10 +154,10 @@ impl Lookup {
     pub fn heard(&mut self, server: usize, message: &[u8]) {
         for (place, kind) in KINDS.into_iter().enumerate() {
             let is_awaited = server == self.at && self.found[place].is_none();
-            if is_awaited && let Some(found) = answer(message, &self.queries[place], kind) {
+            if is_awaited && let Some(found) = answer(message, self.query(place), kind) {
                 // A few servers answer in letters of their own. Forgers would have to guess the number and the port
-                // first, and guess both once more for the query that follows.
-                if !self.plain[place] && !has_letters_of(message, &self.queries[place]) {
+                // first, and then the number of the query that follows.
+                if !self.plain[place] && !has_letters_of(message, self.query(place)) {
                     self.plain[place] = true;
                     self.due[place] = true;
                 } else {
@@ -178,6 +175,10 @@ impl Lookup {
         }
     }
 
+    fn query(&self, place: usize) -> &[u8] {
+        &self.queries[place][usize::from(self.plain[place])]
+    }
+
     fn addresses(&self) -> Vec<IpAddr> {
         let found = self.found.iter().flatten();
         found.flat_map(|it| it.addresses.iter().copied()).collect()
@@ -193,10 +194,12 @@ mod tests {
         Secret {
             number: 11,
             letters: 0x5555_5555_5555_5555,
+            plain: 33,
         },
         Secret {
             number: 22,
             letters: 0x0f0f_0f0f_0f0f_0f0f,
+            plain: 44,
         },
     ];
 
@@ -251,9 +254,14 @@ mod tests {
         let forged = plain(&queries[0].1);
         lookup.heard(0, &reply(&forged, 0, Some(&[203, 0, 113, 66])));
         // The server may be one that answers in small letters: it is asked in those, once.
-        assert_eq!(sent(&mut lookup, now), [(0, forged.clone())]);
+        let plain = sent(&mut lookup, now);
+        assert_eq!(plain.len(), 1);
+        assert_eq!(plain[0].1[2..], forged[2..]);
+        assert_ne!(plain[0].1, forged);
         lookup.heard(0, &reply(&queries[1].1, 3, None));
-        lookup.heard(0, &reply(&forged, 0, Some(&[192, 0, 2, 7])));
+        // What is sent twice in a row counts no more than what is sent once.
+        lookup.heard(0, &reply(&forged, 0, Some(&[203, 0, 113, 66])));
+        lookup.heard(0, &reply(&plain[0].1, 0, Some(&[192, 0, 2, 7])));
         let answer = IpAddr::from([192, 0, 2, 7]);
         assert_eq!(lookup.next(now), Step::Done(Ok(vec![answer])));
     }

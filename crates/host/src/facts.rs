@@ -135,20 +135,8 @@ pub struct EndpointWay {
 }
 
 impl EndpointWay {
-    /// The route that keeps the address where it is now; none when there is no way, and for
+    /// The route that keeps the address where it is now, and follows when the way changes; none when there is no way, and for
     /// this host's own addresses, which need none.
-    pub(crate) fn host_route(&self) -> Option<Step> {
-        if self.local {
-            return None;
-        }
-        Some(Step::HostRoute {
-            dst: self.addr,
-            via: self.via,
-            dev: self.dev?,
-        })
-    }
-
-    /// A route as [`EndpointWay::host_route`] makes it, but one that follows when the way changes.
     pub(crate) fn outer_route(&self) -> Option<Step> {
         if self.local {
             return None;

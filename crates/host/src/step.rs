@@ -84,15 +84,6 @@ pub enum Step {
         #[serde(flatten)]
         wanted: NameServers,
     },
-    /// A route outside the tunnel, to a peer's endpoint.
-    HostRoute {
-        /// Destination.
-        dst: IpAddr,
-        /// The gateway; none for what is on the link.
-        via: Option<IpAddr>,
-        /// Number of the interface.
-        dev: u32,
-    },
     /// Packets that the tunnel did not send itself look into its table.
     UnmarkedRule {
         /// Whether it is about IPv6.
@@ -223,7 +214,6 @@ impl Step {
         match self {
             Self::Address { .. } | Self::Mtu { .. } | Self::Up | Self::Route { .. } => false,
             Self::Dns { .. }
-            | Self::HostRoute { .. }
             | Self::UnmarkedRule { .. }
             | Self::MainRule { .. }
             | Self::Sysctl { .. }
@@ -244,17 +234,13 @@ impl Step {
     pub(super) const fn may_be_shared(&self) -> bool {
         matches!(
             self,
-            Self::HostRoute { .. }
-                | Self::UnmarkedRule { .. }
-                | Self::MainRule { .. }
-                | Self::Sysctl { .. }
+            Self::UnmarkedRule { .. } | Self::MainRule { .. } | Self::Sysctl { .. }
         )
     }
 
     /// True when the same route, rule or setting would be made and taken back by both.
     pub(super) fn is_shared_with(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::HostRoute { dst: a, .. }, Self::HostRoute { dst: b, .. }) => a == b,
             (Self::Sysctl { key: a, .. }, Self::Sysctl { key: b, .. }) => a == b,
             _ => self.may_be_shared() && self == other,
         }
@@ -367,10 +353,6 @@ impl Step {
                 dev,
                 metric,
                 ..new(dst, prefix).table(table)
-            },
-            Self::HostRoute { dst, via, dev } => Route {
-                via,
-                ..new(dst, Family::of(dst).bits()).dev(dev)
             },
             Self::OuterRoute {
                 dst,

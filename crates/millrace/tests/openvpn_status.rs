@@ -132,6 +132,37 @@ fn strangers_are_counted() {
     );
 }
 
+/// DHCP clients take the addresses away with the carrier, and what is left of the routes leads into the tunnel.
+#[test]
+fn a_client_whose_uplink_lost_its_address_says_so() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let mut setup = Setup::default();
+    setup.server.line("keepalive 1 600");
+    setup.client.line("route 0.0.0.0 128.0.0.0");
+    setup.client.line("route 128.0.0.0 128.0.0.0");
+    let ends = Ends::new(&net, &setup, Pair::Both.programs(false));
+    let stands = |wanted: &str| {
+        let status = || status_of(&net.a, ends.client.interface());
+        until(wanted, || status()["state"] == wanted);
+        status()["peers"][0].clone()
+    };
+    stands("connected");
+    let address = format!("{}/24", net.link.a4());
+    net.a
+        .output("ip", ["address", "del", &address, "dev", "eth0"])
+        .unwrap();
+    let peer = stands("no carrier");
+    let reason = format!("no route to {} past the tunnel", net.link.b4());
+    assert_eq!(peer["reason"], reason, "{peer}");
+    net.a
+        .output("ip", ["address", "add", &address, "dev", "eth0"])
+        .unwrap();
+    stands("connected");
+}
+
 /// A cable that is pulled out, and a server that is frozen, are seen before the session is given up.
 #[test]
 fn a_client_whose_server_cannot_be_heard_says_so() {

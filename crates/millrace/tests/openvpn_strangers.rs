@@ -211,9 +211,7 @@ fn a_management_port_without_descriptors_turns_its_client_away() {
     let call = || net.a.run(|| TcpStream::connect(to)).unwrap().unwrap();
     // More than are free: a file that was open only for a moment may have been counted.
     let strangers: Vec<TcpStream> = (0..limited.free + 5).map(|_| call()).collect();
-    until("no descriptor is free", || {
-        strangers.iter().any(is_closed)
-    });
+    until("no descriptor is free", || strangers.iter().any(is_closed));
     let mut client = UnixStream::connect(server.directory().join(Management::SOCKET)).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);

@@ -90,6 +90,11 @@ impl Gate {
         self.shut_until
     }
 
+    /// Takes no connection for a second: whoever was there guessed at a password.
+    pub(crate) fn shut(&mut self, now: Instant) {
+        self.shut_until = Some(now + PAUSE);
+    }
+
     /// `accept` failed: connections that wait are turned away, the sockets are ignored for a second, and a line is written. But
     /// nothing of that where none waits, which the kernel does not look for before it looks for a descriptor.
     ///

@@ -124,12 +124,14 @@ impl Sockets {
             let _ = poller.add(socket, token);
         }
         let secrets = [(); 2].map(|()| {
-            let (mut number, mut letters) = ([0; 2], [0; 8]);
-            crypto::random(&mut number);
+            let (mut numbers, mut letters) = ([0; 4], [0; 8]);
+            crypto::random(&mut numbers);
             crypto::random(&mut letters);
+            let [a, b, c, d] = numbers;
             Secret {
-                number: u16::from_ne_bytes(number),
+                number: u16::from_ne_bytes([a, b]),
                 letters: u64::from_ne_bytes(letters),
+                plain: u16::from_ne_bytes([c, d]),
             }
         });
         let mut lookup = Lookup::new(host, self.0.len(), secrets, Instant::now())?;

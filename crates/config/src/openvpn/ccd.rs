@@ -6,7 +6,7 @@ use super::build::server::pushable;
 use super::build::value::{
     Remark, at, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host, number, seconds,
 };
-use super::build::{Judged, UNRECOGNIZED, timers};
+use super::build::{Judged, UNRECOGNIZED, conceal, timers};
 use super::directive::{Budget, COMMENT, Directive, Source, parse_text};
 use super::report::report;
 use super::table::{self, Support};
@@ -17,16 +17,17 @@ use crate::report::{Report, Verdict};
 const LINES_MAX: usize = 10_000;
 
 /// Parses a file of `client-config-dir`, or what a `client-connect` script wrote; `file` only
-/// names it in the report. Lines that are refused are left out of the settings; what becomes of
+/// names it in the report. Without `quotes` the report says which lines are at fault and repeats none: whoever wrote the server's
+/// file may have named any directory of the machine. Lines that are refused are left out of the settings; what becomes of
 /// a client whose file has such lines is the caller's to decide.
 #[must_use]
-pub fn parse_client_settings(text: &str, file: &str) -> (ClientSettings, Report) {
+pub fn parse_client_settings(text: &str, file: &str, quotes: bool) -> (ClientSettings, Report) {
     let mut settings = ClientSettings::default();
     let mut misread = Vec::new();
     let mut judged = Vec::new();
     let source = Source {
         file: file.into(),
-        included: false,
+        included: !quotes,
     };
     for directive in parse_text(text, &source, &mut misread, &mut Budget::default()) {
         if directive.name == COMMENT {
@@ -53,6 +54,7 @@ pub fn parse_client_settings(text: &str, file: &str) -> (ClientSettings, Report)
         reason: fault.reason,
         fatal: true,
     }));
+    conceal(&mut judged);
     (settings, report(&judged, file))
 }
 
@@ -156,7 +158,7 @@ mod tests {
             push-remove \"route-ipv6\"\niroute 192.168.7.0 255.255.255.0\niroute-ipv6 fd07::/48\n\
             ifconfig-push 10.8.0.7 255.255.255.0\nifconfig-ipv6-push fd00::7/64 fd00::1\n\
             session-timeout 3600\n";
-        let (settings, report) = parse_client_settings(text, "ccd/branch7");
+        let (settings, report) = parse_client_settings(text, "ccd/branch7", true);
         assert!(report.is_clean(), "{report:?}");
         assert_eq!(report.entries.len(), 8);
         assert!(settings.push_reset && !settings.disable);
@@ -173,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_reset_takes_back_what_stands_above() {
-        let (settings, _) = parse_client_settings("push a\npush-reset\npush b\n", "x");
+        let (settings, _) = parse_client_settings("push a\npush-reset\npush b\n", "x", true);
         assert_eq!(settings.push, [PushChange::Add("b".to_owned())]);
     }
 
@@ -193,16 +195,30 @@ mod tests {
             "cipher AES-256-GCM",
             "push \"unclosed",
         ] {
-            let (settings, report) = parse_client_settings(line, "x");
+            let (settings, report) = parse_client_settings(line, "x", true);
             assert!(!report.is_clean(), "{line}");
             assert_eq!(settings, ClientSettings::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_directory_that_the_server_names_is_not_quoted() {
+        let text = "correcthorse\nifconfig-push batterystaple 10.8.0.1\npush \"secret";
+        for quotes in [true, false] {
+            let (_, report) = parse_client_settings(text, "ccd/x", quotes);
+            let entries = report.entries.iter().map(|it| report.describe(it));
+            let words = entries.collect::<Vec<_>>().join("\n");
+            for word in ["correcthorse", "batterystaple"] {
+                assert_eq!(words.contains(word), quotes, "{words}");
+            }
+            assert!(words.contains("ccd/x:2: ifconfig-push"), "{words}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "(\\PC|\n){0,200}") {
-            let _ = parse_client_settings(&text, "x");
+            let _ = parse_client_settings(&text, "x", true);
         }
     }
 }

@@ -64,6 +64,8 @@ fn a_management_socket_is_refused_and_its_companions_are_not_blamed() {
     }
     for line in [
         "management 127.0.0.1 7505",
+        // Its first line is known to everybody.
+        "management 127.0.0.1 7505 /etc/passwd",
         "management localhost 7505",
         "management 0.0.0.0 7505",
         "management office.example 443",

@@ -180,7 +180,7 @@ impl Applied {
         // A step that goes with the interface is no other tunnel's, whose journals need not be read for it.
         if step.outlives_interface() {
             let others = self.others_steps();
-            if exists(step, &others, system)? {
+            if exists(step, system)? {
                 // A step that another tunnel made goes with the last one that needs it. A setting that was there before
                 // is not the tunnel's to remove later.
                 if let Some(shared) = others.into_iter().find(|other| other.is_shared_with(step)) {

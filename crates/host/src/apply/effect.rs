@@ -3,13 +3,13 @@
 use std::io;
 
 use netio::netlink::masquerade::Masquerade;
-use netio::netlink::{Family, NetlinkError, Route, Rule};
+use netio::netlink::{NetlinkError, Route, Rule};
 
 use super::{ApplyError, absent_is_fine};
 use crate::journal::Journal;
-use crate::step::{MAIN, Step};
+use crate::step::Step;
 use crate::system::System;
-use crate::ways::{is_same, metric_of};
+use crate::ways::metric_of;
 
 /// Does the step for the interface `ifname` of index `dev`.
 pub(super) fn execute(
@@ -28,7 +28,7 @@ pub(super) fn execute(
                 add(&route, *first, system)?;
             }
         }
-        Step::HostRoute { .. } | Step::OuterRoute { .. } | Step::Unreachable { .. } => {
+        Step::OuterRoute { .. } | Step::Unreachable { .. } => {
             if let Some(route) = step.route(Some(dev)) {
                 system.add_route(&route)?;
             }
@@ -74,26 +74,9 @@ pub(super) fn add(route: &Route, first: bool, system: &mut dyn System) -> Result
     }
 }
 
-/// True when the host has already what the step would make; `others` are the steps of other
-/// tunnels.
-pub(super) fn exists(
-    step: &Step,
-    others: &[Step],
-    system: &mut dyn System,
-) -> Result<bool, ApplyError> {
+/// True when the host has already what the step would make.
+pub(super) fn exists(step: &Step, system: &mut dyn System) -> Result<bool, ApplyError> {
     Ok(match step {
-        Step::HostRoute { dst, .. } => {
-            // Such routes have metrics of their own, and go when their tunnel goes.
-            let outer = others
-                .iter()
-                .filter(|step| matches!(step, Step::OuterRoute { .. }));
-            let outer: Vec<Route> = outer.filter_map(|step| step.route(None)).collect();
-            system.routes(Some(MAIN))?.iter().any(|route| {
-                route.dst == *dst
-                    && route.prefix == Family::of(*dst).bits()
-                    && !outer.iter().any(|outer| is_same(outer, route))
-            })
-        }
         Step::UnmarkedRule { .. } | Step::MainRule { .. } => match step.rule() {
             None => false,
             Some(wanted) => system.rules(wanted.family)?.iter().any(|rule| {
@@ -146,17 +129,16 @@ fn revert_one(
             Some(dev) => absent_is_fine(system.remove_address(dev, *addr, *prefix, *peer)),
         },
         Step::Route { .. } if dev.is_none() => Ok(()),
-        Step::Route { .. }
-        | Step::HostRoute { .. }
-        | Step::OuterRoute { .. }
-        | Step::Unreachable { .. } => match step.route(dev) {
-            // By the metric that the kernel chose, if it did: it may have a route of its own to there.
-            Some(route) => absent_is_fine(system.delete_route(&Route {
-                metric: Some(metric_of(&route)),
-                ..route
-            })),
-            None => Ok(()),
-        },
+        Step::Route { .. } | Step::OuterRoute { .. } | Step::Unreachable { .. } => {
+            match step.route(dev) {
+                // By the metric that the kernel chose, if it did: it may have a route of its own to there.
+                Some(route) => absent_is_fine(system.delete_route(&Route {
+                    metric: Some(metric_of(&route)),
+                    ..route
+                })),
+                None => Ok(()),
+            }
+        }
         Step::Displace(saved) => match system.add_route(&saved.route()) {
             // One was made since, and is of a later time than ours.
             Err(error) if error.is_exists() => Ok(()),

@@ -111,7 +111,7 @@ impl Applied {
                         false => equal.any(is_made),
                     }
                 }
-                Step::UnmarkedRule { .. } | Step::MainRule { .. } => exists(step, &[], system)?,
+                Step::UnmarkedRule { .. } | Step::MainRule { .. } => exists(step, system)?,
                 _ => true,
             };
             if !stands {

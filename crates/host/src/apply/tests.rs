@@ -19,6 +19,7 @@ use crate::system::System;
 use crate::want::{
     DefaultV4, DefaultV6, Destination, Gateway, Mtu, Want, WantedAddress, WantedRoute,
 };
+use crate::ways::FIRST_METRIC;
 
 mod keep;
 mod memory;

@@ -31,7 +31,7 @@ fn ways_lead_by_the_gateway_and_to_the_host_itself() {
     assert_eq!((far.via, far.dev), (Some(ip("198.51.100.1")), Some(2)));
     let wan = Some(LineMtu::of("wan", 1500));
     assert_eq!((&far.mtu, &facts.default_line), (&wan, &wan));
-    assert!(own.local && own.host_route().is_none() && own.outer_route().is_none());
+    assert!(own.local && own.outer_route().is_none());
     assert_eq!(facts.first_rule, MAIN_RULE);
 }
 

@@ -120,7 +120,10 @@ impl Routes<'_> {
         let kept = self
             .called()
             .filter(|way| self.leads_astray(way.addr) && !blocked(way));
-        let steps = kept.map(|way| way.host_route().ok_or(PlanError::NoWayToEndpoint(way.addr)));
+        let steps = kept.map(|way| {
+            way.outer_route()
+                .ok_or(PlanError::NoWayToEndpoint(way.addr))
+        });
         for step in steps.collect::<Result<Vec<Step>, _>>()? {
             push_once(&mut self.past, step);
         }
@@ -134,7 +137,7 @@ impl Routes<'_> {
             return;
         }
         for way in self.facts.endpoints.iter().filter(|way| way.addr.is_ipv4()) {
-            if let Some(step) = way.host_route() {
+            if let Some(step) = way.outer_route() {
                 push_once(&mut self.past, step);
             }
         }

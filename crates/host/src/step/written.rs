@@ -122,11 +122,6 @@ impl Values {
                     only: self.only,
                 },
             },
-            "HostRoute" => Step::HostRoute {
-                dst: self.dst?,
-                via: self.via,
-                dev: self.dev?,
-            },
             "UnmarkedRule" => Step::UnmarkedRule {
                 v6: self.v6?,
                 mark: self.mark?,
@@ -231,11 +226,6 @@ mod tests {
                     table: 51820,
                     optional: via.is_some(),
                     first: via.is_none(),
-                },
-                Step::HostRoute {
-                    dst: THERE,
-                    via,
-                    dev: 3,
                 },
                 Step::OuterRoute {
                     dst: HERE,

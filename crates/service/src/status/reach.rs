@@ -57,8 +57,15 @@ impl PeerStatus {
     }
 }
 
-/// The obstacle that keeps packets to an address on this host.
-fn obstacle(netlink: &mut Netlink, to: IpAddr, mark: u32, device: Option<&str>) -> Option<String> {
+/// The obstacle that keeps packets to an address on this host. A way through `tunnel` itself is none: it is what is left where
+/// an uplink has lost its addresses with its carrier.
+fn obstacle(
+    netlink: &mut Netlink,
+    to: IpAddr,
+    mark: u32,
+    device: Option<&str>,
+    tunnel: &str,
+) -> Option<String> {
     let link = match device {
         Some(name) => netlink.link(name),
         None => match netlink.route_get(to, mark) {
@@ -69,6 +76,7 @@ fn obstacle(netlink: &mut Netlink, to: IpAddr, mark: u32, device: Option<&str>) 
         },
     };
     match link {
+        Ok(link) if link.name == tunnel => Some(format!("no route to {to} past the tunnel")),
         Ok(link) if link.running => None,
         Ok(link) if link.up => Some(format!("{} has no carrier", link.name)),
         Ok(link) => Some(format!("{} is down", link.name)),
@@ -84,7 +92,8 @@ impl Status {
     pub(crate) fn look_at_uplinks(&mut self) {
         if let Ok(mut netlink) = Netlink::open() {
             let (mark, device) = (self.fwmark, self.bound_device.clone());
-            self.judge(|to| obstacle(&mut netlink, to, mark, device.as_deref()));
+            let tunnel = self.interface.clone();
+            self.judge(|to| obstacle(&mut netlink, to, mark, device.as_deref(), &tunnel));
         } else {
             self.judge(|_| None);
         }

@@ -33,7 +33,7 @@ const OPEN: &str = "those who reach this address could command the tunnel, which
     --allow-files, or write `management 127.0.0.1 PORT PASSWORD-FILE`";
 
 const NO_PASSWORD: &str = "every program of this machine could command the tunnel, which runs as root; name a file with a \
-    password behind the port, or permit it with --allow-files";
+    password that only root can read behind the port, or permit it with --allow-files";
 
 const CALLS: &str = "the profile would have this machine call its management client, and take commands; permit it \
     with --allow-files";
@@ -49,10 +49,11 @@ const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent t
     the profile says of which file; permit it with --allow-files, or name no file and be asked";
 
 /// The restriction on a directive; `None` where it reaches no such file. `is_own` says that a password file is the profile's
-/// own.
+/// own, `is_known` that others than root can read a file.
 pub(super) fn restriction(
     directive: &Directive,
     is_own: &dyn Fn(&str) -> bool,
+    is_known: &dyn Fn(&str) -> bool,
 ) -> Option<Restriction> {
     let instead = |keep: usize, rest: &[&str], reason| {
         let mut changed = directive.clone();
@@ -68,7 +69,9 @@ pub(super) fn restriction(
         "auth-user-pass" if is_own(at(directive, 0)) => None,
         "management" if at(directive, 1) == "unix" => Some(Restriction::Denied(SOCKET)),
         "management" if !is_loopback(at(directive, 0)) => Some(Restriction::Denied(OPEN)),
-        "management" if directive.count() == 2 => Some(Restriction::Denied(NO_PASSWORD)),
+        "management" if directive.count() == 2 || is_known(at(directive, 2)) => {
+            Some(Restriction::Denied(NO_PASSWORD))
+        }
         "management-client" => Some(Restriction::Denied(CALLS)),
         "auth-user-pass" if directive.inline.is_none() && names_file(0) => instead(0, &[], SENT),
         "http-proxy-user-pass" if directive.inline.is_none() && names_file(0) => {

@@ -18,6 +18,7 @@ use super::{
     Timers, Tls, resolve,
 };
 use crate::report::Verdict;
+use crate::secrecy;
 use connection::{Draft, RemoteLine};
 use foreign::Restriction;
 pub use scripts::DECIDING;
@@ -166,6 +167,18 @@ const GROUPS: [fn(&mut Builder, &Directive) -> Option<Outcome>; 11] = [
     actions::apply,
 ];
 
+/// Takes the words of files that another one names out of what is said: any file of the machine may have been named.
+pub(super) fn conceal(judged: &mut [Judged]) {
+    for judged in judged.iter_mut().filter(|it| it.origin.included) {
+        if table::find(&judged.name).is_none() {
+            judged.name.clear();
+        }
+        if !judged.reason.is_empty() {
+            CONCEALED.clone_into(&mut judged.reason);
+        }
+    }
+}
+
 impl Builder {
     pub(crate) fn new(options: Options) -> Self {
         let mut builder = Self {
@@ -181,16 +194,9 @@ impl Builder {
         self.refuse(&misread.origin, &misread.name, misread.reason);
     }
 
-    /// Takes the words of included files out of what is said, once all is said: any file of the machine may have been named.
+    /// Conceals, once all is said.
     pub(crate) fn conceal(&mut self) {
-        for judged in self.judged.iter_mut().filter(|it| it.origin.included) {
-            if table::find(&judged.name).is_none() {
-                judged.name.clear();
-            }
-            if !judged.reason.is_empty() {
-                CONCEALED.clone_into(&mut judged.reason);
-            }
-        }
+        conceal(&mut self.judged);
     }
 
     /// Hears one directive of the top level.
@@ -231,12 +237,12 @@ impl Builder {
         &mut self,
         directive: &'d Directive,
     ) -> Option<(Cow<'d, Directive>, Option<Remark>)> {
-        let is_own = |named: &str| {
-            let named = resolve(self.directory.as_deref(), Path::new(named));
-            self.own_passwords.contains(&named)
-        };
+        let path = |named: &str| resolve(self.directory.as_deref(), Path::new(named));
+        let is_own = |named: &str| self.own_passwords.contains(&path(named));
+        let is_known = |named: &str| secrecy::warning(&path(named)).is_some();
         let permitted = self.options.permissions.files();
-        let restriction = foreign::restriction(directive, &is_own).filter(|_| !permitted);
+        let restriction =
+            foreign::restriction(directive, &is_own, &is_known).filter(|_| !permitted);
         match restriction {
             None => return Some((Cow::Borrowed(directive), None)),
             Some(Restriction::Instead(instead, reason)) => {

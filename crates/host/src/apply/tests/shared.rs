@@ -14,15 +14,19 @@ fn to_endpoint(netlink: &mut Netlink) -> Vec<Option<u32>> {
 }
 
 fn host_route(netlink: &mut Netlink) -> Step {
-    Step::HostRoute {
-        dst: ip("192.0.2.1"),
+    let dst = ip("192.0.2.1");
+    Step::OuterRoute {
+        dst,
+        prefix: 32,
         via: Some(ip("198.51.100.1")),
         dev: netlink.index_of("wan").unwrap(),
+        metric: FIRST_METRIC,
+        towards: Some(dst),
     }
 }
 
 #[test]
-fn a_shared_endpoint_route_goes_with_the_last_tunnel_that_needs_it() {
+fn a_route_to_the_endpoint_of_two_tunnels_goes_with_the_last_of_them() {
     in_host("shared", |netlink, directory| {
         let before = state(netlink);
         let plan = steps([host_route(netlink)]);

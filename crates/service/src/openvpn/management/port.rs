@@ -203,6 +203,12 @@ impl Management {
         self.peer.as_ref().is_some_and(|peer| peer.spoken)
     }
 
+    /// Whether the connected client has sent wrong passwords, as many as it may.
+    pub(crate) fn has_guessed(&self) -> bool {
+        let peer = self.peer.as_ref();
+        peer.is_some_and(|peer| !peer.trusted && peer.tries > 0)
+    }
+
     /// Takes what was received; then ask for [`Self::next_action`] until there is none.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if let Some(peer) = self.peer.as_mut().filter(|peer| !peer.closing) {

@@ -8,7 +8,9 @@ use super::super::signals::Signal;
 use super::socket::{ManagementClient, ManagementSocket};
 use super::{Action, Management, Settings, Signal as Asked};
 use crate::gate::Gate;
+use crate::strangers;
 use config::openvpn::{Management as Wanted, OpenVpn, Prompted};
+use log::Level;
 use netio::poll::Poller;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant, SystemTime};
@@ -124,8 +126,11 @@ impl Port {
         self.gate.follow(&self.events, socket, now)
     }
 
-    /// The client that waits, if descriptors for it can be had.
+    /// The client that waits, if descriptors for it can be had, and the last one did not guess at the password just now.
     fn accept(&mut self, now: Instant) -> Option<ManagementClient> {
+        if self.gate.next_deadline().is_some_and(|until| now < until) {
+            return None;
+        }
         self.socket.accept().unwrap_or_else(|error| {
             self.gate.failed(&error, now, || self.socket.turn_away());
             None
@@ -197,7 +202,7 @@ impl Port {
         self.machine.connected();
         self.client = Some(client);
         self.silent_until = now + SILENCE;
-        log::info!("MANAGEMENT: Client connected");
+        strangers::log(Level::Info, format_args!("MANAGEMENT: Client connected"));
     }
 
     /// Whether a client is there that others could have to wait for in vain. Whom this end called
@@ -215,7 +220,10 @@ impl Port {
         self.silent_until = now + SILENCE;
         let next = self.accept(now);
         if next.is_some() || !self.machine.has_trusted_peer() {
-            log::info!("MANAGEMENT: the client has said nothing for {SILENCE:?}, closed");
+            strangers::log(
+                Level::Info,
+                format_args!("MANAGEMENT: the client has said nothing for {SILENCE:?}, closed"),
+            );
             self.leave();
         }
         if let Some(next) = next {
@@ -227,8 +235,11 @@ impl Port {
         // Closed, and so out of the set by itself.
         self.client = None;
         let (stranger, spoken) = (self.machine.has_stranger(), self.machine.has_spoken());
-        self.machine.disconnected();
         let now = Instant::now();
+        if self.machine.has_guessed() {
+            self.gate.shut(now);
+        }
+        self.machine.disconnected();
         if stranger && self.told.is_none_or(|at| now >= at + TOLD_AGAIN) {
             self.told = Some(now);
             log::warn!(
@@ -236,7 +247,7 @@ impl Port {
                  does a web page call this port? Add a password file, or use a unix socket"
             );
         }
-        log::info!("MANAGEMENT: Client disconnected");
+        strangers::log(Level::Info, format_args!("MANAGEMENT: Client disconnected"));
         // A page or a scanner that only calls and leaves must not restart the tunnel.
         if !spoken && !self.socket.was_called() {
             return;

@@ -66,10 +66,14 @@ fn address(text: &str) -> Step {
 }
 
 fn host_route() -> Step {
-    Step::HostRoute {
-        dst: "192.0.2.1".parse().unwrap(),
+    let dst = "192.0.2.1".parse().unwrap();
+    Step::OuterRoute {
+        dst,
+        prefix: 32,
         via: Some("198.51.100.1".parse().unwrap()),
         dev: 2,
+        metric: 1,
+        towards: Some(dst),
     }
 }
 
@@ -293,10 +297,14 @@ fn an_endpoint_of_ipv6_keeps_its_way_where_ipv6_is_blocked() {
     let mut six = facts();
     six.endpoints[0].addr = "2001:db8::1".parse().unwrap();
     six.endpoints[0].via = Some("fe80::1".parse().unwrap());
-    let kept = Step::HostRoute {
-        dst: "2001:db8::1".parse().unwrap(),
+    let dst = "2001:db8::1".parse().unwrap();
+    let kept = Step::OuterRoute {
+        dst,
+        prefix: 128,
         via: Some("fe80::1".parse().unwrap()),
         dev: 2,
+        metric: 1,
+        towards: Some(dst),
     };
     assert!(plan(&lines, &six).steps.contains(&kept));
     six.endpoints[0].dev = None;

@@ -102,7 +102,8 @@ impl Machine<'_> {
             }
             ClientFile::Read(None) => ClientSettings::default(),
             ClientFile::Read(Some((path, text))) => {
-                let (settings, report) = parse_client_settings(&text, &path.display().to_string());
+                let (settings, report) =
+                    parse_client_settings(&text, &path.display().to_string(), false);
                 self.warn_of(&report);
                 settings
             }
@@ -161,7 +162,7 @@ impl Machine<'_> {
         match outcome {
             Ok(Some(text)) => {
                 self.defer(id, None);
-                let (more, report) = parse_client_settings(&text, "client-connect");
+                let (more, report) = parse_client_settings(&text, "client-connect", true);
                 self.warn_of(&report);
                 let Some(client) = self.clients.get_mut(&id) else {
                     return;

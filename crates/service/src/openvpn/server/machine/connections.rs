@@ -12,6 +12,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Connections of clients that are not let in, at least, where the limit of open files permits.
 const STRANGERS_MIN: usize = 256;
 
+/// The most of them, however many clients there may be: each may have half a record of 4 KiB wait in the data plane.
+const STRANGERS_MAX: usize = 512;
+
 /// Open files that are no connections, at least: sockets, the TUN, files of scripts.
 const OTHER_FILES_MIN: usize = 64;
 
@@ -64,13 +67,14 @@ impl Connections {
     /// For so many clients and open files from now on. What is open stays open.
     pub(crate) fn limit(&mut self, max_clients: usize, open_files: usize) {
         let other = (open_files / 8).max(OTHER_FILES_MIN);
-        self.strangers_most = max_clients.max(STRANGERS_MIN);
+        self.strangers_most = max_clients.clamp(STRANGERS_MIN, STRANGERS_MAX);
         self.most = open_files.saturating_sub(other).max(open_files / 4).max(1);
     }
 
     /// Open files that so many clients need, with those that are not let in yet.
     pub(crate) fn open_files_for(max_clients: usize) -> usize {
-        let connections = max_clients.saturating_add(max_clients.max(STRANGERS_MIN));
+        let strangers = max_clients.clamp(STRANGERS_MIN, STRANGERS_MAX);
+        let connections = max_clients.saturating_add(strangers);
         let other = (connections / 7 + 1).max(OTHER_FILES_MIN);
         connections.saturating_add(other)
     }

@@ -146,6 +146,8 @@ pub(super) struct Machine<'a> {
     held: Held,
     /// Many strangers have come, and not gone yet.
     crowded: bool,
+    /// When the system gets back what they had.
+    gives_back_at: Option<Instant>,
     /// When the log last told that there are as many clients as may be.
     full_told: Option<Instant>,
     round: Instant,
@@ -187,6 +189,7 @@ impl<'a> Machine<'a> {
             theirs: TheirLines::new(&setup.config.lines),
             held: Held::default(),
             crowded: false,
+            gives_back_at: None,
             full_told: None,
             round: now.instant + ROUND,
             persist_at: None,
@@ -222,13 +225,18 @@ impl<'a> Machine<'a> {
         std::mem::take(&mut self.out)
     }
 
-    /// After a crowd of strangers has gone the system gets back what they had.
+    /// After a crowd of strangers has gone the system gets back what they had: when the data plane, too, has closed their
+    /// connections.
     fn give_memory_back(&mut self) {
+        let now = self.now.instant;
         let bytes = self.listener.stranger_bytes();
         if bytes >= CROWD {
             self.crowded = true;
         } else if self.crowded && bytes <= CROWD / 4 {
             self.crowded = false;
+            self.gives_back_at = Some(now + ROUND);
+        }
+        if self.gives_back_at.take_if(|at| *at <= now).is_some() {
             self.out.push(Effect::GiveMemoryBack);
         }
     }
@@ -244,6 +252,7 @@ impl<'a> Machine<'a> {
                 if over { self.now.instant } else { until }
             }),
             self.connections.next_deadline(),
+            self.gives_back_at,
             self.persist_at,
             self.held_until(),
             self.shut.iter().map(|it| it.0).min(),

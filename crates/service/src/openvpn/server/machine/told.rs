@@ -165,15 +165,23 @@ impl<'a> Machine<'a> {
         match self.connections.accepted(id, from, self.now.instant) {
             Admission::Taken => {}
             Admission::InPlaceOf(other) => {
-                line!(self, Debug, "{from}: another connection is closed for it");
+                self.about_whom(Some(stranger(from)), |machine| {
+                    line!(
+                        machine,
+                        Debug,
+                        "{from}: another connection is closed for it"
+                    );
+                });
                 self.close_stream(other);
             }
             Admission::TurnedAway => {
-                line!(
-                    self,
-                    Debug,
-                    "{from}: turned away, as many connections are open as may be"
-                );
+                self.about_whom(Some(stranger(from)), |machine| {
+                    line!(
+                        machine,
+                        Debug,
+                        "{from}: turned away, as many connections are open as may be"
+                    );
+                });
                 return self.plane(PlaneCall::RemoveStream(id));
             }
         }
@@ -226,7 +234,10 @@ impl<'a> Machine<'a> {
                 );
             }
             Err(Refused::Limited | Refused::Crowded) => self.hold(arrival),
-            Err(why) => line!(self, Debug, "control packet: {why}"),
+            // Anybody can write the address of a client that is in.
+            Err(why) => self.about_whom(Some(stranger(from.address)), |machine| {
+                line!(machine, Debug, "control packet: {why}");
+            }),
             Ok(()) => {}
         }
         self.perform(out);
