@@ -1,17 +1,18 @@
 //! A tunnel whose interface another program of the host gives its addresses, routes and name servers.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use netio::netlink::{Netlink, NetlinkError};
+use netio::netlink::{Family, Netlink, NetlinkError};
 use thiserror::Error;
 
 use crate::apply::{Applied, ApplyError};
 use crate::facts::Facts;
 use crate::mtu::{MtuFollower, TunnelMtu};
 use crate::plan::{Plan, PlanError};
-use crate::step::Step;
-use crate::want::{DefaultV4, DefaultV6, EndpointRoutes, Want};
+use crate::step::{MAIN, Step};
+use crate::want::{DefaultV4, DefaultV6, Destination, EndpointRoutes, Want};
 
 /// The program that gives interfaces their addresses and routes, as the tunnel sees it.
 pub trait Manager: fmt::Debug + Send + Sync {
@@ -115,9 +116,23 @@ impl Managed {
     pub fn set(&mut self, want: &Want) -> Result<(), ManagedError> {
         let outcome = self.outside(want);
         // After the routes past the tunnel: no packet of the tunnel's own is led into it.
-        self.manager.set(want);
+        self.manager.set(&self.told(want));
         self.told = true;
         outcome
+    }
+
+    /// The wishes as the manager is told them, which looks at neither the MTU nor the endpoints.
+    fn told(&self, want: &Want) -> Want {
+        let mut want = want.clone();
+        want.no_ipv6 = !self.facts.interface.is_empty() && !self.plan.has_v6(&self.facts);
+        let bits = |addr: IpAddr| Family::of(addr).bits();
+        let endpoints = want.endpoints.clone();
+        want.routes.retain(|route| {
+            let leads_to =
+                |to: &IpAddr| route.to == Destination::Network(*to) && route.prefix == bits(*to);
+            route.table != MAIN || !endpoints.iter().any(leads_to)
+        });
+        want
     }
 
     fn outside(&mut self, want: &Want) -> Result<(), ManagedError> {
@@ -127,6 +142,9 @@ impl Managed {
         let facts = Facts::gather(&want, &self.ifname, &mut netlink)?;
         self.mtu.follow(&want, &facts, &mut netlink)?;
         let mut plan = Plan::of_routes(&want, &facts)?;
+        if !want.leaves_interface {
+            plan.warn_of_v6(&want, &facts);
+        }
         self.facts = facts;
         plan.steps
             .retain(|step| matches!(step, Step::OuterRoute { .. }));

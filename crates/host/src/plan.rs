@@ -101,11 +101,11 @@ impl Plan {
         }
     }
 
-    fn has_v6(&self, facts: &Facts) -> bool {
+    pub(crate) fn has_v6(&self, facts: &Facts) -> bool {
         facts.ipv6 && !facts.ipv6_off && self.mtu >= IPV6_MTU_MIN
     }
 
-    fn warn_of_v6(&mut self, want: &Want, facts: &Facts) {
+    pub(crate) fn warn_of_v6(&mut self, want: &Want, facts: &Facts) {
         if self.has_v6(facts) || !want.has_v6() {
             return;
         }

@@ -32,6 +32,9 @@ pub struct Want {
     pub default_v6: Option<DefaultV6>,
     /// Packets to global IPv6 networks are answered with "unreachable".
     pub block_ipv6: bool,
+    /// The interface cannot have IPv6: packets to its IPv6 routes are answered with "unreachable". Known once the host was looked
+    /// at.
+    pub no_ipv6: bool,
     /// The network of the host's default gateway is led into the tunnel, except the gateway.
     pub block_local: bool,
     /// The name servers that the host has are kept outside the tunnel.

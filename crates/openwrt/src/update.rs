@@ -73,7 +73,10 @@ impl Update {
         let addresses = addresses.map(|it| (it.addr, it.prefix, it.peer));
         let mut update = Self {
             device: device.to_owned(),
-            addresses: addresses.take(LIST_MAX).collect(),
+            addresses: addresses
+                .filter(|it| it.0.is_ipv4() || !want.no_ipv6)
+                .take(LIST_MAX)
+                .collect(),
             ..Self::default()
         };
         for route in want.routes.iter().filter(|route| !route.leads_all()) {
@@ -88,13 +91,14 @@ impl Update {
                 // Routes past the tunnel are not netifd's.
                 Gateway::Router(_) | Gateway::Default => continue,
             };
+            let unreachable = want.no_ipv6 && target.is_ipv6();
             update.routes.push(Route {
                 target: masked(target, route.prefix),
                 prefix: route.prefix,
-                gateway,
+                gateway: gateway.filter(|_| !unreachable),
                 metric: route.metric,
                 table: Some(route.table).filter(|table| *table != MAIN),
-                unreachable: false,
+                unreachable,
             });
         }
         if rules.no_default {
@@ -146,8 +150,8 @@ impl Update {
             (false, _) => {}
         }
         let v6 = match want.default_v6 {
-            Some(DefaultV6::Rules | DefaultV6::Global) => Some(false),
-            None if leads_all(true) && !want.block_ipv6 => Some(false),
+            Some(DefaultV6::Rules | DefaultV6::Global) => Some(want.no_ipv6),
+            None if leads_all(true) && !want.block_ipv6 => Some(want.no_ipv6),
             None => want.block_ipv6.then_some(true),
         };
         match (v6, rules.own_table_v6) {
@@ -458,5 +462,29 @@ mod tests {
             told(&blocked, RouteRules::default()),
             ["::/1 unreachable", "8000::/1 unreachable"]
         );
+        // Without IPv6 on the interface nothing of it leaves by another.
+        let mut specific = all(true);
+        (specific.to, specific.prefix) = (Destination::Network("2001:db8::".parse().unwrap()), 32);
+        for (routes, default_v6, wanted) in [
+            (
+                vec![all(true)],
+                None,
+                vec!["::/1 unreachable", "8000::/1 unreachable"],
+            ),
+            (
+                vec![],
+                Some(DefaultV6::Rules),
+                vec!["::/1 unreachable", "8000::/1 unreachable"],
+            ),
+            (vec![specific], None, vec!["2001:db8::/32 unreachable"]),
+        ] {
+            let without = Want {
+                no_ipv6: true,
+                routes,
+                default_v6,
+                ..Want::default()
+            };
+            assert_eq!(told(&without, RouteRules::default()), wanted);
+        }
     }
 }

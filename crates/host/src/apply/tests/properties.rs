@@ -140,6 +140,7 @@ prop_compose! {
             default_v4,
             default_v6,
             block_ipv6,
+            no_ipv6: false,
             block_local,
             bypass_name_servers,
             endpoints,
