@@ -100,10 +100,13 @@ pub struct Peer {
 }
 
 impl Tunnel {
-    /// Whether it takes all packets of the host, of IPv4 or of IPv6.
+    /// Whether it takes its own packets, too, unless they carry its mark: it has all addresses of IPv4 or of IPv6, at once or by
+    /// halves, or the network of an endpoint.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.interface.table != Table::Off && self.allowed_ips().any(|range| range.is_default())
+    pub fn takes_its_own(&self) -> bool {
+        let takes_all = self.allowed_ips().any(|range| range.prefix() <= 1);
+        self.interface.table != Table::Off
+            && (takes_all || self.ranges_of_endpoints().next().is_some())
     }
 
     /// Whether peers call this host by it, and none of them takes all that is sent: the tunnel of a server. A server at home
@@ -137,7 +140,7 @@ impl Tunnel {
     #[must_use]
     pub fn lines_with(&self, shared: Option<&SharedLines>) -> Given {
         match shared.filter(|_| self.lines.is_default()) {
-            Some(shared) => shared.fit(self.is_full(), self.called()),
+            Some(shared) => shared.fit(self.takes_its_own(), self.called()),
             None => Given {
                 lines: self.lines.clone(),
                 ..Given::default()

@@ -466,7 +466,7 @@ impl Parser {
             let owned = |range: &AllowedIp| self.ranges.get(range).map(|(_, peer)| *peer);
             peer.allowed_ips.retain(|range| owned(range) == Some(index));
         }
-        let (full, called) = (self.tunnel.is_full(), self.tunnel.called());
+        let (full, called) = (self.tunnel.takes_its_own(), self.tunnel.called());
         let whole = std::mem::take(&mut self.lines).finish(full, called);
         (self.tunnel.lines, self.tunnel.home) = (whole.lines, whole.home);
         if let [head, keys @ ..] = &*whole.home_lines {

@@ -241,7 +241,7 @@ impl Sections {
             } else if full && line.mark.is_some() && line.interface.is_none() {
                 fault(
                     "without Interface, a Mark of its own leads the line's datagrams into the tunnel, which takes \
-                     everything; name the Interface",
+                     the peer's address too; name the Interface",
                 );
             }
         }

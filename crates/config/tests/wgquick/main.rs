@@ -277,8 +277,15 @@ fn lines_stand_in_comments() {
     let line = "#! [Line]\n#!Name=a\n#! Source = 192.0.2.1\n#! Mark = 7";
     let found = tunnel(file(line, "10.0.0.0/8"));
     assert_eq!((found.lines.lines.len(), found.peers.len()), (1, 1));
-    let found = fault(file(line, "0.0.0.0/0"));
-    assert!(found.contains("wg0.conf:2: without Interface"), "{found}");
+    // The last holds the endpoint.
+    for ranges in [
+        "0.0.0.0/0",
+        "0.0.0.0/1, 128.0.0.0/1",
+        "192.0.2.0/24\nEndpoint=192.0.2.7:51820",
+    ] {
+        let found = fault(file(line, ranges));
+        assert!(found.contains("wg0.conf:2: without Interface"), "{found}");
+    }
     assert_eq!(tunnel(file("", "")).lines, Lines::default());
 }
 
