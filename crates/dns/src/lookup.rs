@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(plain[0].1[2..], forged[2..]);
         assert_ne!(plain[0].1, forged);
         lookup.heard(0, &reply(&queries[1].1, 3, None));
-        // What is sent twice in a row counts no more than what is sent once.
+        // A forgery that comes twice counts no more than one.
         lookup.heard(0, &reply(&forged, 0, Some(&[203, 0, 113, 66])));
         lookup.heard(0, &reply(&plain[0].1, 0, Some(&[192, 0, 2, 7])));
         let answer = IpAddr::from([192, 0, 2, 7]);
