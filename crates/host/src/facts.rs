@@ -228,6 +228,9 @@ impl Facts {
             self.resolver = system.resolver();
         }
         if !self.suppress_prefixlength && want.uses_rules() {
+            // The tunnel has no table of its own yet, and another may have taken one since.
+            let routes = system.routes(None)?;
+            self.used_tables = routes.iter().map(|route| route.table).collect();
             self.look_at_rules(system);
         }
         if self.forwarding.is_empty() && want.forwarding.is_some() {

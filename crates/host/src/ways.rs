@@ -22,15 +22,21 @@ pub(crate) type Way = (Option<IpAddr>, u32);
 
 /// The best of the routes for packets to `dst`: the longest prefix, then the lowest metric.
 pub(crate) fn best<'a>(routes: impl Iterator<Item = &'a Route>, dst: IpAddr) -> Option<Way> {
+    best_route(routes, dst).and_then(|route| Some((route.via, route.dev?)))
+}
+
+/// The route that [`best`] finds.
+pub(crate) fn best_route<'a>(
+    routes: impl Iterator<Item = &'a Route>,
+    dst: IpAddr,
+) -> Option<&'a Route> {
     let fits = |route: &&Route| {
         route.table == MAIN && route.kind == RouteKind::Unicast && contains(route, dst)
     };
-    let usable = |route: &Route| Some((route.via, route.dev?));
+    // The first of equals wins, as in the kernel.
     routes
         .filter(fits)
-        // The first of equals wins, as in the kernel.
         .min_by_key(|route| (u8::MAX - route.prefix, metric_of(route)))
-        .and_then(usable)
 }
 
 /// True when packets to `dst` fit the route.

@@ -25,6 +25,7 @@ mod peer;
 mod protocol;
 mod replay;
 mod routes;
+mod source_network;
 mod statistics;
 mod wire;
 
@@ -44,6 +45,7 @@ pub use peer::{Moving, PeerId, PeerState, Times};
 pub use protocol::{CipherName, Formats, KeyUsage, Protocol, SessionKeys};
 pub use replay::ReplayWindow;
 pub use routes::Routes;
+pub use source_network::SourceNetwork;
 pub use statistics::{PipelineCounts, Statistics};
 /// The promise of a protocol's [`Protocol::Keys`].
 pub use zeroize::ZeroizeOnDrop;

@@ -1,8 +1,8 @@
 //! Messages from workers to the control thread, all of it bounded.
 
 use netio::poll::Waker;
-use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, StreamId, Transport};
-use std::collections::{HashSet, VecDeque};
+use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, SourceNetwork, StreamId, Transport};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Messages in data packets that may wait: pings never do, the rest is rare.
 pub(crate) const MESSAGES: usize = 256;
 
-/// Bytes that waiting datagrams may have, for each that may wait: anybody sends them, and long ones fill memory.
+/// Bytes of room for each datagram that may wait, which a shorter one takes as well: anybody sends them, and long ones fill
+/// memory.
 const MEAN: usize = 128;
 
 /// How much of what comes an [`Inbox`] keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct InboxLimits {
-    /// Datagrams that may wait; those after it are dropped.
+    /// Datagrams that may wait, a third of them of one source; those after it are dropped.
     pub datagrams: usize,
     /// The longest datagram or message that is kept, in bytes.
     pub longest: usize,
@@ -40,17 +41,40 @@ pub struct Arrival {
     pub bytes: Box<[u8]>,
 }
 
-/// Datagrams that wait, and their bytes.
+/// Datagrams that wait. A source has at most half as much room as is free, so that crowds of some leave room for the first
+/// packets of others (dynamic queue length thresholds: Choudhury and Hahne, 1998).
 #[derive(Debug, Default)]
 struct Arrivals {
     waiting: VecDeque<Arrival>,
+    /// Bytes that are taken, of all sources and of each.
     bytes: usize,
+    by_source: HashMap<SourceNetwork, usize>,
 }
 
 impl Arrivals {
+    /// Takes this much of the room for a datagram of a source. False where there is too little.
+    fn take_room(&mut self, source: SourceNetwork, bytes: usize, room: usize) -> bool {
+        let of_source = self.by_source.get(&source).copied().unwrap_or(0);
+        if self.bytes + bytes > room
+            || (of_source > 0 && of_source + bytes > (room - self.bytes) / 2)
+        {
+            return false;
+        }
+        self.bytes += bytes;
+        self.by_source.insert(source, of_source + bytes);
+        true
+    }
+
     fn pop(&mut self) -> Option<Arrival> {
         let arrival = self.waiting.pop_front()?;
-        self.bytes -= arrival.bytes.len();
+        let (source, bytes) = (arrival.from.addr.into(), arrival.bytes.len().max(MEAN));
+        self.bytes -= bytes;
+        if let Some(of_source) = self.by_source.get_mut(&source) {
+            *of_source -= bytes;
+            if *of_source == 0 {
+                self.by_source.remove(&source);
+            }
+        }
         Some(arrival)
     }
 }
@@ -137,11 +161,10 @@ impl Control for Inbox {
             return false;
         }
         let mut arrivals = lock(&self.arrivals);
-        let most = self.limits.datagrams;
-        if arrivals.waiting.len() >= most || arrivals.bytes + bytes.len() > most * MEAN {
+        let (source, room) = (from.endpoint.addr.into(), self.limits.datagrams * MEAN);
+        if !arrivals.take_room(source, bytes.len().max(MEAN), room) {
             return false;
         }
-        arrivals.bytes += bytes.len();
         arrivals.waiting.push_back(Arrival {
             from: from.endpoint,
             line: from.id,
@@ -211,7 +234,7 @@ mod tests {
     #[test]
     fn what_is_left_of_a_burst_has_its_turn_without_another_packet() {
         let limits = InboxLimits {
-            datagrams: 1000,
+            datagrams: 3000,
             longest: 100,
             message_head: 0,
             active: false,
@@ -235,20 +258,46 @@ mod tests {
 
     #[test]
     fn long_datagrams_wait_as_far_as_there_is_memory_for_them() {
-        let limits = InboxLimits {
-            datagrams: 100,
-            longest: 2048,
-            message_head: 0,
-            active: false,
-        };
-        let inbox = Inbox::new(limits).unwrap();
-        let from = Line::udp(Endpoint::new(([192, 0, 2, 1], 1194).into()));
-        let put = |length| inbox.datagram(from, &vec![0; length]);
+        let inbox = inbox(300);
+        let put = |length| put(&inbox, 1, length);
         assert_eq!((0..100).filter(|_| put(2000)).count(), 6);
         assert!(put(500), "a shorter one fits");
         assert_eq!(inbox.next_arrivals(1).len(), 1);
         assert!(put(2000));
         assert_eq!(inbox.next_arrivals(100).len(), 7);
-        assert_eq!((0..200).filter(|_| put(20)).count(), 100);
+        assert_eq!((0..300).filter(|_| put(20)).count(), 100);
+    }
+
+    #[test]
+    fn crowds_leave_room_for_others() {
+        for crowd in [1, 2, 10, 100] {
+            let inbox = inbox(4096);
+            for number in 0..100_000_u32 {
+                put(&inbox, (number % crowd) as u8, 30);
+            }
+            // A client's answer to a certificate.
+            let answer = [1200, 1200, 700];
+            assert!(answer.iter().all(|it| put(&inbox, 200, *it)), "{crowd}");
+            let waiting = inbox.next_arrivals(usize::MAX);
+            let of_crowd = waiting.iter().filter(|it| it.bytes.len() == 30).count();
+            assert!(of_crowd >= 4096 / 3, "{of_crowd}");
+            let arrivals = lock(&inbox.arrivals);
+            assert!(arrivals.bytes == 0 && arrivals.by_source.is_empty());
+        }
+    }
+
+    fn inbox(datagrams: usize) -> Inbox {
+        let limits = InboxLimits {
+            datagrams,
+            longest: 2048,
+            message_head: 0,
+            active: false,
+        };
+        Inbox::new(limits).unwrap()
+    }
+
+    fn put(inbox: &Inbox, host: u8, length: usize) -> bool {
+        let from = Endpoint::new(([192, 0, 2, host], 1194).into());
+        inbox.datagram(Line::udp(from), &vec![0; length])
     }
 }

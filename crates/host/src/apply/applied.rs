@@ -137,7 +137,8 @@ impl Applied {
         for step in &plan.steps {
             self.step(step, &mut rivals, system)?;
         }
-        let lost = self.judge_ways(dev, system)?;
+        let others = self.other_devices(system);
+        let lost = self.judge_ways(dev, &others, system)?;
         self.tell_lost(lost);
         self.look(system)
     }
@@ -259,6 +260,12 @@ impl Applied {
         let (names, steps): (Vec<String>, Vec<Vec<Step>>) =
             others.map(|other| (other.ifname, other.steps)).unzip();
         (names, steps.concat())
+    }
+
+    /// Indices of the interfaces of [`Self::others`].
+    pub(super) fn other_devices(&self, system: &mut dyn System) -> Vec<u32> {
+        let names = self.others().0.into_iter();
+        names.filter_map(|it| system.index_of(&it).ok()).collect()
     }
 
     fn others_steps(&self) -> Vec<Step> {

@@ -46,7 +46,8 @@ impl Applied {
                 errors.extend(self.retire(step, system).err());
             }
         }
-        match self.judge_ways(dev, system) {
+        let others = self.other_devices(system);
+        match self.judge_ways(dev, &others, system) {
             Ok(lost) => self.tell_lost(lost),
             Err(error) => errors.push(error),
         }

@@ -38,8 +38,7 @@ impl Applied {
         let Ok(dev) = system.index_of(&self.ifname) else {
             return Ok(());
         };
-        let others = self.others().0.into_iter();
-        let others: Vec<u32> = others.filter_map(|it| system.index_of(&it).ok()).collect();
+        let others = self.other_devices(system);
         let used_up = self.rounds.are_used_up();
         let (mut is_back, mut lost) = (false, Vec::new());
         for step in self.missing(dev, &others, system)? {
@@ -72,11 +71,11 @@ impl Applied {
             }
         }
         self.rounds.count += u32::from(is_back);
-        let mut rivals = Rivals::beside(dev, others);
+        let mut rivals = Rivals::beside(dev, others.clone());
         for step in &self.done {
             lost.extend(rivals.shadow(step, system)?);
         }
-        lost.extend(self.judge_ways(dev, system)?);
+        lost.extend(self.judge_ways(dev, &others, system)?);
         self.tell_lost(lost);
         Ok(())
     }

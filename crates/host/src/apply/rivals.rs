@@ -9,7 +9,7 @@ use super::{Applied, ApplyError};
 use crate::facts::ANYWHERE;
 use crate::step::{MAIN, Step, WORLD_BITS};
 use crate::system::System;
-use crate::ways::{best, covers, metric_of};
+use crate::ways::{best_route, covers, metric_of};
 
 /// The least metric of the main table's routes of others, by network. Read once for each plan, and only where a step asks.
 pub(super) struct Rivals {
@@ -132,10 +132,12 @@ impl Rivals {
 
 impl Applied {
     /// Asks the kernel where packets to the world go while the tunnel's routes stand: rules of another program may
-    /// lead them past the main table.
+    /// lead them past those routes, or more specific routes of the main table win. Other tunnels of this program, whose
+    /// interfaces are `others`, may do so.
     pub(super) fn judge_ways(
         &self,
         dev: u32,
+        others: &[u32],
         system: &mut dyn System,
     ) -> Result<Vec<String>, ApplyError> {
         let mut told = Vec::new();
@@ -144,29 +146,42 @@ impl Applied {
                 Step::Route {
                     dst,
                     prefix,
-                    table: MAIN,
-                    first: true,
+                    table,
+                    first,
                     ..
-                } => prefix <= WORLD_BITS && covers(dst, prefix, probe),
+                } => (first || table != MAIN) && prefix <= WORLD_BITS && covers(dst, prefix, probe),
                 _ => false,
             };
             if !self.done.iter().any(leads) {
                 continue;
             }
-            let routes = system.routes(Some(MAIN))?;
-            if best(routes.iter(), probe).is_none_or(|(_, best)| best != dev) {
+            let Ok(way) = system.route_get(probe, 0) else {
+                continue;
+            };
+            if way.dev == dev || others.contains(&way.dev) || way.kind != RouteKind::Unicast {
                 continue;
             }
-            if let Ok(way) = system.route_get(probe, 0)
-                && way.dev != dev
-                && way.kind == RouteKind::Unicast
-            {
-                let (name, _) = system.device(way.dev)?;
-                let family = if probe.is_ipv4() { "IPv4" } else { "IPv6" };
-                told.push(format!(
-                    "routing rules of another program lead {family} packets by {name}, past the tunnel (ip rule)"
-                ));
-            }
+            let (name, _) = system.device(way.dev)?;
+            let routes = system.routes(Some(MAIN))?;
+            let longest = best_route(routes.iter(), probe).filter(|it| it.dev == Some(way.dev));
+            let cause = match longest {
+                // The host's own way to one network.
+                Some(route) if route.prefix > WORLD_BITS => continue,
+                Some(route) if route.prefix != 0 => format!(
+                    "the more specific route {}/{} of another program leads",
+                    route.dst, route.prefix
+                ),
+                _ => "routing rules of another program lead".to_owned(),
+            };
+            let (family, remedy) = match (probe.is_ipv4(), longest) {
+                (true, Some(route)) if route.prefix != 0 => ("IPv4", "ip route"),
+                (false, Some(route)) if route.prefix != 0 => ("IPv6", "ip -6 route"),
+                (true, _) => ("IPv4", "ip rule"),
+                (false, _) => ("IPv6", "ip -6 rule"),
+            };
+            told.push(format!(
+                "{cause} {family} packets by {name}, past the tunnel ({remedy})"
+            ));
         }
         Ok(told)
     }

@@ -69,6 +69,24 @@ fn the_manager_of_name_servers_is_looked_for_once_some_are_wanted() {
 }
 
 #[test]
+fn a_tunnel_that_leads_everything_later_takes_no_table_of_another() {
+    let mut host = Memory::new();
+    let mut want = Want {
+        default_v4: None,
+        ..full()
+    };
+    let mut facts = Facts::gather(&want, "tun0", &mut host).unwrap();
+    host.set_up(2).unwrap();
+    let other = Route::default_of(Family::V4).dev(2).table(51820);
+    host.add_route(&other).unwrap();
+    want.default_v4 = Some(DefaultV4::Rules);
+    host.set_up(3).unwrap();
+    facts.look_again(&want, "tun0", &mut host).unwrap();
+    let plan = crate::plan::Plan::new(&want, &facts).unwrap();
+    assert_eq!(plan.fwmark, 51821);
+}
+
+#[test]
 fn the_probe_of_a_rule_leaves_nothing_and_knows_old_kernels() {
     for suppresses in [true, false] {
         let mut host = Memory::new();

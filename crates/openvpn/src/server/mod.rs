@@ -17,6 +17,6 @@ mod table;
 
 pub use drops::{Drops, Refused};
 pub use listener::Listener;
-pub use remote::{Remote, Source};
+pub use remote::Remote;
 pub use settings::{ListenerSettings, ServerOutput};
 pub use table::ClientId;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use super::drops::Refused;
 use super::listener::Listener;
-use super::remote::Source;
 use super::settings::ServerOutput;
 use super::table::{ClientId, Entry};
 use crate::session::CloseReason;
+use plane::SourceNetwork;
 
 /// Bytes of strangers' sessions beyond which clients that begin have to wait.
 const ROOM: u64 = 5 << 19;
@@ -97,7 +97,7 @@ impl Listener {
 
     /// How many sessions that are not up each source has.
     #[must_use]
-    pub fn half_open(&self) -> HashMap<Source, usize> {
+    pub fn half_open(&self) -> HashMap<SourceNetwork, usize> {
         let mut sources = HashMap::new();
         for (_, entry) in self.table.half_open() {
             *sources.entry(entry.remote.address.into()).or_default() += 1;

@@ -121,27 +121,67 @@ fn a_default_route_that_comes_later_does_not_win() {
     });
 }
 
-/// Rules of another program that lead packets past the main table are told.
+/// Routes and rules of other programs that lead the world's packets past a full tunnel are told, whatever leads the
+/// tunnel's: def1, or a table and rules.
 #[test]
-fn rules_that_lead_past_the_tunnel_are_told() {
-    in_host("rules", |netlink, directory| {
-        let rule = Rule {
-            priority: Some(500),
-            ..Rule::new(Family::V4, 99)
-        };
-        netlink.add_rule(&rule).unwrap();
-        let other = Route::default_of(Family::V4).via(ip("198.51.100.1"));
-        netlink.add_route(&other.table(99)).unwrap();
-        let plan = def1(netlink, "198.51.100.1");
-        let mut plan = plan;
-        // The host has its own route to the address.
-        plan.steps
-            .retain(|step| !matches!(step, Step::OuterRoute { .. }));
-        let applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
-        let told: Vec<&str> = applied.refused().collect();
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("IPv4 packets by wan"), "{told:?}");
-    });
+fn what_leads_the_world_past_the_tunnel_is_told() {
+    /// A rule's priority or a route, and what is told beside def1 and beside rules.
+    type Rival = (Option<u32>, Option<(&'static str, u8)>, [&'static str; 2]);
+    let rules = "routing rules of another program lead";
+    let rivals: [Rival; 6] = [
+        (Some(500), None, [rules; 2]),
+        (None, Some(("192.0.0.0", 2)), ["route 192.0.0.0/2"; 2]),
+        // def1's half stands in front of its equal.
+        (None, Some(("128.0.0.0", 1)), ["", "route 128.0.0.0/1"]),
+        (None, Some(("192.0.0.0", 4)), ["route 192.0.0.0/4"; 2]),
+        // One network of the host's own is no fault.
+        (None, Some(("192.0.2.0", 24)), [""; 2]),
+        (None, None, [""; 2]),
+    ];
+    for (index, by_rules) in [false, true].into_iter().enumerate() {
+        for (priority, network, told) in rivals {
+            in_host(&format!("past{index}"), |netlink, directory| {
+                if let Some((network, prefix)) = network {
+                    netlink.add_route(&own(network, prefix, None)).unwrap();
+                }
+                let mut plan = if by_rules {
+                    let mut want = full();
+                    want.endpoints = vec![ip("203.0.113.9")];
+                    let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+                    Plan::new(&want, &facts).unwrap()
+                } else {
+                    def1(netlink, "198.51.100.1")
+                };
+                // The host has its own route to the address.
+                plan.steps
+                    .retain(|step| !matches!(step, Step::OuterRoute { .. }));
+                let told = told[index];
+                let mut applied =
+                    Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+                if let Some(priority) = priority {
+                    // Each program puts its rules first: the later one wins.
+                    let rule = Rule {
+                        priority: Some(priority),
+                        ..Rule::new(Family::V4, 99)
+                    };
+                    netlink.add_rule(&rule).unwrap();
+                    let other = Route::default_of(Family::V4).via(ip("198.51.100.1"));
+                    netlink.add_route(&other.table(99)).unwrap();
+                    applied.keep(netlink).unwrap();
+                }
+                let all: Vec<&str> = applied.refused().collect();
+                let case = (by_rules, priority, network);
+                assert_eq!(
+                    all.len(),
+                    usize::from(!told.is_empty()),
+                    "{case:?}: {all:?}"
+                );
+                for it in all {
+                    assert!(it.contains(told) && it.contains("by wan"), "{case:?}: {it}");
+                }
+            });
+        }
+    }
 }
 
 /// IPv6 knows no metric better than 1: routes that must lead or block everything do not stand beside it.

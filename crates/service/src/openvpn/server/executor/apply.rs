@@ -11,7 +11,7 @@ use super::super::machine::{
 };
 use super::work::Files;
 use super::{Executor, start, work};
-use openvpn::server::Source;
+use plane::SourceNetwork;
 use std::path::Path;
 
 impl<'a> Executor<'a> {
@@ -128,7 +128,12 @@ impl<'a> Executor<'a> {
         })
     }
 
-    fn start_job(&mut self, id: JobId, source: Option<Source>, job: Job) -> Option<Event<'a>> {
+    fn start_job(
+        &mut self,
+        id: JobId,
+        source: Option<SourceNetwork>,
+        job: Job,
+    ) -> Option<Event<'a>> {
         let kind = job.kind();
         let job = match job {
             Job::Respond {

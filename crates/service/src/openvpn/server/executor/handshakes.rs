@@ -8,8 +8,8 @@
 
 use super::super::super::policy::background::{Background, Crew, Work};
 use super::super::machine::{ClientKey, Event};
-use openvpn::server::Source;
 use openvpn::session::{Handshake, Handshaken};
+use plane::SourceNetwork;
 use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const NICER: i32 = 5;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// What takes turns: sources, and of each apart those whose clients were let in before and renew their keys.
-type Turn = (Source, bool);
+type Turn = (SourceNetwork, bool);
 
 /// The threads, and what they do.
 pub(super) struct Handshakes<T = Box<Handshaken>> {
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_place_is_done_at_once_and_those_that_are_gone_have_none() {
-        let source = |address: &str| Source::from(address.parse::<SocketAddr>().unwrap());
+        let source = |address: &str| SourceNetwork::from(address.parse::<SocketAddr>().unwrap());
         let (many, other) = (source("192.0.2.1:1"), source("192.0.2.2:1"));
         let (release, wait) = mpsc::channel::<()>();
         let (begins, begun) = mpsc::channel();

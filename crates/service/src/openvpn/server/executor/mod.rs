@@ -18,11 +18,12 @@ use super::super::signals::Signal;
 use super::super::{Context, Ended};
 use super::machine::{Event, JobId, Machine, Now};
 use crate::inbox::{Inbox, MESSAGES};
+use ::plane::SourceNetwork;
 use config::openvpn::Topology;
 use handshakes::Handshakes;
 use listeners::Listeners;
 use netio::poll::{Poller, Waker};
-use openvpn::server::{ClientId, Source};
+use openvpn::server::ClientId;
 use openvpn::tls::TlsSettings;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -57,7 +58,7 @@ struct Executor<'a> {
     crl: RevocationFile,
     listeners: Listeners,
     /// Work of a source of clients, or the server's own.
-    background: Background<Option<Source>, (JobId, Finished)>,
+    background: Background<Option<SourceNetwork>, (JobId, Finished)>,
     handshakes: Handshakes,
     /// The jobs that have not ended, and how `background` calls them.
     jobs: HashMap<JobId, u64>,

@@ -13,8 +13,9 @@ use openvpn::data::format::Framing;
 use openvpn::message::{Advance, AuthFailed, AuthFailedKind};
 use openvpn::negotiate::IvProto;
 use openvpn::push::PushOptions;
-use openvpn::server::{ClientId, Source};
+use openvpn::server::ClientId;
 use openvpn::session::CloseReason;
+use plane::SourceNetwork;
 use std::net::IpAddr;
 
 impl Machine<'_> {
@@ -136,7 +137,7 @@ impl Machine<'_> {
         else {
             return self.admit(id);
         };
-        let (key, source) = (client.key(id), Source::from(client.from.address));
+        let (key, source) = (client.key(id), SourceNetwork::from(client.from.address));
         match self
             .hooks
             .invocation(Hook::ClientConnect, command, [], &client.environment)

@@ -13,9 +13,10 @@ use super::{
 use config::openvpn::ClientCertificate;
 use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Message};
 use openvpn::negotiate::IvProto;
-use openvpn::server::{ClientId, Source};
+use openvpn::server::ClientId;
 use openvpn::session::{AuthId, AuthRequest, Decision, Session, TokenState};
 use openvpn::verify::PeerCertificate;
+use plane::SourceNetwork;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +83,7 @@ impl Machine<'_> {
                 if client.step == Step::Arriving {
                     client.step = Step::Judged;
                 }
-                let (key, source) = (client.key(id), Source::from(client.from.address));
+                let (key, source) = (client.key(id), SourceNetwork::from(client.from.address));
                 self.judge_login(key, source, Job::Login(request.id, checks));
             }
             Ok(None) => self.decide(id, request.id, Ok(())),
@@ -91,7 +92,7 @@ impl Machine<'_> {
     }
 
     /// Has a login judged, or keeps it for as long as wrong passwords from the same place demand.
-    fn judge_login(&mut self, key: ClientKey, source: Source, job: Job) {
+    fn judge_login(&mut self, key: ClientKey, source: SourceNetwork, job: Job) {
         let (client, now) = (self.clients.get(&key.id), self.now.instant);
         let user = client.map_or(&[][..], |it| it.username.as_bytes());
         if !user.is_empty() {
@@ -311,7 +312,7 @@ impl Machine<'_> {
                 "an answer while a script has the one before it"
             );
         }
-        let source = Source::from(client.from.address);
+        let source = SourceNetwork::from(client.from.address);
         let hook = Hook::ClientCrResponse;
         match self
             .hooks
@@ -381,7 +382,7 @@ impl Machine<'_> {
                         self.connections.admitted(stream);
                     }
                     if !client.username.is_empty() {
-                        let source = Source::from(client.from.address);
+                        let source = SourceNetwork::from(client.from.address);
                         self.guesses.right(source, client.username.as_bytes());
                         // Logins of the same user need not wait.
                         let now = self.now.instant;
@@ -404,7 +405,7 @@ impl Machine<'_> {
                     && !client.username.is_empty()
                 {
                     let (source, user) = (
-                        Source::from(client.from.address),
+                        SourceNetwork::from(client.from.address),
                         client.username.as_bytes(),
                     );
                     self.guesses.wrong(source, user, self.now.instant);

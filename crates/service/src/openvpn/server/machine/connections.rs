@@ -1,6 +1,6 @@
 //! Which TCP connections there are, and which go when there are too many.
 
-use openvpn::server::Source;
+use plane::SourceNetwork;
 use plane::StreamId;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ const OTHER_FILES_MIN: usize = 64;
 #[derive(Clone, Copy, Debug)]
 struct Stranger {
     accepted: Instant,
-    source: Source,
+    source: SourceNetwork,
     /// No session has begun on it.
     silent: bool,
 }
@@ -102,7 +102,7 @@ impl Connections {
 
     /// A connection was accepted.
     pub(crate) fn accepted(&mut self, id: StreamId, from: SocketAddr, now: Instant) -> Admission {
-        let source = Source::from(from);
+        let source = SourceNetwork::from(from);
         let crowded = self.strangers.len() >= self.strangers_most || self.by_id.len() >= self.most;
         let mut admission = Admission::Taken;
         if crowded {
@@ -125,8 +125,8 @@ impl Connections {
     /// Finds a connection to close of a client that is not let in: the oldest of the source that has the most, one without
     /// a session before others; none where every client was let in. Where each source has one the oldest of all goes: a
     /// stranger has as many sources as its IPv6 prefix has networks.
-    fn make_room(&mut self, newcomer: Source) -> Option<StreamId> {
-        let mut of_source: HashMap<Source, usize> = HashMap::new();
+    fn make_room(&mut self, newcomer: SourceNetwork) -> Option<StreamId> {
+        let mut of_source: HashMap<SourceNetwork, usize> = HashMap::new();
         *of_source.entry(newcomer).or_default() += 1;
         for stranger in self.strangers.values() {
             *of_source.entry(stranger.source).or_default() += 1;

@@ -8,9 +8,9 @@ use super::super::super::policy::htpasswd::PasswordFile;
 use super::super::super::policy::scripts::Invocation;
 use super::event::{ClientKey, PlaneCall};
 use config::openvpn::PasswordMethod;
-use openvpn::server::Source;
 use openvpn::session::{AuthId, Handshake};
 use openvpn::verify::PeerCertificate;
+use plane::SourceNetwork;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,14 +38,14 @@ pub(crate) enum Effect {
     RaiseOpenFiles(usize),
 
     /// Do this on another thread. The jobs of one source are done in turn with those of others.
-    StartJob(JobId, Option<Source>, Box<Job>),
+    StartJob(JobId, Option<SourceNetwork>, Box<Job>),
     /// Do this for a client on another thread; [`Event::Handshaken`](super::event::Event::Handshaken) brings back what comes of
     /// it, whether the client is still there or not. Those of one source are done in turn with those of others.
     Handshake {
         /// For whom.
         client: ClientKey,
         /// Where it calls from.
-        source: Source,
+        source: SourceNetwork,
         /// It was let in before.
         renewal: bool,
         /// What to do.

@@ -8,7 +8,7 @@
 
 use super::Machine;
 use crate::inbox::Arrival;
-use openvpn::server::Source;
+use plane::SourceNetwork;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl Held {
     }
 
     /// The oldest that still waits, of a source of the lowest rank.
-    fn pop(&mut self, now: Instant, rank: impl Fn(Source) -> usize) -> Option<Arrival> {
+    fn pop(&mut self, now: Instant, rank: impl Fn(SourceNetwork) -> usize) -> Option<Arrival> {
         self.forget(now);
         let ranks = self.resets.iter().map(|(_, it)| rank(it.from.addr.into()));
         let (at, _) = ranks.enumerate().min_by_key(|(_, rank)| *rank)?;
@@ -130,7 +130,7 @@ mod tests {
             held.push(reset(1, length), start);
         }
         held.push(reset(2, 60), start);
-        let stranger = Source::from(reset(1, 0).from.addr);
+        let stranger = SourceNetwork::from(reset(1, 0).from.addr);
         let mut pop = || held.pop(start, |source| usize::from(source == stranger));
         assert_eq!(pop().map(|it| it.bytes.len()), Some(60));
         assert_eq!(pop().map(|it| it.bytes.len()), Some(50));

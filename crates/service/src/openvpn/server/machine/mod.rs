@@ -46,8 +46,9 @@ use client::{Client, Deferred};
 use config::openvpn::{Connection, OpenVpn};
 use held::Held;
 use openvpn::message::Restart;
-use openvpn::server::{ClientId, Listener, Source};
+use openvpn::server::{ClientId, Listener};
 use openvpn::session::{CloseReason, ControlTraffic, Output, Session};
+use plane::SourceNetwork;
 use plane::{Guesses, LineId};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -137,9 +138,9 @@ pub(super) struct Machine<'a> {
     /// Whose the background jobs are that have not ended. What a script is only told belongs to no client.
     jobs: HashMap<JobId, ClientKey>,
     /// Wrong passwords of late.
-    guesses: Guesses<Source>,
+    guesses: Guesses<SourceNetwork>,
     /// Logins that are judged later, after wrong passwords from the same place: each from when on.
-    shut: Vec<(Instant, ClientKey, Source, Job)>,
+    shut: Vec<(Instant, ClientKey, SourceNetwork, Job)>,
     /// Sessions that came to nothing.
     refusals: Refusals,
     /// First packets that are answered later.
@@ -334,7 +335,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Starts a background job, of a client or of the server's own.
-    fn start(&mut self, source: Option<Source>, job: Job) -> JobId {
+    fn start(&mut self, source: Option<SourceNetwork>, job: Job) -> JobId {
         let id = JobId(self.submitted);
         self.submitted += 1;
         self.out.push(Effect::StartJob(id, source, Box::new(job)));
@@ -342,7 +343,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Starts a background job whose end is about a client.
-    fn start_for(&mut self, client: ClientKey, source: Source, job: Job) {
+    fn start_for(&mut self, client: ClientKey, source: SourceNetwork, job: Job) {
         let id = self.start(Some(source), job);
         self.jobs.insert(id, client);
     }

@@ -4,8 +4,9 @@ use super::{Effect, Machine, PlaneCall, line, peer};
 use openvpn::data::inband::PING;
 use openvpn::data::protocol::session;
 use openvpn::message::Message;
-use openvpn::server::{ClientId, ServerOutput, Source};
+use openvpn::server::{ClientId, ServerOutput};
 use openvpn::session::{Output, Session};
+use plane::SourceNetwork;
 
 impl Machine<'_> {
     /// Does what the sessions ask for, in order. Whatever is sent leaves from the address that its receiver called.
@@ -44,7 +45,7 @@ impl Machine<'_> {
                 if let Some(client) = self.clients.get(&id) {
                     self.out.push(Effect::Handshake {
                         client: client.key(id),
-                        source: Source::from(client.from.address),
+                        source: SourceNetwork::from(client.from.address),
                         renewal: self.listener.session(id).is_some_and(Session::is_up),
                         work,
                     });
