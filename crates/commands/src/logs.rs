@@ -1,6 +1,6 @@
 //! `millrace logs`: what tunnels have said, from wherever this host keeps it.
 
-use crate::restart::unit;
+use crate::restart::units;
 use clap::{Arg, ArgAction, ArgMatches, Command as Cli};
 use service::running::{self, Running};
 use std::error::Error;
@@ -60,6 +60,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
                 code => code,
             }
         }
+        Ok((code, 0)) if !follow => {
+            let whose = name.map_or_else(String::new, |name| format!("{name}: "));
+            terminal::note(format_args!("millrace: {whose}the log has no line yet"));
+            code
+        }
         Ok((code, _)) => code,
         Err(error) => {
             log::error!("{error}");
@@ -106,12 +111,18 @@ fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) ->
     }
     if root.join("run/systemd/system").is_dir() {
         let fields = match name {
-            // By the unit, or of a process in the background, whose log goes to syslog.
-            Some(name) => vec![
-                format!("_SYSTEMD_UNIT={}", unit(name)),
-                "+".to_owned(),
-                format!("SYSLOG_IDENTIFIER=millrace-{name}"),
-            ],
+            // By the units of that name, by the process that has it up, or of one in the background, whose log goes to syslog.
+            Some(name) => {
+                let units = units(name);
+                let mut fields: Vec<String> = units
+                    .iter()
+                    .map(|it| format!("_SYSTEMD_UNIT={it}"))
+                    .collect();
+                let ups = running.iter().filter(|it| it.name == name);
+                fields.extend(ups.flat_map(|it| ["+".to_owned(), format!("_PID={}", it.pid)]));
+                fields.extend(["+".to_owned(), format!("SYSLOG_IDENTIFIER=millrace-{name}")]);
+                fields
+            }
             None => vec!["_COMM=millrace".to_owned()],
         };
         let options = if follow {
@@ -262,11 +273,14 @@ mod tests {
         make("run/systemd/system/x", "");
         let found = source(Some("office"), false).unwrap();
         assert_eq!(found.program, "journalctl");
-        assert!(
-            found
-                .arguments
-                .contains(&"_SYSTEMD_UNIT=millrace@office.service".to_owned())
-        );
+        for field in [
+            "_SYSTEMD_UNIT=millrace@office.service",
+            "_SYSTEMD_UNIT=openvpn-client@office.service",
+            "_PID=7",
+            "SYSLOG_IDENTIFIER=millrace-office",
+        ] {
+            assert!(found.arguments.contains(&field.to_owned()), "{field}");
+        }
         assert!(found.marks.is_empty());
         // A file of its own goes before all of them.
         make(

@@ -2,6 +2,7 @@
 
 use crate::down::{is_millrace, process_of};
 use clap::{Arg, ArgMatches, Command as Cli, value_parser};
+use config::kind::Kind;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use service::running;
@@ -21,7 +22,7 @@ pub(crate) fn command() -> Cli {
         .long_about(
             "Read the file of a running tunnel as its process would, with the arguments that it was started with, and \
              send the process SIGHUP. A file that cannot be used is refused with exit code 1: the tunnel goes on as \
-             it was, and the process is told nothing.",
+             it was, and the process is told nothing. A PPTP tunnel has to be restarted.",
         )
         .arg(
             Arg::new("NAME")
@@ -60,13 +61,21 @@ fn reload(matches: &ArgMatches) -> Outcome<()> {
         (Some(pid), _) => *pid,
         (None, name) => process_of(name.map_or("", String::as_str), running::all()?)?,
     };
-    let process = Path::new("/proc").join(pid.to_string());
-    let words = fs::read(process.join("cmdline"))?;
-    // Names of files may be relative.
-    env::set_current_dir(fs::read_link(process.join("cwd"))?)?;
-    judge(arguments(&words)).map_err(|error| format!("{error}; the tunnel goes on as it was"))?;
+    if judge_process(pid)? == Some(Kind::Pptp) {
+        return Err("a PPTP tunnel reads its file only when it begins: `millrace restart` ends it and brings it up again".into());
+    }
     kill(Pid::from_raw(pid), Signal::SIGHUP)?;
     Ok(())
+}
+
+/// Reads and judges the file of a running tunnel as its process would read it, and says what the file is where that is known.
+/// This process is in the other's directory afterwards: names of files may be relative.
+pub(crate) fn judge_process(pid: i32) -> Outcome<Option<Kind>> {
+    let process = Path::new("/proc").join(pid.to_string());
+    let words = fs::read(process.join("cmdline"))?;
+    env::set_current_dir(fs::read_link(process.join("cwd"))?)?;
+    let judged = judge(arguments(&words));
+    Ok(judged.map_err(|error| format!("{error}; the tunnel goes on as it was"))?)
 }
 
 /// The words of `/proc/PID/cmdline`.
@@ -79,20 +88,24 @@ fn arguments(words: &[u8]) -> Vec<OsString> {
 }
 
 /// Reads and judges what a process with these arguments would read again.
-fn judge(arguments: Vec<OsString>) -> Outcome<()> {
+fn judge(arguments: Vec<OsString>) -> Outcome<Option<Kind>> {
     if let Some(own) = crate::openvpn_arguments(&arguments) {
         let own: Result<Vec<String>, OsString> =
             own.into_iter().map(OsString::into_string).collect();
         let own = own.map_err(|word| format!("an argument is not UTF-8: {}", word.display()))?;
-        return Ok(service::openvpn::judge_arguments(&own)?);
+        service::openvpn::judge_arguments(&own)?;
+        return Ok(Some(Kind::OpenVpn));
     }
     let matches = crate::cli().try_get_matches_from(arguments)?;
     match matches.subcommand() {
-        Some(("up", matches)) => crate::up::judge(matches),
+        Some(("up", matches)) => Ok(Some(crate::up::judge(matches)?)),
         #[cfg(feature = "relay")]
-        Some(("relay", matches)) => crate::relay::judge(matches),
+        Some(("relay", matches)) => {
+            crate::relay::judge(matches)?;
+            Ok(Some(Kind::Relay))
+        }
         // Interfaces of netifd and the like are judged by what runs them.
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 
@@ -127,7 +140,8 @@ mod tests {
         let judged = |more: &str, file: &str| {
             fs::write(&path, file).unwrap();
             let words = format!("millrace\0up\0{more}{}\0", path.display());
-            judge(arguments(words.as_bytes())).map_err(|error| error.to_string())
+            let judged = judge(arguments(words.as_bytes()));
+            judged.map(|_| ()).map_err(|error| error.to_string())
         };
         assert!(judged("", text).is_err(), "scripts are not permitted");
         assert_eq!(judged("--allow-scripts\0", text), Ok(()));

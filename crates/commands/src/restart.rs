@@ -1,6 +1,6 @@
 //! `millrace restart`: a tunnel ended and brought up again, by whatever has it up.
 
-use crate::down;
+use crate::down::{self, DownError};
 use clap::{Arg, ArgAction, ArgMatches, Command as Cli};
 use config::types::is_ifname;
 use service::running::{self, Running};
@@ -20,7 +20,7 @@ pub(crate) fn command() -> Cli {
         .long_about(
             "End a tunnel and bring it up again: by systemd where a unit (millrace@NAME, openvpn-client@NAME, one of your own) \
              has it up, or by millrace@NAME where there is no such tunnel yet, by netifd (ifup) on OpenWrt where it is an interface, and otherwise with the arguments that `millrace up` was \
-             called with, in the background.",
+             called with, in the background. A tunnel whose file cannot be used any more is not ended, with exit code 1.",
         )
         .arg(
             Arg::new("NAME")
@@ -76,11 +76,20 @@ fn restart(name: &str) -> Outcome<ExitCode> {
             pid,
             arguments,
             directory,
-        } => {
-            down::end(name, pid)?;
-            up_again(arguments, &directory)
-        }
+        } => end_and_begin(name, pid, arguments, &directory),
     }
+}
+
+/// Ends a tunnel and brings it up again, unless its file cannot be used any more: whoever came through it could not mend that.
+fn end_and_begin(
+    name: &str,
+    pid: i32,
+    arguments: Vec<OsString>,
+    directory: &Path,
+) -> Outcome<ExitCode> {
+    crate::reload::judge_process(pid)?;
+    down::end(name, pid)?;
+    up_again(arguments, directory)
 }
 
 /// Brings a tunnel up by its arguments, in the background.
@@ -118,9 +127,7 @@ fn restart_daemons(root: &Path, running: &[Running], asked: &dyn Systemd) -> Out
                 pid,
                 arguments,
                 directory,
-            }) => down::end(name, pid)
-                .map_err(Into::into)
-                .and_then(|()| up_again(arguments, &directory)),
+            }) => end_and_begin(name, pid, arguments, &directory),
             Ok(By::Systemd(_) | By::Netifd) => continue,
             Err(error) => Err(error),
         };
@@ -136,8 +143,14 @@ fn restart_daemons(root: &Path, running: &[Running], asked: &dyn Systemd) -> Out
     Ok(code)
 }
 
-pub(crate) fn unit(name: &str) -> String {
+fn unit(name: &str) -> String {
     format!("millrace@{name}.service")
+}
+
+/// The units of the packages that may have a tunnel of this name up.
+pub(crate) fn units(name: &str) -> [String; 3] {
+    let openvpn = |of: &str| format!("openvpn-{of}@{name}.service");
+    [unit(name), openvpn("client"), openvpn("server")]
 }
 
 /// Runs a program of the system. Its exit code is ours.
@@ -157,6 +170,9 @@ trait Systemd {
 
     /// The main process of a unit; 0 if it has none.
     fn main_process(&self, unit: &str) -> Option<i32>;
+
+    /// Whether a unit is enabled, runs or is about to.
+    fn is_in_use(&self, unit: &str) -> bool;
 }
 
 /// The systemd of this host, asked by its own programs.
@@ -186,6 +202,18 @@ impl Systemd for OfThisHost {
         let arguments = ["show", "--property=MainPID", "--value", "--", unit];
         let output = Command::new("systemctl").args(arguments).output().ok()?;
         String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+    }
+
+    fn is_in_use(&self, unit: &str) -> bool {
+        let arguments = ["show", "--property=ActiveState,UnitFileState", "--", unit];
+        let output = Command::new("systemctl").args(arguments).output();
+        let text = output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+        let in_use = |line: &str| match line.split_once('=') {
+            Some(("ActiveState", state)) => !matches!(state, "inactive" | "failed" | ""),
+            Some((_, state)) => state.starts_with("enabled"),
+            None => false,
+        };
+        text.is_ok_and(|text| text.lines().any(in_use))
     }
 }
 
@@ -249,8 +277,12 @@ fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Ou
     let pid = match down::process_of(name, running) {
         Ok(pid) => pid,
         // An enabled unit whose process is between two starts, or was stopped.
-        Err(_) if systemd && is_ifname(name) && !crate::profile::files_of(name).is_empty() => {
-            return Ok(By::Systemd(unit(name)));
+        Err(DownError::NotRunning { .. })
+            if systemd && is_ifname(name) && !crate::profile::files_of(name).is_empty() =>
+        {
+            let mut units = units(name).into_iter();
+            let used = units.find(|unit| asked.is_in_use(unit));
+            return Ok(By::Systemd(used.unwrap_or_else(|| unit(name))));
         }
         Err(error) => return Err(error.into()),
     };
@@ -317,6 +349,10 @@ mod tests {
         fn main_process(&self, _: &str) -> Option<i32> {
             self.0
         }
+
+        fn is_in_use(&self, _: &str) -> bool {
+            false
+        }
     }
 
     /// A systemd that has every process in this unit, with its main process.
@@ -329,6 +365,10 @@ mod tests {
 
         fn main_process(&self, _: &str) -> Option<i32> {
             Some(7)
+        }
+
+        fn is_in_use(&self, _: &str) -> bool {
+            true
         }
     }
 

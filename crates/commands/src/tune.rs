@@ -85,6 +85,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let json = matches.get_flag("json");
     let run = Run {
         json,
+        unshown: RefCell::default(),
         progress: RefCell::new(Progress::new(STEPS, json)),
         enough: Duration::from_millis(matches.get_one("milliseconds").copied().unwrap_or(20)),
     };
@@ -96,18 +97,22 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
     let profile = run.tune();
     run.show(&json!({ "profile": profile }), "");
-    let Some(path) = path else {
-        return ExitCode::SUCCESS;
-    };
-    match profile.write(&path) {
-        Ok(()) => {
-            run.show(
-                &json!({ "written": path }),
-                &format!("written to {}", path.display()),
-            );
-            ExitCode::SUCCESS
+    if let Some(path) = path {
+        if let Err(why) = profile.write(&path) {
+            return cannot_write(&path, &why);
         }
-        Err(why) => cannot_write(&path, &why),
+        run.show(
+            &json!({ "written": path }),
+            &format!("written to {}", path.display()),
+        );
+    }
+    match &*run.unshown.borrow() {
+        // A reader that closes its end early has seen enough.
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            terminal::note(format_args!("millrace: standard output: {error}"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
     }
 }
 
@@ -120,13 +125,10 @@ fn cannot_write(path: &Path, why: &io::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints a line. The reader may close its end early, and the profile is to be written all the same.
-fn print_line(line: &dyn core::fmt::Display) {
-    let _ = writeln!(io::stdout().lock(), "{line}");
-}
-
 struct Run {
     json: bool,
+    /// Why figures could not be shown: the profile is to be written all the same.
+    unshown: RefCell<Option<io::Error>>,
     /// For each figure.
     enough: Duration,
     progress: RefCell<Progress>,
@@ -307,8 +309,7 @@ impl Run {
             }
         }
         if !self.json {
-            self.progress.borrow_mut().clear();
-            print_line(&text);
+            self.print(&text);
         }
     }
 
@@ -348,11 +349,16 @@ impl Run {
     /// A line for people or an object for programs.
     fn show(&self, object: &serde_json::Value, text: &str) {
         if self.json {
-            self.progress.borrow_mut().clear();
-            print_line(&object);
+            self.print(object);
         } else if !text.is_empty() {
-            self.progress.borrow_mut().clear();
-            print_line(&text);
+            self.print(&text);
+        }
+    }
+
+    fn print(&self, line: &dyn core::fmt::Display) {
+        self.progress.borrow_mut().clear();
+        if let Err(error) = writeln!(io::stdout().lock(), "{line}") {
+            *self.unshown.borrow_mut() = Some(error);
         }
     }
 

@@ -92,21 +92,24 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Says why a running tunnel could not begin anew with its file, if so. `matches` are those that it was brought up with.
-pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
+/// Says why a running tunnel could not begin anew with its file, if so, or else what the file is. `matches` are those that it
+/// was brought up with.
+pub(crate) fn judge(matches: &ArgMatches) -> Result<Kind, Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
-    match Kind::at(&path) {
+    let kind = Kind::at(&path);
+    match kind {
         #[cfg(feature = "pptp")]
-        Kind::Pptp => pptp::judge(&path, matches),
+        Kind::Pptp => pptp::judge(&path, matches)?,
         #[cfg(not(feature = "pptp"))]
-        Kind::Pptp => Err(config::pptp::NOT_BUILT.into()),
+        Kind::Pptp => return Err(config::pptp::NOT_BUILT.into()),
         Kind::OpenVpn => {
             let model = read_openvpn(&path, matches, settings.lines.as_ref(), false)?;
-            Ok(service::openvpn::rehearse(&model, &settings.dataplane)?)
+            service::openvpn::rehearse(&model, &settings.dataplane)?;
         }
-        Kind::Relay | Kind::WireGuard => wireguard::judge(&path, matches),
+        Kind::Relay | Kind::WireGuard => wireguard::judge(&path, matches)?,
     }
+    Ok(kind)
 }
 
 /// Reads an OpenVPN file, with the command line's settings in place of its own. Without `tells`, a file that can be

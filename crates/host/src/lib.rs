@@ -62,7 +62,7 @@ pub use managed::{Managed, ManagedError, Manager, SharedManager};
 pub use mtu::{LineMtu, MtuFollower, TunnelMtu};
 pub use plan::{Plan, PlanError};
 pub use scripts::{ScriptError, run_scripts};
-pub use step::{MAIN, SavedRoute, Step};
+pub use step::{MAIN, MASQUERADE_TABLES, SavedRoute, Step};
 pub use system::System;
 pub use want::{
     DefaultV4, DefaultV6, Destination, EndpointRoutes, Forwarding, Gateway, Mtu, ProbedPath, Want,

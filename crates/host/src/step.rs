@@ -16,6 +16,10 @@ pub(super) const WORLD_BITS: u8 = 4;
 /// The main routing table.
 pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
 
+/// The names of the packet filter's tables in which servers of this host masquerade: [`netio::netlink::ChainsWatch`] hears
+/// when another program deletes one, and [`Applied::follow`](crate::Applied::follow) makes it again.
+pub const MASQUERADE_TABLES: &str = "millrace_*";
+
 /// With it the reverse-path filter looks at marks.
 pub(super) const SRC_VALID_MARK: &str = "net/ipv4/conf/all/src_valid_mark";
 
@@ -254,7 +258,7 @@ impl Step {
         )
     }
 
-    /// The table of a step that makes one, for this interface.
+    /// The table of a step that makes one, for this interface: one of [`MASQUERADE_TABLES`].
     pub(super) fn table_of(interface: &str) -> String {
         format!("millrace_{interface}")
     }
@@ -280,6 +284,8 @@ impl Step {
             Self::Route { dst, prefix, .. } | Self::Unreachable { dst, prefix, .. } => {
                 format!("the route {dst}/{prefix}")
             }
+            Self::Sysctl { key, .. } => format!("the setting {}", key.replace('/', ".")),
+            Self::Masquerade { .. } => "the masquerading of those who call".to_owned(),
             _ => "a routing rule".to_owned(),
         }
     }

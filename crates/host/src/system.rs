@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use netio::netlink::masquerade::{self, Masquerade};
-use netio::netlink::{Address, Family, Netlink, NetlinkError, Route, RouteLookup, Rule};
+use netio::netlink::{Address, Family, Netfilter, Netlink, NetlinkError, Route, RouteLookup, Rule};
 
 use crate::dns::{DnsError, NameServers, Resolver};
 
@@ -75,6 +75,8 @@ pub trait System {
     fn masquerade(&mut self, wanted: &Masquerade<'_>) -> Result<(), NetlinkError>;
     /// Deletes such a table.
     fn delete_table(&mut self, name: &str) -> Result<(), NetlinkError>;
+    /// Whether there is such a table.
+    fn has_table(&mut self, name: &str) -> Result<bool, NetlinkError>;
 
     /// A value below `/proc/sys`, without the line's end; `None` if the kernel does not have it.
     fn sysctl(&mut self, key: &str) -> Option<String>;
@@ -196,6 +198,10 @@ impl System for Netlink {
 
     fn delete_table(&mut self, name: &str) -> Result<(), NetlinkError> {
         masquerade::unset(name)
+    }
+
+    fn has_table(&mut self, name: &str) -> Result<bool, NetlinkError> {
+        Ok(Netfilter::open()?.chain(name, masquerade::CHAIN)?.is_some())
     }
 
     fn sysctl(&mut self, key: &str) -> Option<String> {

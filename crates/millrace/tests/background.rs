@@ -218,6 +218,16 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     let exit = run(&["restart", "office"]);
     assert!(matches!(exit.status.code(), Some(0 | 3)), "{exit:?}");
     acceptance::reaches(&net.a, "10.8.0.1");
+    // Whoever came through the tunnel could not mend a file that is not usable any more.
+    let text = fs::read_to_string(file).unwrap();
+    fs::write(file, text.replace("remote ", "remot ")).unwrap();
+    for words in [["restart", "office"], ["restart", "--daemons"]] {
+        let exit = run(&words);
+        assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+        assert!(exit.stderr.contains("goes on as it was"), "{exit:?}");
+    }
+    acceptance::reaches(&net.a, "10.8.0.1");
+    fs::write(file, text).unwrap();
     drop(server);
     let exit = run(&["restart", "office"]);
     assert_eq!(exit.status.code(), Some(3), "{exit:?}");
@@ -241,6 +251,9 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     let exit = run(&["up", "--daemon", "--wait", "1", file.to_str().unwrap()]);
     assert_eq!(exit.status.code(), Some(3), "{exit:?}");
     assert!(exit.stderr.contains("not up after 1 s"), "{exit:?}");
+    let exit = run(&["reload", "old"]);
+    assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+    assert!(exit.stderr.contains("millrace restart"), "{exit:?}");
     ends(&net);
 
     // A peer of WireGuard that has an endpoint is called, too, though nothing is to be sent.

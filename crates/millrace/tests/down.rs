@@ -6,7 +6,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
+use acceptance::openvpn::{credentials, millrace};
 use acceptance::{A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files, until};
+use lab::openvpn::{KeyKind, Setup};
 use lab::peer::Keys;
 use lab::{Exit, Host};
 use nix::sys::signal::{Signal, kill};
@@ -57,6 +59,34 @@ fn a_tunnel_in_the_background_is_ended_by_its_name() {
     assert!(run(&net.a, &["down", WG]).status.success());
     until("its end", || inhabitants(&net.a).is_empty());
     assert!(!net.a.has_interface(WG).unwrap());
+}
+
+/// A tunnel of OpenVPN's own command line, as units run it, is known by its file's name, too.
+#[test]
+fn a_tunnel_of_openvpns_command_line_is_ended_by_its_name() {
+    if !acceptance::openvpn::ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let (setup, keys) = (Setup::default(), credentials(KeyKind::Ecdsa));
+    let client = setup.client_file(&millrace(), keys, net.link.b4()).unwrap();
+    let path = directory.file("office.conf", &client.to_string());
+    for words in [["--config"].as_slice(), &["--daemon", "--config"]] {
+        let command = net.a.command(PROGRAM).arg("openvpn").args(words);
+        let process = command.arg(&path).spawn().unwrap();
+        until("its name in the list", || {
+            let list = net.a.output(PROGRAM, ["list", "--json"]).unwrap();
+            let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+            list[0]["name"] == "office" && list[0]["state"] != "down"
+        });
+        let exit = run(&net.a, &["up", path.to_str().unwrap()]);
+        assert!(exit.stderr.contains("is up already"), "{exit:?}");
+        let exit = run(&net.a, &["down", "office"]);
+        assert!(exit.status.success(), "{exit:?}");
+        process.wait_at_most(PATIENCE).unwrap();
+        until("its end", || inhabitants(&net.a).is_empty());
+        assert_eq!(run_files(&net.a), Vec::<String>::new());
+    }
 }
 
 /// One that is stopped does not end: it is said what is waited for, and `status` says in words that it does not answer.

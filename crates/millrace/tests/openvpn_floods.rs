@@ -205,7 +205,7 @@ fn half_open(transport: Transport, hosts: u8, senders: usize) {
     file.remove("local");
     let server = millrace().start(&net.b, &file).unwrap();
     // The client's own limit for coming in, in seconds.
-    setup.client.line("hand-window 8");
+    setup.client.line("hand-window 5");
     let file = setup.client_file(&StockOpenVpn, keys, link.b4()).unwrap();
     let inner = setup.inner4(1).to_string();
     let client = StockOpenVpn.start(&other, &file).unwrap();

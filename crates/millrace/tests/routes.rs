@@ -129,7 +129,7 @@ fn openvpn_forms() -> Vec<Form> {
         same("redirect-gateway", ALL),
         same("redirect-gateway def1", ALL),
         same("redirect-gateway def1 bypass-dhcp", &[Plain]),
-        same("redirect-gateway autolocal", &[Plain, Metric]),
+        same("redirect-gateway autolocal", ALL),
         same("redirect-private", &[Plain, Ppp]),
         same("redirect-gateway def1 ipv6", ALL),
         same("redirect-gateway ipv6 !ipv4", ALL),

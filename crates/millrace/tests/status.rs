@@ -349,6 +349,7 @@ fn what_cannot_be_told_ends_with_an_error() {
         "--version",
         "help up",
         "up --help",
+        "tune --no-profile --milliseconds 1",
     ] {
         let script = format!("{PROGRAM} {command} > /dev/full");
         // A host without any log says so, and that is an error too.

@@ -104,14 +104,14 @@ fn admit(
     limits: Limits,
 ) {
     let stream = Arc::new(stream);
-    let network = Network::of(address.ip());
-    let Some(place) = places.admit(network, Some(Arc::clone(&stream))) else {
+    let from = address.ip();
+    let Some(place) = places.admit(Network::of(from), Some(Arc::clone(&stream))) else {
         return refuse(&stream);
     };
     let site = Arc::clone(site);
     let served = thread("connection", move || {
         serve(&stream, &place, &limits, |head, body| {
-            site.answer(head, body, network)
+            site.answer(head, body, from)
         });
     });
     if let Err(error) = served {

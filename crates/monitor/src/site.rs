@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,8 +62,8 @@ pub struct Site {
     /// There is a password; without, everything may be seen and nothing changed.
     password: bool,
     turns: Turns,
-    /// Digests of the last good credentials of programs, and their networks: programs send theirs every few seconds.
-    good: Mutex<VecDeque<(Network, [u8; 32])>>,
+    /// Digests of the last good credentials of programs, and their addresses: programs send theirs every few seconds.
+    good: Mutex<VecDeque<(IpAddr, [u8; 32])>>,
 }
 
 /// Programs that are remembered.
@@ -101,17 +102,17 @@ impl Site {
         self.link.ask(question)
     }
 
-    /// The answer to a request from a network.
-    pub fn answer(&self, head: &Head, body: &[u8], network: Network) -> Answer {
+    /// The answer to a request from an address.
+    pub fn answer(&self, head: &Head, body: &[u8], from: IpAddr) -> Answer {
         if let Err(refusal) = self.gate.check(head) {
             let (status, words) = refusal.words();
             return Answer::error(status, words);
         }
-        let now = Instant::now();
+        let (now, network) = (Instant::now(), Network::of(from));
         match (head.method, head.path.as_str()) {
             (Method::Get, "/") => return Answer::page(),
             (Method::Post, "/api/login") => return self.login(head, body, network, now),
-            (Method::Get, "/metrics") => return self.metrics(head, network, now),
+            (Method::Get, "/metrics") => return self.metrics(head, from, now),
             _ => {}
         }
         let session = self.session(head);
@@ -211,9 +212,9 @@ impl Site {
         Answer::json(&json!({})).with("Set-Cookie", &ended)
     }
 
-    fn metrics(&self, head: &Head, network: Network, now: Instant) -> Answer {
+    fn metrics(&self, head: &Head, from: IpAddr, now: Instant) -> Answer {
         if self.password
-            && let Err(refused) = self.may_read_metrics(head, network, now)
+            && let Err(refused) = self.may_read_metrics(head, from, now)
         {
             return refused;
         }
@@ -223,7 +224,8 @@ impl Site {
         )
     }
 
-    fn may_read_metrics(&self, head: &Head, network: Network, now: Instant) -> Result<(), Answer> {
+    fn may_read_metrics(&self, head: &Head, from: IpAddr, now: Instant) -> Result<(), Answer> {
+        let network = Network::of(from);
         let digest = |text: &str| blake2s::hash(&[text.as_bytes()]);
         if self.session(head).is_some() {
             return Ok(());
@@ -233,8 +235,8 @@ impl Site {
                 .with("WWW-Authenticate", "Basic realm=\"Millrace\"")
         })?;
         let (Shown::Token(text) | Shown::Password(text)) = &shown;
-        let seen = (network, digest(text));
-        let equal = |it: &(Network, [u8; 32])| it.0 == network && crypto::equal(&it.1, &seen.1);
+        let seen = (from, digest(text));
+        let equal = |it: &(IpAddr, [u8; 32])| it.0 == from && crypto::equal(&it.1, &seen.1);
         if lock(&self.good).iter().any(equal) {
             return Ok(());
         }
@@ -258,8 +260,9 @@ impl Site {
                 good.truncate(PROGRAMS - 1);
                 good.push_front(seen);
             }
-            // A guess must not be compared with the credentials of another program in its network.
-            Err(_) => good.retain(|it| it.0 != network),
+            // A guess must not be compared with the credentials of another program behind its address; those of its network
+            // stay, for anyone there may guess.
+            Err(_) => good.retain(|it| it.0 != from),
         }
         outcome
     }
@@ -372,12 +375,12 @@ mod tests {
         Site::new(settings, overview, Link::new(link).unwrap(), true)
     }
 
-    fn metrics(site: &Site, token: &str, from: [u8; 4]) -> u16 {
+    fn metrics(site: &Site, token: &str, from: impl Into<IpAddr>) -> u16 {
         let text = format!(
             "GET /metrics HTTP/1.1\r\nHost: 10.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
         );
         let (head, _) = Head::parse(text.as_bytes()).unwrap().unwrap();
-        site.answer(&head, &[], Network::of(from.into())).status
+        site.answer(&head, &[], from.into()).status
     }
 
     #[test]
@@ -397,6 +400,17 @@ mod tests {
             metrics(&site, &format!("{guess}"), program);
         }
         assert_eq!(metrics(&site, TOKEN, program), 429);
+    }
+
+    #[test]
+    fn guesses_of_a_neighbour_keep_no_program_out() {
+        let site = site();
+        let [program, neighbour] = [1, 2].map(|it| [0xfd00, 0, 0, 0, 0, 0, 0, it]);
+        assert_eq!(metrics(&site, TOKEN, program), 200);
+        for _ in 0..10 {
+            metrics(&site, "a guess", neighbour);
+            assert_eq!(metrics(&site, TOKEN, program), 200);
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Messages from workers to the control thread, all of it bounded.
 
 use netio::poll::Waker;
-use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, SourceNetwork, StreamId, Transport};
-use std::collections::{HashMap, HashSet, VecDeque};
+use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, StreamId, Transport};
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::shares::Shares;
 
 /// Messages in data packets that may wait: pings never do, the rest is rare.
 pub(crate) const MESSAGES: usize = 256;
@@ -18,7 +20,7 @@ const MEAN: usize = 128;
 /// How much of what comes an [`Inbox`] keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct InboxLimits {
-    /// Datagrams that may wait, a third of them of one source; those after it are dropped.
+    /// Datagrams that may wait, half of them of one source; those after it are dropped.
     pub datagrams: usize,
     /// The longest datagram or message that is kept, in bytes.
     pub longest: usize,
@@ -41,40 +43,18 @@ pub struct Arrival {
     pub bytes: Box<[u8]>,
 }
 
-/// Datagrams that wait. A source has at most half as much room as is free, so that crowds of some leave room for the first
-/// packets of others (dynamic queue length thresholds: Choudhury and Hahne, 1998).
+/// Datagrams that wait.
 #[derive(Debug, Default)]
 struct Arrivals {
     waiting: VecDeque<Arrival>,
-    /// Bytes that are taken, of all sources and of each.
-    bytes: usize,
-    by_source: HashMap<SourceNetwork, usize>,
+    shares: Shares,
 }
 
 impl Arrivals {
-    /// Takes this much of the room for a datagram of a source. False where there is too little.
-    fn take_room(&mut self, source: SourceNetwork, bytes: usize, room: usize) -> bool {
-        let of_source = self.by_source.get(&source).copied().unwrap_or(0);
-        if self.bytes + bytes > room
-            || (of_source > 0 && of_source + bytes > (room - self.bytes) / 2)
-        {
-            return false;
-        }
-        self.bytes += bytes;
-        self.by_source.insert(source, of_source + bytes);
-        true
-    }
-
     fn pop(&mut self) -> Option<Arrival> {
         let arrival = self.waiting.pop_front()?;
-        let (source, bytes) = (arrival.from.addr.into(), arrival.bytes.len().max(MEAN));
-        self.bytes -= bytes;
-        if let Some(of_source) = self.by_source.get_mut(&source) {
-            *of_source -= bytes;
-            if *of_source == 0 {
-                self.by_source.remove(&source);
-            }
-        }
+        let taken = arrival.bytes.len().max(MEAN);
+        self.shares.give_back(arrival.from.addr.into(), taken);
         Some(arrival)
     }
 }
@@ -162,7 +142,8 @@ impl Control for Inbox {
         }
         let mut arrivals = lock(&self.arrivals);
         let (source, room) = (from.endpoint.addr.into(), self.limits.datagrams * MEAN);
-        if !arrivals.take_room(source, bytes.len().max(MEAN), room) {
+        let taken = bytes.len().max(MEAN);
+        if !arrivals.shares.take(source, taken, room) {
             return false;
         }
         arrivals.waiting.push_back(Arrival {
@@ -234,7 +215,7 @@ mod tests {
     #[test]
     fn what_is_left_of_a_burst_has_its_turn_without_another_packet() {
         let limits = InboxLimits {
-            datagrams: 3000,
+            datagrams: 2000,
             longest: 100,
             message_head: 0,
             active: false,
@@ -258,7 +239,7 @@ mod tests {
 
     #[test]
     fn long_datagrams_wait_as_far_as_there_is_memory_for_them() {
-        let inbox = inbox(300);
+        let inbox = inbox(200);
         let put = |length| put(&inbox, 1, length);
         assert_eq!((0..100).filter(|_| put(2000)).count(), 6);
         assert!(put(500), "a shorter one fits");
@@ -266,24 +247,6 @@ mod tests {
         assert!(put(2000));
         assert_eq!(inbox.next_arrivals(100).len(), 7);
         assert_eq!((0..300).filter(|_| put(20)).count(), 100);
-    }
-
-    #[test]
-    fn crowds_leave_room_for_others() {
-        for crowd in [1, 2, 10, 100] {
-            let inbox = inbox(4096);
-            for number in 0..100_000_u32 {
-                put(&inbox, (number % crowd) as u8, 30);
-            }
-            // A client's answer to a certificate.
-            let answer = [1200, 1200, 700];
-            assert!(answer.iter().all(|it| put(&inbox, 200, *it)), "{crowd}");
-            let waiting = inbox.next_arrivals(usize::MAX);
-            let of_crowd = waiting.iter().filter(|it| it.bytes.len() == 30).count();
-            assert!(of_crowd >= 4096 / 3, "{of_crowd}");
-            let arrivals = lock(&inbox.arrivals);
-            assert!(arrivals.bytes == 0 && arrivals.by_source.is_empty());
-        }
     }
 
     fn inbox(datagrams: usize) -> Inbox {

@@ -23,6 +23,7 @@ pub mod profile;
 #[cfg(feature = "relay")]
 pub mod relay;
 pub mod running;
+mod shares;
 pub mod status;
 pub mod strangers;
 pub mod tun_test;

@@ -150,13 +150,12 @@ fn a_file_is_not_used_without_the_script_that_decides() {
 /// Tests each directive that names a file with each permission: a new directive has to be sorted in here.
 #[test]
 fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
-    // Files that are only read and stay on the machine need no permission.
+    // The profile's own keys need no permission.
     let read_only = [
         "ca",
         "cert",
         "key",
         "pkcs12",
-        "extra-certs",
         "crl-verify",
         "askpass",
         "tls-auth",
@@ -175,6 +174,7 @@ fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
         "status /x",
         "writepid /x",
         "auth-user-pass /x",
+        "extra-certs /x",
         "config /x",
         "management /x unix",
         "management 0.0.0.0 7506",

@@ -137,9 +137,7 @@ impl Applied {
         for step in &plan.steps {
             self.step(step, &mut rivals, system)?;
         }
-        let others = self.other_devices(system);
-        let lost = self.judge_ways(dev, &others, system)?;
-        self.tell_lost(lost);
+        self.keep(system)?;
         self.look(system)
     }
 

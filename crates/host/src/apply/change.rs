@@ -46,11 +46,7 @@ impl Applied {
                 errors.extend(self.retire(step, system).err());
             }
         }
-        let others = self.other_devices(system);
-        match self.judge_ways(dev, &others, system) {
-            Ok(lost) => self.tell_lost(lost),
-            Err(error) => errors.push(error),
-        }
+        errors.extend(self.keep(system).err());
         errors
     }
 

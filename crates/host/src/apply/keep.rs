@@ -93,7 +93,10 @@ impl Applied {
         for step in &self.done {
             let stands = match step {
                 Step::Address { addr, .. } => addresses.iter().any(|it| it.ip == *addr),
-                Step::Route { .. } | Step::Unreachable { .. } => {
+                // Those that follow the host's ways are led elsewhere.
+                Step::Route { .. }
+                | Step::Unreachable { .. }
+                | Step::OuterRoute { towards: None, .. } => {
                     let Some(made) = step.route(Some(dev)) else {
                         continue;
                     };
@@ -111,6 +114,13 @@ impl Applied {
                     }
                 }
                 Step::UnmarkedRule { .. } | Step::MainRule { .. } => exists(step, system)?,
+                Step::Masquerade { interface, .. } => {
+                    system.has_table(&Step::table_of(interface)).unwrap_or(true)
+                }
+                // The setting of an interface goes with that.
+                Step::Sysctl { key, value, .. } => {
+                    system.sysctl(key).is_none_or(|now| now == *value)
+                }
                 _ => true,
             };
             if !stands {

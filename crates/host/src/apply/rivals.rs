@@ -1,15 +1,31 @@
 //! Routes of others to the networks that a tunnel leads into itself.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netio::netlink::{Family, NetlinkError, Route, RouteKind};
 
 use super::{Applied, ApplyError};
-use crate::facts::ANYWHERE;
 use crate::step::{MAIN, Step, WORLD_BITS};
 use crate::system::System;
 use crate::ways::{best_route, covers, metric_of};
+
+/// Addresses of each eighth of the IPv4 Internet, and of each registry's IPv6: what leads to them leads everywhere. They are
+/// only looked up.
+const WORLD: [IpAddr; 12] = [
+    IpAddr::V4(Ipv4Addr::new(9, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(45, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(80, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(101, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(151, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(185, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2400, 0, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2600, 0, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2800, 0, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2a00, 0, 0, 0, 0, 0, 0, 1)),
+];
 
 /// The least metric of the main table's routes of others, by network. Read once for each plan, and only where a step asks.
 pub(super) struct Rivals {
@@ -133,7 +149,7 @@ impl Rivals {
 impl Applied {
     /// Asks the kernel where packets to the world go while the tunnel's routes stand: rules of another program may
     /// lead them past those routes, or more specific routes of the main table win. Other tunnels of this program, whose
-    /// interfaces are `others`, may do so.
+    /// interfaces are `others`, may do so, and the host's own ways to some networks.
     pub(super) fn judge_ways(
         &self,
         dev: u32,
@@ -141,48 +157,70 @@ impl Applied {
         system: &mut dyn System,
     ) -> Result<Vec<String>, ApplyError> {
         let mut told = Vec::new();
-        for probe in ANYWHERE {
-            let leads = |step: &Step| match *step {
-                Step::Route {
-                    dst,
-                    prefix,
-                    table,
-                    first,
-                    ..
-                } => (first || table != MAIN) && prefix <= WORLD_BITS && covers(dst, prefix, probe),
-                _ => false,
-            };
-            if !self.done.iter().any(leads) {
+        for (family, command, probes) in
+            [("IPv4", "ip", &WORLD[..7]), ("IPv6", "ip -6", &WORLD[7..])]
+        {
+            let mut led: Vec<IpAddr> = probes.to_vec();
+            led.retain(|probe| self.done.iter().any(|step| self.leads(step, *probe)));
+            if led.is_empty() {
                 continue;
             }
-            let Ok(way) = system.route_get(probe, 0) else {
-                continue;
-            };
-            if way.dev == dev || others.contains(&way.dev) || way.kind != RouteKind::Unicast {
-                continue;
-            }
-            let (name, _) = system.device(way.dev)?;
             let routes = system.routes(Some(MAIN))?;
-            let longest = best_route(routes.iter(), probe).filter(|it| it.dev == Some(way.dev));
-            let cause = match longest {
-                // The host's own way to one network.
-                Some(route) if route.prefix > WORLD_BITS => continue,
-                Some(route) if route.prefix != 0 => format!(
-                    "the more specific route {}/{} of another program leads",
+            let mut past = Vec::new();
+            for probe in &led {
+                let Ok(way) = system.route_get(*probe, 0) else {
+                    continue;
+                };
+                if way.dev == dev || others.contains(&way.dev) || way.kind != RouteKind::Unicast {
+                    continue;
+                }
+                let route = best_route(routes.iter(), *probe).filter(|it| it.dev == Some(way.dev));
+                match route {
+                    // In front of one of its metric, which `shadow` tells.
+                    Some(route) if route.prefix == 0 && !self.has_rules(probe.is_ipv6()) => {}
+                    _ => past.push((way.dev, route.filter(|it| it.prefix > 0))),
+                }
+            }
+            // One network more or less is the host's own affair.
+            let is_local = |route: Option<&Route>| route.is_some_and(|it| it.prefix > WORLD_BITS);
+            let first = past.iter().find(|(_, route)| !is_local(*route));
+            let first = first.or_else(|| past.first().filter(|_| past.len() * 2 > led.len()));
+            let Some((way, route)) = first else {
+                continue;
+            };
+            let (name, _) = system.device(*way)?;
+            told.push(match route {
+                Some(route) => format!(
+                    "the more specific route {}/{} of another program leads {family} packets by {name}, past the tunnel \
+                     ({command} route)",
                     route.dst, route.prefix
                 ),
-                _ => "routing rules of another program lead".to_owned(),
-            };
-            let (family, remedy) = match (probe.is_ipv4(), longest) {
-                (true, Some(route)) if route.prefix != 0 => ("IPv4", "ip route"),
-                (false, Some(route)) if route.prefix != 0 => ("IPv6", "ip -6 route"),
-                (true, _) => ("IPv4", "ip rule"),
-                (false, _) => ("IPv6", "ip -6 rule"),
-            };
-            told.push(format!(
-                "{cause} {family} packets by {name}, past the tunnel ({remedy})"
-            ));
+                None => format!(
+                    "routing rules of another program lead {family} packets by {name}, past the tunnel ({command} rule)"
+                ),
+            });
         }
         Ok(told)
+    }
+
+    fn has_rules(&self, wanted: bool) -> bool {
+        let mut done = self.done.iter();
+        done.any(|step| matches!(step, Step::UnmarkedRule { v6, .. } if *v6 == wanted))
+    }
+
+    /// Whether a step leads packets to `addr` into the tunnel: by the main table, or by one that a rule of the tunnel's own
+    /// looks into. Rules to other tables are their user's.
+    fn leads(&self, step: &Step, addr: IpAddr) -> bool {
+        let looked_into = |wanted: u32| {
+            let looks =
+                |step: &Step| matches!(step, Step::UnmarkedRule { table, .. } if *table == wanted);
+            wanted == MAIN || self.done.iter().any(looks)
+        };
+        match *step {
+            Step::Route {
+                dst, prefix, table, ..
+            } => covers(dst, prefix, addr) && looked_into(table),
+            _ => false,
+        }
     }
 }

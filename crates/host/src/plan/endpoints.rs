@@ -23,7 +23,7 @@ impl Routes<'_> {
         };
         for way in &self.facts.endpoints {
             self.pass_over_route_to(way.addr);
-            if not_on_link && way.via.is_none() {
+            if not_on_link && self.is_on_link(way) {
                 continue;
             }
             if !(always_v4 && way.addr.is_ipv4() || self.leads_astray(way.addr)) {
@@ -39,6 +39,12 @@ impl Routes<'_> {
                 )),
             }
         }
+    }
+
+    /// Whether an endpoint is of a network that the host is on: without a gateway, and not by a default route that has none.
+    fn is_on_link(&self, way: &EndpointWay) -> bool {
+        let mut defaults = self.facts.defaults.iter();
+        way.via.is_none() && !defaults.any(|it| it.via.is_none() && it.dev == way.dev)
     }
 
     /// Leaves out a route into the tunnel to nothing but its own endpoint, before which no other route could go.

@@ -395,6 +395,10 @@ impl System for Memory {
         })
     }
 
+    fn has_table(&mut self, name: &str) -> Result<bool, NetlinkError> {
+        Ok(self.tables.iter().any(|it| it == name))
+    }
+
     fn sysctl(&mut self, key: &str) -> Option<String> {
         self.sysctls.get(key).cloned()
     }

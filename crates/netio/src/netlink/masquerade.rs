@@ -48,7 +48,8 @@ const NAME_SIZE: usize = 16;
 /// An attribute with attributes in it.
 const NESTED: u16 = 0x8000;
 
-const CHAIN: &str = "postrouting";
+/// The one chain of such a table.
+pub const CHAIN: &str = "postrouting";
 
 /// Packets from some networks leave with the host's own address.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-use super::{BUFFER_SIZE, NetlinkError, link, messages, receive};
+use super::{BUFFER_SIZE, ChainsWatch, NetlinkError, link, messages, receive};
+use crate::poll::Poller;
 
 // Multicast groups as the bits of sockaddr_nl, linux/rtnetlink.h.
 const RTMGRP_LINK: u32 = 0x1;
@@ -105,6 +106,8 @@ pub enum Event {
     RouteChanged,
     /// A rule was added or removed.
     RuleChanged,
+    /// The packet filter's table that is followed has changed, or is gone.
+    TableChanged,
     /// More happened than the socket could hold: the caller must read the state anew.
     Overrun,
 }
@@ -118,6 +121,8 @@ pub struct Monitor {
     buffer: Box<[u8]>,
     /// The part of `buffer` not handed out yet.
     pending: std::ops::Range<usize>,
+    /// What hears of a table of the packet filter, and the set of both descriptors.
+    table: Option<(ChainsWatch, Poller)>,
 }
 
 impl Monitor {
@@ -136,7 +141,22 @@ impl Monitor {
             socket,
             buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
             pending: 0..0,
+            table: None,
         })
+    }
+
+    /// Listens to changes of tables of the packet filter, too, as [`ChainsWatch::open`]. The descriptor is another afterwards.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`], for a kernel without nftables, too.
+    pub fn follow_table(&mut self, table: &str) -> Result<(), NetlinkError> {
+        let chains = ChainsWatch::open(table)?;
+        let both = Poller::new().map_err(NetlinkError::Open)?;
+        both.add(self.socket.as_fd(), 0)
+            .map_err(NetlinkError::Open)?;
+        both.add(&chains, 1).map_err(NetlinkError::Open)?;
+        self.table = Some((chains, both));
+        Ok(())
     }
 
     /// The next piece of news, or nothing if there is none at the moment.
@@ -157,7 +177,11 @@ impl Monitor {
             }
             self.pending = match receive(&self.socket, &mut self.buffer) {
                 Ok(length) => 0..length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let table = self.table.as_mut();
+                    let changed = table.map_or(Ok(false), |(chains, _)| chains.changed())?;
+                    return Ok(changed.then_some(Event::TableChanged));
+                }
                 Err(error)
                     if error.raw_os_error() == Some(libc::ENOBUFS)
                         || error.kind() == io::ErrorKind::InvalidData =>
@@ -207,7 +231,10 @@ impl Monitor {
 
 impl AsFd for Monitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.table {
+            Some((_, both)) => both.as_fd(),
+            None => self.socket.as_fd(),
+        }
     }
 }
 

@@ -171,7 +171,8 @@ pub struct ChainsWatch {
 }
 
 impl ChainsWatch {
-    /// Listens to changes of the table `inet table`, in the network namespace of the current thread.
+    /// Listens to changes of the table `inet table`, in the network namespace of the current thread. A name that ends with
+    /// an asterisk means all tables whose names begin so.
     ///
     /// # Errors
     /// [`NetlinkError::Open`], EPERM without CAP_NET_ADMIN.
@@ -227,7 +228,14 @@ fn is_about(table: &str, kind: u16, body: &[u8]) -> bool {
         return false;
     }
     attributes(body.get(HEADER_SIZE..).unwrap_or_default())
-        .any(|(kind, value)| kind == NFTA_TABLE && decode_str(value) == table)
+        .any(|(kind, value)| kind == NFTA_TABLE && is_named(table, &decode_str(value)))
+}
+
+fn is_named(wanted: &str, name: &str) -> bool {
+    match wanted.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == wanted,
+    }
 }
 
 impl AsFd for ChainsWatch {

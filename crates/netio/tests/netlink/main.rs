@@ -259,6 +259,15 @@ fn chains_are_read_as_nft_made_them() {
         let mut netfilter = Netfilter::open().unwrap();
         assert_eq!(netfilter.chain("mine", "guard").unwrap(), None);
         let mut changes = ChainsWatch::open("mine").unwrap();
+        let mut monitor = Monitor::open(Watch::ALL).unwrap();
+        monitor.follow_table("mi*").unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&monitor, 0).unwrap();
+        let mut news = || {
+            let wakes = !poller.wait(Some(Duration::ZERO)).unwrap().is_empty();
+            (wakes, monitor.next().unwrap())
+        };
+        assert_eq!(news(), (false, None));
         if !nft(
             "add table inet mine; add set inet mine s { type ipv4_addr; }; add chain inet mine guard { type \
              filter hook forward priority -5; }; add rule inet mine guard iifname \"x\" accept comment \"one\"; \
@@ -267,6 +276,8 @@ fn chains_are_read_as_nft_made_them() {
             return;
         }
         assert!(changes.changed().unwrap());
+        assert_eq!(news(), (true, Some(Event::TableChanged)));
+        assert_eq!(news(), (false, None));
         let chain = netfilter.chain("mine", "guard").unwrap().unwrap();
         assert_eq!(chain.hook, Some((HOOK_FORWARD, -5)));
         let rules: Vec<_> = chain

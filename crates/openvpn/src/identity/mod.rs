@@ -12,6 +12,8 @@ use rustls::SignatureScheme;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
 
+use crate::der;
+
 /// The label of a certificate, and what old programs wrote instead.
 const CERTIFICATE_LABELS: &[&str] = &["CERTIFICATE", "X509 CERTIFICATE"];
 
@@ -127,7 +129,26 @@ pub(crate) fn certificates(
 ) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
     let blocks = pem::blocks_or_der(bytes, CERTIFICATE_LABELS)
         .map_err(|reason| IdentityError::Unreadable { what, reason })?;
+    if !blocks.iter().all(|it| is_certificate(it)) {
+        return Err(IdentityError::Unreadable {
+            what,
+            reason: "it holds something else than X.509 certificates; name a file of certificates"
+                .to_owned(),
+        });
+    }
     Ok(blocks.into_iter().map(CertificateDer::from).collect())
+}
+
+/// Whether bytes have the outline of an X.509 certificate (RFC 5280 section 4.1) and nothing behind it. A private key, of which
+/// none must be sent, has another one.
+fn is_certificate(bytes: &[u8]) -> bool {
+    der::only(bytes, der::SEQUENCE).is_ok_and(|mut parts| {
+        let signed = parts.content(der::SEQUENCE).is_ok();
+        signed
+            && parts.content(der::SEQUENCE).is_ok()
+            && parts.bit_string().is_ok()
+            && parts.end().is_ok()
+    })
 }
 
 /// Why a certificate or a key of ours cannot be used.

@@ -93,7 +93,8 @@ impl Authenticator {
         now: Instant,
         door: &mut Door<'_>,
     ) -> Option<Step> {
-        let user = self.user_of(information)?;
+        // Any domain in front means the same account.
+        let user = user_without_domain(self.user_of(information)?);
         if let Some(verdict) = &self.verdict {
             return Some(Step::Send(verdict.clone()));
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::gre::{self, Arrival, Tunnel};
 use crate::lines::ProbeKey;
+use crate::mschap::user_without_domain;
 use crate::session::account::Door;
 use crate::session::link::{Link, LinkCounters, LinkOutput};
 use crate::session::output::{DownReason, SendError};
@@ -149,6 +150,14 @@ impl Call {
     #[must_use]
     pub const fn is_up(&self) -> bool {
         self.link.is_up()
+    }
+
+    /// The account that the client has logged in to, without a domain.
+    pub(super) fn account(&self) -> Option<&[u8]> {
+        self.link
+            .user
+            .as_deref()
+            .map(|it| user_without_domain(it.as_bytes()))
     }
 
     pub(super) fn likely_reason(&self) -> Option<DownReason> {

@@ -11,7 +11,9 @@ use pptp::session::{
     ServerOutput, ServerSettings,
 };
 
-use crate::world::{PASSWORD, USER, accounts, client_settings, entropy, server_settings};
+use crate::world::{
+    OTHER_USER, PASSWORD, USER, accounts, client_settings, entropy, server_settings,
+};
 
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 66);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -344,7 +346,15 @@ fn connections_without_a_login_are_closed_in_time() {
 
 #[test]
 fn wrong_passwords_are_judged_more_and_more_slowly() {
+    for domains in [false, true] {
+        guess(domains);
+    }
+}
+
+/// Guesses at one account, each perhaps with another domain in front of its name.
+fn guess(domains: bool) {
     let mut street = Street::new(server_settings());
+    let mut number = 0;
     let start = street.now;
     let denied = |street: &Street| {
         let of = |it: &&(Ipv4Addr, DownReason)| it.1 == DownReason::Login(LoginError::Denied);
@@ -354,7 +364,12 @@ fn wrong_passwords_are_judged_more_and_more_slowly() {
     while street.now < start + Duration::from_secs(300) {
         let there = street.callers.iter().filter(|it| it.1 == ATTACKER).count();
         for _ in there..16 {
-            street.client(ATTACKER, USER, "a guess");
+            number += 1;
+            let user = match domains {
+                true => format!("D{number}\\{USER}"),
+                false => USER.to_owned(),
+            };
+            street.client(ATTACKER, &user, "a guess");
         }
         street.pass(Duration::from_millis(100));
         // Clients that were refused hang up.
@@ -404,4 +419,22 @@ fn clients_beyond_the_last_address_are_told() {
     assert_eq!(street.down[0].1, DownReason::NoAddress);
     assert_eq!((street.calls_there(), street.free()), (1, 0));
     assert!(!street.gets_in(OTHER), "nor one that comes later");
+}
+
+#[test]
+fn one_account_cannot_have_every_address() {
+    let mut settings = server_settings();
+    settings.pool.truncate(4);
+    let mut street = Street::new(settings);
+    for _ in 0..6 {
+        street.client(ATTACKER, USER, PASSWORD);
+        street.pass(Duration::from_secs(5));
+    }
+    assert_eq!((street.calls_there(), street.free()), (4, 0));
+    for (calls, of_other) in [(4, 1), (4, 2), (4, 2)] {
+        street.client(CLIENT, OTHER_USER, PASSWORD);
+        street.pass(Duration::from_secs(5));
+        let up = street.up.iter().filter(|(_, from)| *from == CLIENT).count();
+        assert_eq!((street.calls_there(), up), (calls, of_other));
+    }
 }

@@ -54,6 +54,7 @@ pub(crate) const CALLED: Ends = Ends {
     ours: Some(Ipv4Addr::new(198, 51, 100, 7)),
 };
 pub(crate) const USER: &str = "user";
+pub(crate) const OTHER_USER: &str = "bob";
 pub(crate) const PASSWORD: &str = "a password that is used for nothing else";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +107,11 @@ pub(crate) fn server_settings() -> ServerSettings {
 }
 
 pub(crate) fn accounts() -> Box<dyn Accounts> {
-    Box::new(vec![(USER.into(), Password::new(PASSWORD.into()))])
+    Box::new(
+        [USER, OTHER_USER]
+            .map(|user| (user.into(), Password::new(PASSWORD.into())))
+            .to_vec(),
+    )
 }
 
 impl World {

@@ -94,6 +94,12 @@ impl Context {
         let auth_retry = auth_retry.unwrap_or_default();
         let located = |error: Box<dyn std::error::Error>| config.located(&error.to_string());
         let monitoring = Monitoring::open(&config, console).map_err(located)?;
+        let mut news = Monitor::open(Watch::ALL)?;
+        if config.network.home.is_some()
+            && let Err(error) = news.follow_table(host::MASQUERADE_TABLES)
+        {
+            log::debug!("changes of the packet filter are not heard: {error}");
+        }
         let idle = Poller::new()?;
         idle.add(&*signals, 0)?;
         idle.add(monitoring.events(), 1)?;
@@ -107,7 +113,7 @@ impl Context {
             dataplane,
             rungs,
             signals,
-            news: RefCell::new(Monitor::open(Watch::ALL)?),
+            news: RefCell::new(news),
             monitoring: RefCell::new(monitoring),
             idle,
             forget: Cell::new(false),

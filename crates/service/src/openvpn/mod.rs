@@ -49,6 +49,7 @@ mod statusdoc;
 mod terms;
 
 use crate::inbox::InboxLimits;
+use crate::running::Claim;
 use config::lines::SharedLines;
 use config::openvpn::{self, OpenVpn};
 use config::permissions::Permissions;
@@ -62,6 +63,7 @@ use host::SharedManager;
 use host::background;
 use host::written_file::PidFile;
 use signals::Signals;
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -124,8 +126,19 @@ pub type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
 /// `openvpn ARGUMENTS`: a tunnel until the user says stop, or one of the things that need none.
 pub fn main(arguments: &[String]) -> ExitCode {
     let (mut directory_changed, mut signals, mut last) = (false, None, None);
+    // In front of a change of the directory.
+    let file = first_file(arguments).and_then(|file| fs::canonicalize(file).ok());
+    let mut claim = None;
     loop {
-        match once(arguments, &mut directory_changed, &mut signals, &mut last) {
+        let file = file.as_deref().filter(|_| claim.is_none());
+        let claim = || claim = file.and_then(|file| Claim::new(file).ok());
+        match once(
+            arguments,
+            &mut directory_changed,
+            &mut signals,
+            &mut last,
+            claim,
+        ) {
             Ended::Exit(status) => return ExitCode::from(status),
             Ended::Reload => {}
         }
@@ -177,12 +190,13 @@ fn first(arguments: &[String]) -> Result<OpenVpn, Ended> {
 }
 
 /// Runs a tunnel with the configuration as it is now, or as it was `last` where that cannot be used: it may have changed since
-/// a reload was judged.
+/// a reload was judged. `claim` lets other commands find the process by its file.
 fn once(
     arguments: &[String],
     directory_changed: &mut bool,
     signals: &mut Option<Rc<Signals>>,
     last: &mut Option<OpenVpn>,
+    claim: impl FnOnce(),
 ) -> Ended {
     let before = last.take().map(|it| (it, judge_arguments(arguments)));
     let mut config = match before {
@@ -210,6 +224,7 @@ fn once(
         let status = background::spawn();
         return Ended::Exit(u8::from(status != ExitCode::SUCCESS));
     }
+    claim();
     let file = first_file(arguments);
     let environment = std::env::var(ENVIRONMENT).ok();
     match Settings::load(None, environment.as_deref(), &[]) {

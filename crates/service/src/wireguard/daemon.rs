@@ -159,7 +159,10 @@ impl Daemon {
             .create(&options.ifname, crate::tun_test::tun_options(settings))?;
         let ifname = tun.name().to_owned();
         // Heard from before the state is read, so that no change falls between the two.
-        let news = Monitor::open(Watch::ALL)?;
+        let mut news = Monitor::open(Watch::ALL)?;
+        if let Err(error) = news.follow_table(host::MASQUERADE_TABLES) {
+            log::debug!("changes of the packet filter are not heard: {error}");
+        }
         let mut netlink = Netlink::open()?;
         let ifindex = netlink.index_of(&ifname)?;
         netlink.set_mtu(ifindex, MTU)?;
@@ -361,7 +364,11 @@ impl Daemon {
             let news = self.news.next();
             links |= !matches!(
                 news,
-                Ok(None | Some(LinkEvent::RouteChanged | LinkEvent::RuleChanged)) | Err(_)
+                Ok(None
+                    | Some(
+                        LinkEvent::RouteChanged | LinkEvent::RuleChanged | LinkEvent::TableChanged
+                    ))
+                    | Err(_)
             );
             match news {
                 Ok(Some(LinkEvent::LinkChanged { index, up, mtu, .. }))
@@ -390,7 +397,10 @@ impl Daemon {
                     self.mtus.remove(&index);
                 }
                 Ok(Some(
-                    LinkEvent::RouteChanged | LinkEvent::RuleChanged | LinkEvent::AddressChanged,
+                    LinkEvent::RouteChanged
+                    | LinkEvent::RuleChanged
+                    | LinkEvent::TableChanged
+                    | LinkEvent::AddressChanged,
                 )) => {
                     events.push(Event::NetworkChanged);
                 }

@@ -10,7 +10,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Where `wg` looks for interfaces of user-space programs.
 const UAPI_DIR: &str = "/var/run/wireguard";
@@ -20,6 +21,13 @@ const CONNECTIONS: usize = 16;
 
 /// A client that says nothing for this long is hung up on.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a program that has the socket may take to end: its interface may have been deleted a moment ago, as `wg-quick down`
+/// does.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Between two looks whether it has.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +77,12 @@ impl Listener {
                 .create(dir)
                 .map_err(io)?;
         }
-        if UnixStream::connect(path).is_ok() {
-            return Err(SocketError::InUse(path.to_owned()));
+        let end = Instant::now() + ENDING;
+        while UnixStream::connect(path).is_ok() {
+            if Instant::now() >= end {
+                return Err(SocketError::InUse(path.to_owned()));
+            }
+            thread::sleep(LOOK);
         }
         // Under another name until it listens: `wg` takes a socket that refuses connections for
         // one that a crash left behind, and removes it. Taking the right name afterwards replaces
@@ -246,4 +258,32 @@ pub(super) fn lock(
     interface: &Mutex<Option<Interface>>,
 ) -> std::sync::MutexGuard<'_, Option<Interface>> {
     interface.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_a_program_that_is_about_to_end_is_taken_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let before = Listener::open(&path).unwrap();
+        let ends = thread::spawn(move || {
+            // The other has found it in use.
+            before.socket.accept().unwrap();
+        });
+        let listener = Listener::open(&path).unwrap();
+        ends.join().unwrap();
+        assert!(!listener.is_removed());
+    }
+
+    #[test]
+    fn a_socket_in_use_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wg0.sock");
+        let before = Listener::open(&path).unwrap();
+        assert!(matches!(Listener::open(&path), Err(SocketError::InUse(_))));
+        assert!(!before.is_removed());
+    }
 }

@@ -1,12 +1,13 @@
 //! Files of this machine that a profile from elsewhere must not reach: `millrace up` runs as root,
 //! so a path in a profile may name any file there is.
 //!
-//! Files that are only read and never leave the machine (certificates, keys) are not among them, see
-//! [`crate::permissions`].
+//! Keys, and the certificates that belong to them, are not among them, see [`crate::permissions`].
 
 use super::value::at;
+use crate::file;
 use crate::openvpn::directive::{Directive, is_foreign};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// The consequence for a directive that names such a file.
 pub(super) enum Restriction {
@@ -45,11 +46,16 @@ const SENT: &str = "two lines of a file of this machine would be sent to the oth
 const READ: &str = "its lines may say which server is trusted, so the profile is not used without them: put them into the \
     profile, or have the file read with --allow-files";
 
+const CERTIFICATES: &str = "the certificates of a file of this machine would be sent to the other end, and the profile says of \
+    which file; permit it with --allow-files, or put them into the profile as `<extra-certs>`";
+
+const PIPE: &str = "a pipe of this process, which a profile does not read unless --allow-files is given; name a file";
+
 const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent to the proxy, and \
     the profile says of which file; permit it with --allow-files, or name no file and be asked";
 
 /// The restriction on a directive; `None` where it reaches no such file. `is_own` says that a password file is the profile's
-/// own, `is_known` that others than root can read a file.
+/// own, `is_known` that others than root can read a file, or that it is the profile itself.
 pub(super) fn restriction(
     directive: &Directive,
     is_own: &dyn Fn(&str) -> bool,
@@ -62,6 +68,10 @@ pub(super) fn restriction(
         Some(Restriction::Instead(changed, reason))
     };
     let names_file = |index: usize| directive.get(index).is_some_and(|it| it != "stdin");
+    let is_pipe = |value: &String| file::is_handed_over(Path::new(value));
+    if directive.values.iter().any(is_pipe) {
+        return Some(Restriction::Denied(PIPE));
+    }
     match directive.name.as_str() {
         "log" | "log-append" => Some(Restriction::PassedOver(LOG)),
         "status" | "writepid" | "ifconfig-pool-persist" => Some(Restriction::PassedOver(WRITTEN)),
@@ -73,6 +83,7 @@ pub(super) fn restriction(
             Some(Restriction::Denied(NO_PASSWORD))
         }
         "management-client" => Some(Restriction::Denied(CALLS)),
+        "extra-certs" if directive.inline.is_none() => Some(Restriction::Denied(CERTIFICATES)),
         "auth-user-pass" if directive.inline.is_none() && names_file(0) => instead(0, &[], SENT),
         "http-proxy-user-pass" if directive.inline.is_none() && names_file(0) => {
             instead(0, &[], SENT_TO_PROXY)

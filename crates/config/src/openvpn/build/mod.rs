@@ -239,7 +239,16 @@ impl Builder {
     ) -> Option<(Cow<'d, Directive>, Option<Remark>)> {
         let path = |named: &str| resolve(self.directory.as_deref(), Path::new(named));
         let is_own = |named: &str| self.own_passwords.contains(&path(named));
-        let is_known = |named: &str| secrecy::warning(&path(named)).is_some();
+        let profile = || {
+            Path::new(directive.origin.file.as_deref()?)
+                .canonicalize()
+                .ok()
+        };
+        let is_known = |named: &str| {
+            let named = path(named);
+            let is_profile = || profile().is_some_and(|it| named.canonicalize().ok() == Some(it));
+            secrecy::warning(&named).is_some() || is_profile()
+        };
         let permitted = self.options.permissions.files();
         let restriction =
             foreign::restriction(directive, &is_own, &is_known).filter(|_| !permitted);

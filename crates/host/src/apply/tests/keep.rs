@@ -1,6 +1,8 @@
 //! Changes that another program makes while a tunnel is up.
 
 use super::*;
+use crate::step::FORWARD_V4;
+use crate::want::Forwarding;
 
 const GATEWAY: &str = "198.51.100.1";
 
@@ -125,5 +127,58 @@ fn a_later_tunnel_stays_in_front() {
         assert_eq!(first.refused().count(), 0);
         second.undo().unwrap();
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
+    });
+}
+
+#[test]
+fn a_route_past_the_tunnel_by_a_router_of_the_lan_is_put_back() {
+    in_host("router", |netlink, directory| {
+        let mut want = full();
+        (want.default_v4, want.default_v6) = (Some(DefaultV4::Halves), None);
+        want.routes[0].gateway = Gateway::Router(ip("198.51.100.254"));
+        let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+        let plan = Plan::new(&want, &facts).unwrap();
+        let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wan");
+        // As a link that goes down and comes back leaves it.
+        let route = Route::new(ip("192.168.77.0"), 24).via(ip("198.51.100.254"));
+        netlink.delete_route(&route).unwrap();
+        assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wg0");
+        applied.follow(netlink).unwrap();
+        assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wan");
+        assert_eq!(applied.refused().count(), 0);
+    });
+}
+
+#[test]
+fn what_another_program_flushes_of_a_server_is_put_back() {
+    in_host("flushed", |netlink, directory| {
+        set_sysctl(netlink, FORWARD_V4, "0").unwrap();
+        let want = Want {
+            addresses: full().addresses,
+            mtu: Mtu::Exact(1400),
+            forwarding: Some(Forwarding {
+                masquerade: true,
+                except: Vec::new(),
+            }),
+            ..Want::default()
+        };
+        let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+        let plan = Plan::new(&want, &facts).unwrap();
+        let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        let table = Step::table_of("wg0");
+        let has_table = |netlink: &mut Netlink| System::has_table(netlink, &table).unwrap();
+        // As `nft flush ruleset` and `sysctl --system` do.
+        if has_table(netlink) {
+            netlink.delete_table(&table).unwrap();
+            applied.follow(netlink).unwrap();
+            assert!(has_table(netlink));
+        }
+        set_sysctl(netlink, FORWARD_V4, "0").unwrap();
+        applied.follow(netlink).unwrap();
+        assert_eq!(netlink.sysctl(FORWARD_V4).as_deref(), Some("1"));
+        applied.undo().unwrap();
+        assert!(!has_table(netlink));
+        assert_eq!(netlink.sysctl(FORWARD_V4).as_deref(), Some("0"));
     });
 }

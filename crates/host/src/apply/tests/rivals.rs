@@ -125,23 +125,40 @@ fn a_default_route_that_comes_later_does_not_win() {
 /// tunnel's: def1, or a table and rules.
 #[test]
 fn what_leads_the_world_past_the_tunnel_is_told() {
-    /// A rule's priority or a route, and what is told beside def1 and beside rules.
-    type Rival = (Option<u32>, Option<(&'static str, u8)>, [&'static str; 2]);
+    /// A rule's priority, routes, and what is told beside def1 and beside rules.
+    type Rival = (
+        Option<u32>,
+        &'static [(&'static str, u8)],
+        [&'static str; 2],
+    );
     let rules = "routing rules of another program lead";
-    let rivals: [Rival; 6] = [
-        (Some(500), None, [rules; 2]),
-        (None, Some(("192.0.0.0", 2)), ["route 192.0.0.0/2"; 2]),
+    let rivals: [Rival; 8] = [
+        (Some(500), &[], [rules; 2]),
+        (None, &[("192.0.0.0", 2)], ["route 192.0.0.0/2"; 2]),
+        (None, &[("64.0.0.0", 2)], ["route 64.0.0.0/2"; 2]),
         // def1's half stands in front of its equal.
-        (None, Some(("128.0.0.0", 1)), ["", "route 128.0.0.0/1"]),
-        (None, Some(("192.0.0.0", 4)), ["route 192.0.0.0/4"; 2]),
+        (None, &[("128.0.0.0", 1)], ["", "route 128.0.0.0/1"]),
+        (None, &[("192.0.0.0", 4)], ["route 192.0.0.0/4"; 2]),
+        // All but private networks, as WireGuard's files have it.
+        (
+            None,
+            &[
+                ("8.0.0.0", 7),
+                ("40.0.0.0", 5),
+                ("80.0.0.0", 5),
+                ("96.0.0.0", 5),
+                ("200.0.0.0", 5),
+            ],
+            ["the more specific route"; 2],
+        ),
         // One network of the host's own is no fault.
-        (None, Some(("192.0.2.0", 24)), [""; 2]),
-        (None, None, [""; 2]),
+        (None, &[("203.0.113.0", 24)], [""; 2]),
+        (None, &[], [""; 2]),
     ];
     for (index, by_rules) in [false, true].into_iter().enumerate() {
-        for (priority, network, told) in rivals {
+        for (priority, networks, told) in rivals {
             in_host(&format!("past{index}"), |netlink, directory| {
-                if let Some((network, prefix)) = network {
+                for &(network, prefix) in networks {
                     netlink.add_route(&own(network, prefix, None)).unwrap();
                 }
                 let mut plan = if by_rules {
@@ -170,7 +187,7 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
                     applied.keep(netlink).unwrap();
                 }
                 let all: Vec<&str> = applied.refused().collect();
-                let case = (by_rules, priority, network);
+                let case = (by_rules, priority, networks);
                 assert_eq!(
                     all.len(),
                     usize::from(!told.is_empty()),
@@ -208,4 +225,26 @@ fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
             assert_eq!(state(netlink), before);
         });
     }
+}
+
+/// Rules to a table of the user's own number are the user's, who leads only some packets into the tunnel.
+#[test]
+fn a_table_that_no_rule_of_the_tunnel_looks_into_is_not_judged() {
+    in_host("table", |netlink, directory| {
+        let route = WantedRoute {
+            table: 77,
+            ..wanted("0.0.0.0", 0, None)
+        };
+        let want = Want {
+            addresses: full().addresses,
+            mtu: Mtu::Exact(1400),
+            routes: vec![route],
+            endpoint_routes: EndpointRoutes::Off,
+            ..Want::default()
+        };
+        let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+        let plan = Plan::new(&want, &facts).unwrap();
+        let applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        assert_eq!(applied.refused().collect::<Vec<_>>(), [""; 0]);
+    });
 }

@@ -46,11 +46,17 @@ impl Client {
 impl Server {
     /// Gives a client that has logged in its address.
     pub(super) fn logged_in(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
-        let Some(found) = self.calls.get_mut(&call) else {
+        let Some(found) = self.calls.get(&call) else {
             return;
         };
         // The client may have logged in before.
         let before = found.inner;
+        if before.is_none() && self.pool.is_empty() {
+            self.make_place(call, now, out);
+        }
+        let Some(found) = self.calls.get_mut(&call) else {
+            return;
+        };
         match before.or_else(|| self.pool.pop()) {
             Some(inner) => {
                 found.inner = Some(inner);
@@ -66,6 +72,46 @@ impl Server {
             }
         }
         self.link_outputs(call, now, out);
+    }
+
+    /// Ends the oldest call of the account that has the most, if that has at least two more than the one that a new call
+    /// belongs to: none has all addresses while another has fewer.
+    fn make_place(&mut self, newcomer: u16, now: Instant, out: &mut Vec<ServerOutput>) {
+        let own = self.calls.get(&newcomer).and_then(|it| it.call.account());
+        let own = self
+            .of_accounts()
+            .get(own.unwrap_or_default())
+            .map_or(0, Vec::len);
+        let Some(ids) = self.of_accounts().into_values().max_by_key(Vec::len) else {
+            return;
+        };
+        // Numbers are given one after the other, and begin anew.
+        let oldest = ids
+            .iter()
+            .max_by_key(|id| self.next_call.wrapping_sub(**id));
+        let oldest = oldest.copied().filter(|_| ids.len() >= own + 2);
+        if let Some((id, found)) = oldest.and_then(|id| Some((id, self.calls.get_mut(&id)?))) {
+            found
+                .call
+                .fail(DownReason::NoAddress, now, &mut self.outputs);
+            self.link_outputs(id, now, out);
+        }
+    }
+
+    /// The calls that have addresses, by the accounts that they belong to.
+    fn of_accounts(&self) -> BTreeMap<&[u8], Vec<u16>> {
+        let mut found: BTreeMap<&[u8], Vec<u16>> = BTreeMap::new();
+        for (&id, call) in self.calls.iter().filter(|(_, it)| it.inner.is_some()) {
+            let account = call.call.account().unwrap_or_default();
+            found.entry(account).or_default().push(id);
+        }
+        found
+    }
+
+    /// Whether there may be an address for one more client.
+    pub(super) fn may_have_place(&self) -> bool {
+        let greedy = |calls: Vec<u16>| calls.len() > 1;
+        !self.pool.is_empty() || self.of_accounts().into_values().any(greedy)
     }
 
     /// Whether a connection has a call that nobody has logged in to yet.

@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// How long a client may say nothing at first, and with that keep others out.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// How long one that has not shown the password may while another waits.
+const CROWDED: Duration = Duration::from_secs(3);
+
 /// How often the log tells of connections that spoke another protocol.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
@@ -32,8 +35,8 @@ pub(crate) struct Port {
     /// Where there is no client, watches the socket.
     gate: Gate,
     client: Option<ManagementClient>,
-    /// When a client that has said nothing yet is to make room.
-    silent_until: Instant,
+    /// When a client that has said nothing yet is to make room, and when it is to where another waits.
+    silent_until: [Instant; 2],
     /// The client, or where there is none the socket: another that connects meanwhile waits in its queue.
     pub events: Poller,
     /// `management-signal`.
@@ -105,7 +108,7 @@ impl Port {
             socket,
             gate: Gate::new(),
             client,
-            silent_until: Instant::now() + SILENCE,
+            silent_until: [Instant::now() + SILENCE; 2],
             events,
             signal_on_leave: wanted.signal,
             forget_on_leave: wanted.forget_disconnect,
@@ -142,7 +145,7 @@ impl Port {
         let waits = !self.machine.transmit().is_empty();
         [
             self.machine.next_deadline(),
-            self.is_silent().then_some(self.silent_until),
+            self.is_silent().then_some(self.silent_until[1]),
             waits.then(|| Instant::now() + PATIENCE),
             self.gate.next_deadline().filter(|_| self.client.is_none()),
         ]
@@ -201,7 +204,11 @@ impl Port {
         }
         self.machine.connected();
         self.client = Some(client);
-        self.silent_until = now + SILENCE;
+        let crowded = match self.machine.has_trusted_peer() {
+            true => SILENCE,
+            false => CROWDED,
+        };
+        self.silent_until = [now + SILENCE, now + crowded];
         strangers::log(Level::Info, format_args!("MANAGEMENT: Client connected"));
     }
 
@@ -214,15 +221,17 @@ impl Port {
     /// The connection of a client that has not sent the password in time is closed, and so is that of one that has not
     /// said anything when another one waits.
     fn end_silence(&mut self, now: Instant) {
-        if !self.is_silent() || now < self.silent_until {
+        let [until, look] = self.silent_until;
+        if !self.is_silent() || now < look {
             return;
         }
-        self.silent_until = now + SILENCE;
+        let trusted = self.machine.has_trusted_peer();
+        self.silent_until[1] = now + if trusted { SILENCE } else { CROWDED };
         let next = self.accept(now);
-        if next.is_some() || !self.machine.has_trusted_peer() {
+        if next.is_some() || (now >= until && !trusted) {
             strangers::log(
                 Level::Info,
-                format_args!("MANAGEMENT: the client has said nothing for {SILENCE:?}, closed"),
+                format_args!("MANAGEMENT: the client has said nothing for too long, closed"),
             );
             self.leave();
         }
@@ -479,5 +488,23 @@ mod tests {
             text.contains("SUCCESS: password is correct") && !ended,
             "{text}"
         );
+    }
+    #[test]
+    fn one_that_shows_no_password_gives_way_soon_to_one_that_waits() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let mut port = open(&path, Some("secret"));
+        let start = Instant::now();
+        let mut silent = call(&path);
+        turn(&mut port, start);
+        // Nobody waits yet.
+        turn(&mut port, start + CROWDED);
+        assert!(!heard(&mut silent).1);
+        let mut known = call(&path);
+        known.write_all(b"secret\n").unwrap();
+        turn(&mut port, start + 2 * CROWDED);
+        assert!(heard(&mut silent).1);
+        turn(&mut port, start + 2 * CROWDED);
+        assert!(heard(&mut known).0.contains("password is correct"));
     }
 }

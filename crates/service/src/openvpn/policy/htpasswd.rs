@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::fmt;
 use std::hash::BuildHasher as _;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use sha_crypt::{PasswordVerifier as _, ShaCrypt};
@@ -92,14 +92,7 @@ impl PasswordFile {
             path: path.to_owned(),
             error,
         };
-        let mut text = String::new();
-        let file = config::file::open(path).map_err(failed)?;
-        file.take(FILE_MAX + 1)
-            .read_to_string(&mut text)
-            .map_err(failed)?;
-        if text.len() as u64 > FILE_MAX {
-            return Err(failed(io::ErrorKind::FileTooLarge.into()));
-        }
+        let text = config::file::read_text(path, FILE_MAX).map_err(failed)?;
         Ok(Self::parse(&text))
     }
 

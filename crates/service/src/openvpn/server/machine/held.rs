@@ -8,6 +8,7 @@
 
 use super::Machine;
 use crate::inbox::Arrival;
+use crate::shares::Shares;
 use plane::SourceNetwork;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,23 +16,24 @@ use std::time::{Duration, Instant};
 /// How long one waits: then its client has sent another, after 2, 4 and 8 seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Bytes of those that wait, with what keeping one takes. Without `tls-crypt-v2` there are a thousand to two thousand in it.
-const ROOM: usize = 256 << 10;
+/// Bytes of those that wait, with what keeping one takes. Without `tls-crypt-v2` there are two to four thousand in it, half of
+/// them of one source.
+const ROOM: usize = 512 << 10;
 
 /// Resets that wait for an answer, the oldest first.
 #[derive(Default)]
 pub(super) struct Held {
     resets: VecDeque<(Instant, Arrival)>,
-    bytes: usize,
+    shares: Shares,
 }
 
 impl Held {
-    /// Keeps one. Where there is no room the oldest goes.
+    /// Keeps one, where there is room for it.
     fn push(&mut self, arrival: Arrival, now: Instant) {
-        self.bytes += size(&arrival);
-        self.resets.push_back((now + PATIENCE, arrival));
-        while self.bytes > ROOM {
-            self.remove(0);
+        self.forget(now);
+        let (source, bytes) = (arrival.from.addr.into(), size(&arrival));
+        if self.shares.take(source, bytes, ROOM) {
+            self.resets.push_back((now + PATIENCE, arrival));
         }
     }
 
@@ -51,7 +53,8 @@ impl Held {
 
     fn remove(&mut self, at: usize) -> Option<Arrival> {
         let (_, arrival) = self.resets.remove(at)?;
-        self.bytes -= size(&arrival);
+        let bytes = size(&arrival);
+        self.shares.give_back(arrival.from.addr.into(), bytes);
         Some(arrival)
     }
 }
@@ -119,7 +122,7 @@ mod tests {
         let later = pop(start + PATIENCE);
         assert_eq!(later, Some(57), "those that came with it are too old");
         assert_eq!(pop(start + PATIENCE), None);
-        assert_eq!(held.bytes, 0);
+        assert!(held.resets.is_empty());
     }
 
     #[test]
@@ -137,17 +140,24 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_and_the_oldest_goes() {
+    fn a_crowd_that_waits_keeps_no_client_out() {
         let start = Instant::now();
-        let mut held = Held::default();
-        for _ in 0..100_000 {
-            held.push(reset(1, 100), start);
+        for crowd in [1, 2, 100] {
+            let mut held = Held::default();
+            for number in 0..100_000_u32 {
+                held.push(reset((number % crowd) as u8, 100), start);
+            }
+            let kept = held.resets.len();
+            assert!((1000..5000).contains(&kept), "{kept}");
+            held.push(reset(200, 101), start + PATIENCE / 2);
+            let client = SourceNetwork::from(reset(200, 0).from.addr);
+            let mut pop = |now| held.pop(now, |source| usize::from(source != client));
+            assert_eq!(
+                pop(start + PATIENCE / 2).map(|it| it.bytes.len()),
+                Some(101)
+            );
+            assert!(pop(start + PATIENCE / 2).is_some());
+            assert!(pop(start + PATIENCE).is_none(), "the others are too old");
         }
-        let kept = held.resets.len();
-        assert!((1000..3000).contains(&kept), "{kept}");
-        assert!(held.bytes <= ROOM);
-        held.push(reset(1, 101), start + PATIENCE / 2);
-        assert!(held.pop(start + PATIENCE, |_| 0).is_some());
-        assert_eq!((held.resets.len(), held.bytes), (0, 0));
     }
 }
