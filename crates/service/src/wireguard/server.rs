@@ -203,15 +203,13 @@ impl Server {
         let (interface, wake) = (Arc::clone(&self.interface), Arc::clone(&self.wake));
         let served = Arc::clone(&self.served);
         let count_down = Arc::clone(&served);
-        let thread = std::thread::Builder::new()
-            .name("client".into())
-            .spawn(move || {
-                let _ = stream.set_nonblocking(false);
-                let _ = stream.set_read_timeout(Some(SILENCE));
-                let _ = stream.set_write_timeout(Some(SILENCE));
-                serve(&interface, &wake, stream);
-                served.fetch_sub(1, Ordering::AcqRel);
-            });
+        let thread = thread::Builder::new().name("client".into()).spawn(move || {
+            let _ = stream.set_nonblocking(false);
+            let _ = stream.set_read_timeout(Some(SILENCE));
+            let _ = stream.set_write_timeout(Some(SILENCE));
+            serve(&interface, &wake, stream);
+            served.fetch_sub(1, Ordering::AcqRel);
+        });
         if thread.is_err() {
             count_down.fetch_sub(1, Ordering::AcqRel);
         }
