@@ -6,6 +6,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,10 @@ const DIRECTORY: &str = "/run/millrace";
 
 /// How their names end.
 const SUFFIX: &str = "up";
+
+/// Between two looks whether a file that nobody writes is free, and how many there are.
+const LOOK: Duration = Duration::from_millis(5);
+const LOOKS: u32 = 40;
 
 /// Largest file that is read, in bytes; one has a path in it.
 const SIZE_MAX: u64 = 16 << 10;
@@ -85,6 +91,9 @@ impl Claim {
             error,
         };
         fs::create_dir_all(directory).map_err(failed)?;
+        // What killed processes have left goes.
+        let _ = all_in(directory);
+        let mut looks = LOOKS;
         loop {
             let file = OpenOptions::new()
                 .read(true)
@@ -96,12 +105,20 @@ impl Claim {
                 .map_err(failed)?;
             let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(file) => file,
-                Err((file, _)) => {
-                    return Err(ClaimError::Running {
-                        pid: read(&file).map_or(0, |other| other.pid),
-                        name: running.name,
-                    });
-                }
+                Err((file, _)) => match read(&file).map(|other| other.pid) {
+                    // Another process looks whether the dead one's file is held.
+                    pid if looks > 0 && !pid.is_some_and(is_alive) => {
+                        looks -= 1;
+                        thread::sleep(LOOK);
+                        continue;
+                    }
+                    pid => {
+                        return Err(ClaimError::Running {
+                            pid: pid.unwrap_or(0),
+                            name: running.name,
+                        });
+                    }
+                },
             };
             // Its last owner may have removed it between the two calls.
             if file.metadata().map_err(failed)?.nlink() == 0 {
@@ -145,12 +162,21 @@ fn all_in(directory: &Path) -> Result<Vec<Running>, Hidden> {
             Ok(file) => file,
         };
         let running = read(&file);
-        // Free: the process that wrote it is gone.
-        let held = Flock::lock(file, FlockArg::LockSharedNonblock).is_err();
-        found.extend(running.filter(|_| held));
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Err(_) => found.extend(running.filter(|it| is_alive(it.pid))),
+            // Free: the process that wrote it was killed. One that has just made it has written nothing yet.
+            Ok(file) if running.is_some() && file.metadata().is_ok_and(|it| it.nlink() > 0) => {
+                let _ = fs::remove_file(&path);
+            }
+            Ok(_) => {}
+        }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
+}
+
+fn is_alive(pid: i32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 fn read(file: &File) -> Option<Running> {
@@ -215,5 +241,6 @@ mod tests {
         drop(claim);
         fs::write(&path, text).unwrap();
         assert_eq!(all_in(directory.path()).unwrap(), []);
+        assert!(!path.exists());
     }
 }

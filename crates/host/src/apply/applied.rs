@@ -34,6 +34,9 @@ pub struct Applied {
     pub(super) ifname: String,
     /// The steps that have been done and are to be undone, in order.
     pub(super) done: Vec<Step>,
+    /// Steps that were taken back and are undone once more in the end: another tunnel may have needed them then, and left
+    /// them to this one, whose journal goes on naming them.
+    pub(super) retired: Vec<Step>,
     /// Sentences about refused steps, each with its step.
     pub(super) refused: Vec<(Step, String)>,
     /// Sentences about what other programs took away or lead past the tunnel, as of the last look.
@@ -71,6 +74,7 @@ impl Applied {
         let mut applied = Self {
             ifname: ifname.to_owned(),
             done: Vec::new(),
+            retired: Vec::new(),
             refused: Vec::new(),
             lost: Vec::new(),
             rounds: Rounds::default(),
@@ -291,7 +295,8 @@ impl Applied {
     pub fn take_over(mut other: Self, system: &mut dyn System) -> Self {
         if let Some(journal) = &mut other.journal {
             let directory = journal.directory().inspect_err(|e| log::warn!("{e}"));
-            let mut errors = revert(&other.done, &other.ifname, system, journal);
+            let all = [&other.retired[..], &other.done].concat();
+            let mut errors = revert(&all, &other.ifname, system, journal);
             errors.extend(journal.clear().err().map(ApplyError::from));
             drop(directory);
             for error in errors {
@@ -299,6 +304,7 @@ impl Applied {
             }
         }
         other.done.clear();
+        other.retired.clear();
         other.refused.clear();
         other.lost.clear();
         other.seen.clear();
@@ -311,8 +317,9 @@ impl Applied {
         };
         // Until the journal is gone too: another tunnel's end must not count on this one's.
         let _directory = journal.directory().inspect_err(|e| log::warn!("{e}"));
-        let mut errors = revert(&self.done, &self.ifname, system, &journal);
-        self.done.clear();
+        let mut all = std::mem::take(&mut self.retired);
+        all.append(&mut self.done);
+        let mut errors = revert(&all, &self.ifname, system, &journal);
         // A journal of what could not be undone would only be tried again in vain.
         errors.extend(journal.remove().err().map(ApplyError::from));
         errors

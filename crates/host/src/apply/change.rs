@@ -59,14 +59,13 @@ impl Applied {
         let (Some(journal), Some(step)) = (&self.journal, done.cloned()) else {
             return Ok(());
         };
-        if matches!(step, Step::Sysctl { .. }) {
-            return Ok(());
-        }
-        let errors = revert(std::slice::from_ref(&step), &self.ifname, system, journal);
-        // The rest stays among what is undone in the end: another tunnel may have left it to this one, whose journal
-        // goes on naming it.
-        if matches!(step, Step::Dns { .. }) || step.belongs_to_interface() {
-            self.done.retain(|done| *done != step);
+        let errors = match step {
+            Step::Sysctl { .. } => Vec::new(),
+            _ => revert(std::slice::from_ref(&step), &self.ifname, system, journal),
+        };
+        self.done.retain(|done| *done != step);
+        if !matches!(step, Step::Dns { .. }) && !step.belongs_to_interface() {
+            self.retired.push(step);
         }
         errors.into_iter().next().map_or(Ok(()), Err)
     }

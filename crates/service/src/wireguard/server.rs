@@ -166,11 +166,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::accept_uapi`].
-    pub(super) fn accept_status(
-        &self,
-        listener: &Listener,
-        started: std::time::Instant,
-    ) -> io::Result<()> {
+    pub(super) fn accept_status(&self, listener: &Listener, started: Instant) -> io::Result<()> {
         self.accept(listener, move |interface, _, mut stream| {
             let document = lock(interface).as_ref().map(|i| i.status(started));
             let Some(mut document) = document else {

@@ -182,3 +182,24 @@ fn what_another_program_flushes_of_a_server_is_put_back() {
         assert_eq!(netlink.sysctl(FORWARD_V4).as_deref(), Some("0"));
     });
 }
+
+#[test]
+fn rules_that_a_change_took_back_do_not_come_again() {
+    in_host("retired", |netlink, directory| {
+        let (all, mut some) = (full(), full());
+        (some.default_v4, some.default_v6) = (None, None);
+        let facts = Facts::gather(&all, "wg0", netlink).unwrap();
+        let [all, some] = [all, some].map(|it| Plan::new(&it, &facts).unwrap());
+        let mut applied = Applied::apply_in(directory, OPEN, &some, "wg0", netlink).unwrap();
+        let rules = netlink.rules(Family::V4).unwrap();
+        for _ in 0..2 {
+            assert!(applied.change(&some, &all, netlink).is_empty());
+            assert_ne!(netlink.rules(Family::V4).unwrap(), rules);
+            assert!(applied.change(&all, &some, netlink).is_empty());
+            applied.follow(netlink).unwrap();
+            assert_eq!(netlink.rules(Family::V4).unwrap(), rules);
+        }
+        applied.undo().unwrap();
+        assert_eq!(netlink.rules(Family::V4).unwrap(), rules);
+    });
+}
