@@ -184,7 +184,7 @@ impl Drop for Flood {
 }
 
 /// Half-open sessions of so many hosts, while a client comes in over another network. More than one sender begin them as fast as
-/// they can, which is more than the limit of new clients lets through: then the client comes afterwards.
+/// they can, which is more than a server that is not optimised answers in time: then the client comes afterwards.
 fn half_open(transport: Transport, hosts: u8, senders: usize) {
     println!("{transport:?}, {hosts} hosts, {senders} senders");
     let net = Net::new();

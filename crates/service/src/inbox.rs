@@ -1,8 +1,8 @@
 //! Messages from workers to the control thread, all of it bounded.
 
 use netio::poll::Waker;
-use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, StreamId, Transport};
-use std::collections::{HashSet, VecDeque};
+use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, SourceNetwork, StreamId, Transport};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,18 +43,35 @@ pub struct Arrival {
     pub bytes: Box<[u8]>,
 }
 
-/// Datagrams that wait.
+/// Datagrams that wait. Their sources take turns, so that those of one do not wait behind the crowd of another.
 #[derive(Debug, Default)]
 struct Arrivals {
-    waiting: VecDeque<Arrival>,
+    turns: VecDeque<SourceNetwork>,
+    of_source: HashMap<SourceNetwork, VecDeque<Arrival>>,
+    count: usize,
     shares: Shares,
 }
 
 impl Arrivals {
+    fn push(&mut self, source: SourceNetwork, arrival: Arrival) {
+        let waiting = self.of_source.entry(source).or_default();
+        if waiting.is_empty() {
+            self.turns.push_back(source);
+        }
+        waiting.push_back(arrival);
+        self.count += 1;
+    }
+
     fn pop(&mut self) -> Option<Arrival> {
-        let arrival = self.waiting.pop_front()?;
-        let taken = arrival.bytes.len().max(MEAN);
-        self.shares.give_back(arrival.from.addr.into(), taken);
+        let source = self.turns.pop_front()?;
+        let waiting = self.of_source.get_mut(&source)?;
+        let arrival = waiting.pop_front()?;
+        match waiting.is_empty() {
+            true => drop(self.of_source.remove(&source)),
+            false => self.turns.push_back(source),
+        }
+        self.count -= 1;
+        self.shares.give_back(source, arrival.bytes.len().max(MEAN));
         Some(arrival)
     }
 }
@@ -94,7 +111,7 @@ impl Inbox {
     pub fn next_arrival(&self) -> Option<(Arrival, usize)> {
         let mut arrivals = lock(&self.arrivals);
         let arrival = arrivals.pop()?;
-        Some((arrival, arrivals.waiting.len()))
+        Some((arrival, arrivals.count))
     }
 
     /// The next datagrams, so many at most. Where there are more the waker stays awake: they have their turn after everything
@@ -102,7 +119,7 @@ impl Inbox {
     pub fn next_arrivals(&self, most: usize) -> Vec<Arrival> {
         let mut arrivals = lock(&self.arrivals);
         let next = std::iter::from_fn(|| arrivals.pop()).take(most).collect();
-        if !arrivals.waiting.is_empty() {
+        if arrivals.count > 0 {
             self.waker.wake();
         }
         next
@@ -146,7 +163,7 @@ impl Control for Inbox {
         if !arrivals.shares.take(source, taken, room) {
             return false;
         }
-        arrivals.waiting.push_back(Arrival {
+        let arrival = Arrival {
             from: from.endpoint,
             line: from.id,
             stream: match from.transport {
@@ -154,8 +171,9 @@ impl Control for Inbox {
                 Transport::Udp | Transport::Gre => None,
             },
             bytes: bytes.into(),
-        });
-        let first = arrivals.waiting.len() == 1;
+        };
+        arrivals.push(source, arrival);
+        let first = arrivals.count == 1;
         drop(arrivals);
         if first {
             self.waker.wake();
@@ -247,6 +265,19 @@ mod tests {
         assert!(put(2000));
         assert_eq!(inbox.next_arrivals(100).len(), 7);
         assert_eq!((0..300).filter(|_| put(20)).count(), 100);
+    }
+
+    #[test]
+    fn sources_take_turns() {
+        let inbox = inbox(1000);
+        for (host, length) in [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (2, 21)] {
+            assert!(put(&inbox, host, length));
+        }
+        let order = inbox.next_arrivals(100).into_iter();
+        let order: Vec<usize> = order.map(|it| it.bytes.len()).collect();
+        assert_eq!(order, [10, 20, 30, 11, 21, 12]);
+        assert!(put(&inbox, 1, 13));
+        assert_eq!(inbox.next_arrivals(100).len(), 1);
     }
 
     fn inbox(datagrams: usize) -> Inbox {
