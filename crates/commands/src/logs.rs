@@ -111,7 +111,7 @@ fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) ->
     }
     if root.join("run/systemd/system").is_dir() {
         let fields = match name {
-            // By the units of that name, by the process that has it up, or of one in the background, whose log goes to syslog.
+            // Units of that name, the process that has it up, or the name of one in the background, whose log goes to syslog.
             Some(name) => {
                 let units = units(name);
                 let mut fields: Vec<String> = units

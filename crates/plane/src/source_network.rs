@@ -1,8 +1,9 @@
-//! Whom strangers share what they are given with.
+//! Networks that strangers are counted by.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// What one host can easily be: an IPv4 address, or a /64 of IPv6. What is shared among strangers is shared by these.
+/// Addresses that a single host can easily have: an IPv4 address, or a /64 of IPv6. Room, places and turns for strangers are
+/// shared by these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceNetwork(IpAddr);
 

@@ -91,7 +91,7 @@ impl Claim {
             error,
         };
         fs::create_dir_all(directory).map_err(failed)?;
-        // What killed processes have left goes.
+        // Removes files that killed processes have left.
         let _ = all_in(directory);
         let mut looks = LOOKS;
         loop {

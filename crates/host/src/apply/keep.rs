@@ -93,7 +93,7 @@ impl Applied {
         for step in &self.done {
             let stands = match step {
                 Step::Address { addr, .. } => addresses.iter().any(|it| it.ip == *addr),
-                // Those that follow the host's ways are led elsewhere.
+                // Routes that follow the host's ways are led elsewhere.
                 Step::Route { .. }
                 | Step::Unreachable { .. }
                 | Step::OuterRoute { towards: None, .. } => {

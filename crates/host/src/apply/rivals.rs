@@ -181,7 +181,7 @@ impl Applied {
                     _ => past.push((way.dev, route.filter(|it| it.prefix > 0))),
                 }
             }
-            // One network more or less is the host's own affair.
+            // A single network is the host's own affair.
             let is_local = |route: Option<&Route>| route.is_some_and(|it| it.prefix > WORLD_BITS);
             let first = past.iter().find(|(_, route)| !is_local(*route));
             let first = first.or_else(|| past.first().filter(|_| past.len() * 2 > led.len()));

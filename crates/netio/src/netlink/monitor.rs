@@ -121,7 +121,7 @@ pub struct Monitor {
     buffer: Box<[u8]>,
     /// The part of `buffer` not handed out yet.
     pending: std::ops::Range<usize>,
-    /// What hears of a table of the packet filter, and the set of both descriptors.
+    /// Socket for the tables of the packet filter, and the set of both descriptors.
     table: Option<(ChainsWatch, Poller)>,
 }
 

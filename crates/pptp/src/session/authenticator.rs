@@ -93,7 +93,7 @@ impl Authenticator {
         now: Instant,
         door: &mut Door<'_>,
     ) -> Option<Step> {
-        // Any domain in front means the same account.
+        // The account is the same whatever the domain in front.
         let user = user_without_domain(self.user_of(information)?);
         if let Some(verdict) = &self.verdict {
             return Some(Step::Send(verdict.clone()));

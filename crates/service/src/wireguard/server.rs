@@ -22,8 +22,7 @@ const CONNECTIONS: usize = 16;
 /// A client that says nothing for this long is hung up on.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long a program that has the socket may take to end: its interface may have been deleted a moment ago, as `wg-quick down`
-/// does.
+/// Time for a program that has the socket to end: its interface may have been deleted a moment ago, as `wg-quick down` does.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// Between two looks whether it has.

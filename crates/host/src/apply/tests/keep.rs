@@ -140,7 +140,7 @@ fn a_route_past_the_tunnel_by_a_router_of_the_lan_is_put_back() {
         let plan = Plan::new(&want, &facts).unwrap();
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
         assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wan");
-        // As a link that goes down and comes back leaves it.
+        // A link that goes down and comes back leaves it so.
         let route = Route::new(ip("192.168.77.0"), 24).via(ip("198.51.100.254"));
         netlink.delete_route(&route).unwrap();
         assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wg0");
@@ -168,7 +168,7 @@ fn what_another_program_flushes_of_a_server_is_put_back() {
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
         let table = Step::table_of("wg0");
         let has_table = |netlink: &mut Netlink| System::has_table(netlink, &table).unwrap();
-        // As `nft flush ruleset` and `sysctl --system` do.
+        // `nft flush ruleset` and `sysctl --system` do so.
         if has_table(netlink) {
             netlink.delete_table(&table).unwrap();
             applied.follow(netlink).unwrap();

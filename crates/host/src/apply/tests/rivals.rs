@@ -151,7 +151,7 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
             ],
             ["the more specific route"; 2],
         ),
-        // One network of the host's own is no fault.
+        // A single network of the host's own is no fault.
         (None, &[("203.0.113.0", 24)], [""; 2]),
         (None, &[], [""; 2]),
     ];

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// How long a client may say nothing at first, and with that keep others out.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long one that has not shown the password may while another waits.
+/// Time for a client that has not shown the password while another waits.
 const CROWDED: Duration = Duration::from_secs(3);
 
 /// How often the log tells of connections that spoke another protocol.
