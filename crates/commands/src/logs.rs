@@ -119,7 +119,15 @@ fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) ->
                     .map(|it| format!("_SYSTEMD_UNIT={it}"))
                     .collect();
                 let ups = running.iter().filter(|it| it.name == name);
-                fields.extend(ups.flat_map(|it| ["+".to_owned(), format!("_PID={}", it.pid)]));
+                // Another program may have had its number before.
+                let of_pid = |pid: i32| {
+                    [
+                        "+".to_owned(),
+                        format!("_PID={pid}"),
+                        "_COMM=millrace".to_owned(),
+                    ]
+                };
+                fields.extend(ups.flat_map(|it| of_pid(it.pid)));
                 fields.extend(["+".to_owned(), format!("SYSLOG_IDENTIFIER=millrace-{name}")]);
                 fields
             }

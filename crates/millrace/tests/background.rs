@@ -218,7 +218,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     let exit = run(&["restart", "office"]);
     assert!(matches!(exit.status.code(), Some(0 | 3)), "{exit:?}");
     acceptance::reaches(&net.a, "10.8.0.1");
-    // Whoever came through the tunnel could not mend a file that is not usable any more.
+    // A file that is not usable any more could not be mended from behind the tunnel.
     let text = fs::read_to_string(file).unwrap();
     fs::write(file, text.replace("remote ", "remot ")).unwrap();
     for words in [["restart", "office"], ["restart", "--daemons"]] {

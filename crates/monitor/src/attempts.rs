@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::network::Network;
+use plane::SourceNetwork;
 
 /// Tries that one who asks has at once.
 const BURST: u32 = 5;
@@ -33,7 +33,7 @@ pub enum Asker {
     /// A browser that was logged in with before, by the digest of what it shows.
     Known([u8; 32]),
     /// Any other in a network.
-    Network(Network),
+    Network(SourceNetwork),
 }
 
 /// Who goes first where several try: the lowest.
@@ -173,12 +173,12 @@ mod tests {
     use super::*;
 
     fn asker(text: &str) -> Asker {
-        Asker::Network(Network::of(text.parse().unwrap()))
+        Asker::Network(SourceNetwork::of(text.parse().unwrap()))
     }
 
     /// One of many networks.
     fn nth(number: u32) -> Asker {
-        Asker::Network(Network::of(std::net::IpAddr::V6(
+        Asker::Network(SourceNetwork::of(std::net::IpAddr::V6(
             (u128::from(number) << 64).into(),
         )))
     }

@@ -158,8 +158,8 @@ fn await_close(mut stream: &TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Network;
     use crate::places::Places;
+    use plane::SourceNetwork;
     use std::net::TcpListener;
     use std::sync::Arc;
     use std::thread;
@@ -179,7 +179,8 @@ mod tests {
 
     fn place() -> Place {
         let all = Places::new(QUICK.connections, QUICK.of_network);
-        all.admit(Network::of([10, 0, 0, 1].into()), None).unwrap()
+        all.admit(SourceNetwork::of([10, 0, 0, 1].into()), None)
+            .unwrap()
     }
 
     fn answer_to(pieces: &[&[u8]]) -> String {
@@ -271,7 +272,7 @@ mod tests {
             ..QUICK
         };
         let all = Places::new(1, 1);
-        let [attacker, owner] = [1, 2].map(|it| Network::of([10, 0, 0, it].into()));
+        let [attacker, owner] = [1, 2].map(|it| SourceNetwork::of([10, 0, 0, it].into()));
         let (_client, server) = pair();
         let server = Arc::new(server);
         let place = all.admit(attacker, Some(Arc::clone(&server))).unwrap();

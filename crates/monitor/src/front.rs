@@ -12,12 +12,12 @@ use crate::connection::{Limits, refuse, serve};
 use crate::day::Day;
 use crate::figures::Figures;
 use crate::link::Link;
-use crate::network::Network;
 use crate::overview::Overview;
 use crate::places::Places;
 use crate::question::{Begin, Question};
 use crate::sample::Sample;
 use crate::site::{Settings, Site};
+use plane::SourceNetwork;
 
 /// Bytes of a thread's stack: of what it makes, all that grows is elsewhere.
 const STACK: usize = 256 << 10;
@@ -105,7 +105,7 @@ fn admit(
 ) {
     let stream = Arc::new(stream);
     let from = address.ip();
-    let Some(place) = places.admit(Network::of(from), Some(Arc::clone(&stream))) else {
+    let Some(place) = places.admit(SourceNetwork::of(from), Some(Arc::clone(&stream))) else {
         return refuse(&stream);
     };
     let site = Arc::clone(site);

@@ -27,7 +27,6 @@ pub mod http;
 pub mod limits;
 pub mod link;
 pub mod metrics;
-pub mod network;
 pub mod overview;
 pub mod page;
 pub mod password;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::network::Network;
+use plane::SourceNetwork;
 
 /// Connections whose networks are remembered, by which those are told that come again and again: several for each address of
 /// a LAN of the usual size.
@@ -32,7 +32,7 @@ enum Phase {
 struct Held {
     /// Later ones have higher numbers.
     number: u64,
-    network: Network,
+    network: SourceNetwork,
     phase: Phase,
     stream: Option<Arc<TcpStream>>,
 }
@@ -44,9 +44,9 @@ struct Table {
     /// Connections that had to give way, and whose threads have not noticed yet.
     leaving: usize,
     /// The networks of the last connections, the latest last.
-    recent: VecDeque<Network>,
+    recent: VecDeque<SourceNetwork>,
     /// Networks in which somebody has logged in, the latest last.
-    trusted: VecDeque<Network>,
+    trusted: VecDeque<SourceNetwork>,
 }
 
 /// All places.
@@ -81,7 +81,7 @@ impl Places {
     /// oldest goes of the network that has most, and where several have as many, of the one that came most often lately. None
     /// where each is at work.
     #[must_use]
-    pub fn admit(&self, network: Network, stream: Option<Arc<TcpStream>>) -> Option<Place> {
+    pub fn admit(&self, network: SourceNetwork, stream: Option<Arc<TcpStream>>) -> Option<Place> {
         let mut table = self.lock();
         // Connections that are leaving soon end; their number is bounded all the same.
         while table.leaving >= self.most {
@@ -122,12 +122,12 @@ impl Places {
 
 impl Table {
     /// Places that a network has.
-    fn of(&self, network: Network) -> usize {
+    fn of(&self, network: SourceNetwork) -> usize {
         self.held.iter().filter(|it| it.network == network).count()
     }
 
     /// Which goes for another, of one network or of all.
-    fn victim(&self, only: Option<Network>) -> Option<usize> {
+    fn victim(&self, only: Option<SourceNetwork>) -> Option<usize> {
         let can_go = |it: &Held| {
             it.phase != Phase::Working && only.is_none_or(|network| it.network == network)
         };
@@ -203,8 +203,8 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn network(text: &str) -> Network {
-        Network::of(text.parse().unwrap())
+    fn network(text: &str) -> SourceNetwork {
+        SourceNetwork::of(text.parse().unwrap())
     }
 
     /// Whether it still has its place.

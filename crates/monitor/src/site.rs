@@ -22,12 +22,12 @@ use crate::gate::{Gate, Shown, shown};
 use crate::http::{Head, Method};
 use crate::link::Link;
 use crate::metrics;
-use crate::network::Network;
 use crate::overview::Overview;
 use crate::peers::{Page, Wanted};
 use crate::question::{self, Change, Question, Refused, Server};
 use crate::secret::Secret;
 use crate::turns::Turns;
+use plane::SourceNetwork;
 
 /// The name of the cookie that stands for a session.
 const COOKIE: &str = "millrace-monitor";
@@ -108,7 +108,7 @@ impl Site {
             let (status, words) = refusal.words();
             return Answer::error(status, words);
         }
-        let (now, network) = (Instant::now(), Network::of(from));
+        let (now, network) = (Instant::now(), SourceNetwork::of(from));
         match (head.method, head.path.as_str()) {
             (Method::Get, "/") => return Answer::page(),
             (Method::Post, "/api/login") => return self.login(head, body, network, now),
@@ -145,7 +145,7 @@ impl Site {
         &self,
         password: Secret,
         asker: Asker,
-        network: Network,
+        network: SourceNetwork,
         now: Instant,
     ) -> Result<question::Login, Answer> {
         let mut login = None;
@@ -171,7 +171,7 @@ impl Site {
         }
     }
 
-    fn login(&self, head: &Head, body: &[u8], network: Network, now: Instant) -> Answer {
+    fn login(&self, head: &Head, body: &[u8], network: SourceNetwork, now: Instant) -> Answer {
         let Ok(login) = serde_json::from_slice::<Login>(body) else {
             return Answer::error(400, "not understood");
         };
@@ -225,7 +225,7 @@ impl Site {
     }
 
     fn may_read_metrics(&self, head: &Head, from: IpAddr, now: Instant) -> Result<(), Answer> {
-        let network = Network::of(from);
+        let network = SourceNetwork::of(from);
         let digest = |text: &str| blake2s::hash(&[text.as_bytes()]);
         if self.session(head).is_some() {
             return Ok(());
@@ -268,7 +268,7 @@ impl Site {
     }
 
     /// Takes a token, of which a network may try as many as of passwords.
-    fn try_token(&self, is: bool, network: Network, now: Instant) -> Result<(), Answer> {
+    fn try_token(&self, is: bool, network: SourceNetwork, now: Instant) -> Result<(), Answer> {
         let looked = self
             .turns
             .take(Asker::Network(network), now, || Ok::<_, Infallible>(is));

@@ -136,14 +136,14 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Network;
+    use plane::SourceNetwork;
     use std::convert::Infallible;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Mutex as Lock};
     use std::thread::{self, JoinHandle};
 
     fn asker(last: u8) -> Asker {
-        Asker::Network(Network::of([10, 0, 0, last].into()))
+        Asker::Network(SourceNetwork::of([10, 0, 0, last].into()))
     }
 
     /// A password that is looked at until it is told to be right or wrong.

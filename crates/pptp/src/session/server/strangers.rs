@@ -77,12 +77,10 @@ impl Server {
     /// Ends the oldest call of the account that has the most, if that has at least two more than the one that a new call
     /// belongs to: none has all addresses while another has fewer.
     fn make_place(&mut self, newcomer: u16, now: Instant, out: &mut Vec<ServerOutput>) {
+        let accounts = self.of_accounts();
         let own = self.calls.get(&newcomer).and_then(|it| it.call.account());
-        let own = self
-            .of_accounts()
-            .get(own.unwrap_or_default())
-            .map_or(0, Vec::len);
-        let Some(ids) = self.of_accounts().into_values().max_by_key(Vec::len) else {
+        let own = accounts.get(own.unwrap_or_default()).map_or(0, Vec::len);
+        let Some(ids) = accounts.into_values().max_by_key(Vec::len) else {
             return;
         };
         // Numbers are given one after the other, and begin anew.

@@ -204,11 +204,7 @@ impl Port {
         }
         self.machine.connected();
         self.client = Some(client);
-        let crowded = match self.machine.has_trusted_peer() {
-            true => SILENCE,
-            false => CROWDED,
-        };
-        self.silent_until = [now + SILENCE, now + crowded];
+        self.silent_until = [now + SILENCE, now + self.patience()];
         strangers::log(Level::Info, format_args!("MANAGEMENT: Client connected"));
     }
 
@@ -216,6 +212,14 @@ impl Port {
     /// may listen for as long as it likes.
     fn is_silent(&self) -> bool {
         self.client.is_some() && !self.socket.was_called() && !self.machine.has_spoken()
+    }
+
+    /// How long the client may say nothing while another waits.
+    fn patience(&self) -> Duration {
+        match self.machine.has_trusted_peer() {
+            true => SILENCE,
+            false => CROWDED,
+        }
     }
 
     /// The connection of a client that has not sent the password in time is closed, and so is that of one that has not
@@ -226,7 +230,7 @@ impl Port {
             return;
         }
         let trusted = self.machine.has_trusted_peer();
-        self.silent_until[1] = now + if trusted { SILENCE } else { CROWDED };
+        self.silent_until[1] = now + self.patience();
         let next = self.accept(now);
         if next.is_some() || (now >= until && !trusted) {
             strangers::log(
@@ -497,7 +501,7 @@ mod tests {
         let start = Instant::now();
         let mut silent = call(&path);
         turn(&mut port, start);
-        // Nobody waits yet.
+        // No other waits yet.
         turn(&mut port, start + CROWDED);
         assert!(!heard(&mut silent).1);
         let mut known = call(&path);
