@@ -299,9 +299,11 @@ pub fn run_files(host: &Host) -> Vec<String> {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 walk(&path, into);
             } else if !(path.ends_with("tun-selftest")
+                || path.ends_with("undo.lock")
+                || path.ends_with("up.lock")
                 || path.extension().is_some_and(|it| it == "peers"))
             {
-                // Facts about this kernel and the peers stay, for the next start.
+                // Facts about this kernel and the peers stay, for the next start, and locks without content.
                 into.push(path.display().to_string());
             }
         }

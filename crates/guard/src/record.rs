@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host::written_file::open_lock;
 use netio::namespace;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
@@ -51,7 +52,8 @@ impl Record {
                 .recursive(true)
                 .mode(0o755)
                 .create(directory)?;
-            Flock::lock(open(&path)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+            Flock::lock(open_lock(&path)?, FlockArg::LockExclusive)
+                .map_err(|(_, errno)| errno.into())
         };
         let lock = lock().map_err(|error: io::Error| GuardError::Record { path, error })?;
         Ok(Self {
@@ -127,19 +129,8 @@ pub fn settle(name: &str) -> Option<Flock<File>> {
 /// or no file can be made.
 #[must_use]
 pub fn take(name: &str) -> Option<Flock<File>> {
-    let file = open(&path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
+    let file = open_lock(&path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
-}
-
-/// Opens the file of a lock, which is made if there is none.
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(OFlag::O_NOFOLLOW.bits())
-        .open(path)
 }
 
 /// Whether a process has taken the name. True where that cannot be known, as for a user who may not look.

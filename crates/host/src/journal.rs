@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::step::{Step, is_setting_of_ours};
+use super::written_file::open_lock;
 
 /// Directory of the journals, one `IFNAME@NAMESPACE.undo` for each interface; empty after a reboot, as the
 /// host's state is.
@@ -63,12 +64,15 @@ pub enum JournalError {
     },
 }
 
+/// File in the directory that is locked while a process opens, reads or removes journals of others.
+const LOCK: &str = "undo.lock";
+
 /// The directory of the journals, locked: no other process opens, reads or removes one meanwhile. The
 /// lock is given back with the value.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 impl Directory {
@@ -94,14 +98,24 @@ impl Directory {
                     "other users may write to this directory; remove it",
                 ));
             }
-            Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+            open_lock(&path.join(LOCK))
         };
-        Ok(Self {
-            _lock: lock().map_err(|error| JournalError::File {
-                path: path.to_owned(),
-                error,
-            })?,
+        let failed = |error| JournalError::File {
             path: path.to_owned(),
+            error,
+        };
+        Self::locked(path, lock().map_err(failed)?)
+    }
+
+    fn locked(path: &Path, file: File) -> Result<Self, JournalError> {
+        let lock = Flock::lock(file, FlockArg::LockExclusive);
+        let lock = lock.map_err(|(_, errno)| JournalError::File {
+            path: path.to_owned(),
+            error: errno.into(),
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            lock,
         })
     }
 
@@ -135,6 +149,8 @@ impl Directory {
 pub(super) struct Journal {
     path: PathBuf,
     file: Flock<File>,
+    /// The file of the directory's lock, for a process that may not open it any more.
+    directory: File,
     /// Index of the interface that it is about, 0 while there is none.
     interface: u32,
 }
@@ -179,6 +195,7 @@ impl Journal {
         let journal = Self {
             path: path.clone(),
             file,
+            directory: directory.lock.try_clone().map_err(failed)?,
             interface: 0,
         };
         let left = match origin {
@@ -265,7 +282,9 @@ impl Journal {
 
     /// The directory, locked.
     pub(super) fn directory(&self) -> Result<Directory, JournalError> {
-        Directory::lock(self.path.parent().unwrap_or_else(|| Path::new(DIRECTORY)))
+        let path = self.path.parent().unwrap_or_else(|| Path::new(DIRECTORY));
+        let file = self.directory.try_clone();
+        Directory::locked(path, file.map_err(|error| self.failed(error))?)
     }
 
     fn other_paths(&self) -> Vec<PathBuf> {
@@ -359,7 +378,7 @@ fn require_own(file: &File) -> io::Result<()> {
     ))
 }
 
-fn journals(directory: Option<&Path>) -> Vec<PathBuf> {
+pub(super) fn journals(directory: Option<&Path>) -> Vec<PathBuf> {
     let entries = directory.map(fs::read_dir).into_iter().flatten().flatten();
     entries
         .flatten()

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::unistd::{Uid, linkat};
 
+/// Mode of a file that processes lock: its owner's.
+const LOCK_MODE: u32 = 0o600;
+
 /// Opens a file as `options` say. A link is followed if this user or root has made it.
 ///
 /// # Errors
@@ -22,6 +25,26 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // A FIFO in its place is not waited for.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     options.custom_flags(flags.bits()).open(path)
+}
+
+/// Opens the file of a lock, which is made if there is none. Other users cannot: whoever may read a file can lock it, and
+/// keep it locked.
+///
+/// # Errors
+/// What the kernel says.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(LOCK_MODE)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(path)?;
+    if file.metadata()?.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(LOCK_MODE))?;
+    }
+    Ok(file)
 }
 
 /// Where the path leads, links being followed that may be.

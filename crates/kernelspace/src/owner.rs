@@ -1,5 +1,6 @@
 //! The owner of an interface: unlike a TUN, one of the kernel's data plane stays when its process is killed.
 
+use netio::process::started;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -81,22 +82,6 @@ fn exists(process: u32) -> bool {
     kill(Pid::from_raw(process.cast_signed()), None) != Err(Errno::ESRCH)
 }
 
-/// When a process of this namespace started. Nothing without `/proc`, with one that hides the processes of others, or of
-/// another namespace.
-fn started(process: u32) -> Option<u64> {
-    let me = fs::read_link("/proc/self").ok()?;
-    if me.to_str() != Some(std::process::id().to_string().as_str()) {
-        return None;
-    }
-    start_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
-}
-
-/// The 22nd field of a process's `stat`. The second is a name, in which anything may be.
-fn start_in(stat: &str) -> Option<u64> {
-    let (_, behind) = stat.rsplit_once(')')?;
-    behind.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,13 +148,6 @@ mod tests {
         };
         assert!(!gone(unknown, false, None));
         assert!(!unknown.is_gone_by(&unknown, |_| false, |_| None));
-    }
-
-    #[test]
-    fn a_name_may_have_anything_in_it() {
-        let before = "1 (a) R 1) S 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 4711 22";
-        assert_eq!(start_in(before), Some(4711));
-        assert_eq!(start_in("1 (a) S 2"), None);
     }
 
     #[test]

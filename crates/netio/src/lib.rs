@@ -17,6 +17,7 @@ pub mod packet;
 pub mod poll;
 pub mod priority;
 pub mod privilege;
+pub mod process;
 pub mod rung;
 #[cfg(feature = "simulated")]
 pub mod simulated;

@@ -1,14 +1,13 @@
-//! Which tunnels `millrace up` runs: a locked file for each profile, so that none runs twice and each can be ended by
-//! its name.
+//! Tunnels that `millrace up` runs: a file for each profile, so that none runs twice and each can be ended by its name.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
+use host::written_file;
+use netio::process::started;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -19,9 +18,8 @@ const DIRECTORY: &str = "/run/millrace";
 /// How their names end.
 const SUFFIX: &str = "up";
 
-/// Between two looks whether a file that nobody writes is free, and how many there are.
-const LOOK: Duration = Duration::from_millis(5);
-const LOOKS: u32 = 40;
+/// File that is locked while others are made or removed.
+const LOCK: &str = "up.lock";
 
 /// Largest file that is read, in bytes; one has a path in it.
 const SIZE_MAX: u64 = 16 << 10;
@@ -35,6 +33,22 @@ pub struct Running {
     pub name: String,
     /// The profile, as an absolute path without links.
     pub path: PathBuf,
+}
+
+/// What stands in a file.
+#[derive(Deserialize, Serialize)]
+struct Record {
+    #[serde(flatten)]
+    tunnel: Running,
+    /// When the process started: another one may have its number later. Version 0.1 did not write it.
+    started: Option<u64>,
+}
+
+impl Record {
+    fn is_alive(&self) -> bool {
+        let now = started(self.tunnel.pid.cast_unsigned());
+        now.is_some() && self.started.is_none_or(|at| now == Some(at))
+    }
 }
 
 /// Why a profile is not brought up.
@@ -67,7 +81,6 @@ pub struct Hidden(PathBuf);
 #[derive(Debug)]
 pub struct Claim {
     path: PathBuf,
-    _file: Flock<File>,
 }
 
 impl Claim {
@@ -91,50 +104,35 @@ impl Claim {
             error,
         };
         fs::create_dir_all(directory).map_err(failed)?;
-        // Removes files that killed processes have left.
-        let _ = all_in(directory);
-        let mut looks = LOOKS;
-        loop {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o644)
-                .open(&path)
-                .map_err(failed)?;
-            let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(file) => file,
-                Err((file, _)) => match read(&file).map(|other| other.pid) {
-                    // Another process looks whether the dead one's file is held.
-                    pid if looks > 0 && !pid.is_some_and(is_alive) => {
-                        looks -= 1;
-                        thread::sleep(LOOK);
-                        continue;
-                    }
-                    pid => {
-                        return Err(ClaimError::Running {
-                            pid: pid.unwrap_or(0),
-                            name: running.name,
-                        });
-                    }
-                },
-            };
-            // Its last owner may have removed it between the two calls.
-            if file.metadata().map_err(failed)?.nlink() == 0 {
-                continue;
+        let _lock = lock(directory).map_err(failed)?;
+        match File::open(&path).ok().and_then(|file| read(&file)) {
+            Some(other) if other.is_alive() => {
+                return Err(ClaimError::Running {
+                    pid: other.tunnel.pid,
+                    name: running.name,
+                });
             }
-            let text = serde_json::to_string(&running).map_err(|e| failed(e.into()))?;
-            file.set_len(0).map_err(failed)?;
-            (&*file).write_all(text.as_bytes()).map_err(failed)?;
-            return Ok(Self { path, _file: file });
+            _ => {}
         }
+        let record = Record {
+            started: started(std::process::id()),
+            tunnel: running,
+        };
+        let text = serde_json::to_string(&record).map_err(|e| failed(e.into()))?;
+        written_file::replace_for_now(&path, text.as_bytes(), 0o644).map_err(failed)?;
+        Ok(Self { path })
     }
+}
+
+/// Waits until no other process makes or removes files here. Other users cannot keep the lock.
+fn lock(directory: &Path) -> io::Result<Flock<File>> {
+    let file = written_file::open_lock(&directory.join(LOCK))?;
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A process that may not remove it any more leaves a file that no process holds.
+        // A process that may not remove it any more leaves a file of a process that is gone.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -154,32 +152,35 @@ fn all_in(directory: &Path) -> Result<Vec<Running>, Hidden> {
         entries => entries.into_iter().flatten().flatten(),
     };
     let paths = entries.map(|entry| entry.path());
-    let mut found: Vec<Running> = Vec::new();
+    let (mut found, mut dead) = (Vec::new(), Vec::new());
     for path in paths.filter(|path| path.extension().is_some_and(|it| it == SUFFIX)) {
         let file = match File::open(&path) {
             Err(error) if hides(&error) => return Err(Hidden(path)),
             Err(_) => continue,
             Ok(file) => file,
         };
-        let running = read(&file);
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Err(_) => found.extend(running.filter(|it| is_alive(it.pid))),
-            // Free: the process that wrote it was killed. One that has just made it has written nothing yet.
-            Ok(file) if running.is_some() && file.metadata().is_ok_and(|it| it.nlink() > 0) => {
-                let _ = fs::remove_file(&path);
-            }
-            Ok(_) => {}
+        match read(&file) {
+            Some(record) if record.is_alive() => found.push(record.tunnel),
+            _ => dead.push(path),
         }
     }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
+    // Of processes that were killed. Only root removes them.
+    if !dead.is_empty()
+        && let Ok(_lock) = lock(directory)
+    {
+        let is_dead = |path: &PathBuf| {
+            let file = File::open(path).ok();
+            file.is_some_and(|file| !read(&file).is_some_and(|it| it.is_alive()))
+        };
+        for path in dead.into_iter().filter(is_dead) {
+            let _ = fs::remove_file(path);
+        }
+    }
+    found.sort_by(|a: &Running, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
-fn is_alive(pid: i32) -> bool {
-    Path::new("/proc").join(pid.to_string()).exists()
-}
-
-fn read(file: &File) -> Option<Running> {
+fn read(file: &File) -> Option<Record> {
     let mut text = Vec::new();
     file.take(SIZE_MAX).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
@@ -229,18 +230,45 @@ mod tests {
         assert_eq!(names, ["office", "office"]);
         drop((first, other));
         assert_eq!(all_in(directory.path()).unwrap(), []);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        let left = fs::read_dir(directory.path()).unwrap().flatten();
+        assert!(left.map(|it| it.file_name()).eq([LOCK]));
         claim("/nonexistent/a/office.ovpn").unwrap();
     }
 
+    fn write(path: &Path, record: &Record) {
+        fs::write(path, serde_json::to_string(record).unwrap()).unwrap();
+    }
+
     #[test]
-    fn what_a_killed_process_left_is_not_running() {
+    fn a_process_with_the_same_number_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let profile = Path::new("/nonexistent/x.conf");
+        let claim = Claim::new_in(directory.path(), profile).unwrap();
+        let mut record = read(&File::open(&claim.path).unwrap()).unwrap();
+        let at = record.started.take().unwrap();
+        // As version 0.1 wrote it.
+        write(&claim.path, &record);
+        assert_eq!(all_in(directory.path()).unwrap().len(), 1);
+        Claim::new_in(directory.path(), profile).unwrap_err();
+        record.started = Some(at - 1);
+        write(&claim.path, &record);
+        assert_eq!(all_in(directory.path()).unwrap(), []);
+        assert!(!claim.path.exists());
+    }
+
+    /// Every user may read the list, and nobody but its owner hold the lock.
+    #[test]
+    fn others_can_read_what_runs_and_lock_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let claim = Claim::new_in(directory.path(), Path::new("/nonexistent/x.conf")).unwrap();
-        let (path, text) = (claim.path.clone(), fs::read(&claim.path).unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&claim.path), 0o644);
+        assert_eq!(mode(&directory.path().join(LOCK)), 0o600);
+        // One that locks the file all the same keeps nobody from anything.
+        let file = File::open(&claim.path).unwrap();
+        let _held = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+        assert_eq!(all_in(directory.path()).unwrap().len(), 1);
         drop(claim);
-        fs::write(&path, text).unwrap();
-        assert_eq!(all_in(directory.path()).unwrap(), []);
-        assert!(!path.exists());
+        Claim::new_in(directory.path(), Path::new("/nonexistent/x.conf")).unwrap();
     }
 }

@@ -74,6 +74,9 @@ pub(crate) struct Lock {
     _held: Flock<File>,
 }
 
+/// Its file there.
+const LOCK: &str = ".millrace.lock";
+
 /// How long a lock is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
@@ -92,7 +95,8 @@ const LOOK: Duration = Duration::from_millis(20);
 impl Lock {
     /// Waits for it.
     pub(crate) fn of(directory: &Path, waits: Waits) -> Result<Self, PlaceError> {
-        let mut file = File::open(directory).map_err(failed(directory))?;
+        let path = directory.join(LOCK);
+        let mut file = written_file::open_lock(&path).map_err(failed(&path))?;
         let wrong = |errno: Errno| failed(directory)(errno.into());
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {

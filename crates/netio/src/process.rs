@@ -1,0 +1,33 @@
+//! When a process started, which tells it from those that have its number later.
+
+use std::fs;
+
+/// When a process of this PID namespace started, in the kernel's clock ticks since the boot. Nothing without `/proc`, with
+/// one that hides the processes of others, or one of another namespace.
+#[must_use]
+pub fn started(process: u32) -> Option<u64> {
+    let me = fs::read_link("/proc/self").ok()?;
+    if me.to_str() != Some(std::process::id().to_string().as_str()) {
+        return None;
+    }
+    start_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// The 22nd field of a process's `stat`. The second is a name, in which anything may be.
+fn start_in(stat: &str) -> Option<u64> {
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_have_anything_in_it() {
+        let before = "1 (a) R 1) S 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 4711 22";
+        assert_eq!(start_in(before), Some(4711));
+        assert_eq!(start_in("1 (a) S 2"), None);
+        assert!(started(std::process::id()).is_some());
+    }
+}
