@@ -1,9 +1,9 @@
 //! Decides what a tunnel's file may touch on this machine beside its tunnel.
 //!
-//! Files of tunnels come from providers and offices, and root obeys them. Without a permission such a file makes this
-//! machine no router. It names no program to run, and no file to write, to send or to read as more configuration. It
-//! opens no port or socket by which other machines command the tunnel. Certificates and keys are read without a
-//! permission, as regular files of a bounded size: their content stays on the machine, and no error quotes it.
+//! Files of tunnels come from providers and offices, and root obeys them. Without a permission a file that calls another end
+//! makes this machine no router. A file names no program to run, and no file to write, to send or to read as more
+//! configuration. It opens no port or socket by which other machines command the tunnel. Certificates and keys are read
+//! without a permission, as regular files of a bounded size: their content stays on the machine, and no error quotes it.
 //!
 //! The owner of the machine gives a permission beside the file, never the file itself:
 //!
@@ -33,6 +33,10 @@ pub fn for_uci(words: &str) -> String {
 
 /// Endings of the one file that a tunnel's file may have sent without a permission.
 const PASSWORDS: [&str; 2] = ["password", "pw"];
+
+/// Ending of the one file that may hold the password of its management port without a permission. It is never sent, and its
+/// first line is no user name.
+const MANAGEMENT: &str = "management";
 
 /// Where pppd and pptpd have their own files.
 const OF_PPPD: [&str; 2] = ["/etc/ppp", "/etc/pptpd.conf"];
@@ -108,25 +112,35 @@ const MONITOR: &str = "monitor";
 /// The password files that belong to a tunnel's file by their names and are there, whoever put them there.
 #[must_use]
 pub fn passwords_beside(path: &Path) -> Vec<PathBuf> {
-    let own = PASSWORDS.map(|ending| path.with_extension(ending));
+    let endings = PASSWORDS.into_iter().chain([MANAGEMENT]);
+    let own = endings.map(|ending| path.with_extension(ending));
     let is_there = |it: &PathBuf| symlink_metadata(it).is_ok();
-    own.into_iter().filter(is_there).collect()
+    own.filter(is_there).collect()
+}
+
+/// The password file of a profile's management port, called as the profile is: `NAME.management`. A link does not count.
+pub(crate) fn own_management(path: &Path) -> Option<PathBuf> {
+    Some(path.with_extension(MANAGEMENT)).filter(|it| it != path && may_be_own(it))
+}
+
+/// Whether a path may be a tunnel's own file: a link may lead anywhere, as an archive can bring one.
+fn may_be_own(path: &PathBuf) -> bool {
+    match symlink_metadata(path) {
+        Ok(data) => data.is_file(),
+        // The start says that the file is missing.
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
 }
 
 /// The files beside a tunnel's file that are called as it is, `NAME.password` and `NAME.pw`: each belongs to this tunnel by
-/// its name, and holds a password by its ending. A link is left out, as an archive may bring one that leads anywhere.
+/// its name, and holds a password by its ending. A link is left out.
 pub(crate) fn own_passwords(path: &Path) -> Vec<PathBuf> {
     if path.file_stem().is_some_and(|it| it == MONITOR) {
         return Vec::new();
     }
     let own = PASSWORDS.map(|ending| path.with_extension(ending));
-    let fits = |it: &PathBuf| match symlink_metadata(it) {
-        Ok(data) => data.is_file(),
-        // The start says that the file is missing.
-        Err(error) => error.kind() == ErrorKind::NotFound,
-    };
     own.into_iter()
-        .filter(|it| it != path && fits(it))
+        .filter(|it| it != path && may_be_own(it))
         .collect()
 }
 

@@ -115,6 +115,8 @@ pub(crate) struct Collector<'a, 'b> {
     permissions: Permissions,
     /// Files with passwords that belong to the configuration by their names.
     pub own_passwords: Vec<PathBuf>,
+    /// The password file of the profile's management port that is its own.
+    pub own_management: Option<PathBuf>,
     pub directives: Vec<Directive>,
     pub misread: Vec<Misread>,
     /// `cd`, so far.
@@ -160,6 +162,7 @@ impl<'a, 'b> Collector<'a, 'b> {
             read,
             permissions,
             own_passwords: Vec::new(),
+            own_management: None,
             directives: Vec::new(),
             misread: Vec::new(),
             directory: None,

@@ -12,7 +12,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use crate::file;
-use crate::permissions::{Permissions, own_passwords};
+use crate::permissions::{Permissions, own_management, own_passwords};
 use crate::report::Report;
 
 mod argv;
@@ -114,6 +114,7 @@ pub fn read_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import,
     let mut read = read_config;
     let mut collector = Collector::new(&mut read, options.permissions);
     collector.own_passwords = own_passwords(path);
+    collector.own_management = own_management(path);
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
@@ -201,6 +202,7 @@ fn by_content(text: &str) -> Option<bool> {
 fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import {
     let mut builder = Builder::new(options);
     builder.own_passwords = collector.own_passwords;
+    builder.own_management = collector.own_management;
     builder.directory.clone_from(&collector.directory);
     let secret = |directive: &directive::Directive| {
         let here = directive.origin.file.as_deref() == Some(file);

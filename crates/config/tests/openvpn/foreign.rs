@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use config::openvpn::{Import, Options, Prompted, Proxy, parse_bytes};
+use config::openvpn::{Import, Options, Prompted, Proxy, parse_bytes, read_bytes};
 use config::report::Verdict;
 
 use super::{CLIENT, SCRIPTS, SERVER, no_files};
@@ -58,25 +58,30 @@ fn a_management_socket_is_refused_and_its_companions_are_not_blamed() {
     assert!(!import.report.is_clean());
     assert_eq!(import.report.with(Verdict::Refused).count(), 1);
     assert_eq!(import.into_model().unwrap().0.service.management, None);
-    for password in ["office.management", "stdin"] {
-        let line = format!("management 127.0.0.1 7505 {password}");
-        assert!(read(CLIENT, &line, Options::default()).report.is_clean());
+    for password in ["a.management", "stdin"] {
+        let text = format!("{CLIENT}management 127.0.0.1 7505 {password}\n");
+        let path = Path::new("/nonexistent/a.ovpn");
+        let import = read_bytes(text.as_bytes(), path, Options::default()).unwrap();
+        assert!(import.report.is_clean(), "{:?}", import.report);
     }
     for line in [
         "management 127.0.0.1 7505",
-        // Its first line is known to everybody.
+        // Its first line is known to everybody, or may be though only its owner can read it.
         "management 127.0.0.1 7505 /etc/passwd",
+        "management 127.0.0.1 7505 /etc/ssh/ssh_host_ed25519_key",
+        "management 127.0.0.1 7505 office.management",
+        "management 127.0.0.1 7505 a.pw",
         "management localhost 7505",
         "management 0.0.0.0 7505",
         "management office.example 443",
         "management /etc/passwd unix",
-        "management 127.0.0.1 7505 office.management\nmanagement-client",
+        "management 127.0.0.1 7505 a.management\nmanagement-client",
     ] {
         let (said, reason) = verdict(&read(CLIENT, line, Options::default()));
         assert_eq!(said, Verdict::Refused, "{line}");
         assert!(reason.contains("--allow-files"), "{line}: {reason}");
         // A hint at a port names the password that it needs.
-        let hint = reason.replace("127.0.0.1 PORT PASSWORD-FILE", "");
+        let hint = reason.replace("127.0.0.1 PORT NAME.management", "");
         assert!(!hint.contains("PORT"), "{line}: {reason}");
         let options = Options {
             permissions: Permissions::FILES,

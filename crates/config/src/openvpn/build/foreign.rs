@@ -28,13 +28,13 @@ const WRITTEN: &str =
     "not written: a profile names no file for root to write, unless --allow-files is given";
 
 const SOCKET: &str = "a profile makes no socket as root unless --allow-files is given; or write \
-    `management 127.0.0.1 PORT PASSWORD-FILE`";
+    `management 127.0.0.1 PORT NAME.management`";
 
 const OPEN: &str = "those who reach this address could command the tunnel, which runs as root; permit it with \
-    --allow-files, or write `management 127.0.0.1 PORT PASSWORD-FILE`";
+    --allow-files, or write `management 127.0.0.1 PORT NAME.management`";
 
-const NO_PASSWORD: &str = "every program of this machine could command the tunnel, which runs as root; name a file with a \
-    password that only root can read behind the port, or permit it with --allow-files";
+const NO_PASSWORD: &str = "every program of this machine could command the tunnel, which runs as root; put a password into a file \
+    that only its owner can read, call it as the profile with the ending .management, and name it behind the port, or permit it with --allow-files";
 
 const CALLS: &str = "the profile would have this machine call its management client, and take commands; permit it \
     with --allow-files";
@@ -55,7 +55,7 @@ const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent t
     the profile says of which file; permit it with --allow-files, or name no file and be asked";
 
 /// The restriction on a directive; `None` where it reaches no such file. `is_own` says that a password file is the profile's
-/// own, `is_known` that others than root can read a file, or that it is the profile itself.
+/// own, `is_known` that others than its owner can read it.
 pub(super) fn restriction(
     directive: &Directive,
     is_own: &dyn Fn(&str) -> bool,
@@ -79,7 +79,9 @@ pub(super) fn restriction(
         "auth-user-pass" if is_own(at(directive, 0)) => None,
         "management" if at(directive, 1) == "unix" => Some(Restriction::Denied(SOCKET)),
         "management" if !is_loopback(at(directive, 0)) => Some(Restriction::Denied(OPEN)),
-        "management" if directive.count() == 2 || is_known(at(directive, 2)) => {
+        "management" if at(directive, 2) == "stdin" => None,
+        // The first line of another file may be known to all: each key of OpenSSH begins alike.
+        "management" if !is_own(at(directive, 2)) || is_known(at(directive, 2)) => {
             Some(Restriction::Denied(NO_PASSWORD))
         }
         "management-client" => Some(Restriction::Denied(CALLS)),

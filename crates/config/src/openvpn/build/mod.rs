@@ -113,6 +113,8 @@ pub(crate) struct Builder {
     seen: HashMap<&'static str, (Origin, usize)>,
     /// Files with passwords that belong to the configuration by their names.
     pub own_passwords: Vec<PathBuf>,
+    /// The password file of the profile's management port that is its own.
+    pub own_management: Option<PathBuf>,
     /// Where relative paths begin.
     pub directory: Option<PathBuf>,
     ignore_unknown: Vec<String>,
@@ -238,17 +240,11 @@ impl Builder {
         directive: &'d Directive,
     ) -> Option<(Cow<'d, Directive>, Option<Remark>)> {
         let path = |named: &str| resolve(self.directory.as_deref(), Path::new(named));
-        let is_own = |named: &str| self.own_passwords.contains(&path(named));
-        let profile = || {
-            Path::new(directive.origin.file.as_deref()?)
-                .canonicalize()
-                .ok()
+        let is_own = |named: &str| match directive.name.as_str() {
+            "management" => self.own_management.as_ref() == Some(&path(named)),
+            _ => self.own_passwords.contains(&path(named)),
         };
-        let is_known = |named: &str| {
-            let named = path(named);
-            let is_profile = || profile().is_some_and(|it| named.canonicalize().ok() == Some(it));
-            secrecy::warning(&named).is_some() || is_profile()
-        };
+        let is_known = |named: &str| secrecy::warning(&path(named)).is_some();
         let permitted = self.options.permissions.files();
         let restriction =
             foreign::restriction(directive, &is_own, &is_known).filter(|_| !permitted);
