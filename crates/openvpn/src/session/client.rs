@@ -1,8 +1,10 @@
 //! The client's part: begins, asks for its options, and leaves politely.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use log::Level;
 use zeroize::Zeroizing;
 
 use super::key_state::KeyState;
@@ -41,6 +43,8 @@ pub(super) struct ClientSide {
     exit_notify: u32,
     /// How often it has yet to be told, and when next.
     leaving: Option<(u32, Instant)>,
+    /// It was warned of a push to the running session.
+    warned: bool,
 }
 
 impl ClientSide {
@@ -81,6 +85,7 @@ impl Session {
             assembler: Assembler::default(),
             pull: None,
             leaving: None,
+            warned: false,
         }));
         let mut session = Self::new(side, own, None, wrap, primary, now, wall);
         session.run(now, out);
@@ -165,9 +170,9 @@ impl Session {
         match message {
             Message::PushReply(part) => self.push_reply(&part, now, out),
             Message::PushUpdate(_) => {
-                log::warn!(
+                self.warn_of_push(format_args!(
                     "the server changes options of the running tunnel, which is not supported: PUSH_UPDATE"
-                );
+                ));
                 Ok(())
             }
             Message::AuthFailed(failed) => {
@@ -202,6 +207,13 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// Warns of what the server pushes to the running session: once, for it may push without end.
+    fn warn_of_push(&mut self, words: fmt::Arguments<'_>) {
+        let warned = self.client_side();
+        let warned = warned.is_none_or(|it| std::mem::replace(&mut it.warned, true));
+        log::log!(if warned { Level::Debug } else { Level::Warn }, "{words}");
     }
 
     /// The server asks for patience: as long as it says, but no longer than keys would last.
@@ -243,7 +255,9 @@ impl Session {
             Ok(reply) => reply,
             // A later push reply can only renew the token.
             Err(error) if up => {
-                log::warn!("dropped a push reply of a session that is up: {error}");
+                self.warn_of_push(format_args!(
+                    "dropped a push reply of a session that is up: {error}"
+                ));
                 return Ok(());
             }
             Err(error) => return Err(CloseReason::Push(error.to_string())),

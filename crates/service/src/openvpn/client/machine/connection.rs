@@ -326,6 +326,23 @@ impl Machine<'_> {
         }
     }
 
+    /// Tells what the server says, which may say it without end.
+    fn say(&mut self, message: &Message, now: Now, out: &mut Effects) {
+        let words = match message {
+            Message::Info(text) | Message::InfoPre(text) => {
+                format!("Info command was pushed by server ('{text}')")
+            }
+            Message::AuthPending { .. } => {
+                out.state(State::AuthPending, "");
+                "AUTH_PENDING received, waiting".to_owned()
+            }
+            other => return out.debug(format!("{other:?}")),
+        };
+        let (told, note) = self.talk.judge(now.monotonic);
+        let words = Some(words).filter(|_| told);
+        note.into_iter().chain(words).for_each(|it| out.info(it));
+    }
+
     fn one(&mut self, it: &mut Connection, output: Output, now: Now, out: &mut Effects) {
         match output {
             Output::Send(packet) => {
@@ -351,7 +368,7 @@ impl Machine<'_> {
                 self.logins.keep_token(&token);
                 out.tell(Told::AuthToken(token));
             }
-            Output::Message(message) => say(&message, out),
+            Output::Message(message) => self.say(&message, now, out),
             Output::Connected => self.connected(it, now, out),
             Output::Renegotiated { key_id } => {
                 out.info(format!("new data channel keys, key id {key_id}"));
@@ -499,18 +516,5 @@ fn noticed(
         Notice::Failed => it.session.close(CloseReason::DataPlane, outputs),
         Notice::Refresh { .. } => it.session.renegotiate(now.monotonic, outputs),
         _ => {}
-    }
-}
-
-fn say(message: &Message, out: &mut Effects) {
-    match message {
-        Message::Info(text) | Message::InfoPre(text) => {
-            out.info(format!("Info command was pushed by server ('{text}')"));
-        }
-        Message::AuthPending { .. } => {
-            out.state(State::AuthPending, "");
-            out.info("AUTH_PENDING received, waiting");
-        }
-        other => out.debug(format!("{other:?}")),
     }
 }

@@ -29,6 +29,7 @@ use super::logins::Logins;
 use crate::floor::Floor;
 use crate::now::Now;
 use crate::status::Refusals;
+use crate::strangers::Strangers;
 use crate::wireguard::names::Name;
 use calling::Calling;
 use config::openvpn::{AuthRetry, ControlWrap, OpenVpn};
@@ -133,6 +134,8 @@ pub(super) struct Machine<'a> {
     relays: BTreeMap<LineId, Name>,
     /// How late stamps of hellos to relays may be, and how late it certainly is.
     floor: Floor,
+    /// What the server had us tell of late.
+    talk: Strangers,
 }
 
 impl<'a> Machine<'a> {
@@ -173,6 +176,7 @@ impl<'a> Machine<'a> {
             stream_lines: StreamLines::new(config),
             relays: BTreeMap::new(),
             floor: Floor::default(),
+            talk: Strangers::new(),
             refusals: Refusals::new(
                 Dropped::REASONS
                     .into_iter()

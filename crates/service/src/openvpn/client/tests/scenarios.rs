@@ -7,7 +7,7 @@ use super::world::{Faults, World, secs};
 use crate::openvpn::Ended;
 use crate::openvpn::management::State;
 use crate::openvpn::signals::Signal;
-use openvpn::message::Restart;
+use openvpn::message::{Message, Restart};
 use plane::Notice;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -184,6 +184,21 @@ fn a_server_that_restarts_is_connected_to_again() {
     assert!(world.is_connected());
     let servers: Vec<SocketAddr> = world.dials.iter().map(|it| it.1).collect();
     assert_eq!(servers, [address(1), address(1), address(2)]);
+}
+
+#[test]
+fn a_server_that_talks_without_end_fills_no_log() {
+    let mut world = begin("", 1);
+    world.run_for(secs(20));
+    for _ in 0..20 {
+        let now = world.now();
+        let sent = world.servers[0].say(&Message::InfoPre("talk".to_owned()), 50, now);
+        world.fly(address(1), sent);
+        world.run_for(secs(1));
+    }
+    let told = world.log.iter().filter(|line| line.contains("'talk'"));
+    assert!((80..=110).contains(&told.count()), "{:?}", world.log);
+    assert!(world.is_connected());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::data_plane::{DataPlane, Says, is_data, peer_id};
 use crate::now::Now;
-use openvpn::message::{AuthFailed, Restart};
+use openvpn::message::{AuthFailed, Message, Restart};
 use openvpn::negotiate::{OccOptions, Transport};
 use openvpn::push::PushOptions;
 use openvpn::role::Role;
@@ -103,6 +103,19 @@ impl Server {
     pub(super) fn lose_everything(&mut self, now: Now) {
         self.listener = listener(now);
         self.planes.clear();
+    }
+
+    /// Says something to all clients, so many times.
+    pub(super) fn say(&mut self, message: &Message, times: usize, now: Now) -> Vec<Sent> {
+        let mut out = Vec::new();
+        for id in self.listener.clients().collect::<Vec<_>>() {
+            self.listener.with(id, &mut out, |session, out| {
+                for _ in 0..times {
+                    session.send_message(message, now.monotonic, out);
+                }
+            });
+        }
+        self.perform(out, now)
     }
 
     /// Sends all clients away.
