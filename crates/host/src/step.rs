@@ -322,6 +322,21 @@ impl Step {
         }
     }
 
+    /// Whether both are routes past the tunnel to the same network.
+    pub(super) fn leads_where(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::OuterRoute { dst, prefix, .. },
+                Self::OuterRoute {
+                    dst: to,
+                    prefix: bits,
+                    ..
+                },
+            ) => (dst, prefix) == (to, bits),
+            _ => false,
+        }
+    }
+
     /// True when this was made for the `planned` step, whose metric may have been taken by another route.
     pub(super) fn is_made_for(&self, planned: &Self) -> bool {
         let mut made = planned.clone();

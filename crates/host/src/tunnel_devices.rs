@@ -29,6 +29,23 @@ pub fn mark_server(name: &str, ports: impl IntoIterator<Item = u16>) {
     }
 }
 
+/// Takes the mark of a server's device back.
+pub fn unmark_server(name: &str) {
+    let unmark = || {
+        let mut netlink = Netlink::open()?;
+        let link = netlink.link(name)?;
+        if link.group != SERVER_GROUP {
+            return Ok(());
+        }
+        let others = link.alias.split(PORTS).next().unwrap_or_default();
+        netlink.set_group(link.index, 0)?;
+        netlink.set_alias(link.index, others.trim_end())
+    };
+    if let Err(error) = unmark() {
+        log::warn!("{name}: guard and policy take this for a server's device: {error}");
+    }
+}
+
 /// The ports at which servers of this host are called, sorted.
 #[must_use]
 pub fn server_ports(links: &[Link]) -> Vec<u16> {

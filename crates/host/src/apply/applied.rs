@@ -37,6 +37,8 @@ pub struct Applied {
     /// Steps that were taken back and are undone once more in the end: another tunnel may have needed them then, and left
     /// them to this one, whose journal goes on naming them.
     pub(super) retired: Vec<Step>,
+    /// Settings that the host had already: they are put back where another program changes them, and stay in the end.
+    pub(super) found: Vec<Step>,
     /// Sentences about refused steps, each with its step.
     pub(super) refused: Vec<(Step, String)>,
     /// Sentences about what other programs took away or lead past the tunnel, as of the last look.
@@ -75,6 +77,7 @@ impl Applied {
             ifname: ifname.to_owned(),
             done: Vec::new(),
             retired: Vec::new(),
+            found: Vec::new(),
             refused: Vec::new(),
             lost: Vec::new(),
             rounds: Rounds::default(),
@@ -189,6 +192,8 @@ impl Applied {
                 if let Some(shared) = others.into_iter().find(|other| other.is_shared_with(step)) {
                     self.record(&shared)?;
                     self.done.push(shared);
+                } else if matches!(step, Step::Sysctl { .. }) {
+                    self.found.push(step.clone());
                 }
                 log::debug!("{}: there already: {step:?}", self.ifname);
                 return Ok(());
@@ -305,6 +310,7 @@ impl Applied {
         }
         other.done.clear();
         other.retired.clear();
+        other.found.clear();
         other.refused.clear();
         other.lost.clear();
         other.seen.clear();

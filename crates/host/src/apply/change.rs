@@ -1,6 +1,7 @@
 //! From one plan to another while the tunnel is up.
 
 use super::effect::revert;
+use super::keep::Taker;
 use super::rivals::Rivals;
 use super::{Applied, ApplyError};
 use crate::plan::Plan;
@@ -13,17 +14,20 @@ impl Applied {
     ///
     /// The MTU is left to [`MtuFollower`](crate::MtuFollower), which knows whether another program has set it.
     ///
-    /// Returns what failed; everything has been tried.
+    /// Returns the new steps that failed; everything has been tried. What could not be undone is logged.
     pub fn change(&mut self, old: &Plan, new: &Plan, system: &mut dyn System) -> Vec<ApplyError> {
         let dev = match system.index_of(&self.ifname) {
             Ok(dev) => dev,
             Err(error) => return vec![error.into()],
         };
-        let mut errors = Vec::new();
+        let (mut errors, mut undone) = (Vec::new(), Vec::new());
         let mut rivals = Rivals::new(dev);
         self.forget_refused(new);
         for step in &new.steps {
-            if old.steps.contains(step) || matches!(step, Step::Mtu { .. }) {
+            // The route to a server has followed an uplink since, or was made when the server was called.
+            let is_outer = matches!(step, Step::OuterRoute { .. });
+            let is_there = is_outer && self.done.iter().any(|done| done.is_made_for(step));
+            if old.steps.contains(step) || matches!(step, Step::Mtu { .. }) || is_there {
                 continue;
             }
             if let Err(error) = self.step(step, &mut rivals, system) {
@@ -31,6 +35,7 @@ impl Applied {
                 errors.push(error);
             }
         }
+        self.keep_routes_of_addresses(old, new, system);
         let has_dns = new.steps.iter().any(|it| matches!(it, Step::Dns { .. }));
         let masquerades = |it: &Step| matches!(it, Step::Masquerade { .. });
         let has_table = new.steps.iter().any(masquerades);
@@ -43,15 +48,49 @@ impl Applied {
             if (has_dns && dns) || (has_table && masquerades(step)) {
                 self.done.retain(|done| done != step);
             } else {
-                errors.extend(self.retire(step, system).err());
+                undone.extend(self.retire(step, system).err());
             }
         }
-        errors.extend(self.keep(system).err());
+        // To servers that are called no more, which another one may have been in the place of.
+        let leads = |step: &Step| {
+            matches!(
+                step,
+                Step::OuterRoute {
+                    towards: Some(_),
+                    ..
+                }
+            )
+        };
+        let stale = self.done.iter().filter(|done| {
+            let mut planned = new.steps.iter();
+            leads(done) && !planned.any(|step| step.leads_where(done))
+        });
+        for step in stale.cloned().collect::<Vec<_>>() {
+            undone.extend(self.retire(&step, system).err());
+        }
+        undone.extend(self.keep_from(Taker::Change, system).err());
+        for error in undone {
+            log::warn!("{}: {error}", self.ifname);
+        }
         errors
+    }
+
+    /// Has the second address of a network stay when the first one goes. With the last address the kernel takes all routes of
+    /// the interface, those to the whole Internet with them.
+    fn keep_routes_of_addresses(&self, old: &Plan, new: &Plan, system: &mut dyn System) {
+        let goes = |step: &Step| matches!(step, Step::Address { .. }) && !new.steps.contains(step);
+        if !old.steps.iter().any(goes) {
+            return;
+        }
+        let key = format!("net/ipv4/conf/{}/promote_secondaries", self.ifname);
+        if let Err(error) = system.set_sysctl(&key, "1") {
+            log::debug!("{key}: {error}");
+        }
     }
 
     /// Undoes one step. A setting of the whole host, which others may rely on, stays until the end.
     fn retire(&mut self, step: &Step, system: &mut dyn System) -> Result<(), ApplyError> {
+        self.found.retain(|found| found != step);
         // A setting that was there before the tunnel is not the tunnel's to remove.
         let same = |done: &&Step| *done == step;
         let done = self.done.iter().find(same);

@@ -14,6 +14,15 @@ const ROUNDS: u32 = 3;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
+/// Who took away steps that are not there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Taker {
+    /// Another program.
+    Another,
+    /// The kernel, at a change of this tunnel's own.
+    Change,
+}
+
 /// When steps were put back.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
@@ -34,13 +43,22 @@ impl Rounds {
 impl Applied {
     /// Puts back what another program took away, and tells what cannot be put back or wins over the tunnel's routes now.
     pub(super) fn keep(&mut self, system: &mut dyn System) -> Result<(), ApplyError> {
+        self.keep_from(Taker::Another, system)
+    }
+
+    /// Puts back what is gone, as [`Applied::keep`] does.
+    pub(super) fn keep_from(
+        &mut self,
+        taker: Taker,
+        system: &mut dyn System,
+    ) -> Result<(), ApplyError> {
         // The tunnel's end is told elsewhere.
         let Ok(dev) = system.index_of(&self.ifname) else {
             return Ok(());
         };
         let others = self.other_devices(system);
-        let used_up = self.rounds.are_used_up();
-        let (mut is_back, mut lost) = (false, Vec::new());
+        let used_up = taker == Taker::Another && self.rounds.are_used_up();
+        let (mut is_back, mut lost, mut gone) = (false, Vec::new(), Vec::new());
         for step in self.missing(dev, &others, system)? {
             let name = step.name();
             if used_up {
@@ -48,6 +66,7 @@ impl Applied {
                 lost.push(format!(
                     "another program keeps taking away {name}: {without}"
                 ));
+                gone.push(step);
                 continue;
             }
             // The kernel would not take it a second time to put it in front.
@@ -55,6 +74,7 @@ impl Applied {
                 let _ = system.delete_route(&route);
             }
             match execute(&step, &self.ifname, dev, system) {
+                Ok(()) if taker == Taker::Change => {}
                 Ok(()) => {
                     is_back = true;
                     log::warn!(
@@ -67,6 +87,7 @@ impl Applied {
                     lost.push(format!(
                         "another program took away {name}, and it cannot be put back: {error}: {without}"
                     ));
+                    gone.push(step);
                 }
             }
         }
@@ -75,7 +96,7 @@ impl Applied {
         for step in &self.done {
             lost.extend(rivals.shadow(step, system)?);
         }
-        lost.extend(self.judge_ways(dev, &others, system)?);
+        lost.extend(self.judge_ways(dev, &others, &gone, system)?);
         self.tell_lost(lost);
         Ok(())
     }
@@ -90,7 +111,7 @@ impl Applied {
         let routes = system.routes(None)?;
         let addresses = system.addresses(dev)?;
         let mut missing = Vec::new();
-        for step in &self.done {
+        for step in self.done.iter().chain(&self.found) {
             let stands = match step {
                 Step::Address { addr, .. } => addresses.iter().any(|it| it.ip == *addr),
                 // Routes that follow the host's ways are led elsewhere.

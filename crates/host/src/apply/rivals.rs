@@ -149,11 +149,12 @@ impl Rivals {
 impl Applied {
     /// Asks the kernel where packets to the world go while the tunnel's routes stand: rules of another program may
     /// lead them past those routes, or more specific routes of the main table win. Other tunnels of this program, whose
-    /// interfaces are `others`, may do so, and the host's own ways to some networks.
+    /// interfaces are `others`, may do so, and the host's own ways to some networks. Steps that are `gone` do not count.
     pub(super) fn judge_ways(
         &self,
         dev: u32,
         others: &[u32],
+        gone: &[Step],
         system: &mut dyn System,
     ) -> Result<Vec<String>, ApplyError> {
         let mut told = Vec::new();
@@ -161,7 +162,11 @@ impl Applied {
             [("IPv4", "ip", &WORLD[..7]), ("IPv6", "ip -6", &WORLD[7..])]
         {
             let mut led: Vec<IpAddr> = probes.to_vec();
-            led.retain(|probe| self.done.iter().any(|step| self.leads(step, *probe)));
+            let stands = |step: &&Step| !gone.contains(step);
+            led.retain(|probe| {
+                let mut steps = self.done.iter().filter(stands);
+                steps.any(|step| self.leads(step, *probe))
+            });
             if led.is_empty() {
                 continue;
             }
@@ -176,8 +181,9 @@ impl Applied {
                 }
                 let route = best_route(routes.iter(), *probe).filter(|it| it.dev == Some(way.dev));
                 match route {
-                    // In front of one of its metric, which `shadow` tells.
-                    Some(route) if route.prefix == 0 && !self.has_rules(probe.is_ipv6()) => {}
+                    // In front of one of its network, which `shadow` tells.
+                    Some(route)
+                        if self.has_route_like(route) && !self.has_rules(probe.is_ipv6()) => {}
                     _ => past.push((way.dev, route.filter(|it| it.prefix > 0))),
                 }
             }
@@ -189,18 +195,29 @@ impl Applied {
                 continue;
             };
             let (name, _) = system.device(*way)?;
+            let blocks =
+                |step: &Step| matches!(step, Step::Unreachable { .. }) && self.leads(step, led[0]);
+            let past = match self.done.iter().any(blocks) {
+                true => "which are not kept from leaving",
+                false => "past the tunnel",
+            };
             told.push(match route {
                 Some(route) => format!(
-                    "the more specific route {}/{} of another program leads {family} packets by {name}, past the tunnel \
+                    "the more specific route {}/{} of another program leads {family} packets by {name}, {past} \
                      ({command} route)",
                     route.dst, route.prefix
                 ),
                 None => format!(
-                    "routing rules of another program lead {family} packets by {name}, past the tunnel ({command} rule)"
+                    "routing rules of another program lead {family} packets by {name}, {past} ({command} rule)"
                 ),
             });
         }
         Ok(told)
+    }
+
+    fn has_route_like(&self, other: &Route) -> bool {
+        let mut routes = self.done.iter().filter_map(|step| step.route(None));
+        routes.any(|it| (it.dst, it.prefix, it.table) == (other.dst, other.prefix, MAIN))
     }
 
     fn has_rules(&self, wanted: bool) -> bool {
@@ -208,8 +225,8 @@ impl Applied {
         done.any(|step| matches!(step, Step::UnmarkedRule { v6, .. } if *v6 == wanted))
     }
 
-    /// Whether a step leads packets to `addr` into the tunnel: by the main table, or by one that a rule of the tunnel's own
-    /// looks into. Rules to other tables are their user's.
+    /// Whether a step leads packets to `addr` into the tunnel or blocks them: by the main table, or by one that a rule of the
+    /// tunnel's own looks into. Rules to other tables are their user's.
     fn leads(&self, step: &Step, addr: IpAddr) -> bool {
         let looked_into = |wanted: u32| {
             let looks =
@@ -220,6 +237,7 @@ impl Applied {
             Step::Route {
                 dst, prefix, table, ..
             } => covers(dst, prefix, addr) && looked_into(table),
+            Step::Unreachable { dst, prefix, .. } => covers(dst, prefix, addr),
             _ => false,
         }
     }

@@ -34,8 +34,8 @@ pub(super) struct Network {
     ifname: String,
     want: Want,
     applied: Option<Applied>,
-    /// The plan's warnings for the user.
-    warnings: Vec<String>,
+    /// The plan that is in force.
+    plan: Plan,
     /// Another program gives the interface what it has.
     managed: Option<Managed>,
     /// The MTU that was set, in bytes; 0 before.
@@ -48,7 +48,7 @@ impl Network {
             ifname: ifname.to_owned(),
             want: Want::default(),
             applied: None,
-            warnings: Vec::new(),
+            plan: Plan::default(),
             managed: manager.map(|it| Managed::new(it.clone(), ifname)),
             mtu: 0,
         }
@@ -59,7 +59,8 @@ impl Network {
         self.mtu != 0
     }
 
-    /// Has the host be as wanted. What was in force for another want is undone before.
+    /// Has the host be as wanted. Routes that another want had, too, stay where they are: no packet passes the tunnel
+    /// meanwhile.
     pub(super) fn set(&mut self, want: Want) -> Result<(), NetworkError> {
         if let Some(managed) = &mut self.managed {
             let set = managed.set(&want);
@@ -70,28 +71,30 @@ impl Network {
             return Ok(());
         }
         let mut netlink = Netlink::open()?;
-        let old = self.applied.take();
-        let old = old.map(|old| Applied::take_over(old, &mut netlink));
         let facts = Facts::gather(&want, &self.ifname, &mut netlink)?;
         let plan = Plan::new(&want, &facts)?;
         for warning in &plan.warnings {
             log::warn!("{warning}");
         }
-        self.applied = Some(match old {
-            None => Applied::apply(&plan, &self.ifname, &mut netlink)?,
-            Some(mut applied) => {
-                applied.add(&plan, &mut netlink)?;
-                applied
+        let mut failed = None;
+        match &mut self.applied {
+            None => self.applied = Some(Applied::apply(&plan, &self.ifname, &mut netlink)?),
+            Some(applied) => {
+                let errors = applied.change(&self.plan, &plan, &mut netlink);
+                failed = errors.into_iter().next();
+                if plan.mtu != self.mtu {
+                    let dev = netlink.index_of(&self.ifname)?;
+                    netlink.set_mtu(dev, plan.mtu)?;
+                }
             }
-        });
-        (self.want, self.mtu) = (want, plan.mtu);
-        self.warnings = plan.warnings;
-        Ok(())
+        }
+        (self.want, self.mtu, self.plan) = (want, plan.mtu, plan);
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Settings that the tunnel asked of the host and does not have, and other warnings: one sentence each.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let plan = self.warnings.iter().map(String::as_str);
+        let plan = self.plan.warnings.iter().map(String::as_str);
         let managed = self.managed.iter().flat_map(Managed::warnings);
         let refused = self.applied.iter().flat_map(Applied::refused);
         plan.chain(managed)

@@ -152,8 +152,15 @@ fn a_route_past_the_tunnel_by_a_router_of_the_lan_is_put_back() {
 
 #[test]
 fn what_another_program_flushes_of_a_server_is_put_back() {
+    // A host that forwarded before goes on to.
+    for before in ["0", "1"] {
+        flushed(before);
+    }
+}
+
+fn flushed(before: &str) {
     in_host("flushed", |netlink, directory| {
-        set_sysctl(netlink, FORWARD_V4, "0").unwrap();
+        set_sysctl(netlink, FORWARD_V4, before).unwrap();
         let want = Want {
             addresses: full().addresses,
             mtu: Mtu::Exact(1400),
@@ -179,7 +186,7 @@ fn what_another_program_flushes_of_a_server_is_put_back() {
         assert_eq!(netlink.sysctl(FORWARD_V4).as_deref(), Some("1"));
         applied.undo().unwrap();
         assert!(!has_table(netlink));
-        assert_eq!(netlink.sysctl(FORWARD_V4).as_deref(), Some("0"));
+        assert_eq!(netlink.sysctl(FORWARD_V4).as_deref(), Some(before));
     });
 }
 
@@ -201,5 +208,36 @@ fn rules_that_a_change_took_back_do_not_come_again() {
         }
         applied.undo().unwrap();
         assert_eq!(netlink.rules(Family::V4).unwrap(), rules);
+    });
+}
+
+/// With the last address of an interface the kernel takes all its routes.
+#[test]
+fn another_address_takes_no_route_away() {
+    in_host("renumbered", |netlink, directory| {
+        let numbered = |last: u8| {
+            let mut want = full();
+            want.addresses[0].addr = ip(&format!("10.0.0.{last}"));
+            want
+        };
+        let facts = Facts::gather(&full(), "wg0", netlink).unwrap();
+        let plan = |last| Plan::new(&numbered(last), &facts).unwrap();
+        let mut applied = Applied::apply_in(directory, OPEN, &plan(2), "wg0", netlink).unwrap();
+        // Nobody puts this one back.
+        let wg0 = netlink.index_of("wg0").unwrap();
+        let other = Route::new(ip("198.18.0.0"), 15).dev(wg0);
+        netlink.add_route(&other).unwrap();
+        for last in 3..10 {
+            let errors = applied.change(&plan(last - 1), &plan(last), netlink);
+            assert!(errors.is_empty(), "{errors:?}");
+            for address in ["8.8.8.8", "198.18.0.1"] {
+                assert_eq!(dev_to(netlink, address, 0), "wg0", "{last}: {address}");
+            }
+            assert_eq!(applied.refused().count(), 0);
+        }
+        let addresses = System::addresses(netlink, wg0).unwrap();
+        let v4 = addresses.iter().filter(|it| it.ip.is_ipv4());
+        assert!(v4.map(|it| it.ip).eq([ip("10.0.0.9")]));
+        applied.undo().unwrap();
     });
 }

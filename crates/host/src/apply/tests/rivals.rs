@@ -227,6 +227,38 @@ fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
     }
 }
 
+/// What is to be blocked leaves where a rule of another program leads it away, which is told.
+#[test]
+fn ipv6_that_leaves_although_it_is_blocked_is_told() {
+    in_host("unblocked", |netlink, directory| {
+        let wan = netlink.index_of("wan").unwrap();
+        netlink.add_address(wan, ip("2001:db8:1::2"), 64).unwrap();
+        // The host's own default route leads where the rule does.
+        netlink.add_route(&own("::", 0, None)).unwrap();
+        netlink.add_route(&own("::", 0, None).table(99)).unwrap();
+        let want = Want {
+            addresses: full().addresses[..1].to_vec(),
+            mtu: Mtu::Exact(1400),
+            block_ipv6: true,
+            endpoint_routes: EndpointRoutes::Off,
+            ..Want::default()
+        };
+        let facts = Facts::gather(&want, "wg0", netlink).unwrap();
+        let plan = Plan::new(&want, &facts).unwrap();
+        let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
+        assert_eq!(applied.refused().collect::<Vec<_>>(), [""; 0]);
+        let rule = Rule {
+            priority: Some(500),
+            ..Rule::new(Family::V6, 99)
+        };
+        netlink.add_rule(&rule).unwrap();
+        applied.keep(netlink).unwrap();
+        let told: Vec<&str> = applied.refused().collect();
+        let words = "lead IPv6 packets by wan, which are not kept from leaving";
+        assert!(told.len() == 1 && told[0].contains(words), "{told:?}");
+    });
+}
+
 /// Rules to a table of the user's own number are the user's, who leads only some packets into the tunnel.
 #[test]
 fn a_table_that_no_rule_of_the_tunnel_looks_into_is_not_judged() {
