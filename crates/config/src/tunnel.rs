@@ -109,14 +109,15 @@ impl Tunnel {
             && (takes_all || self.ranges_of_endpoints().next().is_some())
     }
 
-    /// Whether peers call this host by it, and none of them takes all that is sent: the tunnel of a server. A server at home
-    /// stays one where it also calls a peer, such as another site.
+    /// Whether peers call this host by it, and none of them takes all that is sent: the tunnel of a server. A server stays one
+    /// where it also calls a peer, such as another site.
     #[must_use]
     pub fn is_server(&self) -> bool {
         // Two halves of all addresses stand for a default route.
         let takes_all = self.allowed_ips().any(|range| range.prefix() <= 1);
         let listens = self.interface.listen_port.is_some_and(|port| port != 0);
-        !takes_all && (self.home.is_some() || self.called() == 0 && listens)
+        let is_called = self.peers.is_empty() || self.called() < self.peers.len();
+        !takes_all && (self.home.is_some() || listens && is_called)
     }
 
     /// The ranges that hold the address of an endpoint, each with that endpoint; endpoints by name are left out.

@@ -451,11 +451,13 @@ impl Parser {
         self.end_section();
         let interface = &self.tunnel.interface;
         let script_may_set = self.options.permissions.scripts() && !interface.scripts.is_empty();
-        let told = self
-            .report
-            .entries
-            .iter()
-            .any(|entry| entry.verdict == Verdict::Refused && entry.key == "PrivateKey");
+        // A wrong value is a fault already; a key in another section can be left out, but not the only one.
+        let told = self.fault.is_some()
+            && self
+                .report
+                .entries
+                .iter()
+                .any(|entry| entry.verdict == Verdict::Refused && entry.key == "PrivateKey");
         if self.interface_head.is_none() {
             self.wrong(0, "", "has no [Interface] section; is it a wg-quick file?");
         } else if interface.private_key.is_none() && !script_may_set && !told {

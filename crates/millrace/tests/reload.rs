@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
+use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
@@ -140,6 +141,83 @@ fn a_file_that_is_read_again_changes_what_it_says_and_disturbs_nothing_else() {
     let exit = process.wait_at_most(PATIENCE).unwrap();
     assert!(exit.status.success(), "{exit:?}");
     assert!(!a.has_interface(WG).unwrap());
+}
+
+/// The kernel takes an interface's routes with its last address, and packets would leave in clear.
+#[test]
+fn another_address_leaves_the_default_route_where_it_is() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let a = &site.net.a;
+    let file = site.file(&format!("Address = {A4}/24"), "0.0.0.0/0", "");
+    let command = a.command(PROGRAM).arg("up").arg(&file);
+    let mut process = command.spawn().unwrap();
+    process
+        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    for last in 11..17 {
+        let address = format!("10.0.0.{last}");
+        site.file(&format!("Address = {address}/24"), "0.0.0.0/0", "");
+        process.signal(Signal::SIGHUP).unwrap();
+        let shown = || {
+            a.output("ip", ["-o", "-4", "addr", "show", "dev", WG])
+                .unwrap()
+        };
+        until("the address", || {
+            let shown = shown();
+            shown.contains(&address) && shown.lines().count() == 1
+        });
+        let way = a.output("ip", ["route", "get", BEHIND]).unwrap();
+        assert!(way.contains(&format!("dev {WG}")), "{way}");
+    }
+    process.signal(Signal::SIGTERM).unwrap();
+    let exit = process.wait_at_most(PATIENCE).unwrap();
+    assert!(!exit.stderr.contains("another program"), "{}", exit.stderr);
+}
+
+/// A port that another program has keeps no peer from what the file says, and is tried again.
+#[test]
+fn a_port_that_is_taken_keeps_nothing_else_from_a_reload() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let a = &site.net.a;
+    let gone = Keys::generate(a).unwrap().public;
+    let more = format!("[Peer]\nPublicKey = {gone}\nAllowedIPs = 10.7.0.0/16");
+    let address = format!("Address = {A4}/24");
+    let file = site.file(&address, "10.0.0.0/24", &more);
+    let command = a.command(PROGRAM).arg("up").arg(&file);
+    let mut process = command.spawn().unwrap();
+    process
+        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    let taken = a.run(|| UdpSocket::bind("0.0.0.0:5555")).unwrap().unwrap();
+    site.file(&format!("{address}\nListenPort = 5555"), "10.0.0.0/24", "");
+    let warned = || {
+        a.output(PROGRAM, ["status"])
+            .unwrap()
+            .contains("not in force")
+    };
+    process.signal(Signal::SIGHUP).unwrap();
+    until("the warning", warned);
+    assert!(
+        !a.output("wg", ["show", WG, "peers"])
+            .unwrap()
+            .contains(&gone)
+    );
+    drop(taken);
+    process.signal(Signal::SIGHUP).unwrap();
+    until("the port", || {
+        a.output("wg", ["show", WG, "listen-port"]).unwrap().trim() == "5555"
+    });
+    until("no warning", || !warned());
+    process.signal(Signal::SIGTERM).unwrap();
+    process.wait_at_most(PATIENCE).unwrap();
 }
 
 #[test]

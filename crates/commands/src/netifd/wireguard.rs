@@ -4,14 +4,13 @@ use super::given::{At, Given, Kind};
 use super::manager::Netifd;
 use super::telling::Telling;
 use super::{Ended, Outcome};
-use crate::up::wireguard::{call_peers, device_of, difference, has_much, leads_much};
+use crate::up::wireguard::{call_peers, change, device_of, has_much, leads_much, mark_server};
 use config::settings::Settings;
-use config::tunnel::{Peer, Tunnel};
+use config::tunnel::Tunnel;
 use config::types::Key32;
-use config::uapi::SetDevice;
 use host::{Managed, Want, logging, privileges, startup};
 use service::tun_test::TunTest;
-use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner};
+use service::wireguard::{Daemon, DaemonOptions, Named, Owner};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -57,9 +56,7 @@ pub(super) fn run(
         waits: false,
     };
     let tunnel = owned.tunnel();
-    if tunnel.is_server() {
-        host::tunnel_devices::mark_server(netifd.device(), tunnel.interface.listen_port);
-    }
+    mark_server(netifd.device(), &tunnel);
     let set = device_of(&tunnel);
     daemon
         .with(|interface| {
@@ -228,32 +225,11 @@ impl Owner for Owned<'_> {
         if old.lines != new.lines || before.network.needs_new_device(&self.given.network) {
             log::warn!("{}: other lines are used after `ifup`", self.at.interface);
         }
-        if new.is_server() {
-            host::tunnel_devices::mark_server(self.netifd.device(), new.interface.listen_port);
-        }
-        let changed = daemon.with(|interface| change(interface, &old, &new));
-        if let Some(Err((_, words))) = changed {
-            log::error!("{}: {words}", self.at.interface);
-        }
+        mark_server(self.netifd.device(), &new);
+        let mark = (old.interface.fwmark != new.interface.fwmark)
+            .then(|| new.interface.fwmark.unwrap_or(0));
+        daemon.with(|interface| change(interface, &old, &new, mark, &self.at.interface));
         log::info!("{}: the configuration was read again", self.at.interface);
         self.changed(daemon)
     }
-}
-
-/// Leads from one model to another without disturbing the peers that both have.
-fn change(interface: &mut Interface, old: &Tunnel, new: &Tunnel) -> Result<(), (i32, String)> {
-    let (_, running) = interface.get();
-    let running: Vec<Key32> = running.into_iter().map(|it| it.public_key).collect();
-    let mut set: SetDevice = difference(old, new, &running);
-    if old.interface.fwmark != new.interface.fwmark {
-        set.fwmark = Some(new.interface.fwmark.unwrap_or(0));
-    }
-    let outcome = interface.set(set);
-    // Where a peer has moved to since is known better here than in the configuration.
-    let moved = new.peers.iter().filter(|peer| {
-        let same = |it: &&Peer| it.public_key == peer.public_key;
-        old.peers.iter().find(same).map(|it| &it.endpoint) != Some(&peer.endpoint)
-    });
-    call_peers(interface, moved);
-    outcome
 }

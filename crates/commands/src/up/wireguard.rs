@@ -15,7 +15,7 @@ use config::uapi::{SetDevice, SetPeer};
 use config::wgquick;
 use host::background;
 use host::{Applied, Facts, MtuFollower, Plan, PlanError, Want};
-use host::{logging, notify, privileges, startup};
+use host::{logging, notify, privileges, startup, tunnel_devices};
 use netio::netlink::Netlink;
 use service::tun_test::TunTest;
 use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner};
@@ -120,9 +120,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         null_cipher: false,
     })?;
     privileges::confine_other_threads();
-    if up.tunnel.is_server() {
-        host::tunnel_devices::mark_server(&up.ifname, up.tunnel.interface.listen_port);
-    }
+    mark_server(&up.ifname, &up.tunnel);
     // Keys and peers first: a route must not lead packets to where nothing takes them.
     let set = device_of(&up.tunnel);
     daemon
@@ -307,34 +305,66 @@ impl Up<'_> {
                 self.ifname
             );
         }
-        if self.tunnel.is_server() {
-            host::tunnel_devices::mark_server(&self.ifname, self.tunnel.interface.listen_port);
-        }
-        let changed = daemon.with(|interface| {
-            let (_, running) = interface.get();
-            let running: Vec<Key32> = running.into_iter().map(|it| it.public_key).collect();
-            let outcome = interface.set(difference(&old, &self.tunnel, &running));
-            // Where a peer has moved to since is known better here than in the file.
-            let moved = self.tunnel.peers.iter().filter(|peer| {
-                let same = |it: &&Peer| it.public_key == peer.public_key;
-                old.peers.iter().find(same).map(|it| &it.endpoint) != Some(&peer.endpoint)
-            });
-            call_peers(interface, moved);
-            outcome
-        });
-        if let Some(Err((_, words))) = changed {
-            log::error!("{}: {words}", self.ifname);
-        }
+        mark_server(&self.ifname, &self.tunnel);
+        // The plan's mark may be another than the file's.
+        daemon.with(|interface| change(interface, &old, &self.tunnel, None, &self.ifname));
         log::info!("{}: {} was read again", self.ifname, self.path.display());
         self.changed(daemon)
     }
+}
+
+/// Says of a device whether it is a server's.
+pub(crate) fn mark_server(ifname: &str, tunnel: &Tunnel) {
+    match tunnel.is_server() {
+        true => tunnel_devices::mark_server(ifname, tunnel.interface.listen_port),
+        false => tunnel_devices::unmark_server(ifname),
+    }
+}
+
+/// Leads from one file to another without disturbing the peers that both have. Peers come first: a port that another program
+/// has keeps none of them from what the file says, and is tried again at the next reload.
+pub(crate) fn change(
+    interface: &mut Interface,
+    old: &Tunnel,
+    new: &Tunnel,
+    fwmark: Option<u32>,
+    ifname: &str,
+) {
+    let (device, running) = interface.get();
+    let running: Vec<Key32> = running.into_iter().map(|it| it.public_key).collect();
+    let mut set = difference(old, new, &running);
+    set.fwmark = fwmark;
+    let wanted = new.interface.listen_port.filter(|port| *port != 0);
+    let other = wanted.filter(|port| *port != device.listen_port);
+    let port = set.listen_port.take().or(other);
+    let peers = interface.set(set);
+    // Where a peer has moved to since is known better here than in the file.
+    let moved = new.peers.iter().filter(|peer| {
+        let same = |it: &&Peer| it.public_key == peer.public_key;
+        old.peers.iter().find(same).map(|it| &it.endpoint) != Some(&peer.endpoint)
+    });
+    call_peers(interface, moved);
+    let port = port.map_or(Ok(()), |port| {
+        interface.set(SetDevice {
+            listen_port: Some(port),
+            ..SetDevice::default()
+        })
+    });
+    let refused = match (peers, port) {
+        (Err((_, words)), _) => Some(format!("the file is not in force: {words}")),
+        (_, Err((_, words))) => Some(format!("ListenPort is not in force: {words}")),
+        _ => None,
+    };
+    if let Some(words) = &refused {
+        log::error!("{ifname}: {words}");
+    }
+    interface.tell_refused(refused);
 }
 
 /// The changes that lead from one file to another without disturbing the peers that both have.
 pub(crate) fn difference(old: &Tunnel, new: &Tunnel, running: &[Key32]) -> SetDevice {
     let mut set = device_of(new);
     set.replace_peers = false;
-    // The plan's mark may be another than the file's.
     set.fwmark = None;
     // A port that the kernel chose stays, unless another is asked for.
     if old.interface.listen_port == new.interface.listen_port {

@@ -146,6 +146,15 @@ fn an_endpoint_may_be_an_ipv6_address_without_brackets() {
     assert_eq!(endpoint.to_string(), "[2001:db8::1]:51820");
 }
 
+#[test]
+fn a_private_key_in_a_peer_is_none_of_the_interface() {
+    let text = format!(
+        "[Interface]\nAddress = 10.0.0.1/24\n[Peer]\nPublicKey = {PUBLIC}\nPrivateKey = {PRIVATE}\n"
+    );
+    let import = parse(&text, "wg0.conf", Options::default());
+    assert!(!import.is_usable(), "{:?}", import.report);
+}
+
 /// A file from a provider calls a peer; a server's own file is called.
 /// A site that calls another one is entered by its own clients all the same.
 #[test]
@@ -157,10 +166,12 @@ fn a_server_at_home_that_calls_a_site_is_a_server() {
         )
     };
     let site = "10.9.0.0/16";
+    let phone = format!("10.8.0.2/32\n[Peer]\nPublicKey = {PRIVATE}\nAllowedIPs = {site}");
     for (server, ranges, is_server) in [
         ("#! [Server]\n", site, true),
         // A client that listens, and one that sends everything.
         ("", site, false),
+        ("", &phone, true),
         ("#! [Server]\n", "0.0.0.0/0", false),
     ] {
         let options = Options {

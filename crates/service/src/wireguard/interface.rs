@@ -63,6 +63,8 @@ pub struct Interface {
     pub(super) wanted_mtu: Option<TunnelMtu>,
     /// Warnings of the owner for the user.
     pub(super) warnings: Vec<String>,
+    /// For the status, as the warnings: what was refused of the configuration that was read again last.
+    pub(super) refused: Option<String>,
     /// For the status, as the warnings: the thing that the tunnel waits for.
     pub(super) waiting_for: Option<String>,
     /// What the settings say of probes.
@@ -105,6 +107,7 @@ impl Interface {
             unbound: None,
             wanted_mtu: None,
             warnings: Vec::new(),
+            refused: None,
             waiting_for: None,
             mtu_probe: MtuProbe::Off,
             news: News::default(),
@@ -401,6 +404,11 @@ impl Interface {
     /// Says what the tunnel asked of the host and does not have, for its status: one sentence each.
     pub fn tell_warnings(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
+    }
+
+    /// Says what was refused of a configuration that was read again, for its status.
+    pub fn tell_refused(&mut self, refused: Option<String>) {
+        self.refused = refused;
     }
 
     /// Says what the tunnel waits for before it comes up, for its status.

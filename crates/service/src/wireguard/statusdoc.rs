@@ -77,7 +77,7 @@ impl Interface {
             uptime_ms: now.saturating_duration_since(started).as_millis() as u64,
             state: self.waiting_for.as_ref().map(|_| WAITING.to_owned()),
             waiting_for: self.waiting_for.clone(),
-            warnings: self.warnings.clone(),
+            warnings: self.warnings.iter().chain(&self.refused).cloned().collect(),
             peers: peers.collect(),
             refused: self.machine.refusals().to_map(),
             dataplane: self.dataplane(statistics),
