@@ -1,7 +1,7 @@
 //! How the guard stands.
 
 use config::guard::{Guard, Part};
-use netio::netlink::{Family, RouteKind};
+use netio::netlink::{Family, RouteKind, Rule};
 
 use crate::chain::{
     FOREIGN_CHAIN, PRIORITY, ROUTER_CHAIN, SOURCE_CHAIN, WantedChain, dns_chain, refused,
@@ -253,9 +253,16 @@ impl Report {
             (_, true) => {}
         }
         let rules = facts.rules.iter().flatten().flatten();
+        // As those of a tunnel that takes all packets are: they look at a mark that is called as their table is.
+        let is_marked = |rule: &Rule| rule.invert && rule.fwmark == Some(rule.table);
+        let is_tunnels = |rule: &&Rule| {
+            let mut others = rules.clone();
+            is_marked(rule) || others.any(|next| is_marked(next) && rule.goes_before(next))
+        };
         let is_other = |it: &u32| (1..INTO_TABLE).contains(it) && !PRIORITIES.contains(it);
         let earlier = rules
-            .filter(|rule| !is_policys(rule))
+            .clone()
+            .filter(|rule| !is_policys(rule) && !is_tunnels(rule))
             .filter_map(|rule| rule.priority.filter(is_other));
         let mut earlier: Vec<u32> = earlier.collect();
         earlier.sort_unstable();

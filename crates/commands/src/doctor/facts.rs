@@ -120,8 +120,12 @@ impl Facts {
 
     /// Whether a routing rule is that of a tunnel of this program.
     pub(super) fn is_rule_of_tunnel(&self, rule: &Rule) -> bool {
-        let mut marks = self.tunnels.iter().map(|it| it.fwmark);
-        marks.any(|mark| mark != 0 && (rule.fwmark == Some(mark) || rule.table == mark))
+        let is_marked = |rule: &Rule| {
+            let mut marks = self.tunnels.iter().map(|it| it.fwmark);
+            marks.any(|mark| mark != 0 && (rule.fwmark == Some(mark) || rule.table == mark))
+        };
+        let mut others = self.rules.iter();
+        is_marked(rule) || others.any(|next| is_marked(next) && rule.goes_before(next))
     }
 
     pub(super) fn is_tunnel(&self, device: &str) -> bool {

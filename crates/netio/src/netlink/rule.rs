@@ -186,6 +186,17 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Whether this rule has the main table decide before `next` does, where that has longer prefixes: the two of a tunnel that
+    /// takes all packets.
+    #[must_use]
+    pub fn goes_before(&self, next: &Self) -> bool {
+        let follows = self.priority.zip(next.priority);
+        self.family == next.family
+            && self.table == TABLE_MAIN
+            && self.suppress_prefixlength.is_some()
+            && follows.is_some_and(|(own, next)| own + 1 == next)
+    }
+
     /// A rule for all packets of a family.
     pub fn new(family: Family, table: u32) -> Self {
         Self {

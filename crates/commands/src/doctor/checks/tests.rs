@@ -183,6 +183,11 @@ fn offloads_rules_and_the_packet_filter() {
             ..Tunnel::default()
         });
         rule(32764, Some(mark), None, mark)(&mut facts);
+        // Pulled down by a rule of the user's.
+        rule(999, Some(mark), None, mark)(&mut facts);
+        let mut main = Rule::new(Family::V4, 254);
+        (main.priority, main.suppress_prefixlength) = (Some(998), Some(0));
+        facts.rules.push(main);
         assert_eq!(all(&facts), [], "{mark}");
     }
     finds("kernel", "nf_tables", |it| it.nf_tables = false);
