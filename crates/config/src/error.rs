@@ -26,7 +26,7 @@ pub enum ImportError {
         path: PathBuf,
     },
     /// A file is no text.
-    #[error("{}:{line}: not text; save the file as plain text", path.display())]
+    #[error("{}:{line}: not text; save the file as plain text, in UTF-8", path.display())]
     NotText {
         /// The file as it was named.
         path: PathBuf,

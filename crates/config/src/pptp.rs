@@ -255,8 +255,22 @@ fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, ImportError> {
 
 /// The text of a file, which may have a password in it.
 fn text(bytes: &[u8], path: &Path) -> Result<Zeroizing<String>, ImportError> {
-    let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
-    Ok(Zeroizing::new(text.to_string()))
+    exact_text(bytes).map_err(ImportError::not_text(path))
+}
+
+/// The text of a file without its byte order mark.
+///
+/// # Errors
+/// The line, counted from 1, of the first byte outside comments that is not UTF-8: another password would be sent.
+fn exact_text(bytes: &[u8]) -> Result<Zeroizing<String>, usize> {
+    let text = Text::new(bytes)?;
+    let is_other = |line: &str| text.is_mended(line) && !line.trim_start().starts_with('#');
+    match text.lines().position(is_other) {
+        Some(at) => Err(at + 1),
+        None => Ok(Zeroizing::new(
+            text.trim_start_matches('\u{feff}').to_owned(),
+        )),
+    }
 }
 
 /// Parses the text of a file; `path` gives the interface its name where the text does not, and other files their
@@ -314,6 +328,12 @@ fn model(
     let mppe = mppe.unwrap_or_else(values::strongest);
     let auth = keys.string("auth", |it| values::auth(it, &mppe));
     let auth = auth.unwrap_or_else(|| vec![Auth::MsChapV2]);
+    if keys.has("listen") && auth.iter().any(|it| *it != Auth::MsChapV2) {
+        keys.missing(
+            "auth",
+            "a server asks for no password that others can read: write mschapv2",
+        );
+    }
     let mtu = keys.number("mtu", 576..=1456, "a number of bytes from 576 to 1456");
     let reorder = keys.boolean("reorder");
     let role = match (keys.has("server"), keys.has("listen")) {

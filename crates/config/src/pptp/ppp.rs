@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::{Auth, FILE_MAX, Import, Mppe, MppeMode, PROTECTS_NOTHING};
+use super::{Auth, FILE_MAX, Import, Mppe, MppeMode, PROTECTS_NOTHING, exact_text};
 use crate::file;
 use crate::permissions::{ALLOW_FILES, Permissions};
 use crate::report::{Report, Verdict};
@@ -167,7 +167,7 @@ fn insecure() -> String {
 /// The lines of `chap-secrets`.
 fn read_secrets(read: &Read<'_>) -> Result<Vec<Secret>, String> {
     let bytes = read(Path::new(SECRETS))?;
-    let text = Text::new(&bytes).map_err(|line| format!("line {line}: not text"))?;
+    let text = exact_text(&bytes).map_err(|line| format!("line {line}: not UTF-8"))?;
     secrets(&text).map_err(|fault| {
         let (line, reason) = fault.describe();
         format!("line {line}: {reason}")

@@ -163,6 +163,26 @@ fn encryption_is_none_or_required_and_never_optional() {
     let bits = vec![128];
     let expected = Mppe::Required { bits, mode };
     assert_eq!(mppe("mppe = \"stateful, stateless\""), Some(expected));
+    // OpenWrt's words.
+    let openwrt = "mppe = \"required,no40,no56,stateless\"";
+    assert_eq!(mppe(openwrt), Some(values::strongest()));
+    assert_eq!(mppe("mppe = \"no128,no56,no40\""), None);
+}
+
+#[test]
+fn a_server_asks_for_no_password_that_can_be_read() {
+    for (auth, usable) in [("mschapv2", true), ("pap", false), ("mschapv2,chap", false)] {
+        let text = format!("{SERVER}mppe = \"none\"\nauth = \"{auth}\"\n{USERS}");
+        assert_eq!(imported(&text).is_usable(), usable, "{auth}");
+    }
+}
+
+/// Another character would be another password.
+#[test]
+fn what_is_no_utf8_is_refused_outside_comments() {
+    let text = exact_text(b"\xef\xbb\xbfname a\n# \xe9\n").unwrap();
+    assert_eq!(*text, "name a\n# \u{fffd}\n");
+    assert_eq!(exact_text(b"name a\npassword caf\xe9\n"), Err(2));
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub(super) fn strongest() -> Mppe {
 /// Words with commas between them: `required`, lengths of keys, `stateless`, `stateful`; or `none`.
 pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
     let (mut bits, mut stateless, mut stateful) = (Vec::new(), false, false);
+    let mut without = Vec::new();
     let words = text.split(',').map(str::trim);
     if text.trim() == "none" {
         return Ok(Mppe::None);
@@ -41,18 +42,29 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
             "128" => bits.push(128),
             "56" => bits.push(56),
             "40" => bits.push(40),
+            // As pppd and OpenWrt write it.
+            "no128" => without.push(128),
+            "no56" => without.push(56),
+            "no40" => without.push(40),
             "stateless" => stateless = true,
             "stateful" => stateful = true,
-            _ => {
+            "optional" => {
                 return Err(
-                    "write \"128,stateless\"; there is no \"optional\", as that could be negotiated away"
+                    "there is no \"optional\", as that could be negotiated away; write \"128,stateless\""
                         .to_owned(),
                 );
             }
+            _ => return Err("write \"128,stateless\"".to_owned()),
         }
     }
     if bits.is_empty() {
-        bits.push(128);
+        // No shorter keys than have to be.
+        let longest = [128, 56, 40].into_iter().find(|it| !without.contains(it));
+        bits.extend(longest);
+    }
+    bits.retain(|it| !without.contains(it));
+    if bits.is_empty() {
+        return Err("no length of keys is left: leave no128 out".to_owned());
     }
     let mode = match (stateless, stateful) {
         (_, false) => MppeMode::Stateless,

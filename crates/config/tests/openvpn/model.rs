@@ -193,6 +193,22 @@ fn suites_that_are_gone_are_replaced() {
 }
 
 #[test]
+fn suites_that_are_not_spoken_are_told_by_each_of_their_names() {
+    for (line, told) in [
+        ("tls-cipher AES256-SHA", true),
+        ("tls-cipher AES128-SHA:AES256-SHA", true),
+        ("tls-cipher foo", true),
+        ("tls-cipher HIGH:!aNULL", false),
+        ("tls-cipher ecdhe+aesgcm", false),
+        ("tls-ciphersuites TLS_AES_128_CCM_SHA256", true),
+        ("tls-ciphersuites foo:TLS_AES_256_GCM_SHA384", false),
+    ] {
+        let report = format!("{:?}", with(CLIENT, line).report);
+        assert_eq!(report.contains("spoken"), told, "{line}: {report}");
+    }
+}
+
+#[test]
 fn lists_of_suites_that_hold_a_good_one() {
     for list in [
         "TLS-ECDHE-RSA-WITH-AES-256-GCM-SHA384:TLS-DHE-RSA-WITH-AES-256-CBC-SHA",

@@ -325,6 +325,20 @@ fn suites(
         Some(list) => suites::parse_1_3(list, &mut unknown),
         None => suites::default_1_3(),
     };
+    if !unknown.is_empty() {
+        let instead = match suites.is_empty() {
+            true => "; all that are spoken are offered in their place",
+            false => "",
+        };
+        warnings.push(format!(
+            "tls-ciphersuites: not supported and left out: {}{instead}",
+            unknown.join(" ")
+        ));
+    }
+    if suites.is_empty() {
+        suites = suites::default_1_3();
+    }
+    unknown.clear();
     let (of_1_2, replaced) = match &options.cipher {
         Some(list) => suites::parse_1_2(list, &mut unknown),
         None => (suites::default_1_2(), false),

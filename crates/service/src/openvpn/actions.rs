@@ -46,9 +46,6 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
             Ok(())
         }
         Action::ShowGateway => show_gateway(),
-        Action::TestCrypto => Err("--test-crypto needs a static key, which is not supported; \
-             `millrace speed` measures the ciphers"
-            .into()),
         Action::MakeTun => device(arguments).and_then(make_tun),
         Action::RemoveTun => device(arguments).and_then(remove_tun),
     };

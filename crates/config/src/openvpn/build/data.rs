@@ -121,7 +121,7 @@ fn allow_compression(builder: &mut Builder, value: &str) -> Outcome {
     builder.data.unpack = value != "no";
     match value {
         "no" => Ok(Remark::Note(
-            "packets that the peer compresses are dropped".to_owned(),
+            "packets that the peer compresses are dropped, whatever other lines say".to_owned(),
         )),
         "asym" => OK,
         "yes" => Ok(Remark::Note(

@@ -50,7 +50,12 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
                 return Some(Ok(Remark::Note(NO_SUITE.to_owned())));
             }
         }
-        "tls-ciphersuites" => tls.ciphersuites = list(),
+        "tls-ciphersuites" => {
+            tls.ciphersuites = list();
+            if !value.split(':').any(is_suite_1_3) {
+                return Some(Ok(Remark::Note(NO_SUITE_1_3.to_owned())));
+            }
+        }
         "tls-groups" => tls.groups = list(),
         "ecdh-curve" => {
             if tls.groups.is_none() {
@@ -128,6 +133,41 @@ const NO_SUITE: &str = "none of these suites of TLS 1.2 is spoken: they exchange
     or encrypt in CBC mode. This file connects to servers with TLS 1.3, or with ECDHE and AES-GCM or \
     ChaCha20-Poly1305, which are offered in their place";
 
+/// The remark on a `tls-ciphersuites` without a suite that is spoken.
+const NO_SUITE_1_3: &str = "none of these suites of TLS 1.3 is spoken; AES-GCM and ChaCha20-Poly1305 are offered in their place";
+
+fn is_suite_1_3(name: &str) -> bool {
+    let name = name.to_ascii_uppercase().replace('_', "-");
+    let spoken = [
+        "TLS-AES-256-GCM-SHA384",
+        "TLS-CHACHA20-POLY1305-SHA256",
+        "TLS-AES-128-GCM-SHA256",
+    ];
+    spoken.contains(&name.as_str())
+}
+
+/// OpenSSL's words for sets that have suites that are spoken.
+const SETS: [&str; 18] = [
+    "DEFAULT",
+    "ALL",
+    "HIGH",
+    "SECURE",
+    "COMPLEMENTOFDEFAULT",
+    "ECDHE",
+    "EECDH",
+    "KEECDH",
+    "KECDHE",
+    "TLSV1.2",
+    "AESGCM",
+    "AES",
+    "AES256",
+    "AES128",
+    "CHACHA20",
+    "ECDSA",
+    "AECDSA",
+    "ARSA",
+];
+
 /// Whether one of these is a suite of TLS 1.2 that is spoken.
 fn names_suite<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
     names.any(is_suite)
@@ -135,13 +175,12 @@ fn names_suite<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
 
 /// True for a suite that is spoken, and for words that may stand for one, such as `DEFAULT`.
 fn is_suite(name: &str) -> bool {
-    let suite = name.contains("WITH") || name.matches('-').count() >= 2;
+    let name = name.to_ascii_uppercase();
     let spoken = ["GCM", "CHACHA20", "POLY1305"]
         .iter()
         .any(|mode| name.contains(mode));
-    !name.is_empty()
-        && !name.starts_with(['!', '-', '@'])
-        && (!suite || name.contains("ECDHE") && spoken)
+    !name.starts_with(['!', '-', '@'])
+        && (name.split('+').all(|word| SETS.contains(&word)) || name.contains("ECDHE") && spoken)
 }
 
 fn version(text: &str) -> Result<TlsVersion, String> {

@@ -21,8 +21,6 @@ pub enum Action {
     ShowGroups,
     /// `--show-gateway`.
     ShowGateway,
-    /// `--test-crypto`.
-    TestCrypto,
     /// `--mktun`: a persistent interface named by `dev`, for `user` and `group`.
     MakeTun,
     /// `--rmtun`.

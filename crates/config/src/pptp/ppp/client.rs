@@ -135,8 +135,9 @@ fn host_of(command: &str) -> Result<((String, u16), Vec<String>), String> {
         match word.as_str() {
             "--nolaunchpppd" => {}
             // With a word behind them.
-            "--timeout" | "--localbind" | "--phone" | "--quirks" | "--logstring"
-            | "--idle-wait" | "--max-echo-wait" | "--rtmark" | "--missing-window" => {
+            "--timeout" | "--localbind" | "--phone" | "--quirks" | "--logstring" | "--loglevel"
+            | "--test-type" | "--test-rate" | "--idle-wait" | "--max-echo-wait" | "--rtmark"
+            | "--missing-window" => {
                 ignored.push(word);
                 words.next();
             }

@@ -7,9 +7,9 @@ use zeroize::Zeroizing;
 use super::options::{self, Meaning};
 use super::words::{Word, words};
 use super::{PEERS, Read};
+use crate::pptp::exact_text;
 use crate::report::{Report, Verdict};
 use crate::suggest::nearest;
-use crate::text::Text;
 
 /// How many files may be named one by another.
 const DEPTH_MAX: usize = 4;
@@ -192,8 +192,8 @@ impl<'c> Collector<'c> {
                 return self.push(place, name, Verdict::Refused, &reason);
             }
         };
-        let Ok(text) = Text::new(&bytes) else {
-            let reason = format!("{path}: not text");
+        let Ok(text) = exact_text(&bytes) else {
+            let reason = format!("{path}: not UTF-8");
             return self.push(place, name, Verdict::Refused, &reason);
         };
         self.push(place, name, Verdict::Honoured, "");

@@ -22,7 +22,7 @@ const COMPRESSION: &str = "packets are never compressed";
 const ROUTES: &str = "a default route leads into the tunnel in two halves, whatever else there is";
 const FIRST: &str = "the client speaks first, as servers expect";
 const IPV4: &str = "the tunnel carries IPv4 only";
-const LOGS: &str = "what is logged is said by --log-level and --log-file";
+const LOGS: &str = "what is logged is said by -v and --log FILE";
 const LASTING: &str =
     "the tunnel is called again until it is told to end, after pauses of 1 to 30 s";
 const TIMES: &str = "requests have the times of RFC 1661, echoes those that PPTP's servers expect";

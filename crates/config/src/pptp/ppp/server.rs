@@ -29,7 +29,7 @@ const KEYS: [(&str, &str); 13] = [
     ("listen", ""),
     ("connections", ""),
     ("speed", "there is no serial line"),
-    ("debug", "what is logged is said by --log-level"),
+    ("debug", "what is logged is said by -v and --log FILE"),
     (
         "stimeout",
         "clients that do not begin are ended after some seconds",

@@ -55,6 +55,15 @@ fn secrets_among(files: &[(&str, &str)]) -> Vec<PathBuf> {
     secrets_of(Path::new(files[0].0), files[0].1.as_bytes(), &read)
 }
 
+/// As NetworkManager calls it.
+#[test]
+fn options_of_pptp_with_a_word_behind_them_are_known() {
+    let call = "pty \"pptp 198.51.100.9 --nolaunchpppd --loglevel 0 --logstring nm\"\n";
+    let peer = PEER.split_once('\n').unwrap().1;
+    let import = imported(&format!("{ALLOWED}{call}{peer}"), &[(SECRETS, USERS)]);
+    assert_eq!(client_of(import).1.host, "198.51.100.9");
+}
+
 /// The verdict on an option, and why.
 fn verdict<'i>(import: &'i Import, key: &str) -> (Verdict, &'i str) {
     let entry = import.report.entries.iter().find(|entry| entry.key == key);
