@@ -43,6 +43,8 @@ struct State {
     refused: usize,
     /// Breaches of netifd's expectations.
     complaints: Vec<String>,
+    /// A process that an earlier life of netifd started may still tell what it has.
+    has_orphans: bool,
     netlink: Option<netio::netlink::Netlink>,
     /// Devices of other interfaces.
     lines: Vec<(String, String)>,
@@ -189,6 +191,7 @@ impl<'h> Netifd<'h> {
     pub fn tick(&mut self) {
         self.orphans
             .retain_mut(|orphan| orphan.try_wait().unwrap().is_none());
+        self.state.lock().unwrap().has_orphans = !self.orphans.is_empty();
         let Some(process) = &mut self.process else {
             return;
         };
@@ -222,7 +225,9 @@ impl<'h> Netifd<'h> {
         self.orphans.extend(self.process.take());
         self.bus = None;
         self.begin();
-        self.state.lock().unwrap().lines = lines;
+        let mut state = self.state.lock().unwrap();
+        (state.lines, state.has_orphans) = (lines, true);
+        drop(state);
         self.set_up();
     }
 
@@ -401,7 +406,7 @@ impl State {
             };
             if self.has.device != Some(device.index) {
                 let found = netlink.addresses(Some(device.index)).unwrap();
-                if device.up || !found.is_empty() {
+                if (device.up || !found.is_empty()) && !self.has_orphans {
                     let words = format!("not bare: up {}, {found:?}", device.up);
                     self.complaints.push(words);
                 }
