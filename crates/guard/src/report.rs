@@ -253,7 +253,7 @@ impl Report {
             (_, true) => {}
         }
         let rules = facts.rules.iter().flatten().flatten();
-        // As those of a tunnel that takes all packets are: they look at a mark that is called as their table is.
+        // A tunnel that takes all packets has a mark of its table's number.
         let is_marked = |rule: &Rule| rule.invert && rule.fwmark == Some(rule.table);
         let is_tunnels = |rule: &&Rule| {
             let mut others = rules.clone();

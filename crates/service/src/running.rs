@@ -164,7 +164,7 @@ fn all_in(directory: &Path) -> Result<Vec<Running>, Hidden> {
             _ => dead.push(path),
         }
     }
-    // Of processes that were killed. Only root removes them.
+    // Killed processes left them; only root may remove them.
     if !dead.is_empty()
         && let Ok(_lock) = lock(directory)
     {
@@ -246,7 +246,7 @@ mod tests {
         let claim = Claim::new_in(directory.path(), profile).unwrap();
         let mut record = read(&File::open(&claim.path).unwrap()).unwrap();
         let at = record.started.take().unwrap();
-        // As version 0.1 wrote it.
+        // Version 0.1 wrote no time.
         write(&claim.path, &record);
         assert_eq!(all_in(directory.path()).unwrap().len(), 1);
         Claim::new_in(directory.path(), profile).unwrap_err();

@@ -42,7 +42,7 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
             "128" => bits.push(128),
             "56" => bits.push(56),
             "40" => bits.push(40),
-            // As pppd and OpenWrt write it.
+            // Words of pppd and OpenWrt.
             "no128" => without.push(128),
             "no56" => without.push(56),
             "no40" => without.push(40),
@@ -58,7 +58,7 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
         }
     }
     if bits.is_empty() {
-        // No shorter keys than have to be.
+        // Keys are as long as they may be.
         let longest = [128, 56, 40].into_iter().find(|it| !without.contains(it));
         bits.extend(longest);
     }

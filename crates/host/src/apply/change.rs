@@ -51,7 +51,7 @@ impl Applied {
                 undone.extend(self.retire(step, system).err());
             }
         }
-        // To servers that are called no more, which another one may have been in the place of.
+        // Routes past the tunnel to servers that are called no more.
         let leads = |step: &Step| {
             matches!(
                 step,
@@ -75,8 +75,8 @@ impl Applied {
         errors
     }
 
-    /// Has the second address of a network stay when the first one goes. With the last address the kernel takes all routes of
-    /// the interface, those to the whole Internet with them.
+    /// Has the second address of a network stay when the first one goes: the kernel takes all routes of an interface with its last
+    /// address, those to the whole Internet, too.
     fn keep_routes_of_addresses(&self, old: &Plan, new: &Plan, system: &mut dyn System) {
         let goes = |step: &Step| matches!(step, Step::Address { .. }) && !new.steps.contains(step);
         if !old.steps.iter().any(goes) {

@@ -181,7 +181,7 @@ impl Applied {
                 }
                 let route = best_route(routes.iter(), *probe).filter(|it| it.dev == Some(way.dev));
                 match route {
-                    // In front of one of its network, which `shadow` tells.
+                    // `shadow` tells of a route to the same network.
                     Some(route)
                         if self.has_route_like(route) && !self.has_rules(probe.is_ipv6()) => {}
                     _ => past.push((way.dev, route.filter(|it| it.prefix > 0))),

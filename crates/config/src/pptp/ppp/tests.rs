@@ -55,7 +55,7 @@ fn secrets_among(files: &[(&str, &str)]) -> Vec<PathBuf> {
     secrets_of(Path::new(files[0].0), files[0].1.as_bytes(), &read)
 }
 
-/// As NetworkManager calls it.
+/// NetworkManager calls it so.
 #[test]
 fn options_of_pptp_with_a_word_behind_them_are_known() {
     let call = "pty \"pptp 198.51.100.9 --nolaunchpppd --loglevel 0 --logstring nm\"\n";

@@ -211,7 +211,7 @@ fn rules_that_a_change_took_back_do_not_come_again() {
     });
 }
 
-/// With the last address of an interface the kernel takes all its routes.
+/// The kernel takes all routes of an interface with its last address.
 #[test]
 fn another_address_takes_no_route_away() {
     in_host("renumbered", |netlink, directory| {
