@@ -41,7 +41,7 @@ pub struct Known {
 /// Begins each line of [`Known::text`], which is a comment to TOML.
 pub const KNOWN: &str = "#known ";
 
-/// What the chains depend on beside the settings.
+/// Facts of the host that the chains depend on beside the settings.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Surroundings {
     /// Networks of guarded devices, sorted.

@@ -31,7 +31,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 /// keep it locked.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)

@@ -1,5 +1,5 @@
-//! What any sender can send to the port: floods, rubbish, and datagrams that were recorded. None of it
-//! costs more than a drop and a counter.
+//! Floods, rubbish and recorded datagrams that any sender can send to the port: each costs no more than a drop and a
+//! counter.
 
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
@@ -94,7 +94,7 @@ fn rubbish_changes_nothing() {
         };
         let socket = from.run(|| UdpSocket::bind(any)).unwrap().unwrap();
         let send = |bytes: &[u8]| {
-            // Whatever the own kernel thinks of it.
+            // This host's kernel may refuse to send it.
             let _ = socket.send_to(bytes, (to, port));
         };
         for length in (0..200).chain([1471, 1472, 1473, 2000, 9000, 40_000, 65_000, 65_507]) {

@@ -1,5 +1,5 @@
-//! What a stock peer compresses arrives; and where that is not allowed it is dropped, which the log tells. Nothing of ours is
-//! compressed.
+//! Packets that a stock peer compresses arrive; where that is not allowed they are dropped, and the log says so. Millrace
+//! compresses nothing.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -8,7 +8,7 @@ use acceptance::{Net, PATIENCE, pings};
 use lab::LinkOptions;
 use lab::openvpn::{KeyKind, OpenVpn, PackagedOpenVpn, Setup, StockOpenVpn, Transport, Wrap};
 
-/// What the log says of a handshake, the group at its end.
+/// The log's line about a handshake, which ends with the group.
 const AGREED: &str = "Control Channel: TLSv1.3";
 
 /// Starts a server and a client, sends pings, and looks which group the ends agreed on that are ours.

@@ -59,7 +59,7 @@ impl World {
             ),
         ] {
             world.shell(host, "mount -t tmpfs tmpfs /etc/openvpn");
-            // What the lab put there is in the way of the page's 192.168.1.0/24.
+            // The lab's own addresses overlap the page's 192.168.1.0/24.
             world.shell(host, "ip -4 address flush dev eth0");
             for address in addresses {
                 world.shell(host, &format!("ip address add {address}"));
@@ -208,7 +208,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     assert!(world.clients().is_empty());
     drop(third);
 
-    // The same by a directory, whose file the page has the shell name.
+    // Revocation by a directory: the page has the shell name its file.
     let serial = world.shell(
         office,
         "cd /etc/openvpn; openssl x509 -in branch2.crt -noout -serial",

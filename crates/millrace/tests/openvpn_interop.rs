@@ -33,7 +33,7 @@ const FRAMINGS: [Framing; 4] = [
 ];
 const FRAGMENTS: [Option<u16>; 2] = [None, Some(1300)];
 
-/// What a case is made of, by its place.
+/// Places of the parts of a case.
 const PAIR: usize = 0;
 const TRANSPORT: usize = 1;
 const WRAP: usize = 2;
@@ -161,7 +161,7 @@ fn every_digest_carries_packets_and_not_only_the_handshake() {
     }
 }
 
-/// What is expected of us is possible: the stock program passes the same test.
+/// The stock program passes the test that Millrace has to pass.
 #[test]
 fn stock_at_both_ends() {
     if !ready() {

@@ -110,7 +110,7 @@ fn signals_end_it_and_all_is_as_it_was() {
     }
 }
 
-/// What a killed program leaves, its successor takes away: also when the server has moved meanwhile.
+/// A program takes away everything that its killed predecessor left, even when the server has moved meanwhile.
 #[test]
 fn successor_of_a_killed_program_leaves_nothing_of_either() {
     if !ready() {

@@ -57,7 +57,7 @@ impl<'h> World<'h> {
         }
     }
 
-    /// What A says of a line.
+    /// A's status of a line.
     fn line(&self, at: usize) -> Value {
         let status = status_of(&self.net.a, self.client.interface());
         status["peers"][0]["lines"][at].clone()

@@ -13,7 +13,7 @@ fn managed() -> Setup {
     setup
 }
 
-/// What graphical programs show while a tunnel comes up, in the order of stock.
+/// States that graphical programs show while a tunnel comes up, in the order of stock.
 #[test]
 fn a_client_tells_how_far_it_is() {
     if !ready() {
@@ -174,8 +174,7 @@ fn client_holds_and_asks() {
     }
 }
 
-/// What monitoring programs take apart, which must be alike at both ends, one of them the stock
-/// program.
+/// Monitoring programs parse these lines, which must be alike at both ends, one of them the stock program.
 #[test]
 fn monitors_read_versions_and_states_as_from_stock() {
     if !ready() {

@@ -1,5 +1,5 @@
-//! What two ends agree on when each has words of its own: releases before 2.6 name ciphers by other
-//! directives, and may be told not to negotiate any.
+//! Ciphers that two ends agree on when each has directives of its own: releases before 2.6 name ciphers by other ones,
+//! and may be told not to negotiate any.
 //!
 //! `MILLRACE_OPENVPN=/path/to/openvpn` takes another stock program, of 2.4 or later.
 
@@ -41,7 +41,7 @@ const CASES: [Case; 10] = [
         ours: "",
         cipher: "AES-256-GCM",
     },
-    // As profiles were before 2.5, with programs that know better.
+    // Profiles of before 2.5, with newer programs.
     Case {
         pair: Pair::Server,
         releases: ALL,

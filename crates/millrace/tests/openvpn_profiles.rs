@@ -23,7 +23,7 @@ struct Provider {
     profile: &'static str,
     /// Lines of the server.
     server: &'static str,
-    /// What it pushes, beside what every server does.
+    /// Options that it pushes beside those that every server pushes.
     push: &'static [&'static str],
     /// Whether everything goes through the tunnel.
     everything: bool,

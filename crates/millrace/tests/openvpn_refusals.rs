@@ -47,7 +47,7 @@ fn refused(
     assert!(addresses.is_empty(), "{pair:?}: {addresses:?}");
 }
 
-/// What every client says of a handshake that came to nothing.
+/// Words of every client about a handshake that failed.
 const FAILED: &str = "TLS Error";
 
 #[test]

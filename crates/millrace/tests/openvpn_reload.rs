@@ -112,7 +112,7 @@ fn a_branch_comes_and_goes_without_an_outage() {
     }
 }
 
-/// What a client is pushed it gets by connecting again, by itself and at once; the server stays.
+/// Clients connect again at once, by themselves, for new pushed options; the server stays.
 #[test]
 fn clients_connect_again_for_what_they_are_pushed() {
     if !ready() {
@@ -147,7 +147,7 @@ fn clients_are_not_let_in_by_a_server_that_goes() {
         let mut client = office.client();
         let inner = office.inner();
         pings(&net.a, &inner, 3);
-        // What sessions are made with cannot change under them.
+        // Settings that sessions are made with cannot change under them.
         office.reload(|file| {
             file.line("reneg-sec 1000");
         });

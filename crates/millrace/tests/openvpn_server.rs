@@ -1,5 +1,4 @@
-//! What a server does with its clients: their files and scripts, their places, what is told of them. The clients are the
-//! stock program.
+//! A server's dealings with its clients, which are the stock program: their files, scripts, places and status.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -1,4 +1,4 @@
-//! What happens to OpenVPN sessions in their lives: new keys, other addresses, bad lines, restarts.
+//! Events in the life of OpenVPN sessions: new keys, other addresses, bad uplinks, restarts.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -93,7 +93,7 @@ fn openvpn_is_shown_at_both_ends() {
     }
 }
 
-/// What a stranger sends is refused, and seen.
+/// The status counts the datagrams of strangers that a server refuses.
 #[test]
 fn strangers_are_counted() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! What strangers can do to an OpenVPN server and its clients: nothing that lasts.
+//! Strangers do nothing that lasts to an OpenVPN server and its clients.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -18,7 +18,7 @@ use lab::openvpn::{
 use lab::{Host, Link, LinkOptions};
 use netio::tcp::{Connecting, TcpOptions};
 
-/// What begins a session, as a record of TCP: a reset whose session is called `name`.
+/// A record of TCP that begins a session: a reset whose session is called `name`.
 fn reset(name: u8) -> Vec<u8> {
     let mut record = vec![0, 14, 7 << 3];
     record.extend([name; 8]);

@@ -1,4 +1,4 @@
-//! What a relay forwards, and what it does not: it is no reflector, and no way to its target for those without a key.
+//! A relay forwards only for clients with a key: it is no reflector, and no way to its target for others.
 //!
 //! A relay serves a socket in order. What it was to drop is followed by something that it forwards, so that nothing has to
 //! be waited for that must not come.
@@ -27,7 +27,7 @@ const TARGET: u16 = 51820;
 struct World {
     net: Net,
     directory: Directory,
-    /// What the relay forwards to.
+    /// The socket that the relay forwards to.
     target: UdpSocket,
     /// Where A reaches the relay.
     at: SocketAddr,
@@ -45,7 +45,7 @@ fn hello(key: usize, stamp: u8) -> Vec<u8> {
         .to_vec()
 }
 
-/// What comes next, and from where.
+/// The next datagram, and its source.
 fn next(socket: &UdpSocket) -> (String, SocketAddr) {
     let mut bytes = [0; 2048];
     let (len, from) = socket.recv_from(&mut bytes).unwrap();
@@ -287,7 +287,7 @@ fn keys_are_read_again_and_those_that_stay_are_not_disturbed() {
     world.send(&c, "of a key that is gone");
     world.send(&d, "five");
     world.target_gets("five");
-    // As at the end of a day.
+    // Ctrl-C ends it.
     relay.signal(Signal::SIGINT).unwrap();
     relay.wait().unwrap().success().unwrap();
 }

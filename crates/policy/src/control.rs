@@ -179,7 +179,7 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
     let default = Policy::default();
     let policy = settings.as_ref().unwrap_or(&default);
     let mut facts = Facts::gather(policy, names(policy, &names_known), None, &mut system)?;
-    // What is in force, and not what the next look would add.
+    // The addresses in force, without those that the next look would add.
     (facts.near, facts.known) = (near, known);
     let table = look(&wanted(policy, &facts), &mut system);
     Ok(Report::new(settings.as_ref(), is_asked, &facts, &table))

@@ -223,7 +223,7 @@ pub(crate) fn devices(policy: &Policy, facts: &Facts) -> Vec<String> {
     whole.filter_map(|it| Some(it.iif?.to_string())).collect()
 }
 
-/// Whose packets an entry is about: by device, by network, or both.
+/// Sources of the packets that an entry is about: devices, networks, or both.
 fn sources(
     entry: &Resolved,
     policy: &Policy,

@@ -1,8 +1,8 @@
 //! A relay: datagrams of tunnels from clients that hold a key, to one target, and its answers back.
 //!
-//! What may go where is decided by [`Table`]; here are the sockets. Each client has a port of its own towards the target, so
-//! that the target takes clients for different senders, and what comes back needs no mark to be told apart. The sockets are
-//! not connected: a host whose own address changes, or a target's, needs no new ones.
+//! [`Table`] decides which datagram goes where; this module holds the sockets. Each client has its own port towards the
+//! target. The target thus sees separate senders, and the port of an answer names the client. The sockets are not
+//! connected, so they stay usable when the address of the host or the target changes.
 
 mod forward;
 mod stamps;
@@ -49,9 +49,9 @@ pub enum RelayError {
     /// Descriptors, signals.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -189,7 +189,7 @@ impl<'a> Relay<'a> {
         };
         let none = vec![None; relay.model.clients.len()];
         relay.link(&none)?;
-        // What reads hostile datagrams needs nothing from now on.
+        // Drops privileges before the relay reads hostile datagrams; it needs none from now on.
         privileges::drop_privileges();
         privileges::confine_this_thread();
         relay.aim();

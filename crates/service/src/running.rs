@@ -35,7 +35,7 @@ pub struct Running {
     pub path: PathBuf,
 }
 
-/// What stands in a file.
+/// Content of a tunnel's file.
 #[derive(Deserialize, Serialize)]
 struct Record {
     #[serde(flatten)]

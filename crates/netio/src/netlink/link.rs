@@ -79,7 +79,7 @@ pub struct Link {
     pub group: u32,
     /// The text that somebody has put on it (`ip link set alias`), or none.
     pub alias: String,
-    /// What it carried.
+    /// Counters of packets and bytes that it carried.
     pub counters: Counters,
 }
 

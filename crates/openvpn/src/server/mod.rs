@@ -1,5 +1,5 @@
-//! What stands in front of the sessions of a server: strangers are answered without keeping anything of them, clients are
-//! found by their address and transport.
+//! The front of a server's sessions: answers strangers without keeping anything of them, and finds clients by address and
+//! transport.
 //!
 //! ```text
 //! datagram -> a session with this address, transport and client session id?  -> Session::receive

@@ -1,4 +1,4 @@
-//! What a listener is made from, and what it puts out.
+//! A listener's settings and outputs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::keyfile::v2::Metadata;
 use crate::session::{Output, ServerSettings};
 use crate::wrap::WrapSettings;
 
-/// What a listener is made from.
+/// A listener's settings.
 #[derive(Clone)]
 pub struct ListenerSettings {
-    /// What its sessions are made from.
+    /// Settings of its sessions.
     pub server: Arc<ServerSettings>,
-    /// What sessions over TCP are made from where the others are over UDP; `None` if all are of one kind.
+    /// Settings of sessions over TCP where the others are over UDP; `None` if all are of one kind.
     pub streams: Option<Arc<ServerSettings>>,
     /// How the control channel is wrapped.
     pub wrap: WrapSettings,
@@ -65,14 +65,14 @@ pub enum ServerOutput {
         client: ClientId,
         /// Where it is.
         from: Remote,
-        /// What its tls-crypt-v2 key says of it, for a script to judge.
+        /// Metadata of its tls-crypt-v2 key, for a script to judge.
         metadata: Option<Metadata>,
     },
     /// A session asks for something; never [`Output::Send`]. After [`Output::Closed`] the number may be another's.
     Client {
-        /// Which.
+        /// The client.
         client: ClientId,
-        /// What.
+        /// The request.
         output: Output,
     },
 }

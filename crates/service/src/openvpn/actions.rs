@@ -1,4 +1,4 @@
-//! What `openvpn` can be asked for instead of a tunnel.
+//! Actions of `openvpn` that run instead of a tunnel.
 
 use config::openvpn::{Action, Cipher, Digest, GenKey, KeyKind, Source};
 use netio::netlink::{Family, Netlink};
@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 
 use super::policy::timestamp::unix;
 
-/// Does it, and returns the process's status. Stock leaves with 1 after `--help` and `--version`,
-/// and scripts have come to expect it.
+/// Runs the action, and returns the process's exit status. Stock OpenVPN exits with 1 after `--help`
+/// and `--version`, and scripts expect it.
 pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
     let done = match action {
         Action::Help => {

@@ -1,4 +1,4 @@
-//! What every client and server is run with: configuration, signals, monitoring, and the state that outlives a session.
+//! Context of every client and server: configuration, signals, monitoring, and the state that outlives a session.
 
 use super::ReadAgain;
 use super::connect::{Attend, Stop};
@@ -28,18 +28,18 @@ use std::time::{Duration, Instant};
 /// How long a client that is managed may say goodbye: its manager kills it after 5 seconds.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Whose log lines are shown at a terminal without `-v`.
+/// Log target that a terminal shows without `-v`.
 const UP: &str = "commands::up";
 
 /// The device that interfaces are made with.
 const TUN: &str = "/dev/net/tun";
 
-/// What a client or server is run with.
+/// Context that a client or server runs in.
 pub(super) struct Context {
     pub(super) config: OpenVpn,
     /// Reads the configuration again, as it was read at the start.
     pub(super) again: ReadAgain,
-    /// What was read since.
+    /// Configurations read since the start.
     #[cfg(feature = "server")]
     pub(super) later: Later,
     /// The first configuration file, for scripts.
@@ -47,7 +47,7 @@ pub(super) struct Context {
     pub(super) dataplane: DataplaneSettings,
     /// The kernel moves the packets.
     pub(super) kernel: bool,
-    /// What the kernel's super-packets are good for.
+    /// Self-test of the kernel's super-packets.
     pub(super) rungs: Rungs,
     pub(super) signals: Rc<Signals>,
     pub(super) news: RefCell<Monitor>,
@@ -56,7 +56,7 @@ pub(super) struct Context {
     pub(super) idle: Poller,
     /// A management client wants passwords to be forgotten.
     pub(super) forget: Cell<bool>,
-    /// What is done after a refused password.
+    /// Reaction to a refused password.
     pub(super) auth_retry: Cell<AuthRetry>,
     /// The host's name servers are left as they are.
     pub(super) no_dns: bool,
@@ -131,7 +131,7 @@ impl Context {
         })
     }
 
-    /// What sockets are to have: nothing that the kernel's data plane would meet in front of itself.
+    /// Returns the UDP socket settings; the kernel's data plane gets no GSO, GRO or AQM.
     pub(super) fn udp_settings(&self) -> DataplaneSettings {
         match self.kernel {
             true => kernel_plane::udp_settings(self.dataplane.clone()),
@@ -378,7 +378,7 @@ impl Context {
         }
     }
 
-    /// What breaks off every waiting: signals. Management clients are served meanwhile.
+    /// Ends every wait when a signal comes. Management clients are served meanwhile.
     pub(super) fn stop(&self) -> Stop<'_> {
         Stop::serving(&self.idle, self)
     }

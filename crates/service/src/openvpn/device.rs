@@ -46,7 +46,7 @@ pub(super) enum DeviceError {
     /// The local address of a socket.
     #[error("local {host}: {reason}")]
     Local {
-        /// What the configuration says.
+        /// The host as configured.
         host: String,
         /// Why that cannot be.
         reason: String,
@@ -54,9 +54,9 @@ pub(super) enum DeviceError {
     /// Descriptors, threads.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -86,7 +86,7 @@ impl Rungs {
         Self(Cell::new(test), OnceCell::new())
     }
 
-    /// What came of it, however often the device is made anew.
+    /// Returns the self-test's result; the test runs once, even if the device is made anew.
     fn verdict(&self) -> &TunVerdict {
         self.1.get_or_init(|| match self.0.take() {
             Some(test) => test.verdict(),
@@ -170,7 +170,7 @@ pub(super) fn start(
     Ok((plane, link))
 }
 
-/// The same with the kernel's data plane. Packets do not queue in front of it.
+/// Like [`start`], with the kernel's data plane. Packets do not queue in front of it.
 #[cfg(feature = "kernel")]
 fn start_kernel(
     device: &Device,
@@ -186,7 +186,7 @@ fn start_kernel(
     Ok((plane, Link { name, index }))
 }
 
-/// What either interface has from the start.
+/// Sets up an interface of either data plane.
 fn prepare(netlink: &mut Netlink, index: u32, mtu: u16) -> Result<(), NetlinkError> {
     netlink.set_mtu(index, mtu.into())?;
     // Packets from a link-local address of the kernel's making are no client's, and a server refuses them.

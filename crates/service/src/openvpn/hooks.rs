@@ -9,7 +9,7 @@ use super::policy::scripts::{Hook, Invocation, ScriptError};
 /// The scripts of a configuration.
 pub(super) struct Hooks<'a> {
     config: &'a OpenVpn,
-    /// What every script is told.
+    /// Environment of every script.
     pub base: Environment,
     /// The part of the environment of scripts for a server's clients that tells of its interface, once there is one.
     #[cfg(feature = "server")]
@@ -72,7 +72,7 @@ impl<'a> Hooks<'a> {
         invocation.run_well()
     }
 
-    /// As [`Hooks::run`], for scripts whose failure changes nothing.
+    /// Runs a script as [`Hooks::run`] does, but only logs a failure.
     #[cfg(feature = "server")]
     pub(super) fn tell(
         &self,

@@ -1,4 +1,4 @@
-//! What is told while there is no session: before the first one, and between two.
+//! Status while there is no session: before the first one, and between two.
 
 use super::monitoring::{Monitored, Status};
 use super::policy::status_file::ClientStatus;

@@ -3,7 +3,7 @@
 use config::openvpn::{Cipher, Framing, OpenVpn, Topology};
 use config::settings::{DataplaneSettings, Kind, Rung};
 
-/// What of a configuration the kernel's data plane cannot do.
+/// Part of a configuration that the kernel's data plane cannot do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unfit {
     /// A program without it.
@@ -89,7 +89,7 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
     }
     let compresses = data.framing != Framing::None || data.migrate;
     refuse(compresses, Unfit::Compression)?;
-    // What a peer that negotiates nothing falls back to is refused when it comes to that.
+    // The fallback cipher of peers without negotiation is checked only when a peer needs it.
     if let Some(other) = data.ciphers.iter().find(|it| !is_known(**it)) {
         return Err(Unfit::Cipher(other.name()));
     }
@@ -111,7 +111,7 @@ const METRIC: u32 = 200;
 /// A configuration, if the kernel can move the packets of its tunnel.
 ///
 /// # Errors
-/// What it cannot do, and where that is.
+/// The option that the kernel cannot do, and its place in the file.
 pub(super) fn checked(mut config: OpenVpn) -> Result<OpenVpn, String> {
     match check(&config) {
         Ok(()) => {
@@ -150,7 +150,7 @@ mod tests {
     const CLIENT: &str = "client\nremote 192.0.2.1 1194 udp";
     const SERVER: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\ndh none";
 
-    /// What is said of a client's or a server's configuration with one line more.
+    /// Checks a client's or a server's configuration with one line more.
     fn refusal(role: &str, line: &str) -> Result<(), Unfit> {
         check(&config(role, line))
     }

@@ -6,7 +6,7 @@
 //!
 //! Without the feature `server` there are clients only, and what serves only servers is not compiled.
 
-/// What the commands need that let clients in and keep them out.
+/// Certificate authority and `tls-crypt-v2` keys, for commands that admit and revoke clients.
 #[cfg(feature = "server")]
 pub mod authority {
     pub use ::openvpn::authority::{Authority, AuthorityError, Issued, Purpose};
@@ -72,7 +72,7 @@ use std::time::Duration;
 
 pub use ready::{rehearse, rehearse_alone};
 
-/// What waits for the control thread: a thousand clients that connect at once send a few control packets each.
+/// Limits of the control thread's inbox: a thousand clients that connect at once send a few control packets each.
 #[doc(hidden)]
 pub const INBOX: InboxLimits = InboxLimits {
     datagrams: 4096,
@@ -397,7 +397,7 @@ fn with_config(
     ended
 }
 
-/// What data packets may be sealed with, the likely first: which it will be, the other end has a say in.
+/// Returns the algorithms that may seal data packets, the likeliest first; negotiation with the peer picks one.
 fn algorithms(config: &OpenVpn) -> Vec<Algorithm> {
     let data = &config.data;
     let all = || data.ciphers.iter().chain(&data.fallback);

@@ -1,4 +1,4 @@
-//! What monitors a tunnel while it runs: the status file and the management port.
+//! Monitors of a running tunnel: the status file and the management port.
 
 use super::console::Console;
 use super::device::Link;
@@ -21,11 +21,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What the daemon must be able to say and do for those that monitor it.
+/// Daemon functions that its monitors call.
 pub(super) trait Monitored {
-    /// What goes on.
+    /// Returns the current status.
     fn status(&self) -> Status;
-    /// The same for `millrace status`. Name, protocol and age of the interface are filled in.
+    /// Returns the status for `millrace status`; the socket fills in name, protocol and age of the interface.
     fn document(&self) -> Document;
     /// Sends clients away, and says how many. A client has none.
     fn kill(&mut self, victim: &Victim) -> usize {
@@ -39,7 +39,7 @@ pub(super) trait Monitored {
     }
 }
 
-/// What goes on.
+/// Status of a tunnel at one moment.
 pub(super) enum Status {
     /// In a client.
     Client(ClientStatus),
@@ -97,7 +97,7 @@ impl Status {
     }
 }
 
-/// What a management client wants of the process itself.
+/// Request of a management client to the process itself.
 #[derive(Debug)]
 pub(super) enum ProcessRequest {
     /// A signal.
@@ -120,7 +120,7 @@ pub(super) struct Monitoring {
     clock: Clock,
     port: Option<Port>,
     console: &'static Console,
-    /// What `millrace status` reads, once there is an interface.
+    /// Socket that `millrace status` reads, once there is an interface.
     socket: Option<StatusSocket>,
     /// Management clients, lines for them, and readers of the status.
     events: Poller,

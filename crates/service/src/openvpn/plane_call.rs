@@ -70,7 +70,7 @@ pub(crate) enum PlaneCall<W> {
     SetHairpin(bool),
 }
 
-/// What control wants to know the state of a peer for.
+/// Reason why control reads a peer's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Its session's timers, which are due.
@@ -83,7 +83,7 @@ pub(crate) enum Look {
     Moved,
 }
 
-/// What a call has returned.
+/// Result of a call.
 #[expect(
     clippy::large_enum_variant,
     reason = "one at a time, on its way to the machine"

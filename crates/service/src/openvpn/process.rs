@@ -1,4 +1,4 @@
-//! What is done to the process itself.
+//! Settings of the process itself.
 
 use config::openvpn::Service;
 use host::background;
@@ -36,7 +36,7 @@ pub(super) fn settle(service: &Service) {
     if !service.mlock {
         return;
     }
-    // What is mapped later counts too, and must not fail when root's rights are gone.
+    // Later mappings count too, and must not fail when root's rights are gone.
     let all = MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE;
     let locked = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY)
         .and_then(|()| mlockall(all));

@@ -64,8 +64,8 @@ pub(super) struct RevocationFile {
 }
 
 impl RevocationFile {
-    /// What the configuration names, to be read when it changes from now on. The list itself is
-    /// read at the start, with the other files.
+    /// Watches the list that the configuration names, to read it again when it changes. The start reads
+    /// the list itself, with the other files.
     pub(super) fn new(config: &OpenVpn) -> Self {
         let path = match &config.tls.crl {
             Some(Crl::List(Source::File(path))) => Some(config.path(path)),

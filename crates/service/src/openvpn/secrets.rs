@@ -21,7 +21,7 @@ pub(super) enum SecretError {
     File {
         /// The directive.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The user said stop instead of answering.

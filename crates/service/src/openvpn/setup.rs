@@ -28,15 +28,15 @@ pub(super) enum SetupError {
         what: &'static str,
         /// The file, or "inline".
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// What is in a file.
+    /// A file's content is invalid.
     #[error("{what}: {reason}")]
     Content {
         /// The directive.
         what: &'static str,
-        /// What is wrong and what to do.
+        /// The fault and its remedy.
         reason: String,
     },
     /// A key file of `tls-auth` and its kin.
@@ -44,7 +44,7 @@ pub(super) enum SetupError {
     KeyFile {
         /// The directive.
         what: &'static str,
-        /// What is wrong with it.
+        /// The error in the file.
         error: KeyFileError,
     },
     /// Certificates and keys.
@@ -287,7 +287,7 @@ fn rules(wanted: &Tls) -> PeerRules {
     if let Some(role) = verify.remote_cert_tls {
         rules.remote_cert_tls(usage(role));
     }
-    // What is said by itself counts more than what `remote-cert-tls` implies.
+    // Explicit `remote-cert-ku` and `remote-cert-eku` override what `remote-cert-tls` implies.
     if let Some(masks) = &verify.remote_cert_ku {
         rules.key_usage = Some(if masks.is_empty() {
             KeyUsageRule::Present
@@ -375,7 +375,7 @@ pub(super) fn token_secret(
     let lines = text.lines().filter(|line| !line.starts_with("-----"));
     let packed = Zeroizing::new(lines.collect::<String>());
     let key = from_base64(WHAT, packed.as_bytes())?;
-    // As a static key: 64 bytes for a cipher, and behind them those for an HMAC.
+    // Layout of a static key: 64 bytes of cipher key, then the HMAC key.
     match key.get(64..96) {
         Some(part) => secret.copy_from_slice(part),
         None => {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a signal asks for.
+/// Action that a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// SIGTERM, SIGINT: leave.
@@ -28,7 +28,7 @@ const SIGNALS: [i32; 5] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2];
 pub(super) struct Signals {
     caught: Arc<AtomicUsize>,
     pipe: UnixStream,
-    /// What came by other ways than a signal.
+    /// Action raised by other means than a signal.
     raised: Cell<Option<Signal>>,
     ring: UnixStream,
 }

@@ -39,7 +39,7 @@ pub(super) fn pushed(compression: &Compression) -> Framing {
     }
 }
 
-/// What all packets of a peer's keys have in common, once cipher and layout are agreed on.
+/// Returns the shape of all packets under a peer's keys, once cipher and layout are agreed on.
 ///
 /// # Errors
 /// [`NoRoom`].

@@ -59,7 +59,7 @@ impl StatusSocket {
         })
     }
 
-    /// Whose it is.
+    /// Returns the interface's name.
     pub(crate) fn ifname(&self) -> &str {
         &self.ifname
     }

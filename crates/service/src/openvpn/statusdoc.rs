@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// A moment, by the clock and by the timer.
 pub(super) type Since = (SystemTime, Instant);
 
-/// What is known of a peer besides its session.
+/// Facts about a peer besides its session.
 pub(super) struct Known<'a> {
     /// Where it is, if the data plane has not heard it elsewhere.
     pub address: SocketAddr,
@@ -17,9 +17,9 @@ pub(super) struct Known<'a> {
     pub stream: bool,
     /// When its newest keys came.
     pub renewed: Option<Since>,
-    /// Whose code seals with them.
+    /// Implementation that encrypts with those keys.
     pub backend: Option<&'static str>,
-    /// What the data plane knows of it.
+    /// The data plane's state of the peer.
     pub state: &'a PeerState,
     /// Bytes of its control packets.
     pub control: &'a ControlTraffic,
@@ -29,7 +29,7 @@ fn unix(at: SystemTime) -> Option<u64> {
     Some(at.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 
-/// What the document says of a peer whose session this is. `since` is when it began.
+/// Returns the status of the peer with this session. `since` is when the session began.
 pub(super) fn peer(known: &Known<'_>, session: Option<&Session>, since: SystemTime) -> PeerStatus {
     let cipher = session
         .and_then(Session::data_channel)

@@ -25,7 +25,7 @@ pub(super) fn tun_mtu(connection: &Connection) -> u16 {
     connection.mtu.tun.unwrap_or(TUN_MTU)
 }
 
-/// What peers compare.
+/// Builds the options that peers compare (OCC).
 fn occ(config: &OpenVpn, connection: &Connection, ciphers: &CipherList) -> OccOptions {
     let framing = config.data.framing;
     let own = config.data.cipher.or(config.data.fallback);
@@ -66,7 +66,7 @@ pub(super) fn transport(connection: &Connection) -> Transport {
     }
 }
 
-/// What both roles need.
+/// Builds the settings that both roles need.
 fn common(
     config: &OpenVpn,
     connection: &Connection,
@@ -78,7 +78,7 @@ fn common(
     settings.data_ciphers = ciphers;
     settings.fallback = config.data.fallback;
     settings.auth = config.data.auth;
-    // What the kernel's data plane does not know is not offered.
+    // Features that the kernel's data plane lacks are not offered.
     settings.epoch = !kernel;
     settings.framings = !kernel;
     settings.in_band = !kernel;

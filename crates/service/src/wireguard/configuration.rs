@@ -1,4 +1,4 @@
-//! What clients of the UAPI and files ask for.
+//! Configurations that clients of the UAPI and files ask for.
 
 use super::effect::{Effect, PlaneRequest, Refused};
 use super::machine::{Machine, Turn};
@@ -20,7 +20,7 @@ const ENOSPC: i32 = 28;
 /// Most configurations that wait for one to be done.
 const WAITING_MAX: usize = 64;
 
-/// What a client asks for.
+/// Configuration request of a client.
 #[derive(Debug)]
 pub(super) struct Configuration {
     client: u64,
@@ -34,7 +34,7 @@ pub(super) struct Job {
     step: Step,
 }
 
-/// What a job waits for.
+/// Step that a job waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Mark,
@@ -176,7 +176,7 @@ impl Machine {
                     self.add_by_lines(id, turn);
                     id
                 }
-                // As the kernel: a list of peers may contain oneself.
+                // Ignored, as in the kernel: a list of peers may contain oneself.
                 Err(AddPeerError::OwnKey) => return Ok(()),
                 Err(e) => return refused(ENOSPC, e.to_string()),
             },

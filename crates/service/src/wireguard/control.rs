@@ -1,4 +1,4 @@
-//! What the protocol puts out, and what the data plane says, each told to the other.
+//! Carries the protocol's output to the data plane, and the data plane's notices to the protocol.
 
 use super::effect::{Effect, PlaneRequest};
 use super::machine::{Machine, Turn};
@@ -7,8 +7,8 @@ use plane::{Endpoint, Line, Notice, PeerId};
 use wireguard::message::INITIATION_LEN;
 use wireguard::{Activity, Output};
 
-/// What waits for the control thread, as many as with the kernel's: a second's work or less on a small core, and a client waits for
-/// five. None is longer than an initiation.
+/// Limits of the control thread's inbox, with the kernel's queue length: at most a second's work on a small core, while
+/// a client waits five. The longest datagram is an initiation.
 pub(super) const INBOX: InboxLimits = InboxLimits {
     datagrams: 4096,
     longest: INITIATION_LEN,
@@ -139,7 +139,7 @@ impl Machine {
                 confirm,
             } => {
                 turn.plane(PlaneRequest::SendWith(peer, local_index));
-                // What waits is sent with it, and confirms as well.
+                // Staged packets leave with the new key, and confirm it as well.
                 if confirm && !turn.peer(peer).staged {
                     turn.plane(PlaneRequest::SendKeepalive(peer));
                 }

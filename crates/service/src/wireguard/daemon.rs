@@ -42,7 +42,7 @@ const MTU: u32 = 1420;
 /// Packets that the TUN may queue. The kernel's 500 is a burst of a few milliseconds.
 const TXQUEUELEN: u32 = 1000;
 
-/// What a daemon is asked for.
+/// Options that a daemon starts with.
 #[derive(Clone, Debug)]
 pub struct DaemonOptions {
     /// Interface name; the kernel numbers a `%d`.
@@ -53,7 +53,7 @@ pub struct DaemonOptions {
     pub bind_device: Option<String>,
     /// The lines, in place of that.
     pub lines: Lines,
-    /// What the super-packets of this kernel's TUN are good for: see [`TunTest`](crate::tun_test::TunTest).
+    /// Self-test result of this kernel's TUN super-packets: see [`TunTest`](crate::tun_test::TunTest).
     pub tun_verdict: TunVerdict,
     /// No cipher at all: only for measuring, never for a tunnel in use.
     #[cfg(feature = "null-cipher")]
@@ -78,9 +78,9 @@ pub enum DaemonError {
     /// Descriptors, threads.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -166,7 +166,7 @@ impl Daemon {
         let mut netlink = Netlink::open()?;
         let ifindex = netlink.index_of(&ifname)?;
         netlink.set_mtu(ifindex, MTU)?;
-        // As the kernel's WireGuard. Packets from a link-local address are for no peer, and refused by every one.
+        // No link-local address, as in the kernel's WireGuard: every peer would refuse packets from it.
         if let Err(e) = netlink.set_no_link_local(ifindex) {
             log::debug!("{e}");
         }

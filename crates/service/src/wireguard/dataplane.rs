@@ -60,7 +60,7 @@ where
     None
 }
 
-/// What happened to a peer before it was disarmed, and after the machine had looked, was not told.
+/// Reports a peer's activity between the machine's last look and the disarming, which raised no notice.
 fn active<D: DataPlane + ?Sized>(plane: &D, id: PeerId) -> Option<Event> {
     let times = plane.peer(id)?.times;
     let active = times.unanswered_since.is_some() || times.unacked_since.is_some();

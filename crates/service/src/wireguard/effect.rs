@@ -1,4 +1,4 @@
-//! What an interface asks for.
+//! Effects that an interface asks for.
 
 use crate::lines::LineUsage;
 use config::types;
@@ -14,7 +14,7 @@ use wireguard::{DataKeys, Datagram, Dropped};
 
 /// Something to do, in the order in which it comes.
 #[derive(Debug)]
-// As of the protocol's outputs: a handful exist at a time.
+// Only a handful of effects exist at a time, as with the protocol's outputs.
 #[allow(clippy::large_enum_variant)]
 pub enum Effect {
     /// Ask the data plane.
@@ -95,7 +95,7 @@ pub enum Effect {
 /// Most look-ups at a time: a resolver that does not answer takes its time with each.
 pub const LOOKUPS_MAX: usize = 4;
 
-/// What the data plane is asked for: each is the call of [`DataPlane`] of that name.
+/// Request to the data plane: each variant calls the [`DataPlane`] method that it links to.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
 pub enum PlaneRequest {
@@ -153,9 +153,9 @@ pub enum PlaneRequest {
 /// A name to be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookUp {
-    /// What is there.
+    /// Owner of the address.
     pub whose: Whose,
-    /// What was configured.
+    /// Endpoint as configured.
     pub endpoint: types::Endpoint,
     /// The name.
     pub host: String,
@@ -163,14 +163,14 @@ pub struct LookUp {
     pub mark: u32,
 }
 
-/// Whose address a name has.
+/// Owner of the address that a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// A peer's.
+    /// A peer.
     Peer(PeerId),
-    /// That of the relay of a line.
+    /// The relay of an uplink.
     Relay(LineId),
-    /// That of what a relay forwards to.
+    /// The target that a relay forwards to.
     Target,
 }
 

@@ -1,4 +1,4 @@
-//! What an interface is told.
+//! Events for an interface.
 
 use super::effect::LookUp;
 use super::probing::ProbePlan;
@@ -22,13 +22,13 @@ pub enum Event {
         /// How many more wait behind it.
         waiting: usize,
     },
-    /// What the data plane says of peers, in any order.
+    /// Notices of the data plane about peers, in any order.
     Notices(Vec<(PeerId, Notice)>),
     /// A client configures the interface.
     Configure {
         /// The number that the [`Answer`](super::Effect::Answer) will have.
         client: u64,
-        /// What it asks for.
+        /// The requested settings.
         set: SetDevice,
     },
     /// The file says where a peer is, by an address or a name.
@@ -45,7 +45,7 @@ pub enum Event {
     Call(Vec<Key32>),
     /// A look-up has ended.
     LookedUp {
-        /// What was looked up.
+        /// The look-up.
         lookup: LookUp,
         /// The addresses that were found, or why there are none.
         found: Result<Vec<SocketAddr>, String>,
@@ -55,7 +55,7 @@ pub enum Event {
     Bound(Result<u16, String>),
     /// The end of [`Mark`](super::Effect::Mark).
     Marked(Result<(), String>),
-    /// What the paths to the peers may be asked by probes; `None` where nothing is to be probed.
+    /// Plan of the MTU probes; `None` turns probes off.
     ProbePaths(Option<Box<ProbePlan>>),
     /// A peer has sent a message inside a data packet: an answer to a probe.
     Message(PeerId, Box<[u8]>),
@@ -65,7 +65,7 @@ pub enum Event {
     NetworkChanged,
     /// The host's devices or addresses are others. Matters only where there are lines.
     LinksChanged,
-    /// What the host says of the lines, in their order; nothing of those whose devices are not there.
+    /// Host facts of each uplink, in configuration order; `None` where the uplink's device is missing.
     LinesRead(Vec<Option<LineFacts>>),
     /// The sockets of a line that [`OpenLine`](super::Effect::OpenLine) asked for: their port, or why there are none.
     LineOpened(LineId, Result<u16, String>),

@@ -36,14 +36,14 @@ const MESSAGES_AT_ONCE: usize = 64;
 /// `errno` of the UAPI for what should not be.
 const EINVAL: i32 = 22;
 
-/// What moves an interface's packets. Control calls it some times a second.
+/// Data plane that moves the interface's packets. The control thread calls it a few times a second.
 pub(super) type Plane = userspace::Plane<WireGuard>;
 
 /// A running interface.
 pub struct Interface {
     pub(super) machine: Machine,
     pub(super) plane: Box<Plane>,
-    /// What the data plane's packets are.
+    /// Packet format of the data plane.
     pub(super) protocol: WireGuard,
     pub(super) sockets: SocketPlan,
     lines: Lines,
@@ -59,7 +59,7 @@ pub struct Interface {
     answer: Option<Result<(), Refused>>,
     /// Why sockets could last not be opened.
     unbound: Option<SocketError>,
-    /// What the owner wants the MTU to be, and why.
+    /// MTU that the owner wants, and why.
     pub(super) wanted_mtu: Option<TunnelMtu>,
     /// Warnings of the owner for the user.
     pub(super) warnings: Vec<String>,
@@ -67,12 +67,12 @@ pub struct Interface {
     pub(super) refused: Option<String>,
     /// For the status, as the warnings: the thing that the tunnel waits for.
     pub(super) waiting_for: Option<String>,
-    /// What the settings say of probes.
+    /// MTU probe setting.
     pub(super) mtu_probe: MtuProbe,
     news: News,
 }
 
-/// What is for the daemon to do.
+/// Tasks for the daemon.
 #[derive(Debug, Default)]
 pub(super) struct News {
     /// The owner is to be told of a change.
@@ -114,7 +114,7 @@ impl Interface {
         }
     }
 
-    /// What lines carry in a month is counted on from what was written down when the tunnel was up last.
+    /// Continues each uplink's monthly count from the file of the last run.
     pub(super) fn restore_lines(&mut self, name: &str) {
         if self.lines.lines.iter().any(|line| line.cap.is_some()) {
             let (file, usage) = UsageFile::of(name, None);
@@ -294,7 +294,7 @@ impl Interface {
         if !notices.is_empty() {
             self.handle(Event::Notices(notices.into_iter().collect()));
         }
-        // As many as may wait at most.
+        // The inbox limits how many messages wait.
         while let Some((peer, bytes)) = inbox.next_message() {
             self.handle(Event::Message(peer, bytes));
         }
@@ -333,7 +333,7 @@ impl Interface {
         Some(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// What has come up for the daemon since the last call.
+    /// Returns the daemon's new tasks since the last call.
     pub(super) fn take_news(&mut self) -> News {
         std::mem::take(&mut self.news)
     }
@@ -416,7 +416,7 @@ impl Interface {
         self.waiting_for = what;
     }
 
-    /// What probes have shown that the interface's MTU may be, where that is less than was told.
+    /// Returns the narrowest path to a peer, if probes found it narrower than the planned MTU.
     #[must_use]
     pub fn probed_path(&self) -> Option<ProbedPath> {
         self.machine.probed_path(&|id| self.plane.peer(id))

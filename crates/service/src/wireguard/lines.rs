@@ -17,7 +17,7 @@ impl Machine {
         self.theirs = TheirLines::new(settings);
     }
 
-    /// What the lines had carried before the program was started.
+    /// Restores the bytes that the uplinks had carried before the program started.
     pub fn restore_lines(&mut self, usage: &[LineUsage]) {
         if let Some(lines) = &mut self.lines {
             lines.restore(usage);
@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// What the host says of the lines, in their order; nothing of those whose devices are not there.
+    /// Takes the host's facts about the uplinks, in order; `None` where the device is missing.
     pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], turn: &mut Turn<'_>) {
         let mark = self.mark;
         let bound = self.bound.map(|port| (port, mark));
@@ -54,7 +54,7 @@ impl Machine {
         });
     }
 
-    /// What each line has carried.
+    /// Takes the bytes that each uplink has carried.
     pub(super) fn lines_counted(&mut self, carried: &[u64], turn: &mut Turn<'_>) {
         self.with_lines(turn, |lines, turn, out| {
             if lines.counted(carried, turn.now, out) {

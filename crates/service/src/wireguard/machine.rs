@@ -35,13 +35,13 @@ const PATH_LOOK: Duration = Duration::from_secs(30);
 /// An endpoint that is a name.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// Whose it is.
+    /// The peer's key.
     pub public_key: Key32,
     /// The name and the port.
     pub endpoint: config::types::Endpoint,
     /// Whether a look-up has ended, well or not.
     pub is_tried: bool,
-    /// What was found; none yet if it is empty.
+    /// Addresses found; empty until a look-up succeeds.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -53,7 +53,7 @@ pub struct Named {
 pub struct Machine {
     pub(super) device: Device,
     pub(super) peers: BTreeMap<PeerId, PeerEntry>,
-    /// Those of the peers whose endpoints are names.
+    /// Endpoint names of the peers that have one.
     pub(super) names: BTreeMap<PeerId, Name>,
     /// The names of lines' relays.
     pub(super) relays: BTreeMap<LineId, Name>,
@@ -98,10 +98,10 @@ pub struct Machine {
     pub(super) keeping: Keeping,
 }
 
-/// What a machine reads of the data plane: what that knows of a peer ([`DataPlane::peer`](plane::DataPlane::peer)).
+/// Reads a peer's state from the data plane ([`DataPlane::peer`](plane::DataPlane::peer)).
 pub type View<'a> = dyn Fn(PeerId) -> Option<plane::PeerState> + 'a;
 
-/// What the handling of one event needs.
+/// Inputs and outputs of handling one event.
 pub(super) struct Turn<'a> {
     pub(super) now: Now,
     pub(super) view: &'a View<'a>,
@@ -123,7 +123,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What the data plane knows of a peer: nothing, if it does not have it.
+    /// Returns the data plane's state of a peer, or the default for a missing peer.
     pub(super) fn peer(&self, id: PeerId) -> plane::PeerState {
         (self.view)(id).unwrap_or_default()
     }
@@ -178,8 +178,8 @@ impl Machine {
         }
     }
 
-    /// What an earlier life of this interface sent was stamped no later than this; all stamps of this one will be later.
-    /// To be said after [`Machine::set_lines`].
+    /// Makes all later timestamps exceed `floor`, the latest that an earlier life of this interface may have sent.
+    /// Call it after [`Machine::set_lines`].
     pub fn restore_floor(&mut self, floor: SystemTime) {
         self.device.set_timestamp_floor(floor);
         if let Some(lines) = &mut self.lines {
@@ -211,7 +211,7 @@ impl Machine {
     }
 
     fn take(&mut self, event: Event, now: Now, view: &View<'_>, effects: &mut Vec<Effect>) {
-        // Whatever is done next may begin a handshake, and the clock may have been set since it was last told.
+        // Sets the clock first: any step below may begin a handshake, and the wall clock may have been set since.
         self.device.set_wall_clock(now.monotonic, now.wall);
         let turn = &mut Turn {
             now,

@@ -18,11 +18,11 @@ const TOLD: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// None is needed.
+    /// No look-up is needed.
     Rests,
-    /// To begin at that moment.
+    /// A look-up begins at that moment.
     Due(Instant),
-    /// It goes on.
+    /// A look-up is running.
     Runs,
 }
 
@@ -122,7 +122,7 @@ impl Name {
         now: Instant,
     ) -> Option<(String, IpAddr)> {
         self.pause = PAUSE_MIN;
-        // What is due is due because of a silence that is over.
+        // A due look-up was scheduled for a silence that is over now.
         if !self.addresses.is_empty() && self.stage != Stage::Runs {
             self.stage = Stage::Rests;
         }

@@ -20,7 +20,7 @@ pub(super) struct PeerEntry {
 /// Initiations of which a peer has answered none when it is said to be gone: 5 seconds go by until the second.
 const GONE_AFTER: u32 = 2;
 
-/// What people are told of a peer: that it answers, and that it does not.
+/// Tracks whether a peer answers, for the messages in the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
     initiations: u32,

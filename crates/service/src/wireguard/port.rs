@@ -18,7 +18,7 @@ pub(super) struct Bind {
     closed: bool,
 }
 
-/// What sockets are for.
+/// Reason for opening sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The link is up.

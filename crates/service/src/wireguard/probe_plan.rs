@@ -1,4 +1,4 @@
-//! What may be asked how long packets to the peers of a file may be.
+//! Plan of the MTU probes: which addresses to probe for each peer of a file.
 
 use super::probing::ProbePlan;
 use config::settings::MtuProbe;
@@ -15,8 +15,8 @@ const LEAST: u32 = 576;
 const TARGETS_MAX: usize = 4;
 
 impl ProbePlan {
-    /// What `setting` allows for a tunnel whose interface may have an MTU in this range, in bytes; `None` where that is
-    /// nothing. Peers that call are not asked: the MTU is derived from the ways to the others.
+    /// Builds the plan that `setting` allows for an interface MTU in this range, in bytes; `None` without any probe.
+    /// Skips peers without an endpoint: the MTU is derived from the paths to the others.
     #[must_use]
     pub fn new(setting: MtuProbe, (least, most): (u32, u32), tunnel: &Tunnel) -> Option<Self> {
         if setting == MtuProbe::Off {
@@ -78,7 +78,7 @@ fn targets(
         let networks = interface.addresses.iter();
         let networks = networks.filter(|it| it.prefix < family_bits(it.addr));
         candidates.extend(networks.map(|it| first_host(it.addr, it.prefix)));
-        // What is further away may be reached by paths that say nothing of the tunnel's.
+        // Addresses outside the inner networks may be reached by paths that bypass the tunnel.
         candidates.retain(|addr| is_inner(*addr, tunnel));
     }
     let mut targets = Vec::new();

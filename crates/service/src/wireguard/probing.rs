@@ -24,13 +24,13 @@ const STIR: Duration = Duration::from_secs(1);
 /// Bytes since the last look that count as traffic. Keepalives and handshakes are fewer.
 const BUSY: u64 = 1000;
 
-/// What a datagram has around an inner packet over IPv4 and IPv6, in bytes: outer headers, WireGuard's header and tag.
+/// Bytes around an inner packet over IPv4 and IPv6: outer headers, WireGuard's header and tag.
 const OVERHEAD: [u32; 2] = [60, 80];
 
 /// Addresses of a peer that may answer, each behind that of ours which asks; the likeliest first.
 type Targets = Arc<[(IpAddr, IpAddr)]>;
 
-/// What may be asked.
+/// Packet sizes and addresses to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
     /// The least and the longest packet that are of interest, in bytes.
@@ -46,7 +46,7 @@ pub struct ProbePlan {
 pub(super) struct Probing {
     plan: Option<Box<ProbePlan>>,
     paths: BTreeMap<PeerId, Path>,
-    /// What answers have that are waited for; 0 while none are.
+    /// Token of the awaited ping answers; 0 while no probe runs.
     token: u64,
     looked: Option<Instant>,
     /// A look for its own sake.
@@ -56,7 +56,7 @@ pub(super) struct Probing {
 /// The path to a peer.
 #[derive(Debug)]
 struct Path {
-    /// What may answer, and which of them is asked.
+    /// Addresses that may answer, and the index of the one being asked.
     targets: Targets,
     target: usize,
     probe: PathProbe,
@@ -271,7 +271,7 @@ impl Machine {
         }
     }
 
-    /// What the narrowest of the paths carries, if that is less than the plan has.
+    /// Returns the narrowest path, if one carries less than the plan's longest packet.
     pub(super) fn probed_path(&self, view: &View<'_>) -> Option<ProbedPath> {
         let paths = self.probing.paths.iter();
         let narrow = paths.filter_map(|(id, path)| Some((path.carries?, id, path.way.1.ip())));
@@ -285,7 +285,7 @@ impl Machine {
         })
     }
 
-    /// What is known of the paths, in words; `None` where nothing is to be probed.
+    /// Describes the paths in words; `None` without a probe plan.
     pub(super) fn probe_report(&self) -> Option<String> {
         let plan = self.probing.plan.as_ref()?;
         let describe = |(key, targets): &(Key32, Targets)| {

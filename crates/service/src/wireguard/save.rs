@@ -58,12 +58,11 @@ fn merge_peer(known: Option<&Peer>, live: &PeerState) -> Peer {
 /// disk. Comments are lost, as they are with wg-quick.
 ///
 /// # Errors
-/// Those of the file system; the old file is as it was.
+/// File system errors; the old file then keeps its content.
 pub fn save(path: &Path, tunnel: &Tunnel) -> io::Result<()> {
-    // A link stays a link, and what it leads to is replaced.
-    // A link is replaced by nothing: what it leads to is.
+    // A link stays a link; the file that it leads to is replaced.
     let path = fs::canonicalize(path)?;
-    // Whatever its mode was, there are keys in it.
+    // The file holds keys, so only its owner may read it.
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     host::written_file::replace(&path, tunnel.to_conf().as_bytes(), 0o600)
 }

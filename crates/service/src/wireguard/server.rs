@@ -39,7 +39,7 @@ pub enum SocketError {
     Io {
         /// The socket.
         path: PathBuf,
-        /// What it said.
+        /// The file system's error.
         source: io::Error,
     },
 }
@@ -164,7 +164,7 @@ impl Server {
     /// Takes a waiting client of the status socket, if there is one.
     ///
     /// # Errors
-    /// As [`Server::accept_uapi`].
+    /// See [`Server::accept_uapi`].
     pub(super) fn accept_status(&self, listener: &Listener, started: Instant) -> io::Result<()> {
         self.accept(listener, move |interface, _, mut stream| {
             let document = lock(interface).as_ref().map(|i| i.status(started));

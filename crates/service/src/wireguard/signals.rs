@@ -28,7 +28,7 @@ impl Signals {
             write: write.try_clone()?,
         };
         for signal in [SIGTERM, SIGINT, SIGHUP] {
-            // What it was first: the thread that the pipe wakes finds it there.
+            // Registers the flag before the pipe, so the thread that the pipe wakes finds it set.
             if signal == SIGHUP {
                 signal_hook::flag::register(signal, Arc::clone(&signals.reload))?;
             } else {

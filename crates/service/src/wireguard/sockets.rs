@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// Random ports tried until one is free in both families.
 const TRIES: usize = 16;
 
-/// What the sockets of an interface share.
+/// Settings that the sockets of an interface share.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketPlan {
     pub(crate) port: u16,
@@ -24,7 +24,7 @@ pub(crate) struct SocketPlan {
     pub(crate) mtu_discovery: MtuDiscovery,
 }
 
-/// What a socket is asked for by the setting `mtu-disc`, or OpenVPN's directive of that name.
+/// Converts the setting `mtu-disc`, or OpenVPN's directive of that name, to the socket's.
 pub fn mtu_discovery(setting: settings::MtuDiscovery) -> MtuDiscovery {
     match setting {
         settings::MtuDiscovery::No => MtuDiscovery::No,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 const ANSWERED: Duration = Duration::from_secs(12);
 
 impl Interface {
-    /// What `millrace status` shows, as of now. `started` is when the daemon began.
+    /// Returns the current status for `millrace status`. `started` is when the daemon began.
     #[must_use]
     pub fn status(&self, started: Instant) -> Status {
         let (device, _) = self.get();
@@ -98,7 +98,7 @@ impl Interface {
     }
 }
 
-/// What the choice of code for the cipher was made by.
+/// Measurements that decided the choice of the cipher's code.
 fn measured() -> Vec<MeasuredStatus> {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     select::measured(Algorithm::ChaCha20Poly1305)

@@ -86,7 +86,7 @@ impl End {
         }
     }
 
-    /// What a daemon does, without its signals and the kernel's news.
+    /// Runs the daemon's loop, without signals and kernel notifications.
     fn serve(&self, done: &AtomicBool) {
         let poller = Poller::new().unwrap();
         poller.add(&*self.inbox, INBOX).unwrap();

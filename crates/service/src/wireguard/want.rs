@@ -1,4 +1,4 @@
-//! What a `wg-quick` file wants of the host.
+//! Host settings that a `wg-quick` file wants.
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub fn want(tunnel: &Tunnel, endpoints: &[SocketAddr], no_dns: bool) -> Want {
         forwarding: tunnel.home.as_ref().map(crate::home::forwarding),
         ..Want::default()
     };
-    // As wg-quick: search domains without a name server change nothing.
+    // Search domains without a name server change nothing, as with wg-quick.
     if !interface.dns.is_empty() {
         if no_dns {
             let warning = "DNS is not applied, as asked; names are looked up as before";

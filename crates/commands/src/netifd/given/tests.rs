@@ -42,7 +42,7 @@ fn fault(outcome: Result<Given, Vec<Fault>>) -> String {
 fn a_server_is_taken_but_for_what_it_cannot_be_without() {
     let given = read("office.ovpn", &server(), " option mode duplicate").unwrap();
     assert!(matches!(given.kind, Kind::OpenVpn(_)));
-    // What scripts are for that only tell, netifd does.
+    // netifd does itself what scripts that only report are for.
     let told = format!(
         "{}script-security 2\nclient-disconnect /bin/true\nup /bin/true\n",
         server()

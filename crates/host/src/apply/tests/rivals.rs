@@ -227,7 +227,7 @@ fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
     }
 }
 
-/// What is to be blocked leaves where a rule of another program leads it away, which is told.
+/// Blocked IPv6 leaves where a rule of another program leads it away, and the tunnel tells so.
 #[test]
 fn ipv6_that_leaves_although_it_is_blocked_is_told() {
     in_host("unblocked", |netlink, directory| {

@@ -1,4 +1,4 @@
-//! What a client wants done.
+//! Effects: actions that the client machine asks its executor for.
 
 use super::super::Ended;
 use super::super::connect::{Name, ProxyLogin, Target};
@@ -37,11 +37,11 @@ pub(super) enum Effect {
     Dial(u64, Box<Target>, Option<ProxyLogin>),
     /// Find out whether a server can be reached by a line: [`Event::LineTried`](super::event::Event::LineTried).
     Try(LineId, Box<Target>),
-    /// What is looked up or dialled is not wanted any more.
+    /// Abandon the current look-up or dial.
     Cancel,
     /// Ask for the name and password for the server: [`Event::Login`](super::event::Event::Login).
     AskLogin,
-    /// The same for a proxy.
+    /// Ask for the name and password for a proxy.
     AskProxyLogin(Prompted),
     /// Make the interface: [`Event::Opened`](super::event::Event::Opened).
     OpenInterface(Box<Connection>),
@@ -86,7 +86,7 @@ pub(super) enum Effect {
     End(Ended),
 }
 
-/// What management clients are told.
+/// Notifications to management clients.
 pub(super) enum Told {
     /// How far the tunnel is.
     State(State, String, Addresses),
@@ -116,7 +116,7 @@ pub(super) enum HostStep {
     Plan {
         /// The request.
         number: u64,
-        /// What the server pushed.
+        /// The server's push reply.
         reply: Box<PushReply>,
         /// The tunnel's MTU in bytes.
         mtu: u16,
@@ -133,7 +133,7 @@ pub(super) enum HostStep {
     SetRoutes,
     /// Lead packets to this address past the tunnel.
     KeepOutside(IpAddr),
-    /// The same for the relay of a line, of which there are others: it is no fault if there is no way to it.
+    /// Lead packets to an uplink's relay past the tunnel. The executor only logs a failure: other relays may work.
     KeepRelayOutside(IpAddr),
     /// Lead what goes past the tunnel where it goes now.
     Follow,

@@ -1,4 +1,4 @@
-//! What a client is told.
+//! Events that the client's machine handles.
 
 use super::super::connect::ResolveError;
 use super::super::network::{HostFacts, TunnelNetwork};
@@ -13,7 +13,7 @@ use plane::{CipherName, KeyUsage, LineId, Notice, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What a name and a password are for.
+/// Party that asks for a name and a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Realm {
     /// The server (`auth-user-pass`).
@@ -22,10 +22,10 @@ pub(super) enum Realm {
     Proxy,
 }
 
-/// What was decided for the interface.
+/// Outcome of planning the interface's settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
-    /// It has that already.
+    /// The interface already has these settings.
     pub(super) alike: bool,
     /// How long routes are put off (`route-delay`).
     pub(super) route_delay: Duration,
@@ -50,7 +50,7 @@ pub(super) enum Event {
         /// The number of the stream; `None` for datagrams.
         stream: Option<StreamId>,
     },
-    /// What the host says of the lines, in their order; nothing of those whose devices are not there.
+    /// Host facts about the uplinks, in order; `None` where the device is missing.
     LinesRead(Vec<Option<LineFacts>>),
     /// The sockets of a line: their port, or why there are none.
     LineOpened(LineId, Result<u16, String>),
@@ -58,11 +58,11 @@ pub(super) enum Event {
     DialFailed(u64, String, bool),
     /// The addresses of the name of a line's relay.
     RelayLookedUp(LineId, Result<Vec<SocketAddr>, String>),
-    /// What came of [`Effect::Try`](super::effect::Effect::Try).
+    /// Result of [`Effect::Try`](super::effect::Effect::Try).
     LineTried(LineId, Result<(), String>),
-    /// What each line has carried, in bytes.
+    /// Bytes that each uplink has carried.
     LinesCounted(Vec<u64>),
-    /// It is over, and what lines have carried was told for the last time.
+    /// The client ends; it has reported the uplinks' bytes for the last time.
     LinesEnd,
     /// A packet of the control channel.
     Control(Arrival),
@@ -72,13 +72,13 @@ pub(super) enum Event {
     Notice(Notice),
     /// The stream of this number has ended.
     StreamClosed(StreamId),
-    /// What the data plane knows of the server.
+    /// The data plane's state of the server.
     PeerState(Look, PeerState),
     /// The data plane has taken the keys of this key id, and this seals with them.
     KeysAdded(u8, CipherName),
     /// How much the keys of this key id were used.
     KeyUsed(u8, KeyUsage),
-    /// What the interface is to get has been decided, or cannot be: the answer to the request of this number.
+    /// The interface's settings are planned, or planning failed: the answer to the request of this number.
     Planned(u64, Result<Planned, String>),
     /// The interface has its addresses: what was decided, and what was known of the host then.
     InterfaceSet(Box<(TunnelNetwork, HostFacts)>),
@@ -100,7 +100,7 @@ pub(super) enum Event {
     InterfaceGone,
     /// Links or routes of the host have changed.
     NetworkChanged,
-    /// What the last attempts may have lacked is there now: the right time, or a way out.
+    /// The clock was set or a route came back; earlier attempts may have failed for lack of it.
     Hurry,
     /// The last effect could not be done, and those after it were not.
     Failed(String),

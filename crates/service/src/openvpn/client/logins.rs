@@ -1,10 +1,10 @@
-//! What a client shows to its server: a name with a password, or with a token in its place.
+//! Credentials that a client shows to its server: a name with a password, or with a token in its place.
 
 use super::super::secrets::Login;
 use config::openvpn::OpenVpn;
 use zeroize::Zeroizing;
 
-/// What is to be shown next.
+/// The next credentials to show.
 pub(super) enum Shown {
     /// This, or nothing.
     Known(Option<Login>),
@@ -79,7 +79,7 @@ impl Logins {
         }
     }
 
-    /// What to show. A token of the configuration goes first. `answer` is what was just answered.
+    /// Returns the next credentials; a configured token goes first. `answer` is the user's latest answer.
     pub(super) fn next(&mut self, config: &OpenVpn, answer: Option<Login>) -> Shown {
         if std::mem::take(&mut self.forget) {
             (self.kept, self.unsent, self.token) = (None, None, None);

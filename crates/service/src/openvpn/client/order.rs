@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 /// Effects that are to be done, in order.
 #[derive(Default)]
 pub(super) struct Order {
-    /// What is to be done now, unless it has to wait, with the number of its batch.
+    /// Effects to do next, unless they must wait, each with the number of its batch.
     ready: VecDeque<(u64, Effect)>,
-    /// What waits for the script that runs.
+    /// Effects that wait for the running script.
     waiting: VecDeque<(u64, Effect)>,
     script: bool,
     /// The number of the last batch.
@@ -53,7 +53,7 @@ impl Order {
     /// The effect that was given out last could not be done: nothing more of its batch is.
     pub(super) fn failed(&mut self) {
         let (failed, waited) = self.last;
-        // What of this batch was put off before came before it.
+        // Deferred effects of this batch stay: they precede the failed one.
         let queue = match waited {
             true => &mut self.waiting,
             false => &mut self.ready,
@@ -113,7 +113,7 @@ mod tests {
         Effect::RunScript(Hook::Down, Box::new(program.unwrap()))
     }
 
-    /// What can be done now, by one letter each.
+    /// Effects that can be done now, by one letter each.
     fn doable(order: &mut Order) -> String {
         let letter = |effect| match effect {
             Effect::RunScript(..) => 's',

@@ -12,7 +12,7 @@ use super::random;
 use super::resolve::{Name, ResolveError};
 use super::rounds::{Choice, GiveUp, Pauses, Rounds};
 
-/// What to do now.
+/// Next step of a client.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Try this one.
@@ -38,7 +38,7 @@ pub(crate) struct Attempts {
     pause: Option<Instant>,
     /// The pause before the next attempt is over: a look-up that follows is no reason for another.
     paused: bool,
-    /// What was chosen, while its name is looked up.
+    /// Choice in progress, while its name is looked up.
     choice: Option<Choice>,
     /// Since when no name has had an address.
     nameless: Option<Instant>,
@@ -120,7 +120,7 @@ impl Attempts {
         }
     }
 
-    /// What came of [`Next::LookUp`]. Returns what is to be told of it.
+    /// Takes the result of [`Next::LookUp`]. Returns a log line about it, if any.
     pub(crate) fn looked_up(
         &mut self,
         found: Result<Vec<SocketAddr>, ResolveError>,
@@ -176,7 +176,7 @@ impl Attempts {
         self.aim.take()
     }
 
-    /// The same server again, next time.
+    /// Tries the same server again next time.
     pub(crate) fn same(&mut self) {
         self.rounds.stay();
     }

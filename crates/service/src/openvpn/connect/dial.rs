@@ -36,7 +36,7 @@ impl fmt::Debug for ProxyLogin {
     }
 }
 
-/// What leads to the server.
+/// Transport to the server.
 #[derive(Debug)]
 pub(crate) enum Socket {
     /// Datagrams to this address; the socket is to be bound as [`Target::local`] says.
@@ -91,7 +91,7 @@ impl Target {
         }
     }
 
-    /// The same by one of several lines.
+    /// Binds the target to one of several uplinks.
     pub(crate) fn by_line(mut self, line: &Line) -> Self {
         self.sockets.device.clone_from(&line.interface);
         self.sockets.mark = line.mark.or(self.sockets.mark);

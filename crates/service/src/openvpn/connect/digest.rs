@@ -8,7 +8,7 @@ use super::random::hex;
 /// Most parameters of a challenge that are read.
 const PARAMETERS_MAX: usize = 16;
 
-/// What a proxy asks.
+/// Digest challenge of a proxy.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Challenge {
     realm: String,

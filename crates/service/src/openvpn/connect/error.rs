@@ -22,7 +22,7 @@ pub(crate) enum DialError {
     Refused {
         /// The server or proxy.
         remote: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// `connect-timeout` is over.
@@ -30,7 +30,7 @@ pub(crate) enum DialError {
     Late {
         /// The server or proxy.
         remote: SocketAddr,
-        /// What took so long.
+        /// The step that timed out.
         what: &'static str,
         /// The limit.
         seconds: u32,
@@ -46,7 +46,7 @@ pub(crate) enum DialError {
     Proxy {
         /// The proxy.
         remote: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// An HTTP proxy said no.
@@ -54,7 +54,7 @@ pub(crate) enum DialError {
     Http {
         /// The proxy.
         remote: SocketAddr,
-        /// What it said.
+        /// The proxy's error.
         error: HttpError,
     },
     /// A SOCKS proxy said no.
@@ -62,7 +62,7 @@ pub(crate) enum DialError {
     Socks {
         /// The proxy.
         remote: SocketAddr,
-        /// What it said.
+        /// The proxy's error.
         error: SocksError,
     },
     /// The name of our own end.
@@ -90,7 +90,7 @@ pub(crate) enum DialError {
     Resources {
         /// The server or proxy.
         remote: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }

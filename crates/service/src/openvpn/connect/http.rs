@@ -13,7 +13,7 @@ pub(super) const ANSWER_MAX: usize = 16 << 10;
 #[derive(Debug, Error, Eq, PartialEq)]
 #[non_exhaustive]
 pub(crate) enum HttpError {
-    /// What came is not HTTP.
+    /// The answer is not HTTP.
     #[error("its answer is not HTTP; is this the port of the proxy?")]
     NotHttp,
     /// The header does not end.
@@ -50,7 +50,7 @@ pub(crate) enum HttpError {
     Random(String),
 }
 
-/// What a proxy answered.
+/// Answer of a proxy.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -59,7 +59,7 @@ pub(super) struct Answer {
     pub(super) challenges: Vec<String>,
 }
 
-/// What to do after an answer.
+/// Next step after an answer.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
     /// The tunnel is open.
@@ -119,7 +119,7 @@ pub(super) fn request(
     Ok(lines.join("\r\n").into_bytes())
 }
 
-/// What is shown without being asked.
+/// Returns the authorization to show before the proxy asks.
 pub(super) fn first_authorization(auth: HttpAuth, login: Option<&ProxyLogin>) -> Option<String> {
     // `auto` waits for what the proxy wants; nothing is shown in clear before.
     (auth == HttpAuth::Basic)
@@ -185,7 +185,7 @@ fn parse(bytes: &[u8]) -> Result<Answer, HttpError> {
     })
 }
 
-/// What an answer means. `shown` is what was shown with the request.
+/// Judges an answer. `shown` is the authorization that the request carried.
 pub(super) fn judge(
     answer: &Answer,
     auth: HttpAuth,

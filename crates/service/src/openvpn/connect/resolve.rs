@@ -28,7 +28,7 @@ pub(crate) enum ResolveError {
     Failed {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         error: io::Error,
     },
     /// It has addresses, but of the other family.
@@ -36,7 +36,7 @@ pub(crate) enum ResolveError {
     Family {
         /// The name.
         host: String,
-        /// What was asked for.
+        /// The requested address family.
         family: &'static str,
     },
     /// The resolver does not answer.
@@ -50,7 +50,7 @@ pub(crate) enum ResolveError {
     Resources {
         /// The name.
         host: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -78,7 +78,7 @@ impl Name {
         Some(found.map(|_| SocketAddr::new(ip, self.port)))
     }
 
-    /// Those that will do of its addresses.
+    /// Picks the addresses of the allowed family.
     fn choose(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, ResolveError> {
         choose(found, self.family).ok_or_else(|| ResolveError::Family {
             host: self.host.clone(),

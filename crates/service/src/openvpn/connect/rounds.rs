@@ -1,6 +1,6 @@
 //! Which server is next, and after how long: no clock, no network.
 //!
-//! As OpenVPN does it: the addresses of one remote, then the next remote, again and again. Pauses
+//! Follows OpenVPN: the addresses of one remote, then the next remote, again and again. Pauses
 //! begin at `connect-retry` and, after five rounds, double with each round.
 
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ pub(super) struct Pauses {
     pub(super) max: u32,
 }
 
-/// What comes next.
+/// Next step of the walk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Choice {
     /// This address of this connection.
@@ -68,7 +68,7 @@ pub(super) struct Rounds {
     failed: u32,
     /// Connections in a row without an address.
     nameless: usize,
-    /// What the server asked for, once.
+    /// Shortest pause that the server asked for; used once.
     at_least: Duration,
 }
 

@@ -27,7 +27,7 @@ const FIELD_MAX: usize = 255;
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub(crate) enum SocksError {
-    /// What came is not SOCKS 5.
+    /// The answer is not SOCKS 5.
     #[error("its answer is not SOCKS 5; is this the port of the proxy?")]
     NotSocks,
     /// It wants a name and password, or something else.
@@ -44,7 +44,7 @@ pub(crate) enum SocksError {
     Refused(&'static str),
 }
 
-/// What to do next.
+/// The caller's next step.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Progress {
     /// Read so many bytes.
@@ -92,7 +92,7 @@ impl<'a> Socks<'a> {
         })
     }
 
-    /// What to send first, and how much to read then.
+    /// Returns the first bytes to send, and how many to read then.
     pub(super) fn begin(&self) -> Progress {
         let methods: &[u8] = match self.login {
             Some(_) => &[VERSION, 2, NO_AUTHENTICATION, NAME_AND_PASSWORD],

@@ -29,7 +29,7 @@ pub(crate) trait Attend {
 pub(super) enum Woken {
     /// There is something better to do.
     Stop,
-    /// What was waited for is there.
+    /// The awaited descriptor is ready.
     Ready,
     /// The time is up.
     Late,

@@ -7,7 +7,7 @@ use super::words::Word;
 /// Longest name or password, in bytes, as in stock's default build.
 const ANSWER_MAX: usize = 127;
 
-/// What is asked for.
+/// Input that a query asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum QueryKind {
     /// A name and a password, with a static challenge if the configuration has one: its text,
@@ -23,9 +23,9 @@ pub(crate) enum QueryKind {
 /// A question. The user answers with its `kind` (`Auth`, `Private Key`, `HTTP Proxy`, …).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Query {
-    /// What it is for.
+    /// Purpose of the query, which the answer repeats.
     pub kind: String,
-    /// What is asked for.
+    /// Input that the query asks for.
     pub question: QueryKind,
 }
 

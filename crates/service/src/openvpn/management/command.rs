@@ -1,4 +1,4 @@
-//! What can be said to the management port.
+//! Commands of the management port.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -113,13 +113,13 @@ const UNSUPPORTED: [&str; 11] = [
     "test",
 ];
 
-/// The same with another form of answer: no signature or certificate was asked for.
+/// Commands that the daemon calls "not currently available": it never asks for a signature or certificate.
 const NOT_AVAILABLE: [&str; 3] = ["rsa-sig", "pk-sig", "certificate"];
 
-/// Makes a command of a line's words; none of an empty line.
+/// Parses a line's words into a command; `None` for an empty line.
 ///
 /// # Errors
-/// What is to be answered, behind `ERROR: `.
+/// Returns the text to send after `ERROR: `.
 pub(super) fn parse(words: &[Word]) -> Result<Option<Command>, String> {
     let Some((name, arguments)) = words.split_first() else {
         return Ok(None);

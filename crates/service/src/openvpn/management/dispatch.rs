@@ -1,4 +1,4 @@
-//! What is done with a line that the management client has sent.
+//! Handles the lines that the management client sends.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What has happened, to be looked up by `state`, `log` and `echo`.
+//! Histories that `state`, `log` and `echo` look up.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -174,7 +174,7 @@ impl Entry for EchoEntry {
     }
 }
 
-/// What a command asks of a history.
+/// A command's request to a history.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Request {
     /// Tell what is new from now on, or no longer.

@@ -22,7 +22,7 @@ const WAITING_MAX: usize = 1 << 20;
 /// Longest text of a log or echo entry, in bytes.
 const TEXT_MAX: usize = 1024;
 
-/// What the port must know of the daemon.
+/// Daemon settings that the port needs.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// The password, if there is one.
@@ -47,8 +47,8 @@ pub(crate) struct Settings {
     pub format: Format,
 }
 
-/// What the daemon is to do. Where a reply is named it must be given before the next action is
-/// asked for; everything else has been answered already.
+/// Action for the daemon. Where a variant names a reply, the daemon gives it before it asks for the next action.
+/// The port has already answered every other command.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Action {
     /// Act on a signal.
@@ -84,10 +84,10 @@ pub(crate) enum Action {
     },
 }
 
-/// What the user answered.
+/// The user's answer to a query.
 #[derive(Eq, PartialEq)]
 pub(crate) struct Answer {
-    /// What for.
+    /// Kind of the query.
     pub kind: String,
     /// The name; empty where none was asked for.
     pub username: Zeroizing<String>,
@@ -118,7 +118,7 @@ pub(super) struct Peer {
     output: Zeroizing<Vec<u8>>,
     pub(super) trusted: bool,
     pub(super) tries: u32,
-    /// What comes up to `END` belongs to a command that is not done here.
+    /// Lines up to `END` belong to an unsupported command.
     pub(super) skipping: bool,
     /// How often bytes are told, and when next.
     pub(super) bytecount: Option<(Duration, Instant)>,
@@ -216,12 +216,12 @@ impl Management {
         }
     }
 
-    /// What is to be sent.
+    /// Bytes to send to the client.
     pub(crate) fn transmit(&self) -> &[u8] {
         self.peer.as_ref().map_or(&[], |peer| &peer.output)
     }
 
-    /// So many bytes of it were sent.
+    /// Removes this many bytes, which were sent.
     pub(crate) fn sent(&mut self, count: usize) {
         if let Some(peer) = &mut self.peer {
             let count = count.min(peer.output.len());
@@ -288,7 +288,7 @@ impl Management {
         self.say_special();
     }
 
-    /// What a client that connects must know at once: that something is asked, or waits.
+    /// Tells the client about an open query or hold, also when it connects.
     pub(super) fn say_special(&mut self) {
         if let Some(text) = self.special() {
             self.say(&text);
@@ -352,7 +352,7 @@ impl Management {
         self.say_special();
     }
 
-    /// What was answered for `kind` was refused; `reason` is what the server said of it.
+    /// The server refused the user's answer for `kind`, with this `reason` if any.
     pub(crate) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
         let reason = reason.map(|reason| format!(" ['{}']", one_line(reason)));
         let reason = reason.unwrap_or_default();

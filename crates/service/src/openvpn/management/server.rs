@@ -45,7 +45,7 @@ pub(crate) struct Port {
     forget_on_leave: bool,
     /// `management-up-down`.
     pub up_down: bool,
-    /// What comes of a client's leaving.
+    /// Requests that a client's leaving causes.
     requests: Vec<ProcessRequest>,
     /// When the log last told of a connection that spoke another protocol.
     told: Option<Instant>,
@@ -404,7 +404,7 @@ mod tests {
         stream
     }
 
-    /// What came; the second is true where the connection has ended.
+    /// Reads the received text; the second is true where the connection has ended.
     fn heard(stream: &mut UnixStream) -> (String, bool) {
         let mut text = Vec::new();
         let ended = stream.read_to_end(&mut text).is_ok();
@@ -420,7 +420,7 @@ mod tests {
         let mut silent = call(&path);
         turn(&mut port, start);
         assert!(heard(&mut silent).0.starts_with(">INFO:"));
-        // As long as no other waits it may listen.
+        // The silent client may listen as long as no other waits.
         turn(&mut port, start + 2 * SILENCE);
         assert!(!heard(&mut silent).1);
         let mut second = call(&path);

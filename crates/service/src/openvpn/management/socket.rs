@@ -27,7 +27,7 @@ pub(crate) enum SocketError {
     Socket {
         /// Where it was to be.
         address: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// `management-client-user`, `management-client-group`.
@@ -104,7 +104,7 @@ impl ManagementSocket {
         Ok((Self { listener, allowed }, welcome))
     }
 
-    /// What becomes readable when a client connects.
+    /// Returns the descriptor that becomes readable when a client connects.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.listener {
             Listener::Tcp(listener) => Some(listener.as_fd()),
@@ -146,7 +146,7 @@ impl ManagementSocket {
     /// Accepts a client and closes the connection. Returns whether there was one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Returns the kernel's error.
     pub(crate) fn turn_away(&self) -> io::Result<bool> {
         match &self.listener {
             Listener::Tcp(listener) => turned_away(listener.accept()),
@@ -170,8 +170,8 @@ impl Listener {
                 let listener = UnixListener::bind(&path)?;
                 let file = SocketFile::of(&path)?;
                 listener.set_nonblocking(true)?;
-                // As the stock program's, whatever the umask: monitors are not root. Who may come
-                // is asked when a client does, where the configuration names it.
+                // Mode 0777 whatever the umask, as with stock OpenVPN: monitors do not run as root. If the
+                // configuration names a user or group, the daemon checks each client as it connects.
                 fs::set_permissions(&path, Permissions::from_mode(0o777))?;
                 Ok(Self::Unix(listener, file))
             }

@@ -56,7 +56,7 @@ impl Conversation {
         conversation
     }
 
-    /// What was said since the last time.
+    /// Returns the text that the port has said since the last call.
     fn heard(&mut self) -> String {
         let text = String::from_utf8(self.port.transmit().to_vec()).unwrap();
         self.port.sent(text.len());
@@ -233,7 +233,7 @@ fn simple_questions_have_the_answers_of_stock() {
     ] {
         assert_eq!(talk.ask(line), answer, "{line}");
     }
-    // What would be a client's settings is no command.
+    // Lines of client settings, up to `END`, are not run as commands.
     assert_eq!(talk.ask("client-auth 1 2"), "");
     assert_eq!(talk.ask("kill everybody"), "");
     assert_eq!(

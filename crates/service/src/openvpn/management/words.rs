@@ -18,7 +18,7 @@ pub(super) enum WordError {
     /// A quotation that begins and does not end.
     #[error("Options error: No closing quotation (\") in TCP:0")]
     Quotation,
-    /// The same with single quotes.
+    /// A single quotation that begins and does not end.
     #[error("Options error: No closing single quotation (') in TCP:0")]
     SingleQuotation,
     /// A backslash before the end of the line.
@@ -43,7 +43,7 @@ pub(super) struct Lines {
     skipping: bool,
 }
 
-/// What a peer has sent.
+/// Line from a management client.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Line {
     /// A line without its end.

@@ -50,12 +50,12 @@ pub(crate) enum InsideError {
     /// The host could not be changed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// What is beside what another program does.
+    /// The MTU or the routes past a tunnel that another program manages could not be set.
     #[error(transparent)]
     Managed(#[from] ManagedError),
 }
 
-/// What a tunnel's inside depends on beside its options.
+/// Facts besides its options that a tunnel's inside depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings<'a> {
     /// The tunnel's interface, which exists.
@@ -69,7 +69,7 @@ pub(crate) struct Surroundings<'a> {
 /// The inside of a tunnel. Dropping it undoes what was done.
 #[derive(Debug)]
 pub(crate) struct Inside {
-    /// What was decided.
+    /// The planned network.
     pub network: TunnelNetwork,
     /// The host before.
     pub facts: Facts,

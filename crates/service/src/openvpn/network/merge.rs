@@ -51,7 +51,7 @@ pub(crate) struct Route {
     pub pushed: bool,
 }
 
-/// What the inside of the tunnel looks like.
+/// Network settings inside the tunnel.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct TunnelNetwork {
     /// Addresses of the interface.
@@ -60,7 +60,7 @@ pub(crate) struct TunnelNetwork {
     pub mtu: u16,
     /// The gateway inside the tunnel (`vpn_gateway`).
     pub gateway: Option<IpAddr>,
-    /// The same for IPv6.
+    /// The IPv6 gateway inside the tunnel.
     pub gateway_v6: Option<Ipv6Addr>,
     /// The server chose the addresses.
     pub pushed_addresses: bool,
@@ -82,7 +82,7 @@ pub(crate) struct TunnelNetwork {
     pub forwarding: Option<Forwarding>,
     /// Outer packets may go through the tunnel.
     pub recursive: bool,
-    /// What the user should know, one sentence each.
+    /// Warnings for the user, one sentence each.
     pub warnings: Vec<String>,
 }
 

@@ -62,7 +62,7 @@ fn facts() -> Facts {
 }
 
 impl TunnelNetwork {
-    /// What is wanted on a host of these facts.
+    /// Returns the settings that a host with these facts needs.
     fn want_on(&self, facts: &Facts) -> Want {
         let names = [(
             "intra.example".to_owned(),

@@ -1,4 +1,4 @@
-//! What the merged options of a tunnel want of the host.
+//! Host settings that the merged options of a tunnel ask for.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use host::{
 
 use super::merge::{Route, TunnelNetwork};
 
-/// What the want depends on beside the options.
+/// Inputs of the want beside the options.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outside<'a> {
     /// Where the outer packets go: the server, or the proxy in front of it. `None` in a server.
@@ -22,7 +22,7 @@ pub(super) struct Outside<'a> {
 }
 
 impl TunnelNetwork {
-    /// What the options mean for the host.
+    /// Converts the options to host settings.
     pub(super) fn want(&self, outside: Outside<'_>) -> Want {
         let mut want = Want {
             addresses: self.addresses.clone(),

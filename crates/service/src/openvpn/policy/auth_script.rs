@@ -34,17 +34,17 @@ pub(crate) enum AuthScriptError {
     File {
         /// Where, by `tmp-dir`.
         directory: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// What the script wrote into `auth_pending_file` makes no sense.
+    /// The script wrote a malformed `auth_pending_file`.
     #[error(
         "auth_pending_file needs three lines: seconds to wait, the method, and what the user is told"
     )]
     Pending,
 }
 
-/// What is to be judged.
+/// Login that the script judges.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     /// The user's name.
@@ -60,11 +60,11 @@ pub(crate) struct PendingAuth {
     pub timeout: u32,
     /// The method that the client must know by its `IV_SSO`.
     pub method: String,
-    /// What the client is sent in `INFO_PRE`.
+    /// Text that the server sends to the client in `INFO_PRE`.
     pub extra: String,
 }
 
-/// What a script says.
+/// Decision of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
     /// The client may come in.
@@ -78,9 +78,9 @@ pub(crate) enum Verdict {
 /// The answer of a script, and the files through which it may go on speaking.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// What it says for now.
+    /// The verdict so far.
     pub verdict: Verdict,
-    /// What it asks of the user meanwhile.
+    /// Further step that the script asks of the user meanwhile.
     pub pending: Option<PendingAuth>,
     /// Kept for [`Verdict::Deferred`] and asked again and again; dropping it removes the files.
     pub files: Option<AuthFiles>,
@@ -111,7 +111,7 @@ impl AuthFiles {
             .with("auth_failed_reason_file", &self.reason.to_string_lossy())
     }
 
-    /// What the script has said by now. Reads a byte of a file, so it may be asked once a second.
+    /// Returns the script's verdict so far. Reads one byte of a file, so polling once a second is cheap.
     pub(crate) fn verdict(&self) -> Verdict {
         match read(&self.control).unwrap_or_default().first() {
             Some(b'1') => Verdict::Accepted,

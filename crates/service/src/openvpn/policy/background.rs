@@ -21,10 +21,10 @@ const STACK: usize = 256 << 10;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum BusyError {
-    /// As much work waits as may wait.
+    /// The queue of all keys is full.
     #[error("{waiting} scripts or password checks wait already; the oldest must end first")]
     Full { waiting: usize },
-    /// As much work of this key waits as may wait of one.
+    /// This key has used up its share of the queue.
     #[error(
         "{waiting} scripts or password checks of its address wait already; the oldest must end first"
     )]
@@ -34,14 +34,14 @@ pub(crate) enum BusyError {
     Thread(#[from] io::Error),
 }
 
-/// What threads do it, and how many.
+/// Number, limits and priority of the worker threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crew {
-    /// What the threads are called.
+    /// Name of each thread.
     pub(crate) name: &'static str,
     /// Pieces of work that are done at once, at most.
     pub(crate) threads: usize,
-    /// Those of one key.
+    /// Pieces of one key's work that are done at once, at most.
     pub(crate) share: usize,
     /// Pieces of work that wait, at most; one key has half of the places.
     pub(crate) waiting: usize,
@@ -56,7 +56,7 @@ pub(crate) struct Crew {
 pub(crate) type Work<T> = Box<dyn FnOnce() -> T + Send>;
 type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// What waits for one key, in order.
+/// Waiting work of one key, in order.
 struct Queue<K, T> {
     key: K,
     work: VecDeque<(u64, Work<T>)>,
@@ -181,7 +181,7 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         submitted.map_err(|(busy, _)| busy)
     }
 
-    /// The same for work that is given back where it is not taken.
+    /// Like [`Self::submit`], but an error gives the work back.
     pub(crate) fn offer(&mut self, key: K, work: Work<T>) -> Result<u64, (BusyError, Work<T>)> {
         let number = self.next;
         let crew = self.shared.crew;
@@ -194,7 +194,7 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         if waiting >= crew.waiting {
             return Err((BusyError::Full { waiting }, work));
         }
-        // Those that were woken for work that waits are idle until they have taken it.
+        // A woken thread counts as idle until it takes its work.
         if state.idle > waiting {
             self.shared.work.notify_one();
         } else if state.threads < crew.threads.max(1) {
@@ -224,7 +224,7 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         state.queues.retain(|queue| !queue.work.is_empty());
     }
 
-    /// What was done since the last call.
+    /// Returns the results since the last call.
     pub(crate) fn take_done(&self) -> Vec<(u64, T)> {
         std::mem::take(&mut self.shared.lock().done)
     }
@@ -251,7 +251,7 @@ fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
     }
 }
 
-/// What a thread does next; `None` if it is to go.
+/// Takes the next piece of work for a thread; `None` ends the thread.
 fn next<K: Copy + PartialEq, T>(shared: &Shared<K, T>) -> Option<(K, u64, Work<T>)> {
     let Crew { share, linger, .. } = shared.crew;
     let mut state = shared.lock();

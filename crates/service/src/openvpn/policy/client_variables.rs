@@ -7,12 +7,12 @@ use config::openvpn::{Ifconfig, IfconfigV6, Topology};
 use super::environment::Environment;
 use super::timestamp::{Clock, unix};
 
-/// What a client of a server has in the tunnel.
+/// A client's addresses in the tunnel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct PoolFacts {
     /// Address of the client, and what it was told beside it.
     pub ifconfig: Option<Ifconfig>,
-    /// The same for IPv6: local is the client's.
+    /// IPv6 addresses: `local` is the client's, `remote` the server's.
     pub ifconfig_v6: Option<IfconfigV6>,
 }
 
@@ -41,7 +41,7 @@ impl Environment {
         self.set("time_unix", unix(at));
     }
 
-    /// What a client has moved when it goes, in bytes, and how long it was here.
+    /// Sets a departed client's traffic in bytes, and how long it was connected.
     pub(crate) fn set_traffic(&mut self, received: u64, sent: u64, duration: Duration) {
         self.set("bytes_received", received);
         self.set("bytes_sent", sent);

@@ -81,7 +81,7 @@ pub(crate) struct ServerSide {
     pub topology: Topology,
     /// Its address, and the netmask or the far end.
     pub ifconfig: Option<Ifconfig>,
-    /// The same for IPv6.
+    /// Its IPv6 address, prefix length and far end.
     pub ifconfig_v6: Option<IfconfigV6>,
     /// The netmask that `ifconfig-pool` names.
     pub pool_netmask: Option<Ipv4Addr>,

@@ -28,12 +28,12 @@ pub(crate) enum ConnectScriptError {
     File {
         /// Where, by `tmp-dir`.
         directory: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// What the script has said.
+/// Answer of the script.
 #[derive(Debug)]
 pub(crate) enum Connected {
     /// The client's settings, as text in the form of a client configuration file.

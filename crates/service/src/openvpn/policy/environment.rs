@@ -138,7 +138,7 @@ impl Environment {
         }
     }
 
-    /// What a script of this level of trust may see.
+    /// Returns the variables that a script of this level of trust may see.
     pub(crate) fn visible(&self, security: ScriptSecurity) -> impl Iterator<Item = (&str, &str)> {
         let passwords = security >= ScriptSecurity::Passwords;
         self.all()

@@ -34,7 +34,7 @@ pub(crate) enum PasswordFileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -44,7 +44,7 @@ pub(crate) enum PasswordFileError {
 pub(crate) struct BadLine {
     /// Counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Fault of the line.
     pub why: &'static str,
 }
 
@@ -151,7 +151,7 @@ fn user(line: &str) -> Result<(&str, Hash), &'static str> {
     if name.is_empty() {
         return Err("no name before the `:`");
     }
-    // Whatever stands behind a second colon is a comment for others.
+    // Text after a second colon is a comment for other programs.
     let hash = hash.split(':').next().unwrap_or_default();
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| hash.starts_with(prefix));
     if starts(&["$2y$", "$2b$", "$2a$"]) {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn passwords_that_are_too_long_cost_nothing() {
-        // As many rounds as there can be: it would take minutes.
+        // Maximum of rounds: hashing would take minutes.
         let text = "a:$6$rounds=999999999$saltsalt$e/5XKibXPLqVcfjpD\n";
         let (file, _) = PasswordFile::parse(text);
         assert_eq!(file.users(), 1);

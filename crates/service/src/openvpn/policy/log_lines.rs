@@ -14,12 +14,12 @@ pub(crate) struct Line {
     pub kind: u32,
     /// How bad it is.
     pub flag: LogFlag,
-    /// What it says.
+    /// Text of the line.
     pub text: String,
 }
 
 impl Line {
-    /// What is said at `verb 1`; never muted, as in stock programs.
+    /// Line for `verb 1` and above; never muted, as in stock OpenVPN.
     pub(crate) fn info(text: impl Into<String>) -> Self {
         Self {
             kind: 0,
@@ -27,22 +27,22 @@ impl Line {
         }
     }
 
-    /// What is said whatever `verb` is.
+    /// Warning, written at every `verb`.
     pub(crate) fn warning(text: impl Into<String>) -> Self {
         Self::of(0, LogFlag::Warning, text)
     }
 
-    /// What went wrong, whatever `verb` is, and the daemon goes on.
+    /// Error after which the daemon goes on, written at every `verb`.
     pub(crate) fn fault(text: impl Into<String>) -> Self {
         Self::of(0, LogFlag::NonFatal, text)
     }
 
-    /// What the daemon ends with.
+    /// Error that ends the daemon, written at every `verb`.
     pub(crate) fn fatal(text: impl Into<String>) -> Self {
         Self::of(0, LogFlag::Fatal, text)
     }
 
-    /// What is said at a `verb` of 2 or more.
+    /// Line written from this `verb` on: 2 or more.
     pub(crate) fn detail(verb: u8, text: impl Into<String>) -> Self {
         let flag = if verb > 5 {
             LogFlag::Debug

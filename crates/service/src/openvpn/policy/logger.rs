@@ -54,7 +54,7 @@ impl Form {
     }
 }
 
-/// What a line says, with its prefix: as the management port tells it.
+/// Returns a line's text with its prefix, as the management port tells it.
 pub(crate) fn said(line: &Line, prefix: Option<&str>) -> String {
     match prefix {
         Some(prefix) => format!("{prefix} {}", line.text),
@@ -70,16 +70,16 @@ struct Mute {
     count: u32,
 }
 
-/// What is done with a line.
+/// Decision about a line.
 #[derive(Debug, Eq, PartialEq)]
 enum Muted {
-    /// It is written.
+    /// Write it.
     Write,
-    /// It is written after a line that so many were not.
+    /// Write it after a note that this many lines were left out.
     WriteAfter(u32),
-    /// It is not, and that is said.
+    /// Leave it out, and say so.
     Begins,
-    /// It is not.
+    /// Leave it out.
     Leave,
 }
 
@@ -88,7 +88,7 @@ impl Mute {
         if self.most == 0 {
             return Muted::Write;
         }
-        // What can be anything is no kind of its own.
+        // Lines of kind 0 are never muted.
         if line.kind == self.kind && line.kind != 0 {
             self.count += 1;
             return match self.count {

@@ -1,8 +1,8 @@
-//! What a server or client decides and tells apart from the protocol: addresses, what is pushed
-//! to whom, who may come in, scripts, status files, the management port and the log.
+//! Policy of a server or client, apart from the protocol: addresses, pushed options, access,
+//! scripts, status files, the management port and the log.
 //!
-//! Nearly all of it is pure; what runs a program or checks a password does so on a thread of its
-//! own ([`background`]), so that neither the control loop nor the data plane ever waits.
+//! Nearly all of it is pure. Scripts and password checks run on threads of their own
+//! ([`background`]), so the control loop and the data plane never wait.
 
 #[cfg(feature = "server")]
 pub(super) mod auth_script;

@@ -1,10 +1,10 @@
 //! Names that a peer chose, made safe to stand in an environment, a log line or a file name.
 //!
-//! Whatever is not printable ASCII becomes an underscore. OpenVPN's manual names narrower classes for
-//! common names and users, but those were given up with release 2.5: a space in a name stays, and
-//! scripts and client files in use rely on it.
+//! Control characters become underscores. OpenVPN's manual names narrower classes for common names
+//! and users, but release 2.5 gave them up: a space in a name stays, and scripts and client files in
+//! use rely on it.
 
-/// What replaces a character that is not permitted.
+/// Replacement for a character that is not permitted.
 const REPLACEMENT: char = '_';
 
 fn remap(text: &str, permitted: impl Fn(char) -> bool) -> String {
@@ -20,7 +20,7 @@ fn remap(text: &str, permitted: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// As stock counts it: no control characters, and everything beyond ASCII.
+/// Accepts every character but control characters, as stock OpenVPN does.
 fn is_printable(c: char) -> bool {
     !c.is_control()
 }

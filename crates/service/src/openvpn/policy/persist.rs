@@ -10,7 +10,7 @@ use super::pool::Pool;
 /// Longest field, in bytes, that is looked at.
 const FIELD_MAX: usize = 128;
 
-/// What became of the lines.
+/// Counts of the file's lines, by outcome.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Restored {
     /// Lines whose address is kept for its client.

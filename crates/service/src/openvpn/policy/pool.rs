@@ -64,10 +64,10 @@ pub(crate) struct Ipv6Range {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Place(u32);
 
-/// What a client got.
+/// Addresses that a client got.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
-    /// What is to be given back.
+    /// The place to give back.
     pub place: Place,
     /// The client's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
@@ -80,7 +80,7 @@ pub(crate) struct Lease {
 #[derive(Clone, Debug, Default)]
 struct Entry {
     in_use: bool,
-    /// Whose it is, or was last.
+    /// Current or last owner.
     common_name: Option<String>,
     /// When it was released, on the pool's own count; zero for never, or for no client in particular.
     released: u64,

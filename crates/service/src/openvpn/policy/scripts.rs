@@ -71,8 +71,8 @@ impl Hook {
         }
     }
 
-    /// What the script finds in `script_type`. Only one differs from the directive, against the
-    /// manual but as stock does it.
+    /// Value of `script_type`. Only one differs from the directive, as in stock OpenVPN, though the
+    /// manual disagrees.
     pub(crate) const fn script_type(self) -> &'static str {
         match self {
             #[cfg(feature = "server")]
@@ -101,7 +101,7 @@ pub(crate) enum ScriptError {
         hook: &'static str,
         /// The program.
         program: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The program ended with an error.
@@ -265,7 +265,7 @@ pub(crate) fn tls_verify_arguments(depth: usize, subject: &str) -> [String; 2] {
     [depth.to_string(), names::name(subject)]
 }
 
-/// What happened to an address, for `learn-address`.
+/// Change of an address, for `learn-address`.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Learned<'a> {

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use super::status_file::Format;
 use super::timestamp::{Clock, unix};
 
-/// What stands for a common name or a user that is not known yet.
+/// Placeholder for a common name or user name that is not known yet.
 pub(crate) const UNDEFINED: &str = "UNDEF";
 
 /// One client of a server.
@@ -47,7 +47,7 @@ pub(crate) struct RouteRow {
     pub prefix: Option<u8>,
     /// Learned from a packet inside a network of the client, and forgotten again some day.
     pub cached: bool,
-    /// Whose it is.
+    /// Common name of the client.
     pub common_name: String,
     /// Where that client is.
     pub real_address: String,

@@ -14,7 +14,7 @@ pub(crate) enum Format {
     One,
     /// Comma-separated lines that say their kind.
     Two,
-    /// The same with tabs.
+    /// Tab-separated lines that say their kind.
     Three,
 }
 

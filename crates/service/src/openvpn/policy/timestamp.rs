@@ -33,7 +33,7 @@ impl Clock {
         (self.civil)(at).to_string()
     }
 
-    /// The same with ` us=` and the microseconds behind, unless they are zero.
+    /// Like [`Self::ascii`], with ` us=` and the microseconds behind, unless they are zero.
     pub(crate) fn ascii_microseconds(&self, at: SystemTime) -> String {
         let text = self.ascii(at);
         match since_epoch(at).subsec_micros() {

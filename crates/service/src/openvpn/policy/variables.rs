@@ -40,7 +40,7 @@ pub(crate) fn protocol_name(protocol: Protocol) -> String {
 }
 
 impl Environment {
-    /// What the configuration says, for every script. `file` is the first configuration file,
+    /// Sets every script's variables of the configuration. `file` is the first configuration file,
     /// `start` when the process started.
     pub(crate) fn set_configuration(
         &mut self,

@@ -17,7 +17,7 @@ struct World {
     state: RefCell<PeerState>,
     /// The longest inner packet that passes.
     carries: usize,
-    /// What this host's device takes.
+    /// Longest packet in bytes that this host's device takes.
     device: usize,
     /// Which of the targets answer.
     answers: Vec<&'static str>,

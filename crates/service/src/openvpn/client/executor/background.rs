@@ -1,4 +1,4 @@
-//! What is waited for on threads of its own: names, connections and scripts.
+//! Threads for slow work: name look-ups, connections and scripts.
 
 use super::super::super::connect::{
     self, DialError, Name, ProxyLogin, ResolveError, Socket, Stop, Target,
@@ -19,7 +19,7 @@ use std::thread;
 /// Bytes of a thread's stack.
 const STACK: usize = 256 << 10;
 
-/// What came of a request, with its number.
+/// Result of a request, with its number, uplink or script.
 pub(super) enum Outcome {
     /// The addresses of a name.
     LookedUp(u64, Result<Vec<SocketAddr>, ResolveError>),
@@ -37,7 +37,7 @@ pub(super) enum Outcome {
     Script(Hook, Result<(), String>),
 }
 
-/// What is under way.
+/// Requests under way, and their results.
 pub(super) struct Background {
     names: names::Background,
     /// The mark of the tunnel's own packets.
@@ -47,7 +47,7 @@ pub(super) struct Background {
     receiver: Receiver<Outcome>,
     /// The dialling that is wanted, and what ends it.
     dialling: Option<(u64, Arc<Waker>)>,
-    /// What ends the look-up of names in routes.
+    /// Stops the look-up of names in routes.
     naming: Option<Arc<Waker>>,
     /// `tls-verify` runs.
     judges: bool,
@@ -79,12 +79,12 @@ impl Background {
         self.waker.as_fd()
     }
 
-    /// What has ended since the last call.
+    /// Returns the results since the last call.
     pub(super) fn take(&mut self) -> Vec<Outcome> {
         self.waker.clear();
         let wanted = self.dialling.as_ref().map(|(number, _)| *number);
         let found = self.receiver.try_iter();
-        // What came after it was broken off is closed.
+        // Dropping the result of an abandoned dial closes its socket.
         let is_wanted = |it: &Outcome| match it {
             Outcome::Dialled(number, ..) => Some(*number) == wanted,
             _ => true,

@@ -1,4 +1,4 @@
-//! What lines have carried: asked of the data plane, and kept over a restart.
+//! Traffic counters of the uplinks, read from the data plane and kept over a restart.
 
 use super::super::effect::Effect;
 use super::super::event::Event;
@@ -10,7 +10,7 @@ use crate::now::Now;
 use std::path::Path;
 
 impl<'a> Executor<'a> {
-    /// It is counted on from what was written down when the tunnel was up last.
+    /// Continues each uplink's monthly count from the file of the last run.
     pub(super) fn restore_lines(&mut self, machine: &mut Machine<'a>) {
         let context = self.context;
         // Opened now: another user could not, later.

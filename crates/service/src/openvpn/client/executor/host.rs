@@ -6,7 +6,7 @@ use super::super::event::{Event, Planned};
 use super::{Executor, Failure};
 use std::net::IpAddr;
 
-/// What is decided for the interface once the names in its routes have addresses.
+/// Network that waits for the addresses of the names in its routes.
 pub(super) struct Planning {
     number: u64,
     network: TunnelNetwork,

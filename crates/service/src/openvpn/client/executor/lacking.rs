@@ -1,4 +1,4 @@
-//! What an attempt may have lacked, and is there now: the right time, a way out.
+//! Detects a precondition that an attempt may have lacked: the right time, a default route.
 
 use crate::clock_watch::ClockWatch;
 use netio::netlink::Netlink;
@@ -11,7 +11,7 @@ const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// What may have been lacking.
+/// Watches the clock and the default route.
 pub(super) struct Lacking {
     /// Hears when the clock is set.
     pub(super) clock: ClockWatch,

@@ -56,7 +56,7 @@ type Failure = Box<dyn std::error::Error>;
 /// Where a socket leads, and the number of the connection; `None` for datagrams.
 type Dialled = (SocketAddr, Option<StreamId>);
 
-/// What a client's effects are done with.
+/// Executor of a client's effects.
 pub(super) struct Executor<'a> {
     context: &'a Context,
     tls: Arc<TlsSettings>,
@@ -70,11 +70,11 @@ pub(super) struct Executor<'a> {
     connection: Option<(StreamId, TcpStream)>,
     /// The number of the last stream.
     streams: u64,
-    /// What is being planned for the interface, what it is to get, and what it has.
+    /// Networks of the interface: being planned, to be set, and set.
     planning: Option<Planning>,
     planned: Option<Inside>,
     inside: Option<Inside>,
-    /// What waits for an answer of a management client.
+    /// Login that a management client was asked for.
     asked: Option<Realm>,
     auth_retry: AuthRetry,
     lacking: Lacking,
@@ -85,7 +85,7 @@ pub(super) struct Executor<'a> {
     floor: Option<FloorFile>,
     /// Effects that are to be done.
     order: Order,
-    /// What came of effects: told before everything else.
+    /// Results of effects; the machine gets them before all other events.
     results: VecDeque<Event>,
     events: VecDeque<Event>,
 }
@@ -179,7 +179,7 @@ impl<'a> Executor<'a> {
         None
     }
 
-    /// What it calls is not to become part of it: 9 KB of the stack, far from whose end each access is twice as long.
+    /// Large callees are `#[inline(never)]`: inlined, they need 9 KB of stack, whose far accesses take twice the code.
     fn perform(&mut self, effect: Effect, machine: &Machine<'_>) -> Result<(), Failure> {
         let context = self.context;
         match effect {
@@ -204,7 +204,7 @@ impl<'a> Executor<'a> {
                     .look_up_relay(line, name, self.inside.is_some());
             }
             Effect::Dial(number, target, login) => {
-                // What the last connection left behind is of no use now.
+                // Discards leftovers of the last connection.
                 while self.inbox.next_arrival().is_some() || self.inbox.next_message().is_some() {}
                 self.inbox.take_notices();
                 self.inbox.take_closed();
@@ -382,7 +382,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// What a management client wants.
+    /// Handles a management client's request.
     fn requested(&mut self, request: ProcessRequest) {
         match request {
             ProcessRequest::Begin => self.events.push_back(Event::Released),
@@ -423,7 +423,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// What workers have left in the inbox.
+    /// Turns the workers' inbox into events.
     fn take_inbox(&mut self) {
         let inbox = &self.inbox;
         let arrivals = inbox.next_arrivals(ARRIVALS_AT_ONCE).into_iter();

@@ -1,4 +1,4 @@
-//! What a client tells of itself.
+//! Status of a client.
 
 use super::super::super::monitoring::{Monitored, Status};
 use super::super::super::network::Inside;

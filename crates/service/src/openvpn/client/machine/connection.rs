@@ -47,7 +47,7 @@ const WAITING_MAX: usize = 128;
 pub(super) enum End {
     /// The session is over.
     Closed(CloseReason),
-    /// What it needed could not be done.
+    /// A step that the connection needed failed.
     Failed(String),
     /// It is to be made anew by another line, for this reason.
     OtherLine(String),
@@ -60,11 +60,11 @@ pub(in super::super) struct Connection {
     /// The stream's number; `None` for datagrams.
     pub(super) stream: Option<StreamId>,
     pub(super) session: Session,
-    /// What the session asked for and was not done yet.
+    /// Outputs of the session that are not performed yet.
     pub(super) outputs: VecDeque<Output>,
-    /// What the interface is to get, until it has it. Until then outputs wait that are not about the control channel.
+    /// Settings that the interface is to get, until it has them. Meanwhile only control-channel outputs are performed.
     pub(super) incoming: Option<Incoming>,
-    /// What `tls-verify` is asked.
+    /// Question that `tls-verify` is answering.
     pub(super) question: Option<Question>,
     /// The server's data packets.
     pub(super) peer: Peer,
@@ -192,7 +192,7 @@ impl Machine<'_> {
         self.with_connection(now, out, |machine, it, out| machine.perform(it, now, out));
     }
 
-    /// What only a connection can deal with.
+    /// Handles an event that needs a connection.
     pub(super) fn connection_event(
         &mut self,
         it: &mut Connection,
@@ -271,7 +271,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What is due.
+    /// Does the work that is due.
     pub(super) fn tick(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
         if it.end.is_some() {
             return;

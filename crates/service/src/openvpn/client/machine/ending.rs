@@ -1,4 +1,4 @@
-//! What the end of an attempt means, and what comes after it.
+//! The end of a connection attempt, and the step that follows.
 
 use super::super::super::Ended;
 use super::super::super::management::State;
@@ -10,7 +10,7 @@ use crate::now::Now;
 use config::openvpn::{AuthRetry, RemapUsr1};
 use openvpn::session::CloseReason;
 
-/// What an attempt to be connected came to.
+/// Outcome of a connection attempt.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// Try again, the next server.
@@ -144,7 +144,7 @@ impl Machine<'_> {
         out.push(Effect::End(ended));
     }
 
-    /// What the end of a session means.
+    /// Returns the outcome that the end of a session means.
     fn after(&mut self, reason: &CloseReason, out: &mut Effects) -> Outcome {
         if let Some(refusal) = reason.refusal() {
             self.refusals.count(refusal);

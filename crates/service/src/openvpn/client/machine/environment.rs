@@ -1,4 +1,4 @@
-//! What scripts are told of the inside of a tunnel.
+//! Script variables for the inside of a tunnel.
 
 use super::super::super::network::{HostFacts, TunnelNetwork};
 use super::super::super::policy::environment::Environment;

@@ -1,4 +1,4 @@
-//! What a server pushes, on its way to the interface.
+//! Applies a server's pushed options to the interface.
 
 use super::super::super::management::State;
 use super::super::super::network::{HostFacts, TunnelNetwork};
@@ -80,7 +80,7 @@ impl Machine<'_> {
             out.warn("pushed option 'shaper' is not taken: the lines of the file say their rates");
         }
         out.state(State::AssignIp, "");
-        // What must stay outside of the tunnel is where the outer packets go: a proxy, maybe.
+        // The outer packets' destination, the server or a proxy, must stay outside the tunnel.
         let remote = it.target.remote;
         let number = self.request();
         it.incoming = Some(Incoming {
@@ -215,7 +215,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What the server pushed is done as far as it is waited for: what waited goes on.
+    /// Ends the wait for the pushed network settings; the first time, drops privileges.
     pub(super) fn interface_done(&mut self, it: &mut Connection, out: &mut Effects) {
         it.incoming = None;
         if !std::mem::replace(&mut self.unprivileged, true) {

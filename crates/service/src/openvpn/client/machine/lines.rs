@@ -27,7 +27,8 @@ use super::super::effect::{Effect, Effects, PlaneCall, SERVER};
 /// seconds.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// The same for one that is connected and does not answer requests, where it does not say how often it sends pings.
+/// Silence after which an uplink no longer reaches a connected server that ignores requests, if the server's ping
+/// interval is unknown.
 const SILENT: Duration = Duration::from_secs(60);
 
 /// How often at first, and how many times, a server is asked whether it answers requests; and how often after that.
@@ -109,7 +110,7 @@ impl Machine<'_> {
         });
     }
 
-    /// What the host says of the lines.
+    /// Takes the host's report on the uplinks.
     pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], now: Now, out: &mut Effects) {
         let closed = self.ifname.is_none();
         self.with_lines(now, out, |it, effects| {
@@ -298,14 +299,14 @@ impl Machine<'_> {
         }
     }
 
-    /// What the lines had carried before the program was started.
+    /// Restores the uplinks' usage from before the program started.
     pub(in super::super) fn restore_lines(&mut self, usage: &[LineUsage]) {
         if let Some(it) = &mut self.lines {
             it.lines.restore(usage);
         }
     }
 
-    /// What each line has carried.
+    /// Takes the bytes that each uplink has carried.
     pub(super) fn lines_counted(&mut self, carried: &[u64], now: Now, out: &mut Effects) {
         self.with_lines(now, out, |it, effects| {
             if it.lines.counted(carried, now, effects) {

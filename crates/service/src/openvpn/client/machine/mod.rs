@@ -1,7 +1,7 @@
-//! What a client decides: one server at a time, connected again and again until told to stop.
+//! Client state machine: connects to one server at a time and reconnects until told to stop.
 //!
-//! [`Machine::handle`] takes an event and the time and gives effects. It does no I/O, reads no clock and waits for
-//! nothing: whatever takes time is an effect whose end is an event, and whatever is to happen later is a deadline.
+//! [`Machine::handle`] takes an event and the time and returns effects. The executor does the I/O, reads the clock and
+//! waits: slow work is an effect whose end is an event, and later work is a deadline.
 
 mod calling;
 mod connection;
@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use stream_lines::StreamLines;
 
-/// What a client is made of.
+/// Parts of a new [`Machine`].
 pub(super) struct Parts<'a> {
     pub(super) config: &'a OpenVpn,
     /// The scripts, and what all of them are told.
@@ -57,7 +57,7 @@ pub(super) struct Parts<'a> {
     pub(super) wraps: Vec<(ControlWrap, WrapSettings)>,
     /// The host's name servers are left as they are.
     pub(super) no_dns: bool,
-    /// What is done after a refused password.
+    /// Action after a refused password.
     pub(super) auth_retry: AuthRetry,
     /// The kernel moves the packets.
     pub(super) kernel: bool,
@@ -123,7 +123,7 @@ pub(super) struct Machine<'a> {
     was_up: bool,
     /// All is done: addresses and routes are set.
     is_connected: bool,
-    /// What is not needed any more was given up.
+    /// Surplus rights were given up ([`Effect::DropPrivileges`]).
     unprivileged: bool,
     /// Packets and sessions that came to nothing.
     refusals: Refusals,
@@ -134,7 +134,7 @@ pub(super) struct Machine<'a> {
     relays: BTreeMap<LineId, Name>,
     /// How late stamps of hellos to relays may be, and how late it certainly is.
     floor: Floor,
-    /// What the server had us tell of late.
+    /// Rate limit of log lines that the server causes.
     talk: Strangers,
 }
 

@@ -12,7 +12,7 @@ use openvpn::push::PushReply;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// What the interface is to get.
+/// Network that the interface is to get.
 pub(super) struct Incoming {
     /// The request to plan it.
     pub(super) number: u64,
@@ -22,7 +22,7 @@ pub(super) struct Incoming {
     pub(super) route_delay: Duration,
 }
 
-/// What is set, and what scripts were told of it.
+/// Network that is set, and the environment that scripts got for it.
 pub(super) struct TunnelState {
     /// `None` for `dev null`.
     pub(super) network: Option<TunnelNetwork>,
@@ -103,7 +103,7 @@ impl Machine<'_> {
         if let (true, Some(network)) = (runs, &mut self.network) {
             network.routes = Routes::Script;
         }
-        // What waited for them goes on.
+        // Continues the steps that waited for the routes.
         self.interface_done(it, out);
         self.announce(it, out);
     }

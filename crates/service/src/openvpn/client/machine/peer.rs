@@ -13,19 +13,19 @@ use openvpn::session::{DataKeys, Output, Times};
 use plane::{CipherName, Endpoint, Line, Moving, PeerState, StreamId};
 use std::net::SocketAddr;
 
-/// What is known of the server's data packets.
+/// State of the server's data channel.
 pub(super) struct Peer {
-    /// What its packets look like with any of its keys.
+    /// Packet properties that all its keys share.
     pub(super) shape: Shape,
     /// The key id of its newest keys.
     pub(super) key: Option<u8>,
     /// Bytes of its data packets, of both directions, when they were counted last.
     bytes: u64,
-    /// The same when the newest keys came.
+    /// Value of `bytes` when the newest keys came.
     bytes_before: u64,
     /// When the newest keys came.
     renewed: Option<Now>,
-    /// What seals with them.
+    /// Cipher of the newest keys.
     cipher: Option<CipherName>,
 }
 
@@ -94,7 +94,7 @@ impl Connection {
         }
     }
 
-    /// What the data plane has answered.
+    /// Takes an answer of the data plane.
     pub(super) fn answered(&mut self, event: &Event, now: Now, outputs: &mut Vec<Output>) {
         match *event {
             Event::PeerState(look, state) => {
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// What the status says of the server. `state` is what the data plane knows of it.
+    /// Returns the server's part of the status. `state` comes from the data plane.
     pub(in super::super) fn known<'a>(&'a self, state: &'a PeerState) -> Known<'a> {
         let peer = &self.peer;
         Known {

@@ -25,7 +25,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What was sent before the program was started was stamped no later than this.
+    /// Makes all later timestamps exceed `floor`, the latest that an earlier run may have sent.
     pub(in super::super) fn restore_floor(&mut self, floor: SystemTime) {
         if let Some(it) = &mut self.lines {
             it.lines.set_stamp_floor(floor);
@@ -52,7 +52,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What failed for the want of a line is looked up again at once.
+    /// Repeats at once the relay look-ups that failed for lack of an uplink.
     pub(super) fn hurry_relays(&mut self, now: Now) {
         let names = self.relays.values_mut();
         names.for_each(|name| name.hurry(now.monotonic));

@@ -137,7 +137,7 @@ impl StreamLines {
         told.then(|| format!("line {name} is {state}: {reason}"))
     }
 
-    /// What the host says of the lines. Returns what has changed, in words.
+    /// Takes the host's report on the uplinks. Returns the changes, in words.
     fn read(&mut self, facts: &[Option<LineFacts>], now: Instant) -> Vec<String> {
         self.known = true;
         let mut told = Vec::new();
@@ -360,7 +360,7 @@ impl Machine<'_> {
         self.stream_lines.as_mut()?.choose(now.monotonic)
     }
 
-    /// What the host says of the lines.
+    /// Takes the host's report on the uplinks.
     pub(super) fn stream_lines_read(
         &mut self,
         facts: &[Option<LineFacts>],

@@ -9,7 +9,7 @@ use crate::now::Now;
 use openvpn::session::Output;
 use openvpn::verify::PeerCertificate;
 
-/// What the program is asked.
+/// Pending request to the `tls-verify` program.
 pub(super) struct Question {
     /// The request.
     number: u64,

@@ -20,7 +20,7 @@ fn begin(mode: Mode, seed: u64) -> World {
     begin_with(mode, [10, 20], seed)
 }
 
-/// The same with these priorities.
+/// Begins with these uplink priorities.
 fn begin_with(mode: Mode, priorities: [u8; 2], seed: u64) -> World {
     let line = |name: &str, priority| Line {
         name: name.to_owned(),

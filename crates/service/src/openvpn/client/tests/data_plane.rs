@@ -13,7 +13,7 @@ const DATA_V2: u8 = 9;
 /// Bytes of a data packet.
 const LENGTH: usize = 1 + 4 + 64 + 64 + 1;
 
-/// What a data packet says.
+/// Content of a data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// A ping, or a packet of the tunnel.
@@ -25,7 +25,7 @@ pub(super) enum Says {
 }
 
 impl Says {
-    /// What a data packet of the model says.
+    /// Reads the content of the model's data packet.
     pub(super) fn of(packet: &[u8]) -> Self {
         let all = [Self::Nothing, Self::Request, Self::Options];
         all[usize::from(packet[LENGTH - 1])]
@@ -53,7 +53,7 @@ pub(super) struct DataPlane {
     pub(super) reorders: bool,
     /// Bits a second that may leave.
     pub(super) rate: Option<u64>,
-    /// The same by each line, as often as it was told.
+    /// Bits a second that may leave by each uplink, one entry per `SetLineRates`.
     pub(super) rates: Vec<[u64; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of a client's effects: a host and a data plane that record.
+//! Performs a client's effects on a host and a data plane that record.
 
 use super::super::effect::{Effect, HostStep, PlaneCall, SERVER, Told};
 use super::super::event::{Event, Planned, Realm};
@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// What the host has, as the client's steps left it.
+/// Host state, as the client's steps left it.
 #[derive(Default)]
 pub(super) struct Host {
     pub(super) planned: Option<TunnelNetwork>,
@@ -365,7 +365,7 @@ impl World {
                 return Ok(Some(planned));
             }
             HostStep::SetInterface { .. } => {
-                // What was set is undone in any case.
+                // The old settings are undone, even if this step fails.
                 (self.host.set, self.host.routes) = (None, false);
                 if fails {
                     return failed();

@@ -35,7 +35,7 @@ fn config(more: &str) -> &'static OpenVpn {
     config_by_lines(more, Lines::default())
 }
 
-/// The same with lines.
+/// A configuration with `more` options and these uplinks.
 fn config_by_lines(more: &str, lines: Lines) -> &'static OpenVpn {
     let file = |name| certificate(name).display().to_string();
     let (ca, cert, key) = (file("ca.crt"), file("client.crt"), file("client.key"));

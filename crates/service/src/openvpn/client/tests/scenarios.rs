@@ -1,4 +1,4 @@
-//! What is to happen in one situation each.
+//! Tests of a client, one situation each.
 
 use super::super::event::Event;
 use super::config;
@@ -21,7 +21,7 @@ pub(super) fn begin(more: &str, servers: u8) -> World {
     begin_with(more, servers, Faults::default())
 }
 
-/// The same with faults from the beginning: a client whose server has an address asks for its password at once.
+/// Begins with these faults set: a client whose server has an address asks for its password at once.
 fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
     let mut remotes = String::new();
     let servers: Vec<SocketAddr> = (1..=servers).map(address).collect();

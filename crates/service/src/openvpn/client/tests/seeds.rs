@@ -11,7 +11,7 @@ use openvpn::message::Restart;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What configurations are made of: one of each line.
+/// Parts of the configurations: one from each row.
 const OPTIONS: [&[&str]; 7] = [
     &[
         "--remote a.example 1194",

@@ -67,7 +67,7 @@ pub(super) struct Server {
     pub(super) answers: bool,
     /// It lets clients in.
     pub(super) accepts: bool,
-    /// What it pushes.
+    /// Options that it pushes.
     pub(super) options: Vec<String>,
     /// How often clients were let in.
     pub(super) admitted: usize,
@@ -175,7 +175,7 @@ impl Server {
             sent.extend(self.listener.remote(id).zip(answer.flatten()));
             return sent;
         }
-        // What is dropped is counted.
+        // Ignored: the listener counts dropped packets.
         let _ = self
             .listener
             .receive(packet, from, None, now.monotonic, &mut out);
@@ -242,7 +242,7 @@ impl Server {
                 }
                 _ => {}
             }
-            // What it causes comes before what waits.
+            // Outputs that this one caused go before the waiting ones.
             for output in more.into_iter().rev() {
                 waiting.push_front(output);
             }

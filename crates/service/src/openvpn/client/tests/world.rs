@@ -29,7 +29,7 @@ pub(super) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// What is on its way.
+/// Packet or event in flight.
 pub(super) enum Flying {
     ToServer(SocketAddr, Remote, Vec<u8>),
     ToClient(SocketAddr, Remote, Vec<u8>),
@@ -37,7 +37,7 @@ pub(super) enum Flying {
     Event(Event),
 }
 
-/// What goes wrong, in percent.
+/// Chance of each fault, in percent.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     pub(super) loss: u64,
@@ -67,7 +67,7 @@ pub(super) struct World {
     pub(super) carries: [bool; 2],
     /// Of several lines, whose devices are up.
     pub(super) devices: [bool; 2],
-    /// What is sent counts as data.
+    /// Sent packets count as data.
     pub(super) data: bool,
     /// The lines that have sockets.
     pub(super) open: BTreeSet<LineId>,
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// What holds at every moment.
+    /// Asserts the invariants.
     fn check(&mut self) {
         let connection = self.machine.connection().is_some();
         if self.machine.is_connected() {

@@ -1,4 +1,4 @@
-//! What is handed in is done: once, in order, by as many threads as may.
+//! Tests that work is done once, in order, by no more threads than allowed.
 
 use super::*;
 use std::sync::mpsc;
@@ -198,7 +198,7 @@ fn work_that_is_not_taken_is_given_back() {
 }
 
 proptest::proptest! {
-    /// Whatever comes of whatever key: each piece is done once, those of a key begin in order, and no more wait than may.
+    /// Any sequence of keys: each piece is done once, a key's pieces begin in order, and the queue stays within limits.
     #[test]
     fn each_piece_is_done_once_and_in_order(
         keys in proptest::collection::vec(0_u8..4, 1..120),

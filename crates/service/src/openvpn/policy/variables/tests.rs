@@ -1,4 +1,4 @@
-//! What scripts are told, compared with what the stock program tells them.
+//! Compares the environment of scripts with the stock program's.
 
 use super::*;
 use config::openvpn::{DnsServer, ScriptSecurity};
@@ -11,7 +11,7 @@ fn all(environment: &Environment) -> Vec<String> {
         .collect()
 }
 
-/// What stock 2.6 sets for the same options.
+/// Stock 2.6 sets these variables for the same options.
 #[test]
 fn the_configuration_is_told_as_stock_tells_it() {
     let arguments = "--client --dev tun --remote 192.0.2.1 1195 udp --remote vpn.test 443 tcp \

@@ -24,7 +24,7 @@ const NICER: i32 = 5;
 /// How long a thread without work stays: clients come one by one, and a thread for each would cost more.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What takes turns: sources, and of each apart those whose clients were let in before and renew their keys.
+/// Queue that takes turns: a source, and whether its clients were let in before and renew their keys.
 type Turn = (SourceNetwork, bool);
 
 /// The threads, and what they do.
@@ -46,7 +46,7 @@ impl<T: Send + 'static> Handshakes<T> {
         let crew = Crew {
             name: "handshake",
             threads,
-            // None takes long.
+            // No handshake takes long.
             share: threads,
             waiting: WAITING,
             nice: Some((nice + NICER).min(19)),
@@ -96,7 +96,7 @@ impl Handshakes {
         Some(Event::Handshaken(client, done))
     }
 
-    /// What was done since the last call.
+    /// Takes the handshakes done since the last call.
     pub(super) fn take_done<'a>(&mut self) -> Vec<Event<'a>> {
         let done = self.background.take_done().into_iter();
         let events = done.map(|(_, (client, done))| {

@@ -1,4 +1,4 @@
-//! What does a server's effects, and tells it what happens: the one place of a server with I/O, clocks and threads.
+//! Performs a server's effects and tells it about events: the one place of a server with I/O, clocks and threads.
 
 mod apply;
 mod handshakes;
@@ -148,10 +148,10 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// What other threads have left. Returns whether more waits.
+    /// Handles the events that other threads left. Returns whether more wait.
     fn hear(&mut self) -> bool {
         for (_, (job, finished)) in self.background.take_done() {
-            // What was cancelled while it ran has an end that is not waited for.
+            // A job that was cancelled while it ran is no longer in `jobs`.
             self.jobs.remove(&job);
             if let Some(files) = finished.files {
                 self.files.insert(job, files);

@@ -1,4 +1,4 @@
-//! What a server tells those that ask.
+//! Status of a server, and the `kill` commands.
 
 use super::super::super::management::Victim;
 use super::super::super::monitoring::{Monitored, Status};

@@ -8,7 +8,7 @@ use super::super::super::policy::scripts::{Hook, device_arguments};
 use super::Executor;
 use config::openvpn::Network;
 
-/// What is set, and what scripts were told of it.
+/// Settings in force, and the variables that scripts got for them.
 pub(super) struct Set {
     inside: Inside,
     environment: Environment,

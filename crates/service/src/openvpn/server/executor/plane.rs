@@ -28,7 +28,7 @@ impl<'a> Executor<'a> {
         })
     }
 
-    /// What the data plane knows of a client; nothing of one that is not there.
+    /// Returns the data plane's state of a client, or the default for an unknown client.
     pub(super) fn peer_state(&self, id: PeerId) -> PeerState {
         self.plane.peer(id).unwrap_or_default()
     }

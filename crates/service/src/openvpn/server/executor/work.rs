@@ -9,7 +9,7 @@ use super::super::machine::{Done, Job, Login, LoginChecks};
 use std::io::Write as _;
 use std::path::Path;
 
-/// What came of a job, and the files in which its script says more later.
+/// Result of a job, and the files in which its script says more later.
 pub(super) struct Finished {
     pub(super) done: Done,
     pub(super) files: Option<Files>,

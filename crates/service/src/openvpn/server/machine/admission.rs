@@ -90,7 +90,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What the client's file has to say is known.
+    /// Continues a login after the client's file in `client-config-dir` was read.
     pub(super) fn file_read(&mut self, id: ClientId, file: ClientFile) {
         let settings = match file {
             ClientFile::NotItsOwn => {
@@ -290,7 +290,7 @@ impl Machine<'_> {
         } else {
             client.framing = sizes::configured(config.data.framing);
         }
-        // What a client is pushed about its framing goes for the server's side as well.
+        // Pushed framing options also apply to the server's side.
         for option in &options {
             match option.split_whitespace().collect::<Vec<_>>()[..] {
                 ["comp-lzo", ..] => client.framing = Framing::Lzo,

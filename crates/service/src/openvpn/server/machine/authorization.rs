@@ -23,10 +23,10 @@ use std::time::Duration;
 
 /// Why a client is not let in.
 struct Refusal {
-    /// What it is told; empty for no reason. Never more than a script, or a sentence that is the same on every machine: it
-    /// is a stranger.
+    /// Reason that the client is given; may be empty. The client is a stranger, so it gets a script's text or a fixed
+    /// sentence.
     told: String,
-    /// What the log says.
+    /// Reason for the log.
     logged: String,
     /// It may try again soon, if it knows that word.
     temporary: bool,
@@ -117,7 +117,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What can be said at once: `Ok(None)` for yes, checks for what must be asked, or why not.
+    /// Decides where it can: `Ok(None)` admits the client, `Ok(Some)` holds the checks to run, `Err` refuses.
     fn checks_of(
         &mut self,
         id: ClientId,
@@ -352,7 +352,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What the files of a job say now.
+    /// Takes the current content of a job's files.
     pub(super) fn polled(&mut self, id: ClientId, job: JobId, polled: Polled) {
         let deferred = self.clients.get(&id).and_then(|client| client.deferred);
         match (deferred, polled) {

@@ -29,12 +29,12 @@ pub(super) enum Step {
     In,
 }
 
-/// What a script will say later, in the files of its job.
+/// Answer that a script will give later, in the files of its job.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deferred {
     /// Whether the client may come in.
     Login(AuthId, JobId),
-    /// What its settings are.
+    /// The client's settings.
     Settings(JobId),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Client {
     pub(super) settings: ClientSettings,
     /// The part of them that a script made.
     pub(super) scripted: ClientSettings,
-    /// What it was pushed by these settings.
+    /// Options that the server pushed to it under these settings.
     pub(super) options: Vec<String>,
     pub(super) lease: Option<Lease>,
     pub(super) addresses: Addresses,
@@ -75,15 +75,15 @@ pub(super) struct Client {
     pub(super) networks: Vec<(IpAddr, u8)>,
     /// Bytes of its control packets.
     pub(super) control: Arc<ControlTraffic>,
-    /// What its packets look like with any of its keys.
+    /// Packet properties that all its keys share.
     pub(super) shape: Shape,
     /// Bytes of its data packets, of both directions, when they were counted last.
     pub(super) bytes: u64,
-    /// The same when the keys of each key id came.
+    /// Value of `bytes` when the keys of each key id came.
     pub(super) bytes_before: [u64; KEYS_PER_PEER as usize],
     /// When the newest keys came, by both clocks.
     pub(super) renewed: Option<Now>,
-    /// What seals with them.
+    /// Cipher of the newest keys.
     pub(super) cipher: Option<CipherName>,
     /// A script was told that it came, and is to be told when it goes.
     pub(super) announced: bool,

@@ -27,7 +27,7 @@ struct Stranger {
     silent: bool,
 }
 
-/// What becomes of a connection that was accepted.
+/// Outcome for an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It stays.
@@ -41,7 +41,7 @@ pub(crate) enum Admission {
 /// TCP connections by number.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// Those that were closed for others among them, until their end is told.
+    /// All connections, including closed ones whose end is not reported yet.
     by_id: HashMap<StreamId, SocketAddr>,
     strangers: HashMap<StreamId, Stranger>,
     strangers_most: usize,
@@ -84,7 +84,7 @@ impl Connections {
         self.turned_away
     }
 
-    /// What the log says where not so many clients can come over TCP.
+    /// Returns a warning for the log if fewer than `max_clients` can connect over TCP.
     pub(crate) fn too_few_for(&self, max_clients: usize) -> Option<String> {
         (self.most < max_clients).then(|| {
             format!(

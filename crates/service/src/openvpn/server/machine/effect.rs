@@ -1,4 +1,4 @@
-//! What a server wants to be done. Effects are done in order.
+//! Effects: actions that a server machine requests. The executor does them in order.
 
 use super::super::super::Ended;
 use super::super::super::console::Who;
@@ -48,7 +48,7 @@ pub(crate) enum Effect {
         source: SourceNetwork,
         /// It was let in before.
         renewal: bool,
-        /// What to do.
+        /// The handshake step.
         work: Box<Handshake>,
     },
     /// The client has gone: do not do its handshake if it has not begun.
@@ -101,7 +101,7 @@ pub(crate) enum Effect {
     Exit(Ended),
 }
 
-/// What is done on another thread.
+/// Work for another thread.
 #[allow(
     clippy::large_enum_variant,
     reason = "few are made, and only those of guessers are kept"
@@ -128,7 +128,7 @@ pub(crate) enum Job {
     Tell(Invocation),
 }
 
-/// What waits for the end of a job.
+/// Waiter for the end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobKind {
     /// A login.
@@ -140,7 +140,7 @@ pub(crate) enum JobKind {
 }
 
 impl Job {
-    /// What waits for its end.
+    /// Returns the waiter for its end.
     pub(crate) const fn kind(&self) -> JobKind {
         match self {
             Self::Login(auth, _) => JobKind::Login(*auth),
@@ -150,7 +150,7 @@ impl Job {
     }
 }
 
-/// What must be asked before a client comes in, in this order.
+/// Checks to pass before a client comes in, in this order.
 #[derive(Default)]
 pub(crate) struct LoginChecks {
     /// `tls-verify`, for each certificate of the chain.

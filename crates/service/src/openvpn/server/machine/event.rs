@@ -1,4 +1,4 @@
-//! What a server is told: what happened outside, and the answers to what it asked for.
+//! Events of a server: news from outside, and results of the effects that it asked for.
 
 use super::super::super::management::Victim;
 use super::super::super::plane_call::{self, Look};
@@ -26,7 +26,7 @@ pub(crate) struct Now {
 }
 
 impl Now {
-    /// What the clocks of this machine show.
+    /// Reads both clocks.
     pub(crate) fn read() -> Self {
         Self {
             instant: Instant::now(),
@@ -65,7 +65,7 @@ pub(crate) const fn peer(id: ClientId) -> PeerId {
     PeerId(id.0)
 }
 
-/// What happens to a server. `'a` is the life of its configurations.
+/// Event for a server. `'a` is the lifetime of its configurations.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
     /// The interface is up, with its addresses and routes: clients may come.
@@ -74,7 +74,7 @@ pub(crate) enum Event<'a> {
     Packet(Arrival),
     /// A message inside a data packet.
     Message(ClientId, Box<[u8]>),
-    /// What the data plane noticed of a peer.
+    /// Notice of the data plane about a client.
     Notice(ClientId, Notice),
     /// A TCP connection of this number, from this address.
     StreamAccepted(StreamId, SocketAddr),
@@ -129,7 +129,7 @@ pub(crate) struct ConfigurationRead<'a> {
     pub(crate) anew: Result<(), String>,
 }
 
-/// What `client-config-dir` has for a client.
+/// Result of reading a client's file in `client-config-dir`.
 #[derive(Debug)]
 pub(crate) enum ClientFile {
     /// No file of its own, which `ccd-exclusive` demands.
@@ -140,7 +140,7 @@ pub(crate) enum ClientFile {
     Unreadable(String),
 }
 
-/// What came of a background job.
+/// Result of a background job.
 #[derive(Debug)]
 pub(crate) enum Done {
     /// The scripts and files that decide about a login have answered.
@@ -162,7 +162,7 @@ pub(crate) struct Login {
     pub(crate) answer: Result<(Verdict, Option<PendingAuth>), String>,
 }
 
-/// What the files of a script that takes its time say now.
+/// Current content of a deferred script's files.
 #[derive(Debug)]
 pub(crate) enum Polled {
     /// Whether the client may come in.

@@ -88,7 +88,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What the data plane knows of a peer.
+    /// Takes a peer's state from the data plane.
     pub(super) fn peer_state(&mut self, key: ClientKey, look: Look, state: &PeerState) {
         if !self.is_there(key) {
             return self.removed(key.number, state);

@@ -1,7 +1,8 @@
-//! What a server decides: an event and the time in, effects out. No I/O, no clock, no thread.
+//! Server state machine: takes an event and the time, returns effects. The executor does the I/O, reads the clock and
+//! runs the threads.
 //!
-//! Some effects have an answer, which comes as the next event, before anything else happens. What is logged by a session
-//! itself goes to the log at once; every other line is an effect.
+//! Some effects have an answer, which is always the next event. A session writes its own log lines at once; every other
+//! log line is an effect.
 
 mod admission;
 mod authorization;
@@ -79,7 +80,7 @@ macro_rules! line {
 }
 use line;
 
-/// What a server is made from.
+/// Parts of a new [`Machine`].
 pub(super) struct Setup<'a> {
     /// The configuration, which has a server in it and a connection.
     pub(super) config: &'a OpenVpn,
@@ -93,7 +94,7 @@ pub(super) struct Setup<'a> {
     pub(super) clock: Clock,
     /// The MTU of the interface.
     pub(super) mtu: u16,
-    /// What stands in front of the sessions.
+    /// All sessions of the server.
     pub(super) listener: Listener,
     /// The TCP connections.
     pub(super) connections: Connections,
@@ -114,7 +115,7 @@ struct Departed {
 
 /// A server.
 pub(super) struct Machine<'a> {
-    /// As it was last read.
+    /// The configuration as last read.
     config: &'a OpenVpn,
     /// How clients are answered that call by several lines. As it was at the start.
     theirs: TheirLines,
@@ -135,7 +136,7 @@ pub(super) struct Machine<'a> {
     counted: u64,
     /// Background jobs so far.
     submitted: u64,
-    /// Whose the background jobs are that have not ended. What a script is only told belongs to no client.
+    /// The client of each running background job. Script notifications have no entry.
     jobs: HashMap<JobId, ClientKey>,
     /// Wrong passwords of late.
     guesses: Guesses<SourceNetwork>,
@@ -204,7 +205,7 @@ impl<'a> Machine<'a> {
 
     /// Takes note of an event at its time, and says what is to be done for it, in order.
     pub(super) fn handle(&mut self, event: Event<'a>, now: Now) -> Vec<Effect> {
-        // What a script is told of a client comes after the client has gone.
+        // `client-disconnect` needs the peer's final state, which arrives after the client has gone.
         if self.ended && !matches!(event, Event::PeerState(..)) {
             return Vec::new();
         }
@@ -276,7 +277,7 @@ impl<'a> Machine<'a> {
         &self.connections
     }
 
-    /// What time asks for.
+    /// Handles the deadlines that have passed.
     fn deadline_passed(&mut self) {
         let now = self.now.instant;
         for id in self.listener.due(now) {
@@ -390,7 +391,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What the configuration says of clients over TCP, or over UDP.
+    /// Returns the settings for clients over TCP (`stream`) or over UDP.
     fn connection_of(&self, stream: bool) -> &'a Connection {
         let all = &self.config.connections;
         let like = |it: &&Connection| it.protocol.transport.is_tcp() == stream;

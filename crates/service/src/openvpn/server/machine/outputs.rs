@@ -58,7 +58,7 @@ impl Machine<'_> {
                 line!(self, Info, "new data channel keys, key id {key_id}");
             }
             Output::Closed(reason) => self.gone(id, &reason),
-            // As many as the client likes, let in or not.
+            // Debug level: any client, let in or not, can send these without end.
             Output::Message(Message::Info(text)) => {
                 line!(self, Debug, "info from the client: {text}");
             }

@@ -81,8 +81,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Those who were let in with certificates that are revoked now are not to stay until the next negotiation. Whatever
-    /// becomes of the configuration: a certificate may have been revoked because its key is in other hands.
+    /// Finds clients whose certificate is revoked now, instead of waiting for their next negotiation. Runs even if the
+    /// configuration is rejected: a certificate may have been revoked because its key is in other hands.
     pub(super) fn find_revoked(&mut self) {
         let certified = self.clients.iter().filter_map(|(id, client)| {
             let certificate = self.listener.session(*id)?.certificate()?;

@@ -1,4 +1,4 @@
-//! What a server tells of its clients.
+//! Status of a server and its clients.
 
 use super::super::super::policy::server_status::{ClientRow, RouteRow, ServerStatus, real_address};
 use super::super::super::statusdoc::{self, Known};
@@ -12,7 +12,7 @@ use plane::{PeerId, PeerLines, PeerState};
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
-/// What the data plane has counted of a client.
+/// Traffic counters of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     /// Bytes that came from it, of data and control packets.
@@ -24,7 +24,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// What a peer has moved, with its control packets.
+    /// Adds up a client's data and control packets.
     pub(crate) fn new(state: &PeerState, control: &ControlTraffic) -> Self {
         let times = &state.times;
         Self {

@@ -19,7 +19,7 @@ pub(super) struct Client {
     times: Times,
 }
 
-/// What comes of something that a client does.
+/// Result of a client's action.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) packets: Vec<Packet>,

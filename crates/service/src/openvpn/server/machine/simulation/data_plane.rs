@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// What there is of one client.
+/// The data plane's state of one client.
 #[derive(Default)]
 pub(super) struct Peer {
     pub(super) address: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! What must hold after each event, and at the end.
+//! Invariants after each event, and at the end.
 
 use super::super::client::Step;
 use super::super::{Machine, peer};
@@ -16,7 +16,7 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
     assert_eq!(sessions, clients, "a session is a client");
     assert_eq!(clients, peers, "a client is a peer of the data plane");
 
-    // What is up is in the status, with its routes and keys.
+    // Clients that are up are in the status, with their routes and keys.
     for (id, client) in &machine.clients {
         let session = machine.listener.session(*id).unwrap();
         let is_up = session.is_up();

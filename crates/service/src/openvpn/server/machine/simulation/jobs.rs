@@ -6,7 +6,7 @@ use crate::openvpn::seeded::Random;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// What a script says in its files, and when.
+/// Answer that a script writes to its files, and its time.
 struct Later {
     /// `None` for never.
     at: Option<Instant>,
@@ -14,7 +14,7 @@ struct Later {
     good: bool,
 }
 
-/// What becomes of a job that was started.
+/// Outcome of starting a job.
 pub(super) enum Start {
     Refused(Event<'static>),
     Ends(Duration, Done),
@@ -25,7 +25,7 @@ pub(super) enum Start {
 pub(super) struct Jobs {
     /// Jobs that have not ended and were not cancelled.
     pub(super) running: BTreeSet<JobId>,
-    /// Those of them that are of no client.
+    /// Jobs in `running` that belong to no client.
     pub(super) told: BTreeSet<JobId>,
     files: HashMap<JobId, Later>,
     pub(super) started: u64,

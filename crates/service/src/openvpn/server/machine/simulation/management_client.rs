@@ -12,7 +12,7 @@ use config::openvpn::AuthRetry;
 pub(super) struct ManagementClient {
     pub(super) port: Management,
     connected: bool,
-    /// What it has not said yet of a line.
+    /// Rest of a line that the client has not sent yet.
     rest: String,
     /// How often one has gone.
     pub(super) left: u64,

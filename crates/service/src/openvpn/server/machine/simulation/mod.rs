@@ -81,8 +81,8 @@ fn a_thousand_clients_come_in_after_any_trouble_and_leave_nothing_behind() {
     live(number("MILLRACE_TEST_SEED", 1), size).is_all();
 }
 
-/// As after a restart. Each client proves its address soon after it is answered, so the limit of answers to others keeps none
-/// of them out for long, nor does the limit of memory for clients that are not in yet.
+/// Simulates a restart: all clients connect at once. Each soon proves its address. The limits on answers to unproven
+/// addresses and on memory for unfinished logins therefore delay none of them for long.
 #[test]
 fn clients_that_come_at_once_come_in_at_once() {
     log::set_max_level(log::LevelFilter::Info);

@@ -1,4 +1,4 @@
-//! What has come about, so that a test can say that nothing is missing of what it is about.
+//! Counts of simulated events, so that a test can check that each kind occurred.
 
 use std::ops::AddAssign;
 

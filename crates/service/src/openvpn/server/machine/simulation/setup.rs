@@ -1,4 +1,4 @@
-//! What the server and its clients are made from.
+//! Settings of the simulated server and its clients.
 
 use super::super::super::super::OWN_NAME;
 use super::super::super::super::policy::pool::{Ipv4Range, Layout, Pool};

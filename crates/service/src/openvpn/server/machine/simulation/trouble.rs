@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Faults that the simulation injects.
 
 use super::super::super::super::management::{Action, Signal as Asked, Victim};
 use super::super::super::super::policy::timestamp::Clock;
@@ -94,7 +94,7 @@ impl World {
         };
         self.management.say(&line, &mut self.random);
         while let Some(action) = self.management.port.next_action(self.now.instant) {
-            // What it asked for is done all the same.
+            // The server still acts on a command whose management client has left.
             if self.random.percent(15) {
                 self.management.leave();
             }
@@ -118,7 +118,7 @@ impl World {
         self.seen.managers_gone = self.management.left;
     }
 
-    /// As the management port's server does it.
+    /// Performs an action like the management port's server.
     fn act(&mut self, action: Action) {
         match action {
             Action::Signal(Asked::Hup) => self.tell(Event::Signal(Signal::Reload)),

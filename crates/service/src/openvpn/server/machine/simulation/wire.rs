@@ -1,4 +1,4 @@
-//! What is on its way, and what is to happen when.
+//! Packets on their way, and the agenda of events to come.
 
 use super::super::{ClientKey, Done, JobId};
 use openvpn::session::Handshaken;
@@ -20,7 +20,7 @@ pub(super) enum Packet {
     Data(DataPacket),
 }
 
-/// What happens at a time.
+/// Event on the agenda.
 pub(super) enum Item {
     ToServer(SocketAddr, Packet),
     ToClient(SocketAddr, Packet),
@@ -55,7 +55,7 @@ impl Agenda {
         self.items.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// What is due.
+    /// Takes the first event, if it is due.
     pub(super) fn take(&mut self, now: Instant) -> Option<Item> {
         if self.next_time()? > now {
             return None;

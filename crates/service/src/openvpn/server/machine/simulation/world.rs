@@ -60,7 +60,7 @@ pub(super) struct World {
     pub(super) data_plane: DataPlane,
     pub(super) jobs: Jobs,
     pub(super) management: ManagementClient,
-    /// What has gone wrong so far.
+    /// Counts of faults and rare events so far.
     pub(super) seen: Seen,
     pub(super) troubled: bool,
     /// Lines of the log about clients that moved.
@@ -198,7 +198,7 @@ impl World {
                 };
                 match packet {
                     Packet::Control(bytes) => self.client(at, |session, now, out| {
-                        // What is dropped is sent again.
+                        // Ignored: the sender repeats a dropped packet.
                         let _ = session.receive(&bytes, now, out);
                     }),
                     Packet::Data(packet) => {
@@ -315,13 +315,13 @@ impl World {
         self.status().clients.len()
     }
 
-    /// What the server tells of its clients.
+    /// Returns the server's status.
     pub(super) fn status(&self) -> ServerStatus {
         let state = |id| self.data_plane.state(id);
         self.machine.status(state, self.now)
     }
 
-    /// What has come about.
+    /// Returns the counts of faults and rare events so far.
     pub(super) fn seen(&self) -> Seen {
         Seen {
             renewals: self.data_plane.renewals,
@@ -353,7 +353,7 @@ impl World {
             }
             Effect::Handshake { client, work, .. } => {
                 let done = Box::new(work.run());
-                // As with a full pool.
+                // Sometimes runs at once, as when the thread pool is full.
                 if self.random.percent(10) {
                     return Some(Event::Handshaken(client, done));
                 }
