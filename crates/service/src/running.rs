@@ -1,4 +1,5 @@
-//! Tunnels that `millrace up` runs: a file for each profile, so that none runs twice and each can be ended by its name.
+//! Tunnels that `millrace up` runs: a file for each profile prevents a second start, and lets a tunnel be stopped by
+//! name.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -12,26 +13,26 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Where the files are. Empty after a reboot.
+/// Directory of the files. Empty after a reboot.
 const DIRECTORY: &str = "/run/millrace";
 
-/// How their names end.
+/// Suffix of the files' names.
 const SUFFIX: &str = "up";
 
-/// File that is locked while others are made or removed.
+/// File that is locked while another file is made or removed.
 const LOCK: &str = "up.lock";
 
-/// Largest file that is read, in bytes; one has a path in it.
+/// Largest file that is read, in bytes; a record holds a path.
 const SIZE_MAX: u64 = 16 << 10;
 
-/// A tunnel that runs.
+/// A running tunnel.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Running {
-    /// The process that has it up.
+    /// The process that runs it.
     pub pid: i32,
-    /// Its profile's name: the file's, without what follows the last dot.
+    /// The profile's name: the file's name without its last suffix.
     pub name: String,
-    /// The profile, as an absolute path without links.
+    /// The profile's absolute path, with symbolic links resolved.
     pub path: PathBuf,
 }
 
@@ -40,7 +41,7 @@ pub struct Running {
 struct Record {
     #[serde(flatten)]
     tunnel: Running,
-    /// When the process started: another one may have its number later. Version 0.1 did not write it.
+    /// Start time of the process, as another process may get its number later. Version 0.1 did not write it.
     started: Option<u64>,
 }
 
@@ -51,18 +52,18 @@ impl Record {
     }
 }
 
-/// Why a profile is not brought up.
+/// Why a profile cannot be brought up.
 #[derive(Debug, Error)]
 pub enum ClaimError {
-    /// It is up.
+    /// The profile is up already.
     #[error("{name}: this profile is up already, by process {pid}; `millrace down {name}` ends it")]
     Running {
         /// The profile's name.
         name: String,
-        /// The process.
+        /// The process that runs it.
         pid: i32,
     },
-    /// No file can be made.
+    /// The profile's file cannot be made.
     #[error("{}: {error} (run as root)", path.display())]
     File {
         /// The file.
@@ -72,22 +73,22 @@ pub enum ClaimError {
     },
 }
 
-/// Tunnels that this user may not be told of.
+/// Running tunnels exist that this user may not see.
 #[derive(Debug, Error)]
 #[error("{}: this user may not read it, so which tunnels are up is not known; run this as root", .0.display())]
 pub struct Hidden(PathBuf);
 
-/// A profile that this process has up, until it is dropped.
+/// A profile that this process runs, until it is dropped.
 #[derive(Debug)]
 pub struct Claim {
     path: PathBuf,
 }
 
 impl Claim {
-    /// Makes a profile this process's own.
+    /// Claims a profile for this process.
     ///
     /// # Errors
-    /// It is another's, or no file can be made.
+    /// Another process runs the profile, or the file cannot be made.
     pub fn new(profile: &Path) -> Result<Self, ClaimError> {
         Self::new_in(Path::new(DIRECTORY), profile)
     }
@@ -104,6 +105,8 @@ impl Claim {
             error,
         };
         fs::create_dir_all(directory).map_err(failed)?;
+        // Removes the files of killed processes.
+        let _ = all_in(directory);
         let _lock = lock(directory).map_err(failed)?;
         match File::open(&path).ok().and_then(|file| read(&file)) {
             Some(other) if other.is_alive() => {
@@ -124,7 +127,7 @@ impl Claim {
     }
 }
 
-/// Waits until no other process makes or removes files here. Other users cannot keep the lock.
+/// Waits for the lock that guards making and removing files here. Other users cannot hold it.
 fn lock(directory: &Path) -> io::Result<Flock<File>> {
     let file = written_file::open_lock(&directory.join(LOCK))?;
     Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
@@ -132,12 +135,12 @@ fn lock(directory: &Path) -> io::Result<Flock<File>> {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // A process that may not remove it any more leaves a file of a process that is gone.
+        // A process without the privilege to remove the file leaves it behind.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The tunnels that run.
+/// Returns all running tunnels.
 ///
 /// # Errors
 /// The directory or a file in it is hidden from this user.
@@ -164,7 +167,7 @@ fn all_in(directory: &Path) -> Result<Vec<Running>, Hidden> {
             _ => dead.push(path),
         }
     }
-    // Killed processes left them; only root may remove them.
+    // Killed processes left these files, and only root may remove them.
     if !dead.is_empty()
         && let Ok(_lock) = lock(directory)
     {
@@ -186,13 +189,14 @@ fn read(file: &File) -> Option<Record> {
     serde_json::from_slice(&text).ok()
 }
 
-/// A profile's name, by which people call it.
+/// A profile's name, as users call it.
 pub fn name_of(profile: &Path) -> String {
     let stem = profile.file_stem().unwrap_or(profile.as_os_str());
     stem.to_string_lossy().into_owned()
 }
 
-/// Profiles of one name in different places, and of one place in different network namespaces, are different tunnels.
+/// Name of a tunnel's file. Profiles with one name in different places, or one profile in different network
+/// namespaces, are different tunnels.
 fn file_name(running: &Running) -> String {
     let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |it| it.ino());
     let path = running.path.as_os_str().as_bytes();
@@ -246,7 +250,7 @@ mod tests {
         let claim = Claim::new_in(directory.path(), profile).unwrap();
         let mut record = read(&File::open(&claim.path).unwrap()).unwrap();
         let at = record.started.take().unwrap();
-        // Version 0.1 wrote no time.
+        // Version 0.1 wrote no start time.
         write(&claim.path, &record);
         assert_eq!(all_in(directory.path()).unwrap().len(), 1);
         Claim::new_in(directory.path(), profile).unwrap_err();
@@ -254,9 +258,13 @@ mod tests {
         write(&claim.path, &record);
         assert_eq!(all_in(directory.path()).unwrap(), []);
         assert!(!claim.path.exists());
+        // The start of any tunnel removes files of killed ones.
+        write(&claim.path, &record);
+        let _other = Claim::new_in(directory.path(), Path::new("/nonexistent/y.conf")).unwrap();
+        assert!(!claim.path.exists());
     }
 
-    /// Every user may read the list, and nobody but its owner hold the lock.
+    /// Every user may read the list, and only its owner may hold the lock.
     #[test]
     fn others_can_read_what_runs_and_lock_nothing() {
         let directory = tempfile::tempdir().unwrap();
@@ -264,7 +272,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!(mode(&claim.path), 0o644);
         assert_eq!(mode(&directory.path().join(LOCK)), 0o600);
-        // One that locks the file all the same keeps nobody from anything.
+        // Another user's lock on a file stops nobody.
         let file = File::open(&claim.path).unwrap();
         let _held = Flock::lock(file, FlockArg::LockExclusive).unwrap();
         assert_eq!(all_in(directory.path()).unwrap().len(), 1);
