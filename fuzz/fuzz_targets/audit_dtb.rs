@@ -1,10 +1,10 @@
-//! A device tree from a stranger's image, and the hints that are taken from it and from settings files.
+//! A device tree from a stranger's image, and the hints taken from it and from settings files.
 #![no_main]
 
 use audit::dtb::{Dtb, Node};
 use audit::soc::{Hints, Table};
 
-/// Walks everything once, and asks for each thing by name, which must give it or another of that name.
+/// Walks the whole tree once and looks each item up by name, which must find it or another of that name.
 fn walk(node: &Node<'_>, bytes: usize, seen: &mut usize) {
     for property in node.properties() {
         *seen += 1;
@@ -22,7 +22,7 @@ fn walk(node: &Node<'_>, bytes: usize, seen: &mut usize) {
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    // Asking for each by name is quadratic, in bytes that images bound.
+    // Looking each item up by name takes quadratic time, so larger inputs are skipped.
     if data.len() > 16 * 1024 {
         return;
     }

@@ -1,4 +1,4 @@
-//! A firmware image of any make. Nothing is handed over beyond the limits, and nothing takes long.
+//! A firmware image of any make. The walk stays within its limits and ends soon.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| audit::unpack::fuzzing::image(bytes));

@@ -1,4 +1,4 @@
-//! A `.conf` file from anywhere. What is accepted must survive being written and read again.
+//! A `.conf` file of any origin. An accepted file must survive being written and read again.
 #![no_main]
 
 use std::path::Path;

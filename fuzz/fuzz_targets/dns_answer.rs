@@ -6,7 +6,7 @@ use dns::message::{ADDRESSES_MAX, Kind, answer, question};
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     for kind in [Kind::A, Kind::Aaaa] {
         let asked = question(0, "vpn.example.com", kind).expect("a name");
-        // The bytes as they are, and behind the head that makes them an answer to the question.
+        // Reads the bytes as they are, and behind a header that makes them an answer to the question.
         let mut whole = asked.clone();
         whole[2] = 0x81;
         if let Some((count, rest)) = data.split_first() {

@@ -1,4 +1,4 @@
-//! Asks the half with privileges of the page's server, as the half that reads requests could if it was taken over.
+//! Asks the privileged half of the page's server, as a compromised request reader could.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use monitor::frame::{Frame, QUESTION_MAX};
 use monitor::question::Question;
 use monitor::rights::Rights;
 
-/// Without a session.
+/// Rights without a session.
 static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::new(None));
 
 fuzz_target!(|data: &[u8]| {

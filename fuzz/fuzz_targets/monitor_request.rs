@@ -1,4 +1,4 @@
-//! Reads a stranger's request to the page's server: the head, and its fields.
+//! Reads a stranger's request to the web page's server: the head, and its fields.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     assert!(length <= data.len() && length <= HEAD_MAX && head.length <= BODY_MAX);
     let gate = Gate::new(&["router".to_owned()]);
     let passes = gate.check(&head).is_ok();
-    // Nothing passes that names no host, or another.
+    // A request passes only if it names a host, and no foreign one.
     let host = head.host.clone().unwrap_or_default();
     assert!(!passes || !host.is_empty() && !host.contains("evil"));
     let _ = shown(&head);

@@ -1,8 +1,8 @@
-//! A stranger's first packet at a server with tls-crypt-v2: the wrapped client key at its end, of which every length is
-//! the stranger's word.
+//! A stranger's first packet at a server with tls-crypt-v2. The stranger chooses every length in the
+//! wrapped client key at its end.
 //!
-//! The input is what is changed in a good packet: pairs of a place and a byte, after how much to cut off the end and how
-//! much of the input to append.
+//! The input lists changes to a good packet: how much to cut off the end, how much of the input to append,
+//! then pairs of a place and a byte.
 #![no_main]
 
 use openvpn::keyfile::v2::{ClientKey, MAX_WRAPPED_LEN, MIN_WRAPPED_LEN, Metadata, ServerKey};

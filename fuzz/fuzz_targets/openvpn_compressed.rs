@@ -1,6 +1,6 @@
 //! Unpacks a peer's compressed bytes: LZO1X and LZ4, in each framing.
 //!
-//! The first byte chooses the framing, the next two the room that there is for what comes out.
+//! The first byte chooses the framing, the next two the size of the output buffer.
 #![no_main]
 
 use openvpn::data::format::{Framing, Unframed};
@@ -26,7 +26,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         return;
     };
     assert!(is_marked && whole.len() <= room);
-    // The room has no part in what comes out, but that it must be enough.
+    // The buffer's size does not change the output; it must only suffice.
     assert_eq!(unpack(whole.len()).as_ref(), Some(&whole));
     if !whole.is_empty() {
         assert_eq!(unpack(whole.len() - 1), None);

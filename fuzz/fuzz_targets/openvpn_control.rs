@@ -99,7 +99,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             assert_eq!(opened, packet);
             go_on(opened, now);
         }
-        // No wrapped key stands at the end.
+        // The packet should end in a wrapped key and does not, or is too long.
         Err(_) => assert!(packet.opcode.carries_client_key() || sealed.len() > 4096),
     }
 });

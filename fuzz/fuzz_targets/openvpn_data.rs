@@ -1,5 +1,5 @@
-//! Data packets of every cipher and layout: whatever a stranger sends is opened or refused, and never
-//! reaches beyond its own bytes.
+//! Data packets of every cipher and layout: the receiver opens or refuses whatever a stranger sends, and
+//! never reaches beyond its bytes.
 
 #![no_main]
 

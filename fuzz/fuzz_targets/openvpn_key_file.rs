@@ -1,4 +1,4 @@
-//! Key files of every kind. What is accepted must survive being written and read again.
+//! Key files of every kind. An accepted file must survive being written and read again.
 #![no_main]
 
 use openvpn::keyfile::StaticKey;

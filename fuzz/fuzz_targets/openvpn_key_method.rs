@@ -1,4 +1,4 @@
-//! The key method 2 record of a peer that passed TLS. What is read must read the same again.
+//! The key method 2 record of a peer that passed TLS. A record that was read must read the same after writing.
 #![no_main]
 
 use openvpn::key_method::{KeyMethod, Login};

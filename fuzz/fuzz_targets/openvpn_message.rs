@@ -1,4 +1,4 @@
-//! Messages of the control channel. What is read can be written, and reads the same.
+//! Messages of the control channel. A message that was read can be written, and reads the same again.
 #![no_main]
 
 use openvpn::message::{Message, split};

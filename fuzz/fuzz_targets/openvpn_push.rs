@@ -1,4 +1,4 @@
-//! A push reply: parts, options, filters. Whatever a server pushes, what is taken is within its bounds.
+//! A push reply: parts, options, filters. Whatever a server pushes, accepted values are within their bounds.
 #![no_main]
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             continue;
         };
         let filter = PullFilter {
-            // Two names of one thing.
+            // Two names of one option.
             rules: ["echo", "parameter"]
                 .map(|name| (FilterAction::Ignore, name.to_owned()))
                 .to_vec(),

@@ -1,5 +1,5 @@
-//! A client and a server of OpenVPN over TCP, each with its data plane as it ships, and between them an attacker that cuts,
-//! damages, repeats and makes up what they send; each end may be that attacker as well, with keys that are right.
+//! A client and a server of OpenVPN over TCP, each with its shipped data plane. An attacker between them
+//! cuts, damages, repeats and forges what they send; each end may also be an attacker, with valid keys.
 //!
 //! The input is a script of steps, each an operation and its arguments.
 #![no_main]
@@ -19,10 +19,10 @@ use openvpn::session::{DataKeys, Digest, KeyMaterial, Layout};
 use ends::{End, PEER, World};
 use packets::Flow;
 
-/// Steps of one input, at most.
+/// Most steps in one input.
 const STEPS: usize = 48;
 
-/// Bytes that one input has made up and carried, at most.
+/// Most bytes that one input may make up and carry.
 const WORK: usize = 2 << 20;
 
 /// The number of keys that no negotiation has agreed on. Negotiated ones begin with 0.
@@ -92,15 +92,15 @@ fn own_keys(end: &End, keys: DataKeys) {
 fn tamper(script: &mut Script<'_>, from: &mut End) -> Option<()> {
     let how = script.byte()?;
     match how % 4 {
-        // A record of any bytes.
+        // Adds a record of arbitrary bytes.
         0 => {
             let bytes = script.bytes(usize::from(how));
             from.sent.extend((bytes.len() as u16).to_be_bytes());
             from.sent.extend(bytes);
         }
-        // Bytes.
+        // Adds arbitrary bytes.
         1 => from.sent.extend(script.bytes(usize::from(how))),
-        // Other bytes at some place.
+        // Changes a byte.
         2 => {
             let (at, value) = (script.word()?, script.byte()?);
             let len = from.sent.len().max(1);
@@ -108,7 +108,7 @@ fn tamper(script: &mut Script<'_>, from: &mut End) -> Option<()> {
                 *byte ^= value;
             }
         }
-        // Bytes that are not there any more, or twice.
+        // Removes or repeats bytes.
         _ => {
             let (at, len) = (script.word()?, script.word()?);
             let at = at.min(from.sent.len());
@@ -124,7 +124,7 @@ fn tamper(script: &mut Script<'_>, from: &mut End) -> Option<()> {
     Some(())
 }
 
-/// Hosts behind an end send through the tunnel. Returns the bytes of that.
+/// Sends packets from hosts behind an end through the tunnel. Returns the number of bytes.
 fn traffic(script: &mut Script<'_>, end: &mut End) -> Option<usize> {
     let (how, flow) = (script.byte()?, script.byte()?);
     let mut work = 0;
@@ -144,7 +144,7 @@ fn traffic(script: &mut Script<'_>, end: &mut End) -> Option<usize> {
                 end.give(&VnetHdr::NONE, &packet);
             }
         }
-        // A super-packet, with whatever header.
+        // A super-packet, with an arbitrary header.
         2 => {
             let packet = Flow::new(flow).packet(script.word()?);
             let hdr = VnetHdr {
@@ -160,7 +160,7 @@ fn traffic(script: &mut Script<'_>, end: &mut End) -> Option<usize> {
             work = 2 * packet.len();
             end.give(&hdr, &packet);
         }
-        // Bytes that are no packet, in place of one: sealed by an end that does as it likes.
+        // Bytes that are not a packet, in place of one, sealed by a misbehaving end.
         _ => {
             let payload = script.bytes(usize::from(flow) * 8);
             if payload.is_empty() {
@@ -177,7 +177,7 @@ fn traffic(script: &mut Script<'_>, end: &mut End) -> Option<usize> {
     Some(work)
 }
 
-/// Some of what an end has sent arrives: as much as the script says, at once.
+/// Delivers at once as many of an end's sent bytes as the script says.
 fn carry(script: &mut Script<'_>, world: &mut World, from_server: bool) -> Option<()> {
     let len = script.word()? * 4;
     if from_server {
@@ -193,7 +193,7 @@ fn carry(script: &mut Script<'_>, world: &mut World, from_server: bool) -> Optio
     Some(())
 }
 
-/// Returns whether all were honest.
+/// Plays the script. Returns whether all steps were honest.
 fn play(script: &mut Script<'_>, world: &mut World, how: u8) -> Option<bool> {
     let (mut honest, mut work) = (true, 0);
     for _ in 0..STEPS {
@@ -220,7 +220,7 @@ fn play(script: &mut Script<'_>, world: &mut World, how: u8) -> Option<bool> {
                 }
             }
             5 => world.wait(Duration::from_millis(script.word()? as u64 * 100)),
-            // Keys go and come: what was under way is lost.
+            // Keys change: packets under way are lost.
             6 => {
                 honest = false;
                 if from_server {
@@ -266,7 +266,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         return;
     };
     let mut world = World::new(FRAMINGS[usize::from(framing) % FRAMINGS.len()]);
-    // From the first message to the first packet; or as if that had been long ago.
+    // Starts from an established session, or from the first message.
     if framing & 0x80 != 0 {
         world.settle();
         assert!(world.is_up(), "the ends do not come together");

@@ -1,4 +1,4 @@
-//! An OpenVPN configuration from anywhere: a file, a command line, the settings of a client.
+//! An OpenVPN configuration of any origin: a file, a command line, the settings of a client.
 #![no_main]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! A file of pppd's or pptpd's, which names itself as every other file: what is refused gives no model.
+//! A file of pppd or pptpd, under a fixed name. A rejected file gives no model.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {

@@ -1,4 +1,4 @@
-//! A PPTP file: what is refused gives no model, and no value is repeated in the report.
+//! A PPTP file: a rejected file gives no model.
 #![no_main]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A relay's file from anywhere.
+//! A relay's file of any origin.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

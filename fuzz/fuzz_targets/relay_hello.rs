@@ -1,5 +1,5 @@
-//! Feeds a relay's socket: trains with hellos among them. Nothing that has not a known key's MAC changes where clients
-//! are.
+//! Feeds a relay's socket with packet trains that contain hellos. Only a packet with a known key's MAC
+//! changes where clients are.
 #![no_main]
 
 use std::time::Instant;

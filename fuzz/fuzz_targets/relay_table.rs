@@ -1,5 +1,5 @@
-//! Moves a relay's clients: they come, move, send, fall silent and are replaced. An address belongs to one client, and
-//! answers go to the address of its hello.
+//! Moves a relay's clients: they join, roam, send, fall silent and are replaced. An address belongs to one
+//! client, and answers go to the address of its hello.
 #![no_main]
 
 use std::net::SocketAddr;

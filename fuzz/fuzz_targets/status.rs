@@ -1,5 +1,5 @@
-//! Reads a tunnel's status: any document is read or refused, and one that was read is written with equal meaning,
-//! whatever names are in it.
+//! Reads a tunnel's status: a document is accepted or rejected, and an accepted one is written with equal
+//! meaning, whatever names it holds.
 #![no_main]
 
 use service::status::Status;
@@ -9,7 +9,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         return;
     };
     let written = serde_json::to_vec(&status).expect("a status is written");
-    // One document a connection, and readers take it line by line.
+    // A connection carries one document, which readers take line by line.
     assert!(!written.contains(&b'\n'));
     let again: Status = serde_json::from_slice(&written).expect("what was written is read");
     assert_eq!(

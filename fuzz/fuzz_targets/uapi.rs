@@ -21,7 +21,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// Everything that is made of `data`, as text.
+/// All requests read from `data`, as text.
 fn read(data: &[u8], piece: usize) -> Vec<String> {
     let mut requests = Requests::new(Pieces { rest: data, piece });
     let mut all = Vec::new();

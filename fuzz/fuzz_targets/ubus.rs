@@ -1,4 +1,4 @@
-//! Reads the bytes of ubus' daemon as a client that calls.
+//! Reads bytes from ubus' daemon, as a client that calls.
 #![no_main]
 
 use openwrt::ubus::{Client, Message, kind};

@@ -1,4 +1,4 @@
-//! A file of UCI from anywhere, and a tunnel in it.
+//! A UCI file of any origin, and a tunnel in it.
 #![no_main]
 
 use openwrt::network::{Network, device_of};

@@ -1,8 +1,8 @@
 //! Datagrams from the Internet, at a device that has one peer.
 //!
-//! The input is a script of steps, each an operation and its arguments. Messages that a fuzzer
-//! cannot guess are made by a real peer and then damaged; where the script says so, the first MAC
-//! is made right again, so that the damage gets past it and into the handshake.
+//! The input is a script of steps, each an operation and its arguments. A real peer makes the messages that
+//! a fuzzer cannot guess, and the script damages them. The script may also correct the first MAC, so that
+//! the damage gets past it and into the handshake.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ struct Host {
     peer: PeerId,
     address: SocketAddr,
     public: [u8; 32],
-    /// The last message of the handshake that it sent.
+    /// The last handshake message that the host sent.
     sent: Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ impl Host {
     }
 }
 
-/// Makes the first MAC fit the message again, for this receiver.
+/// Corrects the first MAC of the message for this receiver.
 fn mend(message: &mut [u8], receiver: &[u8; 32]) {
     if message.len() == INITIATION || message.len() == RESPONSE {
         let key = blake2s::hash(&[b"mac1----", receiver]);
@@ -137,7 +137,7 @@ fn play(script: &mut Script<'_>) -> Option<()> {
                 }
                 hosts[me].receive(&message, addresses[other], now, under_load);
             }
-            // Traffic wants a session.
+            // Traffic needs a session.
             4 => {
                 let host = &mut hosts[me];
                 let mut out = Vec::new();
@@ -146,7 +146,7 @@ fn play(script: &mut Script<'_>) -> Option<()> {
                 host.device.need_session(host.peer, now, &mut out);
                 host.heed(&mut out);
             }
-            // Time goes by.
+            // Time passes.
             5 => {
                 now += Duration::from_millis(u64::from(script.byte()?) * 1000 + 1);
                 for host in &mut hosts {
@@ -156,7 +156,7 @@ fn play(script: &mut Script<'_>) -> Option<()> {
                     assert!(host.device.next_deadline().is_none_or(|at| at > now));
                 }
             }
-            // The message again, as a replay.
+            // Replays the message.
             6 => {
                 let message = hosts[other].sent.clone();
                 let from = hosts[other].address;

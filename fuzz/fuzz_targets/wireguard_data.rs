@@ -1,5 +1,5 @@
-//! Opens WireGuard's data packets, sealed and then damaged, or the input's own: a damaged one is not opened, and no
-//! access goes beyond its bytes.
+//! Opens WireGuard's data packets: sealed and then damaged ones, and the input itself. A damaged packet
+//! does not open, and no access goes beyond its bytes.
 #![no_main]
 
 use crypto::{Batch, Key, Packet};

@@ -1,7 +1,7 @@
-//! A real Chromium, driven by `chromedriver` through its WebDriver protocol (W3C WebDriver, and what Chromium adds to it).
+//! A real Chromium, driven by `chromedriver` through the WebDriver protocol (W3C, with Chromium's extensions).
 //!
-//! The browser runs in a host of the lab, as root, without a screen, and reaches nothing but that host's loopback
-//! addresses: names and other addresses are not resolved. What it is to look at has to listen in the same host.
+//! The browser runs in a host of the lab, as root, without a screen. It reaches only that host's loopback addresses
+//! and resolves no names. The server of a page must listen in the same host.
 //!
 //! ```no_run
 //! use acceptance::browser::{self, Browser, DESKTOP, PHONE};
@@ -25,7 +25,7 @@
 //! browser.screenshot("page.png");
 //! ```
 //!
-//! Every method panics with what the browser said, as assertions do. Dropping the value ends the browser.
+//! Every method panics with the browser's message, as assertions do. Dropping the value ends the browser.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -40,22 +40,22 @@ use serde_json::{Value, json};
 
 use super::{Directory, until};
 
-/// How long the browser may take to start, and for a command.
+/// How long the browser may take to start, and to answer a command.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The key of an element (W3C WebDriver, section 12.1).
+/// The JSON key of an element reference (W3C WebDriver, section 12.1).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Width and height of what is seen of a page, in CSS pixels.
+/// Width and height of the viewport, in CSS pixels.
 pub type Size = (u32, u32);
 
-/// The size of a phone that is held upright.
+/// The viewport of a phone held upright.
 pub const PHONE: Size = (390, 844);
 
-/// The size of a desk's screen.
+/// The viewport of a desktop screen.
 pub const DESKTOP: Size = (1280, 800);
 
-/// Whether there are Chromium, its driver, and hosts to run them in; if not, it is noted.
+/// Whether Chromium, its driver and hosts are available; if not, notes what is missing.
 #[track_caller]
 pub fn ready() -> bool {
     let programs = ["chromium", "chromedriver"];
@@ -69,12 +69,12 @@ pub struct Browser<'h> {
     port: u16,
     session: String,
     _driver: Process,
-    /// Where it keeps its files; behind the process, which still writes there.
+    /// The browser's files. Declared after the process, which still writes there, so that it is dropped later.
     directory: Directory,
 }
 
 impl<'h> Browser<'h> {
-    /// Starts one in a host, with an empty page of the size [`DESKTOP`], light.
+    /// Starts a browser in a host, with an empty page of the size [`DESKTOP`] and light colours.
     pub fn start(host: &'h Host) -> Self {
         let directory = Directory::new();
         let home = directory.path();
@@ -116,14 +116,14 @@ impl<'h> Browser<'h> {
             "goog:loggingPrefs": {"browser": "ALL"},
             "goog:chromeOptions": {"binary": program, "args": [
                 "--headless=new",
-                // Tests run as root, some in a chroot with little shared memory.
+                // Tests run as root, some of them in a chroot with little shared memory.
                 "--no-sandbox",
                 "--disable-dev-shm-usage",
                 "--disable-gpu",
                 "--hide-scrollbars",
                 "--force-device-scale-factor=1",
                 "--lang=en",
-                // Nothing but the page, and nothing beyond the loopback.
+                // The page and nothing else: no first-run dialogs, no traffic beyond the loopback.
                 "--no-first-run",
                 "--disable-background-networking",
                 "--disable-component-update",
@@ -136,7 +136,7 @@ impl<'h> Browser<'h> {
         }}})
     }
 
-    /// Sends one command and returns its value, or what the driver says is wrong.
+    /// Sends one command and returns its value, or the driver's error message.
     fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
         let body = match method {
             "POST" => body.to_string(),
@@ -163,13 +163,13 @@ impl<'h> Browser<'h> {
         self.call(method, &path, body)
     }
 
-    /// Sends a command of the DevTools protocol, for what WebDriver has no word for.
+    /// Sends a command of the DevTools protocol, for functions that WebDriver lacks.
     pub fn devtools(&self, command: &str, parameters: &Value) -> Value {
         let body = json!({"cmd": command, "params": parameters});
         self.command("POST", "/goog/cdp/execute", &body).unwrap()
     }
 
-    /// Sets what is seen of a page.
+    /// Sets the size of the viewport.
     pub fn size(&self, (width, height): Size) {
         let is_phone = width < 600;
         let size =
@@ -177,26 +177,26 @@ impl<'h> Browser<'h> {
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// Has pages that ask for it know that the user prefers dark colours, or light ones.
+    /// Tells pages that the user prefers dark colours, or light ones (`prefers-color-scheme`).
     pub fn dark(&self, dark: bool) {
         let value = if dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": value}]});
         self.devtools("Emulation.setEmulatedMedia", &media);
     }
 
-    /// Goes to an address and waits until the page has been loaded.
+    /// Opens an address and waits until the page is loaded.
     pub fn open(&self, url: &str) {
         let body = json!({"url": url});
         self.command("POST", "/url", &body).unwrap();
     }
 
-    /// The address of the page.
+    /// The address of the current page.
     pub fn url(&self) -> String {
         let url = self.command("GET", "/url", &Value::Null).unwrap();
         url.as_str().unwrap().to_owned()
     }
 
-    /// Runs the body of a function in the page and returns what it returns.
+    /// Runs the body of a function in the page and returns the function's result.
     pub fn script(&self, body: &str) -> Value {
         self.script_with(body, &[])
     }
@@ -207,7 +207,7 @@ impl<'h> Browser<'h> {
         self.command("POST", "/execute/sync", &body).unwrap()
     }
 
-    /// Runs the body of an asynchronous function, which may use `await`, and returns what it returns.
+    /// Runs the body of an asynchronous function, which may use `await`, and returns its result.
     pub fn script_async(&self, body: &str) -> Value {
         let script = format!(
             "const done = arguments[arguments.length - 1]; \
@@ -225,19 +225,19 @@ impl<'h> Browser<'h> {
         Ok(format!("/element/{}", id.unwrap_or_default()))
     }
 
-    /// Whether there is such an element, and it is seen.
+    /// Whether a CSS selector finds an element, and the first one is visible.
     pub fn shows(&self, selector: &str) -> bool {
         let script = "const it = document.querySelector(arguments[0]); \
                       return !!it && it.checkVisibility()";
         self.script_with(script, &[selector.into()]) == true
     }
 
-    /// Waits until an element is there and seen.
+    /// Waits until an element exists and is visible.
     pub fn wait_for(&self, selector: &str) {
         until(selector, || self.shows(selector));
     }
 
-    /// Waits until the text of an element has `wanted` in it.
+    /// Waits until the text of an element contains `wanted`.
     pub fn wait_for_text(&self, selector: &str, wanted: &str) {
         let script =
             "const it = document.querySelector(arguments[0]); return it ? it.innerText : null";
@@ -253,31 +253,32 @@ impl<'h> Browser<'h> {
         panic!("{selector}: {wanted:?} never came; it is {last}");
     }
 
-    /// The text of the first such element, as it is seen.
+    /// The visible text of the first element that a CSS selector finds.
     pub fn text(&self, selector: &str) -> String {
         let path = self.element(selector).unwrap() + "/text";
         let text = self.command("GET", &path, &Value::Null).unwrap();
         text.as_str().unwrap().to_owned()
     }
 
-    /// Clicks the first such element, which has to be seen.
+    /// Clicks the first element that a CSS selector finds, which must be visible.
     pub fn click(&self, selector: &str) {
         let path = self.element(selector).unwrap() + "/click";
         self.command("POST", &path, &json!({})).unwrap();
     }
 
-    /// Types into the first such element, in the place of what is in it. Into `input[type=file]` paths of files are typed.
+    /// Replaces the content of the first element that a CSS selector finds. For `input[type=file]` the text is a
+    /// path.
     pub fn fill(&self, selector: &str, text: &str) {
         let path = self.element(selector).unwrap();
-        // Not there for a chooser of files.
+        // A file chooser cannot be cleared.
         let _ = self.command("POST", &format!("{path}/clear"), &json!({}));
         let body = json!({"text": text});
         self.command("POST", &format!("{path}/value"), &body)
             .unwrap();
     }
 
-    /// The page's complaints since the last call: errors of scripts, violations of its policy, and resources that could
-    /// not be loaded.
+    /// The page's errors since the last call: script errors, violations of its content security policy, and resources
+    /// that failed to load.
     pub fn errors(&self) -> Vec<String> {
         let log = self.command("POST", "/se/log", &json!({"type": "browser"}));
         let log = log.unwrap();
@@ -288,7 +289,7 @@ impl<'h> Browser<'h> {
             .collect()
     }
 
-    /// Bytes that the page and all that it has loaded so far took on the wire, headers included.
+    /// Bytes on the wire for the page and all that it has loaded so far, headers included.
     pub fn transferred(&self) -> u64 {
         let script = "return performance.getEntriesByType('navigation') \
                       .concat(performance.getEntriesByType('resource')) \
@@ -296,7 +297,7 @@ impl<'h> Browser<'h> {
         self.script(script).as_u64().unwrap()
     }
 
-    /// Writes what is seen as a PNG, or, where the path ends so, as a WebP, which is smaller.
+    /// Writes a picture of the viewport as PNG or, if the path ends in `.webp`, as WebP, which is smaller.
     pub fn screenshot(&self, path: impl AsRef<Path>) {
         let is_webp = path.as_ref().extension().is_some_and(|it| it == "webp");
         let picture = match is_webp {
@@ -313,12 +314,12 @@ impl<'h> Browser<'h> {
 
 impl Drop for Browser<'_> {
     fn drop(&mut self) {
-        // The driver is killed in any case; the browser is a process group of its own.
+        // If this fails, the driver is killed anyway. The browser has a process group of its own.
         let _ = self.command("DELETE", "", &Value::Null);
     }
 }
 
-/// One request, one answer: the body.
+/// Sends one request and returns the body of the answer.
 fn exchange(port: u16, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(PATIENCE))?;

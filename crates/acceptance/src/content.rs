@@ -1,4 +1,4 @@
-//! TCP and UDP whose content is compared with what was sent.
+//! Sends data by TCP and UDP, and compares the content that arrives.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{self, Read, Write};
@@ -11,13 +11,13 @@ use lab::Host;
 
 use super::{PATIENCE, ip};
 
-/// The bytes that are sent: different at every place and in every stream.
+/// The bytes to send, which differ at every position and in every stream.
 pub(super) struct Content(pub(super) u64);
 
 impl Content {
     pub(super) fn fill(&mut self, buffer: &mut [u8]) {
         for byte in buffer {
-            // xorshift64: nothing in it repeats with packets, pages or buffers.
+            // xorshift64: no period that coincides with packets, pages or buffers.
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
             self.0 ^= self.0 << 17;
@@ -67,9 +67,8 @@ fn receive_content(
     Ok(())
 }
 
-/// Sends `size` bytes each way at once over one TCP connection from `client` to `server`, compares
-/// what arrives with what was sent, and runs `meanwhile` with a count of the bytes that have reached
-/// the server.
+/// Sends `size` bytes each way at once over one TCP connection from `client` to `server`, and compares the content.
+/// Meanwhile runs `meanwhile` with a count of the bytes that have reached the server.
 pub fn tcp_both_ways_while(
     client: &Host,
     server: &Host,
@@ -112,7 +111,7 @@ pub fn tcp_both_ways_while(
         meanwhile(&seen);
         let called = call.join().unwrap();
         if called.is_err() {
-            // The server may still be waiting for a caller that never came.
+            // Connect once more, in case the server still waits for a client.
             let _ = client.run(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)));
             let _ = server.run(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)));
         }
@@ -123,13 +122,13 @@ pub fn tcp_both_ways_while(
     }
 }
 
-/// Sends as [`tcp_both_ways_while`] does, with nothing meanwhile.
+/// Sends as [`tcp_both_ways_while`] does, without doing anything meanwhile.
 pub fn tcp_both_ways(client: &Host, server: &Host, target: &str, size: usize) {
     tcp_both_ways_while(client, server, ip(target), size, |_| {});
 }
 
-/// Sends numbered datagrams of all lengths from `client` to `server`, which sends them back, and
-/// compares what comes. A few are under way at a time, so that no queue can overflow.
+/// Sends numbered datagrams of all lengths from `client` to `server`, which echoes them, and compares the content.
+/// Only a few are under way at a time, so that no queue can overflow.
 pub fn udp_both_ways(client: &Host, server: &Host, target: &str, count: u32, largest: usize) {
     const WINDOW: u32 = 24;
     let any = |target: IpAddr| -> SocketAddr {
@@ -151,7 +150,8 @@ pub fn udp_both_ways(client: &Host, server: &Host, target: &str, count: u32, lar
     socket.connect(at).unwrap();
     for socket in [&socket, &echo] {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        // The kernel counts far more than a datagram's bytes against the default where it was cut out of a super-packet.
+        // For datagrams cut from a super-packet, the kernel charges far more than their bytes against the default
+        // buffer.
         setsockopt(socket, sockopt::RcvBufForce, &(4 << 20)).unwrap();
     }
     let payload = |number: u32| {

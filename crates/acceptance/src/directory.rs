@@ -1,11 +1,11 @@
-//! A directory of a test's own.
+//! A temporary directory for one test.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of this test's own, gone with the value.
+/// A temporary directory of this test, deleted when the value is dropped.
 pub struct Directory(PathBuf);
 
 impl Default for Directory {
@@ -15,7 +15,7 @@ impl Default for Directory {
 }
 
 impl Directory {
-    /// An empty one.
+    /// Makes an empty directory.
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -24,19 +24,19 @@ impl Directory {
             let path = std::env::temp_dir().join(name);
             match fs::create_dir(&path) {
                 Ok(()) => return Self(path),
-                // Left by a process of the same number that was killed, or that began anew.
+                // A killed or restarted process with the same process id left this directory.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("{}: {error}", path.display()),
             }
         }
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Writes a file that only we can read, and returns its path.
+    /// Writes a file that only its owner can read, and returns its path.
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let path = self.0.join(name);
@@ -47,13 +47,13 @@ impl Directory {
 }
 
 impl Directory {
-    /// Puts a file in the place of another in one go, as UCI does.
+    /// Replaces a file atomically, as UCI does.
     pub fn replace(&self, name: &str, text: &str) {
         let new = self.file("new", text);
         fs::rename(new, self.0.join(name)).unwrap();
     }
 
-    /// Writes UCI's `network` with an interface of netifd that is made from a file here, and has these lines more.
+    /// Writes UCI's `network` file with a netifd interface that uses `file` of this directory, plus these lines.
     pub fn interface(&self, name: &str, file: &str, more: &str) {
         let path = self.0.join(file);
         let text = format!(

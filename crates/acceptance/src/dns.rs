@@ -1,4 +1,4 @@
-//! A name server of the test's own: a few names with their addresses, which may change.
+//! A name server for tests: a few names with addresses that may change.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lab::Host;
 
-/// How often the server looks whether it is to end.
+/// How often the server checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 const A: u16 = 1;
@@ -57,13 +57,13 @@ impl NameServer {
         }
     }
 
-    /// From now on a name has these addresses; with none it does not exist.
+    /// Sets the addresses of a name; without any the name does not exist.
     pub fn set(&self, name: &str, addresses: &[IpAddr]) {
         let mut names = self.shared.names.lock().unwrap();
         names.insert(name.to_owned(), addresses.to_vec());
     }
 
-    /// How many queries came.
+    /// Number of queries so far.
     pub fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::Relaxed)
     }
@@ -78,7 +78,7 @@ impl Drop for NameServer {
     }
 }
 
-/// Has a host with a resolv.conf of its own ask this server.
+/// Makes a private host use this server in its resolv.conf.
 pub fn ask(host: &Host, server: IpAddr) {
     let text = format!("nameserver {server}\noptions timeout:1 attempts:1\n");
     host.run(|| fs::write("/etc/resolv.conf", text))
@@ -86,10 +86,10 @@ pub fn ask(host: &Host, server: IpAddr) {
         .unwrap();
 }
 
-/// The number of an answer's verdict (RFC 1035, section 4.1.1) and how many records it has.
+/// The response code of an answer (RCODE; RFC 1035, section 4.1.1), and its number of records.
 pub type Verdict = (u8, u8);
 
-/// Asks a server for an address of `kind` of a name once; `None` where no answer comes.
+/// Asks a server once for the IPv4 or IPv6 addresses of a name; `None` if no answer comes.
 pub fn query(host: &Host, server: IpAddr, name: &str, v6: bool) -> Option<Verdict> {
     let exchange = || -> io::Result<Verdict> {
         let any: IpAddr = if server.is_ipv4() {
@@ -108,7 +108,7 @@ pub fn query(host: &Host, server: IpAddr, name: &str, v6: bool) -> Option<Verdic
     host.run(exchange).unwrap().ok()
 }
 
-/// A query for an address of a name.
+/// Builds a query for the addresses of a name.
 pub fn question(name: &str, v6: bool) -> Vec<u8> {
     let mut query = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
@@ -122,7 +122,7 @@ pub fn question(name: &str, v6: bool) -> Vec<u8> {
 }
 
 impl Shared {
-    /// RFC 1035, section 4: the header, the question again, and the addresses of the kind asked for.
+    /// Builds an answer by RFC 1035, section 4: header, question, and the addresses of the requested family.
     fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
         let (mut at, mut labels) = (12, Vec::new());
         while *query.get(at)? != 0 {
@@ -134,7 +134,7 @@ impl Shared {
         let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
         let names = self.names.lock().unwrap();
         let name = labels.join(".").to_ascii_lowercase();
-        // A name with an asterisk stands for all names below it.
+        // A name that begins with `*.` covers all names below it.
         let below = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
         let found = names.get(&name).or_else(|| names.get(&below?));
         let fits = |ip: &&IpAddr| kind == if ip.is_ipv4() { A } else { AAAA };

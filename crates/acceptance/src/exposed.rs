@@ -1,4 +1,4 @@
-//! A host that anyone can reach: floods of datagrams, and what they may cost.
+//! A host that anyone can reach: floods of datagrams, and limits on their cost.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Deref;
@@ -11,25 +11,25 @@ use netio::packet::PacketSocket;
 use crate::forged::{Flood, Random, anonymous_memory, datagrams_received};
 use crate::{Net, until, usable};
 
-/// Datagrams of an attack, before a client comes and beside it.
+/// Datagrams of an attack: before a client connects, and beside it.
 const DATAGRAMS: [u64; 2] = [20_000, 40_000];
 
-/// Time for 32 datagrams of an attack: some 40 Mbit/s, which is more than a server can look into.
+/// Time for 32 datagrams of an attack: about 40 Mbit/s, more than a server can process.
 const PACE: Duration = Duration::from_millis(1);
 
-/// Lines of log that an attack may cause at once, and each second beyond that.
+/// Log lines that an attack may cause: at once, and each second after that.
 const LINES: (usize, u64) = (100, 2);
 
-/// Memory that an attack may cost, in bytes.
+/// Memory that an attack may cost the server, in bytes.
 pub const MEMORY: u64 = 8 << 20;
 
 /// Makes the payload of each datagram of an attack.
 pub type Payloads = Box<dyn FnMut(&mut Random) -> Vec<u8> + Send>;
 
-/// The hosts of a [`Net`], and an attacker on another cable to B, by which B reaches everybody else.
+/// The hosts of a [`Net`], and an attacker on another cable to B, through which B reaches all other addresses.
 pub struct Exposed {
     net: Net,
-    /// The attacker, whose end of the cable is eth0. B's is eth1.
+    /// The attacker; the cable is eth0 there, and eth1 at B.
     pub attacker: Host,
     /// The attacker's cable.
     pub cable: LinkOptions,
@@ -50,7 +50,7 @@ impl Default for Exposed {
 }
 
 impl Exposed {
-    /// Hosts and cables.
+    /// Makes the hosts and cables.
     pub fn new() -> Self {
         let net = Net::new();
         let attacker = Host::private("attacker").unwrap();
@@ -71,7 +71,7 @@ impl Exposed {
         }
     }
 
-    /// Where the attacker calls B.
+    /// The address at which the attacker reaches B.
     pub fn called(&self) -> Ipv4Addr {
         match self.cable.b4() {
             IpAddr::V4(at) => at,
@@ -79,13 +79,14 @@ impl Exposed {
         }
     }
 
-    /// Sees what B sends to the attacker, and to everybody else.
+    /// Opens a tap on B's packets to the attacker and to all other unknown hosts.
     pub fn tap(&self) -> PacketSocket {
         let open = || PacketSocket::open("eth0");
         self.attacker.run(open).unwrap().unwrap()
     }
 
-    /// Attacks this port of B, where `server` listens, over IPv4 and IPv6. `beside` is what clients do meanwhile. Lines of log and memory stay few.
+    /// Attacks this port of B, where `server` listens, over IPv4 and IPv6, while `beside` runs the clients. Asserts
+    /// that log and memory stay within the limits.
     pub fn attack(
         &self,
         (server, port): (&Process, u16),

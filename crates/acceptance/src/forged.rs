@@ -1,4 +1,4 @@
-//! Datagrams with any source, as an attacker sends them who is on the way.
+//! Datagrams with any source address, as an attacker on the path sends them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -15,19 +15,19 @@ const ETHERNET: usize = 14;
 const IP: usize = 20;
 const UDP: usize = 8;
 
-/// Where a frame's payload begins, over IPv4.
+/// Offset of the payload in an IPv4 frame.
 pub const PAYLOAD: usize = ETHERNET + IP + UDP;
 
-/// Datagrams of a batch of a flood.
+/// Datagrams per batch of a flood.
 const BATCH: usize = 32;
 
-/// The MAC address of a host's interface.
+/// Reads the MAC address of a host's interface.
 pub fn mac_of(host: &Host, interface: &str) -> [u8; 6] {
     let link = host.netlink().unwrap().link(interface).unwrap();
     link.mac.try_into().unwrap()
 }
 
-/// A frame with a UDP datagram, between these MAC addresses and these addresses and ports.
+/// Builds a frame with a UDP datagram, from these MAC addresses, IP addresses and ports.
 pub fn frame(
     macs: [[u8; 6]; 2],
     from: (impl Into<IpAddr>, u16),
@@ -39,7 +39,7 @@ pub fn frame(
     datagram.extend(from.1.to_be_bytes());
     datagram.extend(to.1.to_be_bytes());
     datagram.extend(length.to_be_bytes());
-    // No checksum, which IPv4 permits.
+    // UDP without a checksum, which IPv4 permits.
     datagram.extend([0, 0]);
     datagram.extend(payload);
     let mut frame = [macs[1], macs[0]].concat();
@@ -83,8 +83,8 @@ pub fn header_checksum(frame: &mut [u8]) {
     header[10..12].copy_from_slice(&sum);
 }
 
-/// Puts a first MAC into a handshake message of WireGuard, which ends with room for two: any sender that knows the receiver's
-/// public key can make it.
+/// Writes `mac1` into a WireGuard handshake message, which ends with room for two MACs. Any sender that knows the
+/// receiver's public key can compute it.
 pub fn sign(message: &mut [u8], public_key: &[u8; 32]) {
     let at = message.len() - 32;
     let key = crypto::blake2s::hash(&[b"mac1----", public_key]);
@@ -93,7 +93,7 @@ pub fn sign(message: &mut [u8], public_key: &[u8; 32]) {
     message[at + 16..].fill(0);
 }
 
-/// An initiation that only a look into it tells from a real one.
+/// Builds a forged initiation that the receiver can only recognize by decrypting it.
 pub fn initiation(random: &mut Random, public_key: &[u8; 32]) -> Vec<u8> {
     let mut message = random.bytes(148);
     message[..4].copy_from_slice(&[1, 0, 0, 0]);
@@ -101,11 +101,11 @@ pub fn initiation(random: &mut Random, public_key: &[u8; 32]) -> Vec<u8> {
     message
 }
 
-/// Random bytes that can be made again.
+/// A reproducible generator of random bytes.
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -113,21 +113,21 @@ impl Random {
         self.0
     }
 
-    /// Fills memory.
+    /// Fills a buffer.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for byte in bytes {
             *byte = (self.number() >> 32) as u8;
         }
     }
 
-    /// So many bytes.
+    /// Returns `length` random bytes.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.fill(&mut bytes);
         bytes
     }
 
-    /// An address in 11.0.0.0/8 or 2001:db8::/32, of the family of `to`, and a port.
+    /// Returns a random port and an address in 11.0.0.0/8 or 2001:db8::/32, of the family of `to`.
     fn source(&mut self, to: IpAddr) -> (IpAddr, u16) {
         let address = match to {
             IpAddr::V4(_) => Ipv4Addr::from(0x0b00_0000 | self.number() as u32 >> 8).into(),
@@ -140,7 +140,8 @@ impl Random {
     }
 }
 
-/// Datagrams to one port, each from another address and port of 11.0.0.0/8 or 2001:db8::/32, until it is dropped.
+/// A flood of datagrams to one port, each from a random address and port of 11.0.0.0/8 or 2001:db8::/32, until the
+/// value is dropped.
 pub struct Flood {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -148,7 +149,7 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Begins, with 32 datagrams in each `pace`, to these addresses by turns. `next` makes one payload after the other.
+    /// Starts a flood of 32 datagrams in each `pace`, to these addresses in turn. `next` makes each payload.
     pub fn begin(
         (from, interface): (&Host, &str),
         (to, its_interface): (&Host, &str),
@@ -184,7 +185,7 @@ impl Flood {
         }
     }
 
-    /// How many datagrams were sent.
+    /// Number of datagrams sent so far.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -195,16 +196,16 @@ impl Drop for Flood {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
-            // A second panic would hide what the first one says.
+            // A second panic would hide the first one's message.
             assert!(ended.is_ok() || thread::panicking(), "the flood failed");
         }
     }
 }
 
-/// A UDP datagram that a tap has seen.
+/// A UDP datagram seen by a tap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Where it came from.
+    /// The source address.
     pub from: IpAddr,
     /// The first byte of its payload.
     pub kind: u8,
@@ -212,7 +213,7 @@ pub struct Seen {
     pub length: usize,
 }
 
-/// The datagrams from this port that a tap has seen since it was last asked.
+/// The datagrams from this source port that the tap has seen since the last call.
 pub fn seen(tap: &PacketSocket, port: u16) -> Vec<Seen> {
     let (mut batch, mut seen) = (FrameBatch::new(1 << 16), Vec::new());
     while tap.receive(&mut batch).unwrap() > 0 {
@@ -221,7 +222,7 @@ pub fn seen(tap: &PacketSocket, port: u16) -> Vec<Seen> {
     seen
 }
 
-/// The datagram of a frame, if it is one from this port.
+/// Parses the UDP datagram in a frame; `None` unless its source is this port.
 fn datagram(frame: &[u8], port: u16) -> Option<Seen> {
     let packet = frame.get(ETHERNET..)?;
     let (from, protocol, rest) = match frame.get(12..14)? {
@@ -244,7 +245,7 @@ fn datagram(frame: &[u8], port: u16) -> Option<Seen> {
     })
 }
 
-/// Memory of a program that is in no file, in bytes.
+/// Anonymous memory of a process, that is, not backed by files, in bytes.
 pub fn anonymous_memory(process: &Process) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let line = status
@@ -254,7 +255,7 @@ pub fn anonymous_memory(process: &Process) -> u64 {
     kilobytes.unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
-/// UDP datagrams over IPv4 and IPv6 that programs of a host have taken from their sockets, by the kernel's count.
+/// UDP datagrams that programs of a host have received, over IPv4 and IPv6, by the kernel's counters.
 pub fn datagrams_received(host: &Host) -> [u64; 2] {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
     let texts = host.run(|| [read("snmp").unwrap(), read("snmp6").unwrap()]);

@@ -1,5 +1,5 @@
-//! A router with two devices behind it, what is out there, and packets from both that never stop: for tests of what leaves
-//! in clear.
+//! A router with two devices behind it, a server outside, and steady traffic from the devices: for tests of leaks
+//! outside the tunnel.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,25 +14,25 @@ use serde_json::Value;
 
 use super::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until};
 
-/// Addresses out there, which a tunnel leads to as well.
+/// Addresses outside, which a tunnel also leads to.
 pub const FAR: [&str; 2] = ["203.0.113.9", "2001:db8:f::9"];
 
-/// Ports that packets of the devices go to, UDP and TCP, by which they are told from a tunnel's own.
+/// Destination ports of the devices' packets, UDP and TCP, which tell them from the tunnel's own packets.
 const PORTS: [u16; 2] = [9, 7777];
 
-/// Packets that are sent in a state before the next.
+/// Number of packets to send in each state.
 pub const SOME: u64 = 300;
 
-/// Where tunnels end at the server, as `nft` writes it.
+/// The server's tunnel interfaces, as an `nft` set.
 const TUNNELS: &str = "{ \"wg0\", \"ovpn0\" }";
 
-/// The kinds that are counted, in this order.
+/// The kinds of packets, in the order of [`Counts`].
 pub const KINDS: [&str; 4] = ["udp4", "tcp4", "udp6", "tcp6"];
 
-/// With a reset the router itself answers what comes to it of a connection that it has forgotten.
+/// Excludes resets: the router itself sends them for connections that it has forgotten.
 const NO_RESET: &str = "tcp flags & rst == 0";
 
-/// Packets of each of [`KINDS`].
+/// Number of packets of each of [`KINDS`].
 pub type Counts = [u64; 4];
 
 /// ```text
@@ -41,11 +41,11 @@ pub type Counts = [u64; 4];
 /// phone [eth0 192.168.2.1]--[192.168.2.2 br-guest]
 /// ```
 ///
-/// And the same with fd00:1:: to fd00:3:: and 2001:db8:f::9.
+/// IPv6 is laid out the same way, with fd00:1:: to fd00:3:: and 2001:db8:f::9.
 pub struct Guarded {
-    /// A device.
+    /// The first device.
     pub pc: Host,
-    /// Another, of another network.
+    /// The second device, in another network.
     pub phone: Host,
     /// The guarded router.
     pub router: Router,
@@ -61,7 +61,7 @@ impl Default for Guarded {
 }
 
 impl Guarded {
-    /// Everything with all its links.
+    /// Makes the hosts and all links.
     pub fn new() -> Self {
         let all = Self::unplugged();
         all.plug_lan();
@@ -69,7 +69,7 @@ impl Guarded {
         all
     }
 
-    /// The hosts, not yet joined, and who counts and answers in them.
+    /// Makes the hosts without links, with their counters and servers.
     pub fn unplugged() -> Self {
         let all = Self {
             pc: Host::new("pc").unwrap(),
@@ -116,8 +116,8 @@ impl Guarded {
         }
     }
 
-    /// Joins the devices to the router, the first by the port `lan1` of the bridge `br-lan`, which has the port's hardware
-    /// address, as bridges have.
+    /// Joins the devices to the router. The first uses port `lan1` of the bridge `br-lan`, which has the port's
+    /// hardware address, as bridges do.
     pub fn plug_bridge(&self) {
         let link = LinkOptions::numbered(2);
         Link::new(&self.phone, "eth0", &self.router, "br-guest", &link).unwrap();
@@ -140,7 +140,8 @@ impl Guarded {
         }
         for way in ["192.168.1.2", "fd00:1::2"] {
             self.pc.add_default_route(ip(way)).unwrap();
-            // The device goes on sending while its router does not answer neighbour requests.
+            // With a fixed neighbour entry the device goes on sending while its router does not answer neighbour
+            // requests.
             let words = [
                 "neighbour",
                 "replace",
@@ -156,7 +157,7 @@ impl Guarded {
         }
     }
 
-    /// Joins the router to what is out there, and leads there.
+    /// Joins the router to the server outside, with default routes.
     pub fn plug_wan(&self) {
         let link = LinkOptions::numbered(3);
         Link::new(&self.router, "wan", &self.server, "eth0", &link).unwrap();
@@ -165,12 +166,12 @@ impl Guarded {
         }
     }
 
-    /// Packets of the devices that came to the server outside of any tunnel.
+    /// Packets of the devices that reached the server outside any tunnel.
     pub fn clear(&self) -> Counts {
         counted(&self.server, "clear")
     }
 
-    /// Packets of whatever kind that came to the router by a device of the LAN and left it by the WAN.
+    /// Packets of all kinds that the router has forwarded from the LAN to the WAN.
     pub fn forwarded(&self) -> u64 {
         let words = ["-j", "list", "counters", "table", "inet", "nat"];
         let text = self.router.output("nft", words).unwrap();
@@ -180,23 +181,24 @@ impl Guarded {
         entry.unwrap()
     }
 
-    /// Packets of the devices that came to the server by a tunnel.
+    /// Packets of the devices that reached the server through a tunnel.
     pub fn through(&self) -> Counts {
         counted(&self.server, "through")
     }
 
-    /// Packets that came to the router from a device, `pc` or `phone`.
+    /// Packets that reached the router from a device, `pc` or `phone`.
     pub fn from(&self, device: &str) -> Counts {
         counted(&self.router, device)
     }
 
-    /// Has the router's `ip` do several things, a line each.
+    /// Runs several commands of `ip` on the router, one per line.
     pub fn ip(&self, lines: &str) {
         let command = self.router.command("ip").args(["-batch", "-"]);
         command.output_with_input(&format!("{lines}\n")).unwrap();
     }
 
-    /// Flushes every rule of both families, and sets up the kernel's own again, as OpenWrt's netifd does when it starts.
+    /// Flushes all routing rules of both families and restores the kernel's default rules, as OpenWrt's netifd does
+    /// at its start.
     pub fn flush_rules(&self) {
         let of = |family: &str| {
             format!(
@@ -211,7 +213,7 @@ impl Guarded {
         }
     }
 
-    /// A device that is a tunnel as far as the guard can see comes, and goes, while packets are sent.
+    /// Adds and removes a TUN device, which the guard takes for a tunnel, while the devices send packets.
     pub fn device_cycles(&self, load: &Load, cycles: usize) {
         for _ in 0..cycles {
             self.ip(
@@ -224,7 +226,7 @@ impl Guarded {
         }
     }
 
-    /// The connections of the devices that the router follows.
+    /// Number of the devices' connections in the router's connection tracking.
     pub fn connections(&self) -> usize {
         let read = || std::fs::read_to_string("/proc/thread-self/net/nf_conntrack");
         let text = self.router.run(read).unwrap().unwrap();
@@ -235,8 +237,8 @@ impl Guarded {
             .count()
     }
 
-    /// The other end of a tunnel, and two files of this one: `mr-real` puts its routes into table 77, `mr-full` does all
-    /// by itself.
+    /// Starts the far end of a tunnel, and writes two files for the router: `mr-real` puts its routes into table 77,
+    /// `mr-full` sets up everything by itself.
     pub fn far_end(&self, directory: &Directory) -> RunningPeer<'_> {
         let generate = || Keys::generate(&self.server).unwrap();
         let (ours, theirs) = (generate(), generate());
@@ -260,7 +262,7 @@ impl Guarded {
         running
     }
 
-    /// Brings one of those up, on the router.
+    /// Brings up one of those two tunnels on the router.
     pub fn tunnel(&self, directory: &Directory, name: &str) -> Process {
         let file = directory.path().join(format!("{name}.conf"));
         let command = self.router.command(PROGRAM).args(["up", "--no-dns"]);
@@ -277,7 +279,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Counters for what comes in by devices: pairs of a name and the device, or devices, as `nft` writes them.
+/// Builds `nft` counters for packets by incoming device. Each pair is a name and a device or set of devices.
 fn counting(sources: &[(&str, &str)]) -> String {
     let [udp, tcp] = PORTS;
     let matches = [
@@ -311,7 +313,7 @@ fn counted(host: &Host, name: &str) -> Counts {
     })
 }
 
-/// Takes what comes, until it is told to stop.
+/// Receives and discards packets until it must stop.
 fn sink(stop: &AtomicBool) -> io::Result<()> {
     let _datagrams = UdpSocket::bind(("::", PORTS[0]))?;
     let listener = TcpListener::bind(("::", PORTS[1]))?;
@@ -336,14 +338,14 @@ fn sink(stop: &AtomicBool) -> io::Result<()> {
 struct Shared {
     stop: AtomicBool,
     paused: AtomicBool,
-    /// Threads that wait for the end of a pause.
+    /// Number of threads that wait for the end of a pause.
     parked: AtomicUsize,
-    /// Packets that the devices have sent, TCP's repeats and answers aside.
+    /// Packets that the devices have sent, without TCP's retransmissions and answers.
     sent: AtomicU64,
 }
 
 impl Shared {
-    /// Waits while there is a pause; false when it is over for good.
+    /// Waits while there is a pause; returns false when the load must stop.
     fn goes_on(&self) -> bool {
         if self.paused.load(Ordering::SeqCst) {
             self.parked.fetch_add(1, Ordering::SeqCst);
@@ -360,14 +362,14 @@ impl Shared {
     }
 }
 
-/// UDP and TCP from both devices, in both families, to what is out there and to the WAN's own network.
+/// UDP and TCP traffic from both devices, in both families, to the server outside and to the WAN's own network.
 pub struct Load {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl Load {
-    /// Begins. The streams that are made now are kept for good, so that some are older than whatever comes.
+    /// Starts the traffic. The first streams stay open, so that some connections are older than any later event.
     pub fn start(world: &Guarded) -> Self {
         let shared = Arc::<Shared>::default();
         let mut threads = Vec::new();
@@ -380,12 +382,12 @@ impl Load {
         Self { shared, threads }
     }
 
-    /// Packets that the devices have sent.
+    /// Number of packets that the devices have sent.
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more packets have been sent.
+    /// Waits until the devices have sent so many more packets.
     pub fn wait(&self, packets: u64) {
         let end = self.shared.sent.load(Ordering::Relaxed) + packets;
         until("packets that are sent", || {
@@ -393,7 +395,7 @@ impl Load {
         });
     }
 
-    /// Nothing is sent until [`Load::resume`], but what TCP repeats.
+    /// Pauses all traffic until [`Load::resume`], except for TCP retransmissions.
     pub fn pause(&self) {
         self.shared.paused.store(true, Ordering::SeqCst);
         until("a pause", || {
@@ -401,7 +403,7 @@ impl Load {
         });
     }
 
-    /// Goes on after a pause.
+    /// Ends a pause.
     pub fn resume(&self) {
         self.shared.paused.store(false, Ordering::SeqCst);
     }
@@ -419,7 +421,7 @@ impl Drop for Load {
     }
 }
 
-/// Where packets go: mostly far, now and then to the network of the WAN itself.
+/// Destinations of the packets: mostly outside, sometimes in the WAN's own network.
 fn targets(port: u16) -> [SocketAddr; 8] {
     let far = FAR.map(|it| SocketAddr::new(ip(it), port));
     let near = ["192.168.3.2", "fd00:3::2"].map(|it| SocketAddr::new(ip(it), port));
@@ -433,7 +435,7 @@ fn datagrams(shared: &Shared) -> io::Result<()> {
     let sockets = [UdpSocket::bind((any[0], 0))?, UdpSocket::bind((any[1], 0))?];
     while shared.goes_on() {
         for target in targets(PORTS[0]) {
-            // The router's answer to the datagram before is an error of this one.
+            // An ICMP error about the previous datagram may surface here.
             if sockets[usize::from(target.is_ipv6())]
                 .send_to(&[7; 64], target)
                 .is_ok()

@@ -1,6 +1,6 @@
-//! Shared code of the acceptance tests: two hosts, a tunnel between them, and content that is compared.
+//! Shared code of the acceptance tests: two hosts, a tunnel between them, and comparison of content.
 //!
-//! Everything is seen from outside: the program itself, `wg`, `ping`, sockets and frames.
+//! The tests look from outside: at the program itself, `wg`, `ping`, sockets and frames.
 
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
@@ -54,11 +54,10 @@ pub use site::Site;
 pub use tunnel::{Setup, Tunnel};
 pub use two_lines::TwoLines;
 
-/// How long anything may take before a test gives up: a busy machine is slow, a broken program is
-/// forever.
+/// How long to wait for anything before a test fails: long for a busy machine, bounded for a broken program.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Name of the tunnel's interface in both hosts, which are private.
+/// Name of the tunnel's interface in both hosts, which must be private.
 pub const WG: &str = "wg0";
 
 /// Listen ports of the two ends.
@@ -66,13 +65,13 @@ pub const PORT_A: u16 = 1001;
 /// See [`PORT_A`].
 pub const PORT_B: u16 = 1002;
 
-/// Whether tunnels can be made here; if not, it is noted.
+/// Whether tunnels can be made here; if not, notes why.
 #[track_caller]
 pub fn ready() -> bool {
     lab::may_enter() && lab::require(tools::tun().and_then(|()| tools::find("wg"))).is_some()
 }
 
-/// The address that a text means.
+/// Parses an IP address.
 pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
@@ -82,7 +81,7 @@ pub fn millrace() -> Millrace {
     Millrace::new(PROGRAM)
 }
 
-/// The newest wireguard-go, or else the packaged one; without either it is noted.
+/// The newest wireguard-go, or else the packaged one; `None`, with a note, without either.
 #[track_caller]
 pub fn wireguard_go() -> Option<Box<dyn WireGuardPeer>> {
     if WireguardGo.available().is_ok() {
@@ -101,7 +100,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until something is there, and returns it.
+/// Waits until `look` returns a value, and returns that value.
 pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let mut found = None;
     until(what, || {
@@ -111,13 +110,13 @@ pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     found.unwrap()
 }
 
-/// Two private hosts on one cable: A is 192.168.1.1 and fd00:1::1, B is number 2.
+/// Two private hosts on one cable: A is 192.168.1.1 and fd00:1::1, B is 192.168.1.2 and fd00:1::2.
 pub struct Net {
-    /// The one that mostly calls.
+    /// The host that usually connects.
     pub a: Host,
-    /// The one that mostly listens.
+    /// The host that usually listens.
     pub b: Host,
-    /// Their cable.
+    /// The cable's options.
     pub link: LinkOptions,
 }
 
@@ -128,23 +127,23 @@ impl Default for Net {
 }
 
 impl Net {
-    /// Hosts on the first link.
+    /// Joins the hosts by link number 1.
     pub fn new() -> Self {
         Self::with(LinkOptions::numbered(1))
     }
 
-    /// Hosts on this link.
+    /// Joins the hosts by this link.
     pub fn with(link: LinkOptions) -> Self {
         let (a, b) = Self::hosts();
         Link::new(&a, "eth0", &b, "eth0", &link).unwrap();
         Self { a, b, link }
     }
 
-    /// Only the two hosts.
+    /// Makes the two hosts without a link.
     pub fn hosts() -> (Host, Host) {
         let hosts = (Host::private("a").unwrap(), Host::private("b").unwrap());
         for host in [&hosts.0, &hosts.1] {
-            // The machine's default may be strict, and these tests change addresses and ways.
+            // The machine's default may be strict, and these tests change addresses and routes.
             host.sysctl("net/ipv4/conf/all/rp_filter", "0").unwrap();
             host.sysctl("net/ipv4/conf/default/rp_filter", "0").unwrap();
         }
@@ -152,7 +151,7 @@ impl Net {
     }
 }
 
-/// Settings of Millrace through the environment, as `wg-quick` needs it.
+/// Passes Millrace's settings through the environment, as `wg-quick` needs it.
 pub fn settings(text: &str) -> PeerOptions {
     PeerOptions {
         environment: vec![("MILLRACE_SET".to_owned(), text.to_owned())],
@@ -160,7 +159,7 @@ pub fn settings(text: &str) -> PeerOptions {
     }
 }
 
-/// Inner addresses.
+/// Inner addresses of A and B, IPv4 and IPv6.
 pub const A4: &str = "10.0.0.1";
 /// See [`A4`].
 pub const B4: &str = "10.0.0.2";
@@ -169,13 +168,13 @@ pub const A6: &str = "fd01::1";
 /// See [`A4`].
 pub const B6: &str = "fd01::2";
 
-/// One end's knowledge of the peer with these keys.
+/// Returns the status at one end of the peer with these keys.
 pub fn peer(at: &RunningPeer<'_>, keys: &Keys) -> PeerStatus {
     let status = at.status().unwrap();
     status.peer(&keys.public).unwrap().clone()
 }
 
-/// An interface with these keys, port and peers.
+/// Builds an interface with these keys, port and peers.
 pub fn interface(keys: &Keys, port: u16, peers: Vec<WgPeer>) -> WgInterface {
     WgInterface {
         keys: keys.clone(),
@@ -185,8 +184,8 @@ pub fn interface(keys: &Keys, port: u16, peers: Vec<WgPeer>) -> WgInterface {
     }
 }
 
-/// Waits until a host takes packets to an address of its own: the kernel makes an IPv6 address usable a
-/// moment after it was added.
+/// Waits until a host receives packets at its own address: an IPv6 address becomes usable a moment after it was
+/// added.
 pub fn usable(host: &Host, address: &str) {
     let address = ip(address);
     until("an address that is usable", || {
@@ -200,7 +199,7 @@ pub fn usable(host: &Host, address: &str) {
     });
 }
 
-/// Asserts that a ping is not answered.
+/// Asserts that nobody answers a ping.
 pub fn no_ping(host: &Host, target: &str) -> PingReport {
     let report = ping(host, ip(target), &PingOptions::count(1)).unwrap();
     assert_eq!(report.received, 0, "{target}: {report:?}");
@@ -216,7 +215,7 @@ pub fn status_of(host: &Host, interface: &str) -> Value {
     all[0].clone()
 }
 
-/// How many packets the program has dropped for one reason.
+/// Number of packets that the program has dropped for one reason.
 pub fn drops(host: &Host, reason: &str) -> u64 {
     let status = status_of(host, WG);
     status["dataplane"]["drops"][reason]
@@ -224,7 +223,7 @@ pub fn drops(host: &Host, reason: &str) -> u64 {
         .unwrap_or_else(|| panic!("no reason {reason} in {status}"))
 }
 
-/// Speaks the UAPI itself and returns the answer, for what the installed `wg` has no word for.
+/// Sends a UAPI request directly and returns the answer, for requests that the installed `wg` cannot make.
 pub fn uapi(host: &Host, interface: &str, request: &str) -> String {
     use std::os::unix::net::UnixStream;
     host.run(|| {
@@ -232,7 +231,7 @@ pub fn uapi(host: &Host, interface: &str, request: &str) -> String {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(request.as_bytes())?;
         let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
-        // An answer ends with an empty line; the connection stays open.
+        // An empty line ends the answer; the connection stays open.
         while !answer.ends_with(b"\n\n") {
             match stream.read(&mut buffer)? {
                 0 => break,
@@ -245,7 +244,7 @@ pub fn uapi(host: &Host, interface: &str, request: &str) -> String {
     .unwrap()
 }
 
-/// A key as the UAPI writes it.
+/// Converts a base64 key to the UAPI's hex form.
 pub fn hex(base64: &str) -> String {
     let value = |byte: u8| match byte {
         b'A'..=b'Z' => u32::from(byte - b'A'),
@@ -276,7 +275,7 @@ pub fn key_bytes(base64: &str) -> [u8; 32] {
     bytes
 }
 
-/// The processes that run inside a host.
+/// The ids of the processes that run inside a host.
 pub fn inhabitants(host: &Host) -> Vec<u32> {
     let inside = host
         .run(|| fs::read_link("/proc/thread-self/ns/net").unwrap())
@@ -303,7 +302,7 @@ pub fn run_files(host: &Host) -> Vec<String> {
                 || path.ends_with("up.lock")
                 || path.extension().is_some_and(|it| it == "peers"))
             {
-                // Facts about this kernel and the peers stay, for the next start, and locks without content.
+                // Skip files that stay on purpose: facts about this kernel and the peers, and empty lock files.
                 into.push(path.display().to_string());
             }
         }

@@ -1,5 +1,5 @@
-//! A router with a `dnsmasq` as OpenWrt starts it, the provider's name server, one behind a tunnel, and queries that never
-//! stop: for tests of which queries leave by which device.
+//! A router with a `dnsmasq` as OpenWrt starts it, a provider's name server, a name server behind a tunnel, and
+//! steady queries: for tests of which device carries which query.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -15,30 +15,31 @@ use super::dns::{NameServer, question};
 use super::guarded::Guarded;
 use super::{Directory, ip, until};
 
-/// The domain that is to be asked for by the tunnel only. Every query has a label of eight letters before it.
+/// A domain whose names must be resolved only through the tunnel. Every query has a label of eight letters before it.
 pub const SECRET: &str = "secret.example";
 
-/// A name that anyone may ask for.
+/// A name outside that domain.
 pub const PLAIN: &str = "aaaaaaaa.plain.example";
 
-/// The provider's name server, on the WAN, and that behind the tunnel.
+/// The provider's name server, on the WAN.
 pub const PROVIDER: &str = "192.168.3.2";
-/// See [`PROVIDER`].
+/// The name servers behind the tunnel.
 pub const INNER: [&str; 2] = ["10.8.0.1", "fd08::1"];
 
-/// Where the router has its own `dnsmasq`, for each family of the LAN.
+/// The router's own `dnsmasq`, in each family of the LAN.
 pub const ROUTER: [&str; 2] = ["192.168.1.2", "fd00:1::2"];
 
-/// Counts at the server what comes by the WAN: all queries, and those for [`SECRET`] (the second label, behind the headers of
-/// UDP and DNS and the first label); and the same of the answers' other end, by tunnels.
+/// Counters at the server: all queries that arrive by the WAN, those among them for [`SECRET`], and queries that
+/// arrive by tunnels. The second counter matches the second label, after the headers of UDP and DNS and the first
+/// label.
 const COUNTING: &str = "table inet queries {\n counter every { }\n counter secret { }\n counter tunnelled { }\n\
     chain prerouting {\n type filter hook prerouting priority -400;\n\
     iifname \"eth0\" meta l4proto { tcp, udp } th dport 53 counter name every\n\
     iifname \"eth0\" udp dport 53 @th,232,56 0x06736563726574 counter name secret\n\
     iifname { \"wg0\", \"ovpn0\" } udp dport 53 counter name tunnelled\n }\n }\n";
 
-/// `$1` is a directory for it. Its script runs once at a time, as procd sees to on a router: one that a killed watch began may
-/// still be at work when the test begins its own.
+/// Sets up the router's `dnsmasq` with its files in `$1`. A lock keeps the init script from running twice at once, as
+/// procd does: a script started by a killed watch may still run when the test starts its own.
 const STAGE: &str = r#"
 mount -t tmpfs tmpfs "$1"
 mkdir "$1/upper" "$1/work" "$1/names.d"
@@ -72,11 +73,11 @@ chmod 755 /etc/init.d/dnsmasq
 /etc/init.d/dnsmasq start
 "#;
 
-/// Everything of [`Guarded`], and names.
+/// A [`Guarded`] set-up with name servers.
 pub struct Named {
-    /// The devices, the router and what is out there.
+    /// The devices, the router and the server outside.
     pub world: Guarded,
-    /// The provider's server.
+    /// The provider's name server.
     pub provider: NameServer,
     scratch: Directory,
 }
@@ -88,7 +89,7 @@ impl Default for Named {
 }
 
 impl Named {
-    /// Starts it all; the router's `dnsmasq` asks the provider's server.
+    /// Starts everything; the router's `dnsmasq` asks the provider's server.
     pub fn new() -> Self {
         let world = Guarded::new();
         let scratch = Directory::new();
@@ -104,7 +105,7 @@ impl Named {
         }
     }
 
-    /// Name servers behind the tunnel, whose end there has to be up.
+    /// Starts name servers behind the tunnel, whose far end must be up.
     pub fn inner(&self) -> [NameServer; 2] {
         INNER.map(|at| {
             let server = NameServer::start(&self.world.server, ip(at));
@@ -113,21 +114,21 @@ impl Named {
         })
     }
 
-    /// The text of a file that the router's `dnsmasq` reads, if it is there.
+    /// The text of a file that the router's `dnsmasq` reads, if the file exists.
     pub fn file(&self, name: &str) -> Option<String> {
         let path = self.scratch.path().join("names.d").join(name);
         let read = || std::fs::read_to_string(path);
         self.world.router.run(read).unwrap().ok()
     }
 
-    /// Adds a file of the owner's.
+    /// Adds a configuration file of the router's owner.
     pub fn own_file(&self, name: &str, text: &str) {
         let path = self.scratch.path().join("names.d").join(name);
         let write = || std::fs::write(path, text);
         self.world.router.run(write).unwrap().unwrap();
     }
 
-    /// Queries that came to the server by the WAN, and those among them that were for [`SECRET`].
+    /// Queries that reached the server by the WAN: all, and those for [`SECRET`].
     pub fn clear(&self) -> (u64, u64) {
         (
             counter(&self.world.server, "every"),
@@ -135,7 +136,7 @@ impl Named {
         )
     }
 
-    /// Queries that came by a tunnel.
+    /// Queries that reached the server by a tunnel.
     pub fn tunnelled(&self) -> u64 {
         counter(&self.world.server, "tunnelled")
     }
@@ -143,7 +144,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        // It goes into the background by itself.
+        // `dnsmasq` has gone into the background; its init script stops it.
         let _ = self.world.router.output("/etc/init.d/dnsmasq", ["stop"]);
     }
 }
@@ -163,7 +164,7 @@ fn counter(host: &Host, name: &str) -> u64 {
         .unwrap()
 }
 
-/// A fresh name below [`SECRET`].
+/// Returns an unused name below [`SECRET`].
 pub fn fresh() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     format!(
@@ -172,7 +173,7 @@ pub fn fresh() -> String {
     )
 }
 
-/// Queries for fresh names, of both families and for addresses of both, from a device to these servers.
+/// Steady queries from a device to these servers, over both families, for unused names and both kinds of addresses.
 pub struct Queries {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -180,7 +181,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// Begins.
+    /// Starts the queries.
     pub fn start(host: &Host, servers: &[IpAddr]) -> Self {
         let (stop, sent) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (theirs, count, servers) = (Arc::clone(&stop), Arc::clone(&sent), servers.to_vec());
@@ -193,7 +194,7 @@ impl Queries {
                 for server in &servers {
                     for v6 in [false, true] {
                         let socket = &sockets[usize::from(server.is_ipv6())];
-                        // The router's answer to the query before is an error of this one.
+                        // An ICMP error about the previous query may surface here.
                         let query = question(&fresh(), v6);
                         if socket.send_to(&query, (*server, 53)).is_ok() {
                             count.fetch_add(1, Ordering::Relaxed);
@@ -208,13 +209,13 @@ impl Queries {
         Self { stop, sent, thread }
     }
 
-    /// Waits until so many more have been sent.
+    /// Waits until so many more queries have been sent.
     pub fn wait(&self, queries: u64) {
         let end = self.sent() + queries;
         until("queries that are sent", || self.sent() >= end);
     }
 
-    /// How many have been sent.
+    /// Number of queries sent.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! A double of OpenWrt's netifd and of ubus' daemon, for one interface, in a host.
+//! A double of OpenWrt's netifd and of the ubus daemon, for one interface, in a host.
 //!
-//! It speaks the wire protocol and does to the host what netifd does: flushes every rule when it starts; takes the device
-//! down and bare when it sees it first; leaves what an update has in common with the one before as it is, and takes nothing
-//! away where it says `keep`; takes everything back when the link is lost; answers "permission denied" while it takes the
-//! interface down; starts what has ended by itself again.
+//! The double speaks the wire protocol and changes the host as netifd does. At its start it flushes every rule. It
+//! takes the device down and clears it when it first sees it. An update changes only what differs from the previous
+//! one, and with `keep` removes nothing. When the link is lost, it removes everything that it configured. While it
+//! takes the interface down, it answers "permission denied". It restarts a process that ended by itself.
 
 mod apply;
 mod bus;
@@ -35,22 +35,22 @@ enum Machine {
 struct State {
     machine: Machine,
     has: Has,
-    /// The process's faults: code and words.
+    /// Faults that the process reported: code and text.
     faults: Vec<Vec<String>>,
     no_autostart: bool,
-    /// How often a device was taken, and what was said to it, in words.
+    /// How often the double claimed a device, and the updates that it got, as text.
     taken: usize,
     refused: usize,
-    /// Breaches of netifd's expectations.
+    /// Deviations from netifd's expectations.
     complaints: Vec<String>,
-    /// A process that an earlier life of netifd started may still tell what it has.
+    /// Whether processes of an earlier netifd may still send their updates.
     has_orphans: bool,
     netlink: Option<netio::netlink::Netlink>,
-    /// Devices of other interfaces.
+    /// Interfaces with their devices, besides the tested interface.
     lines: Vec<(String, String)>,
 }
 
-/// netifd, with one interface.
+/// The netifd double, with one interface.
 pub struct Netifd<'h> {
     host: &'h Host,
     /// The interface's name.
@@ -59,17 +59,17 @@ pub struct Netifd<'h> {
     state: Arc<Mutex<State>>,
     bus: Option<Bus>,
     process: Option<Process>,
-    /// Processes of a netifd that is gone.
+    /// Processes that an earlier netifd started.
     orphans: Vec<Process>,
     said: String,
-    /// How often the process was started.
+    /// Number of times that the process was started.
     pub starts: usize,
     /// The exit code of the last process that ended by itself.
     pub ended: Option<i32>,
 }
 
 impl<'h> Netifd<'h> {
-    /// Starts it. `directory` is where UCI's files are, and gets the socket of ubus.
+    /// Starts the double. `directory` holds UCI's files, and gets the ubus socket.
     pub fn start(host: &'h Host, interface: &str, directory: &Path) -> Self {
         let mut netifd = Self {
             host,
@@ -98,7 +98,7 @@ impl<'h> Netifd<'h> {
             self.host.output("ip", flush).unwrap();
             for (table, priority) in [("main", "32766"), ("default", "32767")] {
                 let add = [family, "rule", "add", "lookup", table, "pref", priority];
-                // The kernel's flush leaves some, and IPv6 has none for the last.
+                // The kernel's flush leaves some rules in place, and IPv6 has no rule for the default table.
                 let _ = self.host.output("ip", add);
             }
         }
@@ -137,13 +137,13 @@ impl<'h> Netifd<'h> {
         self.directory.join("ubus.sock")
     }
 
-    /// Another interface of netifd has this device.
+    /// Pretends that another interface of netifd uses this device.
     pub fn has_line(&self, interface: &str, device: &str) {
         let line = (interface.to_owned(), device.to_owned());
         self.state.lock().unwrap().lines.push(line);
     }
 
-    /// `ifup`: what the protocol's handler does for `setup`.
+    /// `ifup`: runs the protocol handler's `setup`.
     pub fn if_up(&mut self) {
         let mut state = self.state.lock().unwrap();
         state.no_autostart = false;
@@ -162,14 +162,14 @@ impl<'h> Netifd<'h> {
         self.starts += 1;
     }
 
-    /// `renew`.
+    /// `renew`: sends the process SIGHUP.
     pub fn renew(&self) {
         let process = self.process.as_ref().unwrap();
         process.signal(Signal::SIGHUP).unwrap();
     }
 
-    /// `ifdown`: the process is told to end, and does, with success. netifd kills it after five seconds, which on a machine that
-    /// tests keep busy says nothing of the process: taking a device away waits for every processor.
+    /// `ifdown`: ends the process with SIGTERM and asserts success. netifd kills it after five seconds. The double
+    /// waits longer, because removing a device waits for every processor, which on a busy machine takes time.
     pub fn if_down(&mut self) {
         self.state.lock().unwrap().machine = Machine::Teardown;
         if let Some(process) = self.process.take() {
@@ -187,7 +187,7 @@ impl<'h> Netifd<'h> {
         state.machine = Machine::Down;
     }
 
-    /// Looks whether the process has ended, and starts it again as netifd does.
+    /// Checks whether the process has ended, and restarts it as netifd does.
     pub fn tick(&mut self) {
         self.orphans
             .retain_mut(|orphan| orphan.try_wait().unwrap().is_none());
@@ -207,19 +207,19 @@ impl<'h> Netifd<'h> {
         }
     }
 
-    /// The process is killed.
+    /// Kills the process.
     pub fn kill(&self) {
         let process = self.process.as_ref().unwrap();
         process.signal(Signal::SIGKILL).unwrap();
     }
 
-    /// ubus' daemon ends, and starts again.
+    /// Restarts the ubus daemon.
     pub fn restart_bus(&mut self) {
         self.bus = None;
         self.open_bus();
     }
 
-    /// netifd is killed, and starts again: it knows of no process of before.
+    /// Kills and restarts netifd, which then knows of no earlier process.
     pub fn crash(&mut self) {
         let lines = std::mem::take(&mut self.state.lock().unwrap().lines);
         self.orphans.extend(self.process.take());
@@ -231,7 +231,7 @@ impl<'h> Netifd<'h> {
         self.set_up();
     }
 
-    /// Waits until the interface is up and has exactly these addresses and routes, in the words of `ip`.
+    /// Waits until the interface is up with exactly these addresses and routes, in the notation of `ip`.
     pub fn until_has(&mut self, addresses: &[&str], routes: &[&str]) {
         let sorted = |words: &[&str]| {
             let mut words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
@@ -259,7 +259,7 @@ impl<'h> Netifd<'h> {
         }
     }
 
-    /// Waits until the interface is up. Returns its addresses and routes.
+    /// Waits until the interface is up, and returns its addresses and routes.
     pub fn until_up(&mut self) -> (Vec<String>, Vec<String>) {
         until("an interface that is up", || {
             self.tick();
@@ -269,7 +269,7 @@ impl<'h> Netifd<'h> {
         (state.has.address_words(), state.has.all_route_words())
     }
 
-    /// Waits until the process says so at its standard error.
+    /// Waits until the process writes these words to standard error.
     pub fn until_said(&mut self, words: &str) {
         until(words, || {
             self.tick();
@@ -277,7 +277,7 @@ impl<'h> Netifd<'h> {
         });
     }
 
-    /// Waits for a fault with this code, and returns its words.
+    /// Waits for a fault with this code, and returns its text.
     pub fn until_fault(&mut self, code: &str) -> String {
         crate::until_some(code, || {
             self.tick();
@@ -287,45 +287,45 @@ impl<'h> Netifd<'h> {
         })
     }
 
-    /// The faults that it keeps, in words.
+    /// The stored faults, as text.
     pub fn faults(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
         state.faults.iter().map(|it| it.join(" ")).collect()
     }
 
-    /// All that processes have written to standard error.
+    /// All output of the processes so far.
     pub fn said(&self) -> String {
         let now = self.process.as_ref();
         let now = now.map(|it| it.stdout() + &it.stderr());
         self.said.clone() + &now.unwrap_or_default()
     }
 
-    /// How often netifd took the device, which clears it: once for each process that came up.
+    /// How often netifd claimed the device, which clears it: once for each process that came up.
     pub fn taken(&self) -> usize {
         self.state.lock().unwrap().taken
     }
 
-    /// How often netifd said "permission denied".
+    /// How often netifd answered "permission denied".
     pub fn refused(&self) -> usize {
         self.state.lock().unwrap().refused
     }
 
-    /// The name servers that it was told.
+    /// The name servers that netifd was given.
     pub fn dns(&self) -> Vec<String> {
         self.state.lock().unwrap().has.dns.clone()
     }
 
-    /// The prefixes that it may hand out.
+    /// The prefixes that netifd may delegate.
     pub fn prefixes(&self) -> Vec<String> {
         self.state.lock().unwrap().has.prefixes.clone()
     }
 
-    /// The changes since the last call: `+` in front of an added thing, `-` in front of a removed one.
+    /// The changes since the last call: `+` marks an addition, `-` a removal.
     pub fn changes(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().unwrap().has.changes)
     }
 
-    /// Breaches of netifd's expectations: an interface that is not bare when it comes.
+    /// Deviations from netifd's expectations, such as an interface that is not bare when it appears.
     pub fn complaints(&self) -> Vec<String> {
         self.state.lock().unwrap().complaints.clone()
     }
@@ -335,8 +335,8 @@ impl<'h> Netifd<'h> {
         device_name(&self.interface)
     }
 
-    /// Waits until the process is root's, and may do no more than what networks need: `CAP_NET_ADMIN`, `CAP_NET_RAW` and
-    /// `CAP_NET_BIND_SERVICE`.
+    /// Waits until the process runs as root with only the capabilities for networking: `CAP_NET_ADMIN`, `CAP_NET_RAW`
+    /// and `CAP_NET_BIND_SERVICE`.
     pub fn has_few_privileges(&self) {
         let path = format!("/proc/{}/status", self.process());
         until("few privileges", || {
@@ -347,14 +347,14 @@ impl<'h> Netifd<'h> {
         });
     }
 
-    /// The process.
+    /// The id of the process.
     pub fn process(&self) -> u32 {
         self.process.as_ref().unwrap().id()
     }
 }
 
 impl State {
-    /// `notify_proto`.
+    /// Handles `notify_proto`.
     fn notified(&mut self, interface: &str, arguments: &[(String, Value)]) -> Status {
         let all = Value::Table(arguments.to_vec());
         let number = |name: &str| all.field(name).and_then(Value::as_number);
@@ -397,7 +397,7 @@ impl State {
         let Some(netlink) = &mut self.netlink else {
             return Status::UnknownError;
         };
-        // It keeps nothing of an interface that it does not have up, whatever it is told.
+        // netifd ignores `keep` for an interface that is not up.
         let keep = keep && self.machine == Machine::Up;
         if !keep {
             let device = all.field("ifname").and_then(Value::as_text);
@@ -433,11 +433,11 @@ impl State {
         }
     }
 
-    /// Takes back what the process gave the interface.
+    /// Removes everything that the process configured on the interface.
     fn flush(&mut self) {
         let changes = std::mem::take(&mut self.has.changes);
         if let Some(netlink) = &mut self.netlink {
-            // The device may be gone with its process.
+            // The device may have vanished with its process.
             let _ = self.has.become_as(&Value::Null, false, netlink);
         }
         self.has = Has {

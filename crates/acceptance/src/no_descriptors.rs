@@ -1,19 +1,20 @@
-//! A process without room for another open file.
+//! Takes away a process's unused file descriptors.
 
 use std::fs;
 
 use lab::Host;
 
-/// A process that can open no more files than the few whose numbers are free, until this value is dropped.
+/// A process limited to the file descriptor numbers that are already in use and a few free ones, until the value is
+/// dropped.
 pub struct NoDescriptors<'h> {
     host: &'h Host,
     process: u32,
-    /// How many it can open still.
+    /// How many files the process can still open.
     pub free: usize,
 }
 
 impl<'h> NoDescriptors<'h> {
-    /// Takes from a process of `host` what it has not opened yet.
+    /// Lowers the limit of a process in `host` to its highest open descriptor.
     pub fn of(host: &'h Host, process: u32) -> Self {
         let all = fs::read_dir(format!("/proc/{process}/fd"))
             .unwrap()

@@ -1,4 +1,4 @@
-//! Shared code of the tests with OpenVPN: programs in both roles, and the traffic through their tunnels.
+//! Shared code of the OpenVPN tests: programs in both roles, and traffic through their tunnels.
 
 use std::env;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use lab::{Host, LinkOptions, tools};
 
 use super::{Net, PROGRAM, pings, tcp_both_ways, udp_both_ways, usable};
 
-/// Whether tunnels can be made here, with the stock program to compare with; if not, it is noted.
+/// Whether tunnels and the stock program are available; if not, notes what is missing.
 #[track_caller]
 pub fn ready() -> bool {
     let programs = ["openvpn", "openssl", "ip"];
@@ -25,7 +25,7 @@ pub fn ready() -> bool {
         .is_some()
 }
 
-/// Bytes that each test of content sends each way: 2 MB, or what `MILLRACE_TEST_BYTES` says.
+/// Bytes that each content test sends each way: 2 MB, or the value of `MILLRACE_TEST_BYTES`.
 pub fn amount() -> usize {
     env::var("MILLRACE_TEST_BYTES")
         .ok()
@@ -33,7 +33,7 @@ pub fn amount() -> usize {
         .unwrap_or(2_000_000)
 }
 
-/// Keys of each kind, made once a process.
+/// Credentials of each key kind, made once per process.
 pub fn credentials(kind: KeyKind) -> &'static Credentials {
     static ALL: [OnceLock<Credentials>; 3] = [const { OnceLock::new() }; 3];
     let place = match kind {
@@ -49,7 +49,7 @@ pub fn millrace() -> MillraceOpenVpn {
     MillraceOpenVpn::new(PROGRAM)
 }
 
-/// Which program is where.
+/// The programs at both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pair {
     /// Millrace at both ends.
@@ -61,10 +61,10 @@ pub enum Pair {
 }
 
 impl Pair {
-    /// All of them.
+    /// All pairs.
     pub const ALL: [Self; 3] = [Self::Both, Self::Client, Self::Server];
 
-    /// The programs, server first. `old` has the stock one derive keys as before 2.6.
+    /// The programs, server first. With `old`, the stock program derives keys as before 2.6.
     pub fn programs(self, old: bool) -> [Box<dyn OpenVpn>; 2] {
         if env::var_os("MILLRACE_TEST_STOCK").is_some() {
             return stock(old);
@@ -81,7 +81,7 @@ impl Pair {
     }
 }
 
-/// The stock program at both ends, server first. `old` has them derive keys as before 2.6.
+/// The stock program at both ends, server first. With `old`, both derive keys as before 2.6.
 pub fn stock(old: bool) -> [Box<dyn OpenVpn>; 2] {
     if old {
         [Box::new(StockOpenVpn), Box::new(OldClient::new().unwrap())]
@@ -90,23 +90,23 @@ pub fn stock(old: bool) -> [Box<dyn OpenVpn>; 2] {
     }
 }
 
-/// A server and its client: at B and at A of a [`Net`].
+/// A running server at B and a running client at A of a [`Net`].
 pub struct Ends<'h> {
     /// The server, at B.
     pub server: RunningOpenVpn<'h>,
     /// The client, at A.
     pub client: RunningOpenVpn<'h>,
-    /// How the tunnel is.
+    /// The tunnel's settings.
     pub setup: Setup,
-    /// Inner addresses of the server.
+    /// Inner IPv4 address of the server.
     pub server4: String,
-    /// See above.
+    /// Inner IPv6 address of the server.
     pub server6: String,
-    /// The programs, which may live in directories of their own.
+    /// The programs' values, which may own temporary directories.
     _programs: [Box<dyn OpenVpn>; 2],
 }
 
-/// For the report of a test that failed: what the programs said.
+/// Prints the programs' output when a test fails.
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -119,12 +119,12 @@ impl Drop for Ends<'_> {
 }
 
 impl<'h> Ends<'h> {
-    /// Starts both over IPv4 and waits until they are connected.
+    /// Starts both programs over IPv4 and waits until they are connected.
     pub fn new(net: &'h Net, setup: &Setup, programs: [Box<dyn OpenVpn>; 2]) -> Self {
         Self::with(net, setup, programs, KeyKind::Ecdsa, false)
     }
 
-    /// Makes ends as [`Ends::new`] does, with keys of this kind, over this outer family.
+    /// Starts both as [`Ends::new`] does, with keys of this kind, over this outer family.
     pub fn with(
         net: &'h Net,
         setup: &Setup,
@@ -135,7 +135,7 @@ impl<'h> Ends<'h> {
         Self::between([&net.b, &net.a], &net.link, setup, programs, kind, v6)
     }
 
-    /// Between a server and a client, the server being end B of `link`.
+    /// Starts a server and a client on any two hosts; the server is end B of `link`.
     pub fn between(
         [server, client]: [&'h Host; 2],
         link: &LinkOptions,
@@ -146,7 +146,8 @@ impl<'h> Ends<'h> {
     ) -> Self {
         let mut setup = setup.as_of(StockOpenVpn.release());
         if StockOpenVpn.release() < (2, 6) && setup.client.find("reneg-sec").is_some() {
-            // It asks for its options after a second or two, and no server takes other keys before.
+            // An old client requests its options a second or two late, and no server accepts a key renewal before
+            // that.
             setup.client.remove("reneg-sec").line("reneg-sec 6");
         }
         let setup = &setup;
@@ -167,7 +168,7 @@ impl<'h> Ends<'h> {
         }
     }
 
-    /// Pings, TCP and UDP of both inner families, both ways, the content compared.
+    /// Checks pings, TCP and UDP over both inner families, in both directions, with content compared.
     pub fn carries(&self, bytes: usize) {
         let (a, b) = (self.client.host(), self.server.host());
         let client4 = self.setup.inner4(2).to_string();

@@ -1,24 +1,24 @@
-//! The page of `millrace monitor` in a browser, as those who look at it use it.
+//! The page of `millrace monitor` in a browser, as its readers use it.
 //!
-//! With `MILLRACE_PICTURES=DIRECTORY` what is seen is written there: the pictures of docs/monitor.md.
+//! With `MILLRACE_PICTURES=DIRECTORY`, writes screenshots there: the pictures of docs/monitor.md.
 
 use std::path::PathBuf;
 
 use crate::browser::{Browser, DESKTOP, PHONE};
 use crate::web::PASSWORD;
 
-/// Its address in the host that serves it.
+/// The page's address in the host that serves it.
 pub const PAGE: &str = "http://127.0.0.1:8470/";
 
-/// Writes what is seen, where pictures are wanted.
+/// Writes a screenshot if pictures are wanted.
 fn picture(browser: &Browser<'_>, name: &str) {
     if let Some(directory) = std::env::var_os("MILLRACE_PICTURES").map(PathBuf::from) {
         browser.screenshot(directory.join(format!("{name}.webp")));
     }
 }
 
-/// The script that finds faults of visible elements: wider than the window, without a name for people who hear it, or
-/// hard to read.
+/// Script that finds faults of visible elements: wider than the window, without an accessible name, or with too
+/// little contrast.
 const FAULTS: &str = "
     const faults = [];
     const seen = (it) => it.checkVisibility();
@@ -50,12 +50,12 @@ const FAULTS: &str = "
     }
     return faults";
 
-/// Looks at what is seen at both sizes, dark and light.
+/// Checks the page at both sizes, dark and light.
 pub fn look(browser: &Browser<'_>, name: &str) {
     fits(browser, name, true);
 }
 
-/// Checks the page, with pictures or without.
+/// Checks the page's layout, with or without pictures.
 pub fn fits(browser: &Browser<'_>, name: &str, pictures: bool) {
     for (size, size_name) in [(DESKTOP, "desk"), (PHONE, "phone")] {
         browser.size(size);
@@ -78,13 +78,13 @@ pub fn fits(browser: &Browser<'_>, name: &str, pictures: bool) {
     browser.dark(false);
 }
 
-/// Goes to another view.
+/// Opens another view of the page.
 pub fn goes_to(browser: &Browser<'_>, view: &str) {
     browser.click(&format!("#nav a[href='#{view}']"));
     browser.wait_for(&format!("#{view}"));
 }
 
-/// Logs in, after which the first view is there.
+/// Logs in and waits for the first view.
 pub fn logs_in(browser: &Browser<'_>) {
     browser.wait_for("#login");
     browser.fill("#password", PASSWORD);

@@ -1,15 +1,15 @@
-//! Sets of cases in which every pair of choices occurs.
+//! Test cases that cover every pair of choices.
 
 use std::collections::BTreeSet;
 
-/// A choice of one thing, by numbers: which thing, and which of its values.
+/// The choice of a value for a parameter: the parameter's number and the value's number.
 pub type Choice = (usize, usize);
 
-/// Cases, one value of each thing in each, so that any two values of two things occur together in one of
-/// them. `sizes` are the numbers of values; pairs for which `forbidden` is true (the first thing
-/// having the smaller number) never occur. Always the same for the same arguments.
+/// Returns cases with one value for each parameter, so that any two values of two parameters occur together in a
+/// case. `sizes` holds each parameter's number of values. Pairs for which `forbidden` is true never occur; the first
+/// parameter has the smaller number. The same arguments always give the same cases.
 ///
-/// Every value must be possible with each forbidden-free partial case; otherwise this panics.
+/// Panics if a valid partial case cannot be completed.
 pub fn pairwise(sizes: &[usize], forbidden: impl Fn(Choice, Choice) -> bool) -> Vec<Vec<usize>> {
     let clash = |a: Choice, b: Choice| forbidden(a.min(b), a.max(b));
     let mut open: BTreeSet<(Choice, Choice)> = BTreeSet::new();
@@ -26,8 +26,8 @@ pub fn pairwise(sizes: &[usize], forbidden: impl Fn(Choice, Choice) -> bool) -> 
     while let Some(&(first, second)) = open.first() {
         let mut case = vec![first, second];
         while case.len() < sizes.len() {
-            // The choice that covers most of what is open. Equals are mixed, or else things that have the
-            // same number of values would take turns in step.
+            // Take the choice that covers most open pairs. Ties are broken by a hash; otherwise parameters with equal
+            // sizes would change in step.
             let best = (0..sizes.len())
                 .filter(|thing| case.iter().all(|(chosen, _)| chosen != thing))
                 .flat_map(|thing| (0..sizes[thing]).map(move |value| (thing, value)))
@@ -52,7 +52,7 @@ pub fn pairwise(sizes: &[usize], forbidden: impl Fn(Choice, Choice) -> bool) -> 
     cases
 }
 
-/// A number that seems to have nothing to do with those that it is made of (FNV-1a, and a last shake).
+/// Hashes three numbers (FNV-1a with a final mix).
 fn mixed(numbers: [usize; 3]) -> u64 {
     let step = |hash: u64, number: usize| (hash ^ number as u64).wrapping_mul(0x0100_0000_01b3);
     let hash = numbers.into_iter().fold(0xcbf2_9ce4_8422_2325, step);

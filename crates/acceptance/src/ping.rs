@@ -1,4 +1,4 @@
-//! Pings from the test itself, which waits for a late answer as long as it takes.
+//! Pings sent by the test itself, which waits as long as needed for a late answer.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -10,14 +10,13 @@ use lab::Host;
 use super::content::Content;
 use super::{PATIENCE, ip, until};
 
-/// Asserts that so many pings are all answered, each sent as soon as the one before it was. (`ping` itself
-/// does not wait for the last of them longer than twice the longest of the others, which on a busy
-/// machine is too short.)
+/// Asserts that `count` pings are all answered; each is sent as soon as the one before was answered. (`ping` waits
+/// for its last answer only twice the longest other round trip, too short on a busy machine.)
 pub fn pings(host: &Host, target: &str, count: u16) {
     pings_of(host, target, count, 56);
 }
 
-/// [`pings`] with so many bytes of data in each.
+/// Pings as [`pings`] does, with `size` bytes of data in each.
 pub fn pings_of(host: &Host, target: &str, count: u16, size: usize) {
     let answers = host.run(|| {
         let socket = echo_socket(ip(target))?;
@@ -28,7 +27,7 @@ pub fn pings_of(host: &Host, target: &str, count: u16, size: usize) {
         .unwrap_or_else(|error| panic!("ping {target} from {}: {error}", host.name()));
 }
 
-/// Waits until three pings in a row are answered: for peers that lose some.
+/// Waits until three pings in a row are answered, for peers that lose some.
 pub fn reaches(host: &Host, target: &str) {
     until(target, || {
         let try_once = || {
@@ -39,8 +38,8 @@ pub fn reaches(host: &Host, target: &str) {
     });
 }
 
-/// A raw socket for ICMP of the target's family. What is sent and received on it are messages, to and from
-/// only the target, as with a UDP socket that is connected.
+/// Opens a raw ICMP socket of the target's family. It sends and receives ICMP messages, only to and from the target,
+/// like a connected UDP socket.
 fn echo_socket(target: IpAddr) -> io::Result<UdpSocket> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
     let (family, protocol) = match target {
@@ -55,7 +54,7 @@ fn echo_socket(target: IpAddr) -> io::Result<UdpSocket> {
 
 /// Sends one echo request and waits for its answer.
 fn echo(socket: &UdpSocket, number: u16, size: usize, patience: Duration) -> io::Result<()> {
-    // Different for every socket, so that none takes another's answer for its own.
+    // A different identifier for every socket, so that none takes another's answer.
     static IDENTITIES: AtomicU32 = AtomicU32::new(1);
     let identity = IDENTITIES.fetch_add(1, Ordering::Relaxed) as u16;
     let four = socket.local_addr()?.is_ipv4();
@@ -66,7 +65,7 @@ fn echo(socket: &UdpSocket, number: u16, size: usize, patience: Duration) -> io:
     message[4..6].copy_from_slice(&identity.to_be_bytes());
     message[6..8].copy_from_slice(&number.to_be_bytes());
     if four {
-        // For IPv6 the kernel does it.
+        // For ICMPv6 the kernel computes the checksum.
         let sum = internet_checksum(&message);
         message[2..4].copy_from_slice(&sum);
     }
@@ -84,7 +83,7 @@ fn echo(socket: &UdpSocket, number: u16, size: usize, patience: Duration) -> io:
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             other => other?,
         };
-        // IPv4 comes with its header.
+        // IPv4 raw sockets deliver the IP header too.
         let header = if four {
             usize::from(buffer[0] & 15) * 4
         } else {
@@ -97,7 +96,7 @@ fn echo(socket: &UdpSocket, number: u16, size: usize, patience: Duration) -> io:
     }
 }
 
-/// The checksum of RFC 1071, as it stands in a message whose field for it is zero.
+/// Computes the RFC 1071 checksum of a message whose checksum field is zero.
 pub fn internet_checksum(bytes: &[u8]) -> [u8; 2] {
     let mut sum: u32 = bytes
         .chunks(2)

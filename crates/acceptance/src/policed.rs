@@ -1,5 +1,5 @@
-//! A router with two tunnels, two devices behind it, and a server that tells by which way a packet came: for tests of
-//! policies.
+//! A router with two tunnels, two devices behind it, and a server that reports by which device a packet arrived: for
+//! tests of routing policies.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::guarded::Guarded;
 use crate::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until, usable};
 
-/// Addresses out there beside those of [`Guarded`].
+/// Addresses outside, besides those of [`Guarded`].
 pub const OTHERS: [&str; 16] = [
     "203.0.113.20",
     "203.0.113.30",
@@ -35,15 +35,15 @@ pub const OTHERS: [&str; 16] = [
     "2001:db8:e::9",
 ];
 
-/// Where the server answers, whatever port of 7001 to 7999 is asked.
+/// The server's echo port; packets to ports 7001 to 7999 are redirected to it.
 const PORT: u16 = 7000;
 
-/// How long an answer may take that is not to come, and each try of one that is.
+/// How long to wait for an answer that must not come, and for each attempt at one that must.
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// [`Guarded`], and what tells ways.
+/// A [`Guarded`] set-up whose server records the arrival device of packets.
 pub struct Policed {
-    /// The hosts.
+    /// The hosts and links.
     pub world: Guarded,
     next: AtomicU16,
     stop: Arc<AtomicBool>,
@@ -56,7 +56,7 @@ impl Default for Policed {
 }
 
 impl Policed {
-    /// Everything but the tunnels.
+    /// Sets up everything except the tunnels.
     pub fn new() -> Self {
         let world = Guarded::new();
         let server = &world.server;
@@ -89,7 +89,7 @@ impl Policed {
         all
     }
 
-    /// Tunnels of this program from the router to the server, which have no route: `mr-us` and `mr-nl`.
+    /// Starts two Millrace tunnels from the router to the server, without routes: `mr-us` and `mr-nl`.
     pub fn tunnels(&self, directory: &Directory) -> Vec<(RunningPeer<'_>, Process)> {
         let tunnels = [(1, "mr-us"), (2, "mr-nl")];
         let made = tunnels.map(|(number, name)| {
@@ -99,7 +99,7 @@ impl Policed {
         made.into_iter().collect()
     }
 
-    /// The other end of a tunnel, `wgNUMBER` on the server, and its file for the router.
+    /// Starts the far end of a tunnel, `wgNUMBER` on the server, and writes the router's file for it.
     pub fn far_end(
         &self,
         directory: &Directory,
@@ -145,13 +145,13 @@ impl Policed {
         self.world.tunnel(directory, name)
     }
 
-    /// By which device of the server a datagram and a stream of a host came there, if both were answered; `None` where neither
-    /// was, nor came.
+    /// Returns the server's device by which a datagram and a stream from a host arrived. Both must be answered;
+    /// `None` if neither was answered and neither arrived.
     pub fn way(&self, host: &Host, to: &str) -> Option<String> {
         self.way_from(host, None, to)
     }
 
-    /// The way from an address of the host.
+    /// As [`Self::way`], from the given address of the host.
     pub fn way_from(&self, host: &Host, from: Option<&str>, to: &str) -> Option<String> {
         let port = self.next.fetch_add(2, Ordering::Relaxed);
         let target = SocketAddr::new(ip(to), port);
@@ -172,8 +172,8 @@ impl Policed {
         came[0].clone()
     }
 
-    /// Whether an attempt succeeds. If what is sent to the port comes to the server, its answer may take as long as it takes on a
-    /// busy machine.
+    /// Whether an attempt succeeds. If its packets reach the server, retries until [`PATIENCE`] is over, because a
+    /// busy machine may answer late.
     fn persists(&self, port: u16, mut attempt: impl FnMut() -> bool) -> bool {
         let end = Instant::now() + PATIENCE;
         let goes_on = || self.seen("asked", port).is_some() && Instant::now() < end;
@@ -187,7 +187,7 @@ impl Policed {
         }
     }
 
-    /// Asks from the server, at its address, and returns the device by which the answer came.
+    /// Sends from the server, at address `from`, and returns the device by which the answer arrived.
     pub fn answer(&self, from: &str, to: &str, port: u16) -> Option<String> {
         let target = SocketAddr::new(ip(to), port);
         let server = &self.world.server;
@@ -197,20 +197,20 @@ impl Policed {
         self.seen("answered", port)
     }
 
-    /// The router answers datagrams to an address of its own, from that address.
+    /// Makes the router answer datagrams to one of its own addresses, from that address.
     pub fn listen(&self, address: &str, port: u16) {
         usable(&self.world.router, address);
         let at = SocketAddr::new(ip(address), port);
         echo_datagrams(&self.world.router, at, &self.stop);
     }
 
-    /// Forgets by which way answers came.
+    /// Forgets the arrival devices of answers.
     pub fn forget_answers(&self) {
         let words = ["flush", "set", "inet", "seen", "answered"];
         self.world.server.output("nft", words).unwrap();
     }
 
-    /// Whether a packet to the port came to the server by that device.
+    /// Whether a packet to the port reached the server by that device.
     pub fn came(&self, device: &str, port: u16) -> bool {
         let words = ["list", "set", "inet", "seen", "asked"];
         let text = self.world.server.output("nft", words).unwrap();
@@ -234,14 +234,14 @@ impl Policed {
         bytes.join(":")
     }
 
-    /// Gives a device one more address, as privacy extensions do.
+    /// Adds an address to a device, as privacy extensions do.
     pub fn add_address(&self, host: &Host, address: &str) {
         let bits = if ip(address).is_ipv4() { 24 } else { 64 };
         host.add_address("eth0", ip(address), bits).unwrap();
         usable(host, address);
     }
 
-    /// Has a host ask the router's resolver for both kinds of addresses of a name.
+    /// Makes a host ask the router's resolver for both kinds of addresses of a name.
     pub fn resolve(&self, host: &Host, server: &str, name: &str) {
         for kind in [1_u8, 28] {
             let mut query = vec![0x12, kind, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -263,14 +263,14 @@ impl Policed {
         }
     }
 
-    /// `millrace policy` on the router: code and what it said.
+    /// Runs `millrace policy` on the router; returns exit code and output.
     pub fn policy(&self, words: &[&str]) -> (Option<i32>, String) {
         let command = self.world.router.command(PROGRAM).arg("policy");
         let exit = command.args(words).exit().unwrap();
         (exit.status.code(), exit.stdout + &exit.stderr)
     }
 
-    /// The output of `millrace policy status`, and its exit code.
+    /// Runs `millrace policy status`; returns its output and exit code.
     pub fn status(&self) -> (Value, Option<i32>) {
         let command = self.world.router.command(PROGRAM);
         let exit = command.args(["policy", "status", "--json"]).exit().unwrap();
@@ -280,7 +280,7 @@ impl Policed {
         )
     }
 
-    /// Waits until all of it is in place, and packets of an entry go this way in both families.
+    /// Waits until the whole policy is in place, and packets of an entry take this way in both families.
     pub fn settled(&self, entry: &str, way: &str) {
         until(way, || {
             let (report, code) = self.status();
@@ -291,7 +291,7 @@ impl Policed {
         });
     }
 
-    /// A process that sets the policy again.
+    /// Starts a process that keeps the policy in place.
     pub fn watch(&self, file: &str) -> Process {
         let words = ["policy", "watch", "--settings", file];
         let mut watch = self
@@ -315,7 +315,7 @@ impl Drop for Policed {
     }
 }
 
-/// Answers datagrams and streams of a host's port with what they have.
+/// Echoes datagrams and streams at a host's port.
 fn echo(host: &Host, port: u16, stop: &Arc<AtomicBool>) {
     echo_datagrams(host, SocketAddr::new(ip("::"), port), stop);
     echo_streams(host, port, stop);
@@ -359,19 +359,19 @@ fn echo_streams(host: &Host, port: u16, stop: &Arc<AtomicBool>) {
     host.spawn("streams", streams).unwrap();
 }
 
-/// Whether a datagram is answered by whom it was sent to, tried some times.
+/// Whether the target itself answers a datagram, after at most `tries` attempts.
 fn ask(from: IpAddr, target: SocketAddr, tries: usize) -> bool {
     let socket = UdpSocket::bind((from, 0)).unwrap();
     socket.set_read_timeout(Some(MOMENT)).unwrap();
     (0..tries).any(|_| {
         let mut buffer = [0; 16];
-        // "Unreachable" is an answer of another kind: it does not get better.
+        // An ICMP error ("unreachable") is final.
         let sent = socket.send_to(&[7; 8], target);
         sent.is_ok() && matches!(socket.recv_from(&mut buffer), Ok((8, by)) if by == target)
     })
 }
 
-/// Whether a stream can be made and carries a byte both ways.
+/// Whether a stream connects and carries a byte both ways.
 fn stream(target: SocketAddr) -> bool {
     let exchange = || -> io::Result<()> {
         let mut stream = TcpStream::connect_timeout(&target, 4 * MOMENT)?;

@@ -5,19 +5,19 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The program under test: what Cargo has built beside the test that runs.
+/// The program under test, which Cargo has built beside the running test.
 pub const PROGRAM: Program = Program;
 
-/// A name for the program's path that can stand wherever a path can.
+/// Stands for the program's path wherever a path is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Program;
 
 impl Program {
-    /// Where it is.
+    /// The program's path.
     pub fn path(self) -> &'static Path {
         static PATH: OnceLock<PathBuf> = OnceLock::new();
         PATH.get_or_init(|| {
-            // Tests are in `deps`, beside which programs lie.
+            // Tests are in `deps`, one directory below the programs.
             let test = std::env::current_exe().unwrap();
             let program = test.ancestors().nth(2).unwrap().join("millrace");
             assert!(program.is_file(), "{} is not built", program.display());

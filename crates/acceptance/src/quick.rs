@@ -1,4 +1,4 @@
-//! `wg-quick` with the program as its user-space implementation.
+//! `wg-quick` with Millrace as its user-space implementation.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,8 @@ use nix::mount::{MsFlags, mount};
 
 use crate::Directory;
 
-/// A copy of `wg-quick` for which the kernel has no WireGuard, as it looks for `ip` beside itself first.
+/// Copies `wg-quick` so that the kernel seems to lack WireGuard: the script first looks for `ip` in its own
+/// directory.
 pub fn without_the_kernels(directory: &Directory, original: &Path) -> PathBuf {
     let copy = directory.path().join("wg-quick");
     fs::copy(original, &copy).unwrap();
@@ -22,12 +23,12 @@ pub fn without_the_kernels(directory: &Directory, original: &Path) -> PathBuf {
     copy
 }
 
-/// Lets only its owner run a file.
+/// Makes a file executable by its owner only.
 pub fn make_executable(file: &Path) {
     fs::set_permissions(file, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// `wg-quick` does without a program for it where the kernel's module is loaded, and so does not see modules.
+/// Hides loaded kernel modules, because `wg-quick` uses no user-space program where the kernel's module is loaded.
 pub fn hide_kernel_modules(host: &Host) {
     let hide = || {
         mount(

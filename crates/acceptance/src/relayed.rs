@@ -1,4 +1,4 @@
-//! Two hosts with a cable between them, and a third by which one reaches the other as well.
+//! Two hosts on a cable, and a third host through which one also reaches the other.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,17 +7,17 @@ use netio::netlink::Route;
 
 use crate::{Directory, Net, PATIENCE, PROGRAM, ip};
 
-/// A has a line to B, and one by the relay R.
+/// Hosts A and B. A reaches B directly and through the relay R.
 pub struct Relayed {
-    /// The host that calls.
+    /// The host that connects.
     pub a: Host,
-    /// The host that is called.
+    /// The host that listens.
     pub b: Host,
     /// The host of the relay.
     pub r: Host,
     /// The line between A and B.
     pub cable: Emulator,
-    /// Where A reaches R.
+    /// The address at which A reaches the relay.
     pub relay: SocketAddr,
     /// The address of B on the cable between it and R.
     pub near: IpAddr,
@@ -30,16 +30,16 @@ impl Default for Relayed {
 }
 
 impl Relayed {
-    /// Where B is called: an address that is on none of its cables.
+    /// The address at which A calls B, on none of B's cables.
     pub const SERVER: &str = "203.0.113.9";
 
     /// The relay's port.
     pub const PORT: u16 = 51821;
 
-    /// The key of its client.
+    /// The key of the relay's client.
     pub const KEY: &str = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
 
-    /// All cables up, and routes over them.
+    /// Sets up all cables, and routes over them.
     pub fn new() -> Self {
         let (a, b) = Net::hosts();
         let r = Host::private("r").unwrap();
@@ -60,7 +60,7 @@ impl Relayed {
         }
     }
 
-    /// The relay, which forwards to there.
+    /// Starts the relay, which forwards to `target`.
     pub fn relay(&self, directory: &Directory, target: SocketAddr) -> Process {
         let (port, key) = (Self::PORT, Self::KEY);
         let text = format!(
@@ -76,7 +76,7 @@ impl Relayed {
     }
 }
 
-/// A host's way to B.
+/// Sets a host's route to B.
 fn lead(host: &Host, name: &str, via: IpAddr) {
     let mut netlink = host.netlink().unwrap();
     let mut route = Route::new(ip(Relayed::SERVER), 32).via(via);

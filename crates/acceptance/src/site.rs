@@ -1,4 +1,4 @@
-//! A host with a configuration file for a tunnel, and the peer that it leads to.
+//! A host with a tunnel's configuration file, and the peer at the other end.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 
 use super::{A4, B4, B6, Directory, Net, PORT_B, WG, interface, ip, millrace};
 
-/// A, for which a file is, and B, which runs already.
+/// Host A, for which the test writes a file, and host B, which runs already.
 pub struct Site {
     /// The hosts.
     pub net: Net,
@@ -14,7 +14,7 @@ pub struct Site {
     pub keys_a: Keys,
     /// Keys of B.
     pub keys_b: Keys,
-    /// Where the file is.
+    /// The directory of A's file.
     pub directory: Directory,
 }
 
@@ -25,7 +25,7 @@ impl Default for Site {
 }
 
 impl Site {
-    /// Hosts and keys; nothing runs.
+    /// Makes hosts and keys, without running programs.
     pub fn new() -> Self {
         let net = Net::new();
         let (keys_a, keys_b) = (
@@ -40,12 +40,12 @@ impl Site {
         }
     }
 
-    /// B with its interface: it lets A have [`A4`] and these ranges, and has `behind` on its loopback interface.
+    /// Starts B with its interface. B allows A [`A4`] and these ranges, and has `behind` on its loopback interface.
     pub fn server(&self, ranges: &[(&str, u8)], behind: &[(&str, u8)]) -> RunningPeer<'_> {
         self.server_by(&millrace(), ranges, behind)
     }
 
-    /// A server by another program in B's place.
+    /// Starts another program as B's server.
     pub fn server_by(
         &self,
         program: &dyn WireGuardPeer,
@@ -68,8 +68,8 @@ impl Site {
         b
     }
 
-    /// A's file, for an interface of this name: its section with these lines, then B at `endpoint` with these ranges, and
-    /// what comes after.
+    /// Writes A's file for an interface of this name: the interface section with these lines, the peer B at
+    /// `endpoint` with these ranges, and further text.
     pub fn file(
         &self,
         interface: &str,

@@ -7,21 +7,21 @@ use super::{
     A4, A6, B4, B6, Net, PORT_A, PORT_B, WG, interface, ip, millrace, peer, until, usable,
 };
 
-/// How a tunnel shall be.
+/// Settings of a tunnel.
 pub struct Setup {
-    /// The programs of both ends.
+    /// The program of end A.
     pub a: Box<dyn WireGuardPeer>,
-    /// See above.
+    /// The program of end B.
     pub b: Box<dyn WireGuardPeer>,
-    /// How they are started.
+    /// Start options of end A.
     pub options_a: PeerOptions,
-    /// See above.
+    /// Start options of end B.
     pub options_b: PeerOptions,
-    /// Outer family.
+    /// Whether the outer family is IPv6.
     pub v6: bool,
-    /// Of the interfaces, in bytes.
+    /// MTU of the interfaces, in bytes.
     pub mtu: u32,
-    /// With a preshared key.
+    /// Whether to use a preshared key.
     pub preshared: bool,
 }
 
@@ -39,12 +39,12 @@ impl Default for Setup {
     }
 }
 
-/// A tunnel between the hosts of a [`Net`]. End A knows where B is, B waits to be called. Inside, A is
-/// 10.0.0.1 and fd01::1, B is number 2.
+/// A tunnel between the hosts of a [`Net`]. End A knows B's endpoint, B waits for a handshake. Inside, A is 10.0.0.1
+/// and fd01::1, B is 10.0.0.2 and fd01::2.
 pub struct Tunnel<'h> {
-    /// The end that knows where the other is.
+    /// The end that knows the other's endpoint.
     pub a: RunningPeer<'h>,
-    /// The end that waits.
+    /// The end that waits for a handshake.
     pub b: RunningPeer<'h>,
     /// Keys of A.
     pub keys_a: Keys,
@@ -53,12 +53,12 @@ pub struct Tunnel<'h> {
 }
 
 impl<'h> Tunnel<'h> {
-    /// Between the hosts of a [`Net`].
+    /// Makes a tunnel between the hosts of a [`Net`].
     pub fn new(net: &'h Net, setup: &Setup) -> Self {
         Self::between(&net.a, &net.b, &net.link, setup)
     }
 
-    /// Between any two hosts on a link.
+    /// Makes a tunnel between any two hosts on a link.
     pub fn between(a: &'h Host, b: &'h Host, link: &LinkOptions, setup: &Setup) -> Self {
         let (keys_a, keys_b) = (Keys::generate(a).unwrap(), Keys::generate(b).unwrap());
         let psk = setup.preshared.then(|| PresharedKey::generate(a).unwrap());
@@ -92,18 +92,18 @@ impl<'h> Tunnel<'h> {
         }
     }
 
-    /// A's knowledge of B.
+    /// A's status of its peer B.
     pub fn at_a(&self) -> PeerStatus {
         peer(&self.a, &self.keys_b)
     }
 
-    /// B's knowledge of A.
+    /// B's status of its peer A.
     pub fn at_b(&self) -> PeerStatus {
         peer(&self.b, &self.keys_a)
     }
 
-    /// Waits until both counters of both ends have stood still for some looks in a row, and returns
-    /// (received, sent) of A and of B.
+    /// Waits until both counters of both ends have not changed for several checks in a row, and returns (received,
+    /// sent) of A and of B.
     pub fn settled(&self) -> [(u64, u64); 2] {
         let look = || [self.at_a(), self.at_b()].map(|status| (status.received, status.sent));
         let (mut last, mut same) = (look(), 0);

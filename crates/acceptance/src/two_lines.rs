@@ -9,11 +9,11 @@ use netio::netlink::Route;
 
 use crate::{Net, ip, until};
 
-/// A with two lines to B, of 40 Mbit/s each. By the routes of A the first is preferred.
+/// Host A with two lines of 40 Mbit/s each to host B. A's routes prefer the first line.
 pub struct TwoLines {
-    /// The host that calls.
+    /// The host that connects.
     pub a: Host,
-    /// The host that is called.
+    /// The host that listens.
     pub b: Host,
     /// The addresses of both ends of each line.
     pub links: [LinkOptions; 2],
@@ -37,10 +37,10 @@ impl TwoLines {
     /// The names of the lines' devices, at both ends.
     pub const NAMES: [&str; 2] = ["dsl", "lte"];
 
-    /// Where B is called: an address that is on neither of its cables.
+    /// The address at which A calls B, on neither of B's cables.
     pub const SERVER: &str = "203.0.113.9";
 
-    /// Both lines up, and routes over each of them.
+    /// Sets up both lines, and routes over each of them.
     pub fn new() -> Self {
         let (a, b) = Net::hosts();
         let links = [LinkOptions::numbered(1), LinkOptions::numbered(2)];
@@ -61,7 +61,7 @@ impl TwoLines {
         lines
     }
 
-    /// Sets A's way to B over one of the lines, which goes with its device.
+    /// Sets A's route to B over one of the lines; the route vanishes with the line's device.
     pub fn lead(&self, at: usize) {
         let mut netlink = self.a.netlink().unwrap();
         let mut route = Route::new(ip(Self::SERVER), 32).via(self.links[at].b4());
@@ -70,7 +70,7 @@ impl TwoLines {
         netlink.add_route(&route).unwrap();
     }
 
-    /// Cuts the first cable between two of 200 pings of A's: with copies at most the two that are on their way are lost.
+    /// Cuts the first cable between two of 200 pings from A. With copies, at most the two pings on the way are lost.
     /// Both lines lose nothing else meanwhile.
     pub fn cut_costs_little(&self, target: &str) {
         for cable in &self.cables {
@@ -89,11 +89,12 @@ impl TwoLines {
             self.cables[0].cut(true);
             pings.join().unwrap()
         });
-        // Without copies some 24 would be lost until the other line is used; a busy machine may lose a few on the way.
+        // Without copies, about 24 pings would be lost before the other line takes over. A busy machine may lose a
+        // few.
         assert!(report.received + 10 >= report.sent, "{report:?}");
     }
 
-    /// Both lines lose this share of all packets.
+    /// Makes both lines lose this fraction of all packets.
     pub fn lose(&self, loss: f64) {
         for cable in &self.cables {
             cable.set_both(Impairment { loss, ..LINE });
@@ -101,12 +102,12 @@ impl TwoLines {
     }
 }
 
-/// Packets that [`mostly_arrive`] sends, 400 a second. The stock program drops copies that come 64 packets late, which are
-/// 160 ms then: a line may wait that long for a processor of a busy machine.
+/// Packets that [`mostly_arrive`] sends, 400 per second. The stock program drops copies that come 64 packets late,
+/// here 160 ms. On a busy machine a line may wait that long for a processor.
 pub const SENT: u64 = 2_000;
 
-/// Sends small packets, of which one line of 5 % loss would lose 100, and two lines 5. The limit of 50 is 5 standard deviations
-/// less than the first: on a busy machine a line may count as down for a second.
+/// Sends small packets over lines with 5 % loss: one line would lose 100, two lines lose 5. The limit of 50 is 5
+/// standard deviations below 100; on a busy machine a line may count as down for a second.
 pub fn mostly_arrive(from: &Host, to: &Host, address: &str) {
     let load = UdpLoad {
         target: (ip(address), 5000).into(),

@@ -1,4 +1,4 @@
-//! `millrace monitor` in a host, and requests that say what no browser would.
+//! `millrace monitor` in a host, and hand-written requests that no browser would send.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -12,23 +12,23 @@ use super::{Directory, PATIENCE, PROGRAM};
 /// The page's password in tests.
 pub const PASSWORD: &str = "correct horse";
 
-/// The password in the form of `Authorization: Basic`, behind a name.
+/// The password in the form of `Authorization: Basic`, with a user name in front.
 pub const BASIC: &str = "eDpjb3JyZWN0IGhvcnNl";
 
-/// The token that programs show for the metrics.
+/// The token that programs send for the metrics.
 pub const TOKEN: &str = "0123456789abcdef0123";
 
-/// The page's server.
+/// A running `millrace monitor`.
 pub struct Monitor<'h> {
     host: &'h Host,
-    /// The process that has privileges.
+    /// The privileged process.
     pub process: Process,
-    /// Its files.
+    /// The directory of the server's files.
     pub directory: Directory,
 }
 
 impl<'h> Monitor<'h> {
-    /// Starts one at 127.0.0.1:8470, with the password and a token or without, and with further arguments.
+    /// Starts a server at 127.0.0.1:8470, with the password and a token or without both, and with further arguments.
     pub fn start(host: &'h Host, password: bool, more: &[&str]) -> Self {
         let directory = Directory::new();
         let path = |name: &str| directory.path().join(name).display().to_string();
@@ -65,12 +65,12 @@ impl<'h> Monitor<'h> {
         }
     }
 
-    /// Sends a request as it stands, and reads what comes back.
+    /// Sends a request verbatim and reads the reply.
     pub fn request(&self, request: &str) -> Reply {
         exchange(self.host, (Ipv4Addr::LOCALHOST, 8470).into(), request)
     }
 
-    /// A connection to an address, on which nothing is said.
+    /// Opens a connection to an address without sending anything.
     pub fn connect(&self, address: SocketAddr) -> TcpStream {
         let connect = || TcpStream::connect(address);
         self.host.run(connect).unwrap().unwrap()
@@ -82,13 +82,13 @@ impl<'h> Monitor<'h> {
         self.host.run(connect).unwrap().unwrap()
     }
 
-    /// Sends a request from an address of the host, and reads what comes back.
+    /// Sends a request from an address of the host and reads the reply.
     pub fn request_from(&self, from: IpAddr, request: &str) -> Reply {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8470));
         exchange_by(self.host, || connect_from(from, address), request)
     }
 
-    /// Whether it still listens.
+    /// Whether the server still listens.
     pub fn is_there(&self) -> bool {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8470));
         self.host
@@ -101,21 +101,21 @@ impl<'h> Monitor<'h> {
 /// The server's reply.
 #[derive(Debug)]
 pub struct Reply {
-    /// The status; 0 where nothing came.
+    /// The status; 0 if nothing came.
     pub status: u16,
     head: String,
     body: Vec<u8>,
 }
 
 impl Reply {
-    /// A field of the head, by its name in small letters.
+    /// A header field, by its lower-case name.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut pairs = self.head.lines().filter_map(|it| it.split_once(": "));
         let named = pairs.find(|(key, _)| key.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value)
     }
 
-    /// All fields of a name that is there several times.
+    /// All header fields of one name.
     pub fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let pairs = self.head.lines().filter_map(|it| it.split_once(": "));
         let named = pairs.filter(move |(key, _)| key.eq_ignore_ascii_case(name));
@@ -128,7 +128,7 @@ impl Reply {
     }
 }
 
-/// Sends a request from a host to an address of it.
+/// Sends a request from a host to one of its addresses.
 pub fn exchange(host: &Host, address: SocketAddr, request: &str) -> Reply {
     exchange_by(host, || TcpStream::connect(address), request)
 }
@@ -155,7 +155,7 @@ fn exchange_by(
     let work = || {
         let mut stream = connect()?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // One that is turned away may find the connection closed.
+        // A client that the server rejects may find the connection closed.
         let _ = stream.write_all(request.as_bytes());
         let _ = stream.read_to_end(&mut bytes);
         io::Result::Ok(())

@@ -1,4 +1,4 @@
-//! A client, the router that is its way into the world, and a server out there.
+//! A client, its router, and a server outside.
 
 use lab::{Host, Link, LinkOptions, Router};
 
@@ -8,9 +8,9 @@ use lab::{Host, Link, LinkOptions, Router};
 /// client [eth0 192.168.1.1]--[192.168.1.2 lan  router  wan 192.168.2.1]--[192.168.2.2 eth0] server
 /// ```
 pub struct World {
-    /// The host that wants out.
+    /// The host that connects to the outside.
     pub client: Host,
-    /// Its way.
+    /// The client's router.
     pub router: Router,
     /// The host outside.
     pub server: Host,
@@ -25,7 +25,7 @@ impl Default for World {
 }
 
 impl World {
-    /// All three, with routes and without tunnels.
+    /// Makes all three hosts, with routes and without tunnels.
     pub fn new() -> Self {
         let client = Host::private("client").unwrap();
         let router = Router::of(Host::new("router").unwrap()).unwrap();
@@ -51,8 +51,8 @@ impl World {
         }
     }
 
-    /// Routes, rules and interfaces of the client, as text to compare; not what the kernel makes of
-    /// addresses, which comes a moment after them.
+    /// The client's routes, rules and interfaces, as text to compare. Routes that the kernel derives from addresses
+    /// are left out, because they appear a moment later.
     pub fn state(&self) -> String {
         let show = |words: &[&str]| self.client.output("ip", words).unwrap();
         let all = [
@@ -68,7 +68,7 @@ impl World {
             .fold(String::new(), |text, line| text + line + "\n")
     }
 
-    /// The interface by which the client sends to an address, behind which `mark MARK` may stand.
+    /// The interface by which the client sends to `address`, which `mark MARK` may follow.
     pub fn way_to(&self, address: &str) -> String {
         let words = ["route", "get"].into_iter().chain(address.split(' '));
         let text = self.client.output("ip", words);

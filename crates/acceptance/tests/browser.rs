@@ -1,4 +1,4 @@
-//! The browser that tests of pages use: that it does what its words say, and reaches nothing but the loopback.
+//! Tests the headless browser that page tests use: its commands work, and it can reach only the loopback.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -14,7 +14,7 @@ const PAGE: &str = "<!doctype html><title>t</title><meta name=viewport content='
     <h1>Hello</h1><input id=a><input id=f type=file><button onclick=\"document.querySelector('h1').textContent = \
     'You said ' + document.querySelector('#a').value\">Say</button><p hidden>no</p>";
 
-/// Serves a page in a host, for as long as the test's process lives.
+/// Serves a page on a host for as long as the test process lives.
 fn serve(host: &Host) -> SocketAddr {
     let listener = host.run(|| TcpListener::bind("127.0.0.1:0")).unwrap();
     let listener = listener.unwrap();

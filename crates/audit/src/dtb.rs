@@ -1,17 +1,17 @@
-//! Flattened device trees: what kernels are told about the board, and the outer form of FIT images.
+//! Flattened device trees: the kernel's description of a board, and the container of FIT images.
 //!
-//! Reads format versions 16 and 17 (Devicetree Specification v0.4, chapter 5), which is what every compiler
-//! has written since 2007. [`Dtb::parse`] walks the whole tree once and refuses what is not well formed; what
-//! comes after only follows offsets that are known to hold. Nothing is copied.
+//! Reads format versions 16 and 17 (Devicetree Specification v0.4, chapter 5), which every compiler has
+//! written since 2007. [`Dtb::parse`] walks the whole tree once and rejects malformed input; later calls
+//! only follow checked offsets. The reader copies nothing.
 
-/// The first four bytes.
+/// Magic number of a device tree: its first four bytes.
 pub const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
 
-/// Deepest nesting that is read. Real trees have eight levels or so.
+/// Deepest nesting that the reader accepts. Real trees have about eight levels.
 const DEPTH: u32 = 64;
 
-/// Longest name that is read, in bytes; the specification allows 31. Without a bound, properties that all
-/// name one endless string would cost the square of the tree's size.
+/// Longest name that the reader accepts, in bytes; the specification allows 31. Without a limit, properties
+/// that share one endless name would cost the square of the tree's size.
 const NAME: usize = 255;
 
 const BEGIN_NODE: u32 = 1;
@@ -20,21 +20,21 @@ const PROPERTY: u32 = 3;
 const NOP: u32 = 4;
 const END: u32 = 9;
 
-/// Why bytes are no device tree.
+/// Why bytes are not a device tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DtbError {
-    /// Does not begin with [`MAGIC`].
+    /// The bytes do not begin with [`MAGIC`].
     #[error("no device tree: the magic number is missing")]
     Magic,
     /// A format other than 16 and 17.
     #[error("device tree format {0} is not known")]
     Version(u32),
-    /// The header names bytes that are not there.
+    /// The header names bytes beyond the end.
     #[error("device tree cut short: {what} lies outside its {have} bytes")]
     Outside {
-        /// The part.
+        /// The part that lies outside.
         what: &'static str,
-        /// Bytes that there are.
+        /// Bytes that exist.
         have: usize,
     },
     /// The structure block is not well formed.
@@ -47,7 +47,7 @@ pub enum DtbError {
     },
 }
 
-/// A device tree that is well formed.
+/// A well-formed device tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Dtb<'a> {
     structure: &'a [u8],
@@ -56,7 +56,7 @@ pub struct Dtb<'a> {
 }
 
 impl<'a> Dtb<'a> {
-    /// Reads the tree that `bytes` begin with; there may be more after it.
+    /// Parses the tree at the start of `bytes`; other data may follow it.
     ///
     /// # Errors
     /// Anything that is not a whole, well-formed tree of format 16 or 17.
@@ -101,13 +101,13 @@ impl<'a> Dtb<'a> {
         Ok(tree)
     }
 
-    /// Bytes that the tree takes, as its header says: FIT images may keep their data after them.
+    /// Size of the tree in bytes, as its header says; FIT images may keep their data after the tree.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The node that all others are in.
+    /// The root node.
     #[must_use]
     pub fn root(&self) -> Node<'a> {
         let mut tokens = self.tokens(0);
@@ -117,7 +117,7 @@ impl<'a> Dtb<'a> {
                 name,
                 at: tokens.at,
             },
-            // `check` has seen it; an empty node stands for what cannot be.
+            // `check` has seen the root; an empty node covers the impossible case.
             _ => Node {
                 tree: *self,
                 name: b"",
@@ -126,8 +126,8 @@ impl<'a> Dtb<'a> {
         }
     }
 
-    /// The node at a path such as `/images/kernel-1`; `/` is the root. Names must be whole, with what
-    /// follows their `@`.
+    /// The node at a path such as `/images/kernel-1`; `/` is the root. Names must include their unit
+    /// address (`@...`).
     #[must_use]
     pub fn node(&self, path: &str) -> Option<Node<'a>> {
         path.split('/')
@@ -135,7 +135,7 @@ impl<'a> Dtb<'a> {
             .try_fold(self.root(), |node, name| node.child(name))
     }
 
-    /// Walks everything once.
+    /// Walks the whole tree once and checks its form.
     fn check(&self) -> Result<(), DtbError> {
         let mut tokens = self.tokens(0);
         let mut depth = 0;
@@ -183,18 +183,18 @@ impl<'a> Dtb<'a> {
 pub struct Node<'a> {
     tree: Dtb<'a>,
     name: &'a [u8],
-    /// Where its contents begin.
+    /// Offset of the node's contents.
     at: usize,
 }
 
 impl<'a> Node<'a> {
-    /// Its name, `@` and unit address included; `""` for the root, and for names that are no UTF-8.
+    /// The node's name, `@` and unit address included; `""` for the root, and for names that are not UTF-8.
     #[must_use]
     pub fn name(&self) -> &'a str {
         std::str::from_utf8(self.name).unwrap_or("")
     }
 
-    /// Its properties, in the order of the tree.
+    /// The node's properties, in the order of the tree.
     pub fn properties(&self) -> impl Iterator<Item = Property<'a>> + use<'a> {
         self.contents().filter_map(|content| match content {
             Content::Property(property) => Some(property),
@@ -208,7 +208,7 @@ impl<'a> Node<'a> {
         self.properties().find(|property| property.name == name)
     }
 
-    /// The nodes that are directly in it, in the order of the tree.
+    /// The node's direct children, in the order of the tree.
     pub fn children(&self) -> impl Iterator<Item = Self> + use<'a> {
         self.contents().filter_map(|content| match content {
             Content::Property(_) => None,
@@ -258,9 +258,9 @@ enum Content<'a> {
 /// One property of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Property<'a> {
-    /// Its name; `""` where that is no UTF-8.
+    /// The property's name; `""` if it is not UTF-8.
     pub name: &'a str,
-    /// Its bytes.
+    /// The property's bytes.
     pub value: &'a [u8],
 }
 
@@ -271,8 +271,8 @@ impl<'a> Property<'a> {
         self.texts().next()
     }
 
-    /// The value as a list of texts, each ended by a zero byte, such as `compatible`. Those that are no
-    /// UTF-8 are left out.
+    /// The value as a list of zero-terminated texts, such as `compatible`. Texts that are not UTF-8 are
+    /// left out.
     pub fn texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         texts(self.value)
     }
@@ -288,8 +288,8 @@ impl<'a> Property<'a> {
     }
 }
 
-/// Texts that are ended by zero bytes, as in a property or in a file of `/proc/device-tree`. Empty ones and
-/// those that are no UTF-8 are left out.
+/// Zero-terminated texts, as in a property or in a file of `/proc/device-tree`. Empty texts, and texts that
+/// are not UTF-8, are left out.
 pub fn texts(value: &[u8]) -> impl Iterator<Item = &str> {
     value
         .split(|byte| *byte == 0)
@@ -303,8 +303,8 @@ enum Token<'a> {
     Property(Property<'a>),
 }
 
-/// Tokens of the structure block, each with the offset after it. Ends with `ended` unset where the bytes
-/// make no sense.
+/// Tokens of the structure block, each with the offset after it. On malformed bytes the iterator stops with
+/// `ended` unset.
 struct Tokens<'a> {
     tree: Dtb<'a>,
     at: usize,

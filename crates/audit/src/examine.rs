@@ -1,4 +1,4 @@
-//! A whole firmware: every file of it read, the chip found, each file judged, the worst first.
+//! Audit of a whole firmware: reads every file, finds the chip, judges each file and sorts the worst first.
 
 use std::fs;
 use std::io::Read as _;
@@ -12,17 +12,17 @@ use crate::role::Role;
 use crate::soc::{Hints, Soc, Table};
 use crate::unpack::{self, Entry, EntryKind, Limits, UnpackError, Visitor};
 
-/// Files that are judged at most. What goes beyond is counted and said.
+/// Most files that one audit judges. The report states how many it left out.
 const FILES_MAX: usize = 50_000;
 
-/// Something that was recognised and not looked into.
+/// A part that the walk recognised but did not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// The way to it.
+    /// The containers that lead to the part.
     pub origin: String,
     /// The skipped part.
     pub what: String,
-    /// Why not.
+    /// Why the walk skipped it.
     pub why: String,
 }
 
@@ -31,32 +31,32 @@ pub struct Skipped {
 pub struct Chosen<'t> {
     /// The chip.
     pub soc: &'t Soc,
-    /// Why it is this one.
+    /// Why the audit chose this chip.
     pub because: String,
 }
 
 /// The report on a firmware.
 #[derive(Clone, Debug)]
 pub struct Audit<'t> {
-    /// The chip that it was judged for.
+    /// The chip that the audit judged for.
     pub chip: Chosen<'t>,
-    /// One for each file that was judged, the most worth fixing first.
+    /// One finding for each judged file, the most worth fixing first.
     pub findings: Vec<Finding>,
     /// The parts that were skipped.
     pub skipped: Vec<Skipped>,
-    /// Files that were seen, of any sort.
+    /// Files of any kind that the walk saw.
     pub files: u64,
-    /// Kinds of places in which files were found, in the order of their finding.
+    /// Kinds of places in which the walk found files, in order of discovery.
     pub origins: Vec<String>,
 }
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// The named thing cannot be read.
+    /// The file or directory to audit cannot be read.
     #[error(transparent)]
     Unpack(#[from] UnpackError),
-    /// Nothing was named, and nothing in the firmware tells.
+    /// The user named no chip, and nothing in the firmware identifies one.
     #[error(
         "nothing in {0} tells which chip it is for: say --soc NAME or --router MODEL (millrace audit --list-socs)"
     )]
@@ -67,15 +67,15 @@ pub enum AuditError {
          router's files, or its image"
     )]
     X86(String),
-    /// There was nothing to judge.
+    /// The firmware holds nothing to judge.
     #[error("{0}: neither ELF files nor a kernel in it{1}")]
     Nothing(String, String),
 }
 
-/// Judges the ELF file, directory or image at `path`, for `chosen` or for the chip that is found in it.
+/// Judges the ELF file, directory or image at `path`, for the `chosen` chip or the one that its files identify.
 ///
 /// # Errors
-/// [`AuditError`]: it cannot be read, there is nothing in it, or nothing tells the chip.
+/// [`AuditError`]: the path is unreadable, holds nothing to judge, or does not identify the chip.
 pub fn audit<'t>(
     path: &Path,
     limits: &Limits,
@@ -85,7 +85,7 @@ pub fn audit<'t>(
     audit_watched(path, limits, table, chosen, &mut |_| {})
 }
 
-/// Audits a firmware; calls `watch` with the number of files seen so far, before each of them is judged.
+/// Audits a firmware; before each file calls `watch` with the number of files seen so far.
 ///
 /// # Errors
 /// The errors of [`audit`].
@@ -98,7 +98,7 @@ pub fn audit_watched<'t>(
 ) -> Result<Audit<'t>, AuditError> {
     let mut examiner = Examiner::default();
     let name = path.display().to_string();
-    // Reading a whole system takes minutes, and would find no more.
+    // Reading a whole x86 system takes minutes and finds no chip.
     if chosen.is_none() && is_x86(path) {
         return Err(AuditError::X86(name));
     }
@@ -121,7 +121,7 @@ pub fn audit_watched<'t>(
 /// Programs of which every root file system has at least one.
 const PROGRAMS: [&str; 4] = ["bin/busybox", "usr/bin/env", "bin/sh", "sbin/init"];
 
-/// Longest program that is looked at before all else, in bytes.
+/// Largest program that the x86 check reads, in bytes.
 const PROGRAM_MAX: u64 = 4 << 20;
 
 /// Whether a directory is the root file system of an x86 machine, by the first of its usual programs.
@@ -129,7 +129,7 @@ fn is_x86(root: &Path) -> bool {
     let Ok(root) = fs::canonicalize(root) else {
         return false;
     };
-    // Links of a router's files lead from this host's root, to programs of this host.
+    // A router's absolute links resolve from this host's root, so they lead to this host's programs.
     let is_own = |name: &str| {
         let path = fs::canonicalize(root.join(name));
         path.is_ok_and(|it| it.starts_with(&root))
@@ -147,7 +147,7 @@ fn is_x86(root: &Path) -> bool {
         .is_some_and(|it| matches!(it, Machine::X86 { .. }))
 }
 
-/// A file that was read and waits for the chip.
+/// A file that was read; the judgement waits for the chip.
 struct Seen {
     path: String,
     origin: usize,
@@ -206,7 +206,7 @@ impl Visitor for Examiner {
     }
 }
 
-/// An examiner whose progress is told.
+/// An examiner that reports its progress.
 struct Watched<'a> {
     examiner: &'a mut Examiner,
     watch: &'a mut dyn FnMut(u64),
@@ -239,7 +239,7 @@ impl Examiner {
         match elf::read(entry.data) {
             Ok(mut facts) => {
                 let role = Role::of(entry.path, &facts);
-                // Thousands of names of each of hundreds of libraries: only of these something follows.
+                // Libraries have thousands of names; the judges use only those that begin with `__a`.
                 let telling = |name: &String| name.starts_with("__a");
                 facts.functions.retain(telling);
                 facts.imports.retain(telling);
@@ -315,7 +315,7 @@ impl Examiner {
     }
 }
 
-/// Kernels' configurations begin with a comment that says so.
+/// Whether `bytes` are a kernel configuration, which begins with a comment that says so.
 fn is_kernel_config(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(256)];
     head.starts_with(b"#") && memchr::memmem::find(head, b"Kernel Configuration").is_some()
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// The audit of a PC ends early: no chip is known for it, however much is read.
+    /// An audit of a PC ends early: the table has no x86 chip.
     #[test]
     fn the_root_of_an_x86_machine_is_known_by_its_first_program() {
         if !cfg!(target_arch = "x86_64") {
@@ -343,7 +343,7 @@ mod tests {
             let result = audit_watched(root, &Limits::default(), table, None, &mut watch);
             (result.map(|_| ()).unwrap_err(), files)
         };
-        // A link to a program of this host, as a router's file system has them for its own.
+        // A link to a program of this host; a router's file system has such links to its own programs.
         symlink("/usr/bin/env", programs.join("env")).unwrap();
         assert!(!matches!(audited().0, AuditError::X86(_)));
         fs::remove_file(programs.join("env")).unwrap();

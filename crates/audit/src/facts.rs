@@ -1,4 +1,4 @@
-//! Facts from one ELF file. Their meaning for a chip is decided by [`judge`](crate).
+//! Facts from one ELF file. [`judge`](crate) decides what they mean for a chip.
 
 use std::collections::BTreeSet;
 
@@ -50,8 +50,8 @@ pub enum Kind {
     Object,
 }
 
-/// The `aeabi` part of `.ARM.attributes` (ABI for the Arm Architecture, "Build Attributes"): only what
-/// concerns speed. `None`: the tag is not there, which means its default, 0.
+/// The `aeabi` part of `.ARM.attributes` (ABI for the Arm Architecture, "Build Attributes"): the tags that
+/// affect speed. `None`: the file lacks the tag, which means its default, 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArmAttributes {
     /// `Tag_CPU_name` (5).
@@ -68,8 +68,8 @@ pub struct ArmAttributes {
     pub simd_arch: Option<u64>,
     /// `Tag_ABI_VFP_args` (28): 0 base convention, 1 VFP registers.
     pub vfp_args: Option<u64>,
-    /// `Tag_ABI_optimization_goals` (30): 1, 2 speed, 3, 4 size, 5, 6 debugging. In object files and
-    /// modules only: linkers keep the value of the first object, which is the C library's.
+    /// `Tag_ABI_optimization_goals` (30): 1, 2 speed, 3, 4 size, 5, 6 debugging. Valid in object files and
+    /// modules only: linkers keep the value of the first object, which belongs to the C library.
     pub optimization_goals: Option<u64>,
     /// `Tag_CPU_unaligned_access` (34).
     pub unaligned_access: Option<u64>,
@@ -95,18 +95,18 @@ pub struct MipsFlags {
     pub isa_ext: u32,
 }
 
-/// Instructions in the executable parts of a file, by class. Counted by decoding, not by symbols, so that
-/// files without section headers count as well.
+/// Instructions in the executable parts of a file, by class. The reader decodes them instead of using
+/// symbols, so files without section headers count as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Instructions that were looked at.
+    /// Decoded instructions of all classes.
     pub instructions: u64,
-    /// Advanced SIMD (NEON) data processing and its loads and stores; on AArch64 also those of whole Q
-    /// registers, which copying memory uses. Those of cryptography are counted apart.
+    /// Advanced SIMD (NEON) data processing, loads and stores; on AArch64 also loads and stores of whole Q
+    /// registers, which copying memory uses. Cryptography instructions are counted apart.
     pub neon: u64,
     /// VFP (on AArch64: scalar floating point).
     pub vfp: u64,
-    /// VFP or NEON that names a register from D16 on: code for 16 registers never does.
+    /// VFP or NEON instructions that name a register from D16 on: code for 16 registers never does.
     pub d16_up: u64,
     /// VFPv4's fused multiply-add, scalar or vector.
     pub fma: u64,
@@ -120,34 +120,34 @@ pub struct Counts {
     pub sha: u64,
     /// Atomics of ARMv8.1 (`ldadd`, `cas`, `swp`...).
     pub lse: u64,
-    /// `ldrex`, `ldxr` and their like.
+    /// `ldrex`, `ldxr` and similar exclusive loads and stores.
     pub exclusive: u64,
-    /// `movw`, `movt`, `ubfx`, `bfi` and what else A32 and T32 have since v6T2 and v7 only.
+    /// `movw`, `movt`, `ubfx`, `bfi` and the other A32 and T32 instructions that v6T2 and v7 added.
     pub v7: u64,
-    /// `ldaex`, `stl`, `vsel` and what else A32 and T32 have since ARMv8 only, without those of cryptography.
+    /// `ldaex`, `stl`, `vsel` and the other A32 and T32 instructions that ARMv8 added, except cryptography.
     pub v8: u64,
 }
 
 /// Where the NEON instructions are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// Functions (by symbol) that hold NEON instructions, or those of cryptography; where there are no symbols,
-    /// pieces of 4 KiB.
+    /// Functions (by symbol) that hold NEON or cryptography instructions; without symbols, such pieces of 4
+    /// KiB.
     pub with_neon: u64,
-    /// Functions, or pieces, in all.
+    /// All functions, or all pieces.
     pub all: u64,
-    /// Whether these are functions.
+    /// Whether the counts are of functions, not of pieces.
     pub functions: bool,
-    /// Names of those functions that hold the most, most first; ten at most.
+    /// Names of up to ten functions that hold the most such instructions, the largest count first.
     pub names: Vec<String>,
-    /// 32-bit ARM: VFP instructions on D registers in the other functions, or pieces.
+    /// 32-bit ARM: VFP instructions on D registers in functions or pieces without NEON.
     pub doubles_elsewhere: u64,
-    /// Instructions among them that name a register from D16 on. GCC and LLVM take these first where they are told that
-    /// they exist, as they are with NEON.
+    /// Instructions in `doubles_elsewhere` that name a register from D16 on. GCC and LLVM use these
+    /// registers first if told that they exist, which every NEON option implies.
     pub high_elsewhere: u64,
 }
 
-/// Everything that one ELF file says.
+/// All facts that the reader extracts from one ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Machine, class and byte order.
@@ -156,14 +156,14 @@ pub struct Facts {
     pub kind: Kind,
     /// `e_flags`.
     pub flags: u32,
-    /// Whether there are section headers (`sstrip` and some vendors' tools take them away).
+    /// Whether the file has section headers (`sstrip` and some vendors' tools remove them).
     pub sections: bool,
-    /// Whether there is a symbol table besides the dynamic one.
+    /// Whether the file has a symbol table besides the dynamic one.
     pub symbols: bool,
-    /// Statically linked program: no interpreter and nothing needed.
+    /// Whether this is a statically linked program: it has no interpreter and needs no library.
     pub is_static: bool,
-    /// `.ARM.attributes`, for [`Machine::Arm`] only. No segment leads to it: where the section headers are
-    /// gone it is found by what it looks like, unless it was cut off with them.
+    /// `.ARM.attributes`, for [`Machine::Arm`] only. No segment covers it: without section headers, the
+    /// reader finds it by its byte pattern, unless the tool cut it off as well.
     pub arm: Option<ArmAttributes>,
     /// For [`Machine::Mips`] only.
     pub mips: Option<MipsFlags>,
@@ -179,15 +179,15 @@ pub struct Facts {
     pub compilers: Vec<String>,
     /// `.modinfo` of kernel modules: `vermagic`, `name`, `depends`...
     pub modinfo: Vec<(String, String)>,
-    /// Strings that tell versions, options and assembly, for example `OpenSSL 3.0.17`, `compiler: gcc
-    /// -fPIC -Os ...`, `SHA256 block transform for ARMv4/NEON/ARMv8, CRYPTOGAMS by ...`. 64 at most, 1 KiB
-    /// each at most.
+    /// Strings that name versions, options and assembly, for example `OpenSSL 3.0.17`, `compiler: gcc -fPIC
+    /// -Os ...`, `SHA256 block transform for ARMv4/NEON/ARMv8, CRYPTOGAMS by ...`. At most 64, each of at
+    /// most 1 KiB.
     pub notes: Vec<String>,
     /// Bytes in executable segments or sections.
     pub text: u64,
     /// Instructions by class.
     pub counts: Counts,
-    /// Where NEON is.
+    /// Where the NEON instructions are.
     pub neon: Spread,
 }
 
@@ -195,7 +195,7 @@ pub struct Facts {
 pub(crate) mod tests {
     use super::*;
 
-    /// A file that says nothing.
+    /// Facts of an empty file, for tests.
     pub(crate) fn facts(kind: Kind) -> Facts {
         Facts {
             machine: Machine::Arm { big: false },

@@ -3,7 +3,8 @@
 use crate::role::Role;
 use crate::verdict::Verdict;
 
-/// The gain by a repair, as a range with its source. Never a promise: other boxes, other programs.
+/// The expected gain of a repair, as a range with its source: a measurement of another box or program, no
+/// promise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
     /// The part that becomes faster.
@@ -25,16 +26,15 @@ pub struct Finding {
     pub origin: String,
     /// The role of the file in a tunnel.
     pub role: Role,
-    /// The verdicts, the gravest first; never none.
+    /// The verdicts, the gravest first; at least one.
     pub verdicts: Vec<Verdict>,
-    /// The facts that were read, and where.
+    /// The facts behind the verdicts, and where each was read.
     pub evidence: Vec<String>,
-    /// Options of the compiler that fit the chip, or lines of the kernel's configuration. Empty where
-    /// nothing is to be changed.
+    /// Compiler options that fit the chip, or kernel configuration lines. Empty if nothing needs to change.
     pub flags: String,
     /// The steps of the repair.
     pub steps: Vec<String>,
-    /// The gain. `None` where nothing is to be changed, or no measurement is known.
+    /// The gain. `None` if nothing needs to change, or no measurement is known.
     pub gain: Option<Gain>,
 }
 
@@ -47,10 +47,10 @@ impl Finding {
             .any(|verdict| verdict.is_worth_fixing())
     }
 
-    /// Where it stands in a report: the larger, the more is to be won.
+    /// Position in a report: a larger rank means more to gain.
     #[must_use]
     pub fn rank(&self) -> u32 {
-        // Where no ciphers are, NEON is worth what the other options are.
+        // In a file without ciphers, NEON gains no more than the other options.
         let ciphers = self.role.has_ciphers() || self.role.heat() == Role::CryptoModule.heat();
         let weight = self
             .verdicts
@@ -61,7 +61,7 @@ impl Finding {
             })
             .max()
             .unwrap_or(0);
-        // Of two files that are equally hot, the one with more faults.
+        // Of two equally hot files, the one with more faults ranks first.
         weight * self.role.heat()
             + self.verdicts.iter().filter(|v| v.is_worth_fixing()).count() as u32
     }

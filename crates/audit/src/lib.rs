@@ -1,12 +1,13 @@
-//! Finds what a firmware leaves on the table: ELF files, root file systems and firmware images, judged for a chip.
+//! Finds performance that a firmware wastes: judges ELF files, root file systems and firmware images for a
+//! chip.
 //!
-//! The way of one file, each step a module:
+//! Each file passes these modules:
 //!
-//! [`unpack`] finds the files in an image (nothing is run, nothing is written), [`elf`] reads the facts of
-//! each, [`role`] says what the file is and how much of a tunnel's time it has, [`soc`] what the chip could
-//! do, [`judge`] compares the two, and [`report`] says it, the most worth fixing first.
+//! [`unpack`] finds the files in an image; it runs nothing and writes nothing. [`elf`] reads each file's
+//! facts. [`role`] says what the file is and how much of a tunnel's time it takes. [`soc`] knows what the
+//! chip can do, [`judge`] compares the two, and [`report`] writes the result, the most worth fixing first.
 //!
-//! No network code, and nothing unsafe: everything that is read here may come from a stranger.
+//! The crate has no network code and no unsafe code: everything that it reads may come from a stranger.
 
 #![forbid(unsafe_code)]
 

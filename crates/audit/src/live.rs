@@ -1,4 +1,4 @@
-//! The box that this runs on: its kernel, the ciphers in it, its accelerators, and the programs and
+//! Audit of the running box: its kernel, that kernel's ciphers, its accelerators, and the programs and
 //! libraries that a tunnel would use.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use crate::examine::{Audit, AuditError, Chosen, Examiner};
 use crate::soc::{Live, Soc, Table};
 use crate::unpack::{Entry, EntryKind, Visitor};
 
-/// Directories that hold programs and libraries, below the root.
+/// Directories below the root that hold programs and libraries.
 const DIRECTORIES: [&str; 8] = [
     "lib",
     "lib64",
@@ -22,7 +22,7 @@ const DIRECTORIES: [&str; 8] = [
     "usr/local/sbin",
 ];
 
-/// Beginnings of the names of files that a tunnel spends its time in.
+/// Name prefixes of the files in which a tunnel spends its time.
 const HOT: [&str; 9] = [
     "libcrypto.",
     "libssl.",
@@ -35,27 +35,27 @@ const HOT: [&str; 9] = [
     "libsodium",
 ];
 
-/// Parts of the names of kernel modules that a tunnel spends its time in.
+/// Name parts of the kernel modules in which a tunnel spends its time.
 const MODULES: [&str; 6] = ["wireguard", "chacha", "poly1305", "aes", "ghash", "sha"];
 
-/// Bytes of a file that is read.
+/// Largest file that the audit reads, in bytes.
 const FILE_MAX: u64 = 64 << 20;
-/// Files that are read.
+/// Most files that the audit reads.
 const FILES_MAX: usize = 2000;
 
 /// The report on a box.
 #[derive(Debug)]
 pub struct LiveAudit<'t> {
-    /// Facts about the system from itself, a line each.
+    /// Facts that the system reports about itself, one per line.
     pub facts: Vec<String>,
-    /// The report, or why there is none: a chip that is in no router, for example.
+    /// The report, or why there is none: no router has such a chip, for example.
     pub audit: Result<Audit<'t>, AuditError>,
 }
 
-/// Judges the box below `root`, for `chosen` or for the chip that it says it has.
+/// Judges the box below `root` for the `chosen` chip, or for the chip that the box reports.
 ///
 /// # Errors
-/// That of reading `/proc/cpuinfo`.
+/// The error of reading `/proc/cpuinfo`.
 pub fn live<'t>(
     root: &Path,
     table: &'t Table,
@@ -108,13 +108,13 @@ fn see(examiner: &mut Examiner, path: &str, data: &[u8]) {
     });
 }
 
-/// The files that a tunnel spends its time in.
+/// The files in which a tunnel spends its time.
 fn files(root: &Path, release: Option<&str>) -> Vec<PathBuf> {
     let mut directories: BTreeSet<PathBuf> = DIRECTORIES
         .into_iter()
         .map(|name| root.join(name))
         .collect();
-    // Debian's: /usr/lib/arm-linux-gnueabihf.
+    // Debian's multiarch directories, such as /usr/lib/arm-linux-gnueabihf.
     for entry in root
         .join("usr/lib")
         .read_dir()
@@ -164,7 +164,7 @@ fn collect(
             && wanted(&entry.file_name().to_string_lossy())
             && entry.metadata().is_ok_and(|meta| meta.len() <= FILE_MAX)
             && files.len() < FILES_MAX
-            // /lib and /usr/lib are often the same.
+            // /lib and /usr/lib are often one directory.
             && found.insert(path.canonicalize().unwrap_or_else(|_| path.clone()))
         {
             files.push(path);
@@ -172,7 +172,7 @@ fn collect(
     }
 }
 
-/// Adds the features that the table promises and the kernel does not show.
+/// Reports the features that the table promises but the kernel does not show.
 fn features(soc: &Soc, live: &Live, because: &mut String) {
     let shown = |names: &[&str]| names.iter().any(|name| live.has(name));
     if soc.isa.is_arm() && soc.neon && soc.is_sure("neon") && !shown(&["neon", "asimd"]) {
@@ -255,7 +255,7 @@ fn facts(live: &Live) -> Vec<String> {
     facts
 }
 
-/// Asynchronous are also the kernel's own wrappers around SIMD code.
+/// Whether `driver` is a hardware engine: the kernel's own wrappers around SIMD code are asynchronous too.
 fn is_engine(driver: &str) -> bool {
     ![
         "cryptd", "simd-", "-neon", "-ce", "-aesni", "generic", "mcryptd", "-arm", "-avx", "pcrypt",

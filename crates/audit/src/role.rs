@@ -1,4 +1,4 @@
-//! The role of a file in a tunnel, and how much of a tunnel's time is spent in it.
+//! The role of a file in a tunnel, and the share of a tunnel's time that it takes.
 
 use crate::facts::{Facts, Kind};
 
@@ -9,7 +9,7 @@ pub enum Role {
     Libcrypto,
     /// OpenSSL's TLS.
     Libssl,
-    /// Mbed TLS: its ciphers, or all of it.
+    /// Mbed TLS: its cipher library, or the whole library.
     MbedTls,
     /// wolfSSL.
     WolfSsl,
@@ -31,7 +31,7 @@ pub enum Role {
     KernelConfig,
     /// The C library.
     Libc,
-    /// A program or a library that packets or their set-up pass: `dnsmasq`, `pppd`, `ip`.
+    /// A program or library that handles packets or sets tunnels up: `dnsmasq`, `pppd`, `ip`.
     Network,
     /// Anything else.
     Other,
@@ -92,7 +92,7 @@ impl Role {
         }
     }
 
-    /// By what is inside, where the name tells nothing: programs are renamed, and linked statically.
+    /// Derives the role from the file's contents: vendors rename programs and link them statically.
     fn by_notes(facts: &Facts) -> Self {
         let has = |prefix: &str| facts.notes.iter().any(|note| note.starts_with(prefix));
         if has("OpenVPN ") && facts.kind == Kind::Program {
@@ -129,7 +129,7 @@ impl Role {
         }
     }
 
-    /// How much of a tunnel's time is spent in it, from 0, none, to 100, most of it.
+    /// Share of a tunnel's time that files of this role take, from 0 (none) to 100 (most of it).
     #[must_use]
     pub fn heat(self) -> u32 {
         match self {
@@ -138,10 +138,10 @@ impl Role {
             Self::OpenVpn | Self::WireGuard => 90,
             Self::KernelConfig => 85,
             Self::Kernel | Self::CryptoModule => 80,
-            // Only handshakes; the packets are in libcrypto.
+            // TLS runs only in handshakes; libcrypto encrypts the packets.
             Self::Libssl => 40,
             Self::Libc => 30,
-            // No tunnel's packets pass them: OpenVPN links OpenSSL or Mbed TLS.
+            // No tunnel uses these libraries: OpenVPN links OpenSSL or Mbed TLS.
             Self::CryptoLibrary => 10,
             Self::Network => 20,
             Self::Module => 10,
@@ -149,7 +149,7 @@ impl Role {
         }
     }
 
-    /// Whether packets' ciphers are in it.
+    /// Whether files of this role contain packet ciphers.
     #[must_use]
     pub fn has_ciphers(self) -> bool {
         matches!(
@@ -158,7 +158,7 @@ impl Role {
         )
     }
 
-    /// Its name in reports.
+    /// The role's name in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -181,12 +181,12 @@ impl Role {
     }
 }
 
-/// `sha256` and `chacha20poly1305` are ciphers, `destination` is not.
+/// Whether `part` names `cipher`: `sha256` and `chacha20poly1305` are ciphers, `destination` is not.
 fn is_cipher(part: &str, cipher: &str) -> bool {
     part == cipher || (cipher.len() > 3 && part.starts_with(cipher))
 }
 
-/// Programs and libraries that packets or the set-up of tunnels pass.
+/// Programs and libraries that handle packets or set tunnels up.
 const NETWORK: [&str; 20] = [
     "dnsmasq",
     "pppd",
@@ -210,7 +210,7 @@ const NETWORK: [&str; 20] = [
     "stunnel",
 ];
 
-/// Parts of the names of kernel modules that have ciphers and digests in them.
+/// Name parts of kernel modules that contain ciphers or digests.
 const CIPHERS: [&str; 12] = [
     "aes",
     "chacha",

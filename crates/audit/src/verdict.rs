@@ -5,12 +5,12 @@ use std::str::FromStr;
 /// The verdict on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Code for another machine, another byte order, or with instructions that the chip lacks: does not run,
-    /// or dies.
+    /// Code for another machine or byte order, or with instructions that the chip lacks: the file does not
+    /// run, or crashes.
     WrongAbi,
     /// Ciphers in plain C, where the library has assembly for the chip.
     NoAsmCrypto,
-    /// A 32-bit userland on a 64-bit core whose AES instructions it does not reach as well.
+    /// 32-bit code on a 64-bit core, which uses the core's AES instructions less well than 64-bit code.
     ThirtyTwoOn64,
     /// No NEON, although the chip has it.
     NoSimd,
@@ -18,23 +18,23 @@ pub enum Verdict {
     SoftFloat,
     /// Ciphers compiled for size.
     SizeOptimised,
-    /// Division by a library function, although the chip divides.
+    /// Division by a library function, although the chip has divide instructions.
     SoftwareDivide,
-    /// For an older architecture or a lesser unit than the chip's.
+    /// Built for an older architecture or a lesser unit than the chip's.
     TooGeneric,
-    /// Nothing to gain.
+    /// The file is as good as the chip allows.
     Fine,
-    /// The deciding fact is not in the file, or not known of the chip.
+    /// The file lacks the deciding fact, or the table does not have it for the chip.
     CannotTell,
 }
 
-/// Not the name of a verdict.
+/// Error: the text names no verdict.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such verdict: {0} (there are: {known})", known = Verdict::ALL.map(Verdict::word).join(" "))]
 pub struct NoVerdict(pub String);
 
 impl Verdict {
-    /// All of them, the gravest first.
+    /// All verdicts, the gravest first.
     pub const ALL: [Self; 10] = [
         Self::WrongAbi,
         Self::NoAsmCrypto,
@@ -48,7 +48,7 @@ impl Verdict {
         Self::CannotTell,
     ];
 
-    /// Its name in reports.
+    /// The verdict's name in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl Verdict {
         }
     }
 
-    /// One sentence on what it means.
+    /// One sentence on what the verdict means.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         match self {
@@ -86,13 +86,13 @@ impl Verdict {
         }
     }
 
-    /// Whether something could be won.
+    /// Whether a repair could gain something.
     #[must_use]
     pub fn is_worth_fixing(self) -> bool {
         !matches!(self, Self::Fine | Self::CannotTell)
     }
 
-    /// How much it matters in a file of full heat, to rank findings by.
+    /// Weight of the verdict in a file of full heat, for ranking findings.
     #[must_use]
     pub fn weight(self) -> u32 {
         match self {

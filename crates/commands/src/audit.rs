@@ -1,4 +1,4 @@
-//! `millrace audit`: what a firmware leaves on the table for its chip.
+//! `millrace audit`: shows how a firmware leaves a chip's abilities unused.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn listed_near(names: &[String]) -> String {
     }
 }
 
-/// How the report is written.
+/// The format of the report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Text { all: bool },
@@ -46,7 +46,7 @@ enum Format {
     Sarif,
 }
 
-/// The command's own command line.
+/// The command-line definition of `audit`.
 #[must_use]
 pub(crate) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
@@ -151,7 +151,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
                 write(&box_line(&live.facts, soc, live.audit.as_ref().err()))?;
             }
             match live.audit {
-                // Nothing is wrong with a box that is no router.
+                // A box that is not a router is no failure.
                 Err(
                     error @ (AuditError::NoChip(_) | AuditError::X86(_) | AuditError::Nothing(..)),
                 ) => {
@@ -176,7 +176,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         Some(chosen) => chosen.contains(&Some(*verdict)),
         None => verdict.is_worth_fixing(),
     };
-    // A part that was skipped cannot be told either.
+    // A skipped part has no verdict either.
     let failed = (!audit.skipped.is_empty() && fails(&Verdict::CannotTell))
         || audit
             .findings
@@ -229,7 +229,7 @@ fn shown(audit: &Audit<'_>, format: Format) -> String {
     }
 }
 
-/// The line of the box itself: what it says, and why it is not judged if it is not.
+/// The report's line for the box itself: the facts, and the reason if it is not judged.
 fn box_line(facts: &[String], soc: Option<&str>, error: Option<&AuditError>) -> String {
     let mut evidence = facts.to_vec();
     evidence.extend(error.map(|error| format!("not judged: {error}")));
@@ -280,7 +280,7 @@ fn listed(soc: &Soc) -> String {
 
 fn write(text: &str) -> Result<(), Failure> {
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // A reader that stops has seen enough; the verdict stays the same.
+        // The reader has closed the pipe; the verdict stays the same.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Write(error)),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! `millrace check`: what an imported file would do, line by line.
+//! `millrace check`: judges an imported file line by line.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -22,24 +22,24 @@ use serde::Serialize;
 pub(crate) struct Arguments {
     /// The file.
     pub file: PathBuf,
-    /// JSON instead of text.
+    /// Whether to print JSON instead of text.
     pub json: bool,
-    /// The permissions by which the file is judged: those of `millrace up` with `--allow-scripts` or `--allow-files`.
+    /// Permissions for judging the file, as `millrace up` gets with `--allow-scripts` or `--allow-files`.
     pub permissions: Permissions,
-    /// The file stands alone: keys and certificates have to be in it.
+    /// Whether the file must contain all keys and certificates itself.
     pub alone: bool,
     /// Judge as `millrace openvpn --allow-insecure-ciphers` would.
     pub allow_insecure_ciphers: bool,
-    /// The settings file, if another than the usual one.
+    /// The settings file, if not the default one.
     pub settings: Option<PathBuf>,
 }
 
 /// The judgement on a file.
 pub(crate) struct Judged {
     pub(crate) report: Report,
-    /// It gives a tunnel.
+    /// Whether the file gives a tunnel.
     pub(crate) usable: bool,
-    /// Warnings about the file as a whole, which do no harm by themselves.
+    /// Harmless warnings about the file as a whole.
     warnings: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Judged {
     }
 }
 
-/// The command's own command line.
+/// The command-line definition of `check`.
 #[must_use]
 pub(crate) fn command() -> Command {
     let file = Arg::new("FILE")
@@ -71,7 +71,7 @@ pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// The options by which a file is judged, beside its text.
+/// Adds the options that give permissions for judging a file.
 pub(crate) fn permissions(command: Command) -> Command {
     command
         .arg(flag(
@@ -94,7 +94,7 @@ pub(crate) fn permissions(command: Command) -> Command {
         .arg(super::settings::file_argument())
 }
 
-/// The permissions that the command line gives a file.
+/// The permissions that the command line gives.
 pub(crate) fn permitted(matches: &ArgMatches) -> Permissions {
     let [files, scripts] = ["allow-files", "allow-scripts"].map(|name| matches.get_flag(name));
     Permissions::new(files, scripts).with_forwarding(matches.get_flag("allow-forwarding"))
@@ -111,7 +111,7 @@ impl From<&ArgMatches> for Arguments {
 }
 
 impl Arguments {
-    /// A file, with [`permissions`].
+    /// Arguments for a file, with the options of [`permissions`].
     pub(crate) fn of(file: &Path, matches: &ArgMatches) -> Self {
         Self {
             file: file.to_owned(),
@@ -124,8 +124,7 @@ impl Arguments {
     }
 }
 
-/// Runs the command: 0 when nothing was refused, 1 otherwise. A wrong command line is the
-/// caller's business, and 2.
+/// Runs the command: 0 when no line was refused, 1 otherwise. The caller exits with 2 for a wrong command line.
 #[must_use]
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let found = crate::profile::find(&arguments.file);
@@ -150,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let written = shown.and_then(|shown| io::stdout().lock().write_all(shown.as_bytes()));
     match written {
-        // A reader that stops has seen enough; the verdict stays the same.
+        // The reader has closed the pipe; the verdict stays the same.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             terminal::note(format_args!("millrace: cannot write the report: {error}"));
             ExitCode::FAILURE
@@ -160,19 +159,19 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// The report on a file, by what the file is.
+/// Judges a file by its kind.
 pub(crate) fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
     let (kind, bytes) = Kind::read(&arguments.file)?;
     judge_bytes(kind, &bytes, arguments)
 }
 
-/// Judges a file with this content, which need not be at its place yet, as [`judge`] does.
+/// Judges this content as [`judge`] would judge the file; the file need not exist yet.
 pub(crate) fn judge_bytes(
     kind: Kind,
     bytes: &[u8],
     arguments: &Arguments,
 ) -> Result<Judged, ImportError> {
-    // Settings whose lines a tunnel without any of its own takes. Without them nothing starts.
+    // A tunnel without lines of its own uses those of the settings. With invalid settings no tunnel starts.
     let settings = Settings::load(arguments.settings.as_deref(), None, &[]);
     let fault = settings.as_ref().err().map(ToString::to_string);
     let settings = settings.unwrap_or_default();
@@ -189,7 +188,7 @@ pub(crate) fn judge_bytes(
     Ok(judged)
 }
 
-/// Says whose lines those of a tunnel are, where they are not its file's.
+/// Tells where a tunnel's lines come from, if not from its file.
 fn tell_lines(origin: Option<String>, report: &mut Report) {
     let entry = origin.map(|reason| Entry {
         line: 0,
@@ -214,7 +213,7 @@ fn judge_pptp(bytes: &[u8], arguments: &Arguments) -> Result<Judged, ImportError
     Ok(judge_all(import, fault.as_deref(), &secrets))
 }
 
-/// Its lines are not looked at: what reads them is a hundredth of such a program.
+/// Its lines are not judged: the parser would take a hundredth of this small build.
 #[cfg(not(feature = "pptp"))]
 fn judge_pptp(_: &[u8], arguments: &Arguments) -> Result<Judged, ImportError> {
     Ok(Judged {
@@ -237,8 +236,8 @@ fn judge_relay(bytes: &[u8], file: &Path) -> Result<Judged, ImportError> {
     Ok(judge_all(relay::read_bytes(bytes, file)?, missing, &[file]))
 }
 
-/// Judges a file of which no line is honoured as long as one is refused. `fault` is why this program cannot start the
-/// tunnel; `secrets` are the files with secrets in them.
+/// Judges a file that is all or nothing: while one line is refused, none is honoured. `fault` is why this program
+/// cannot start the tunnel; `secrets` are the files that contain secrets.
 fn judge_all<T>(import: Import<T>, fault: Option<&str>, secrets: &[impl AsRef<Path>]) -> Judged {
     let usable = import.is_usable() && fault.is_none();
     let mut report = import.report;
@@ -274,7 +273,7 @@ fn judge_openvpn(
     let mut model = import.into_model().ok().map(|(model, _)| model);
     if let Some(model) = &mut model {
         if arguments.alone {
-            // netifd runs the process as root.
+            // netifd runs the process as root, so these settings do not apply.
             (model.service.user, model.service.group) = (None, None);
         }
         if let Some(shared) = &settings.lines {
@@ -314,7 +313,7 @@ fn judge_wg_quick(
         tell_lines(given.origin, &mut report);
         warnings.extend(endpoints_inside(&tunnel));
     }
-    // The name is as much a part of the configuration as the lines.
+    // The file's name becomes the interface's name.
     if wgquick::interface_name(file).is_err() {
         usable = false;
         let entry = Entry {
@@ -334,7 +333,7 @@ fn judge_wg_quick(
     })
 }
 
-/// Sentences on ranges that hold the tunnel's own endpoints.
+/// Warnings about ranges that contain the tunnel's own endpoints.
 fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
     let table = tunnel.interface.table;
     let ranges = tunnel.ranges_of_endpoints().filter_map(|(range, endpoint)| {
@@ -352,7 +351,7 @@ fn endpoints_inside(tunnel: &Tunnel) -> Vec<String> {
     ranges.collect()
 }
 
-/// Sentences on the default routes that an OpenVPN file asks for by `route` and `route-ipv6`.
+/// Warnings about default routes that an OpenVPN file sets by `route` and `route-ipv6`.
 fn default_routes(model: &openvpn::OpenVpn) -> Vec<String> {
     let network = &model.network;
     let v4 = network.routes.iter().filter(|it| it.bits == 0);
@@ -372,7 +371,7 @@ fn default_routes(model: &openvpn::OpenVpn) -> Vec<String> {
     told.collect()
 }
 
-/// `FILE:LINE: VERDICT KEY: REASON`, one line each, and the sums.
+/// The report for people: `FILE:LINE: VERDICT KEY: REASON`, one line each, and the totals.
 fn text(judged: &Judged) -> String {
     let report = &judged.report;
     let mut out = String::new();
@@ -397,13 +396,13 @@ fn text(judged: &Judged) -> String {
     out
 }
 
-/// Lines that are honoured, ignored and refused.
+/// Numbers of honoured, ignored and refused lines.
 pub(crate) fn counts(report: &Report) -> [usize; 3] {
     [Verdict::Honoured, Verdict::Ignored, Verdict::Refused]
         .map(|verdict| report.with(verdict).count())
 }
 
-/// The report for programs.
+/// The report for programs, as JSON.
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     file: &'a str,
@@ -425,14 +424,14 @@ struct Line<'a> {
 
 fn json(judged: &Judged) -> serde_json::Result<String> {
     let mut document = serde_json::to_value(judged.document())?;
-    // `up` takes a file with refused lines only with `--ignore-refused`, so the file as it is counts as not usable.
+    // `up` accepts refused lines only with `--ignore-refused`, so with such lines the file is not usable.
     document["usable"] = (judged.usable && judged.report.is_clean()).into();
     document["usable_without_refused"] = judged.usable.into();
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
 impl Judged {
-    /// The report for programs.
+    /// The report for programs, as JSON.
     pub(crate) fn document(&self) -> Document<'_> {
         let report = &self.report;
         let [honoured, ignored, refused] = counts(report);
@@ -487,7 +486,7 @@ look at what it does first
         let document = json(&judged()).unwrap();
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         assert_eq!(document["refused"], 1);
-        // `usable` says what the exit code of `check` and `up` says.
+        // `usable` agrees with the exit codes of `check` and `up`.
         assert_eq!(document["usable"], false);
         assert_eq!(document["usable_without_refused"], true);
         let mut clean = judged();
@@ -531,7 +530,7 @@ look at what it does first
         assert!(!shown.contains("millrace.toml"), "{shown}");
         let shown = text(&judged("wg0.conf", &tunnel, "[lines"));
         assert!(shown.contains("millrace.toml:1: not valid TOML"), "{shown}");
-        // Nothing starts with them, of whatever protocol.
+        // No tunnel starts with such settings, whatever its protocol.
         let pptp = "protocol = \"pptp\"\nserver = \"192.0.2.1\"\nusername = \"a\"\npassword = \"b\"\nallow-insecure = \"pptp\"\n";
         let openvpn = format!(
             "client\ndev tun\nremote 192.0.2.1\n{}auth-user-pass\n",
@@ -575,7 +574,7 @@ look at what it does first
         std::fs::create_dir_all(&directory).unwrap();
         let lines = "client\ndev tun\nremote a.example\nca ca.crt\nauth-user-pass\nfast-io\n\
             setenv opt new-thing\n";
-        // Called `.conf`, it is known by what is in it.
+        // Named `.conf`, it is still recognised by its content.
         let file = directory.join("office.conf");
         std::fs::write(&file, lines).unwrap();
         let arguments = Arguments {

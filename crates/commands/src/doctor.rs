@@ -1,4 +1,4 @@
-//! `millrace doctor`: what is wrong with this box's set-up, and what to do.
+//! `millrace doctor`: finds faults in this box's set-up, and their remedies.
 
 mod checks;
 mod facts;
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// The command's own command line.
+/// The command-line definition of `doctor`.
 pub(crate) fn command() -> Command {
     Command::new("doctor")
         .about("Say what is wrong with this host's set-up, and what to do")
@@ -58,7 +58,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 fn text(found: &[Finding]) -> String {
     if found.is_empty() {
-        // One check more than in the list: services that start after a reboot.
+        // One check is not in the list: services that start after a reboot.
         return format!("nothing is wrong that shows: {} checks\n", CHECKS.len() + 1);
     }
     let mut text = String::new();
@@ -69,7 +69,7 @@ fn text(found: &[Finding]) -> String {
             place,
             remedy,
         } = finding;
-        // To a string: cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{check}: {what}\n    where: {place}\n    do:    {remedy}"

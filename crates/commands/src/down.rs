@@ -15,19 +15,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How long a tunnel may take to end: name servers and scripts of the user's are set back on the way.
+/// How long a tunnel may take to end: it restores name servers and runs the user's scripts first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long it is waited without a word.
+/// How long to wait before printing a message.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Between two looks whether it has ended.
+/// The pause between two checks whether the tunnel has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where daemons have the sockets by which their interfaces are configured.
+/// Directories of the sockets by which daemons' interfaces are configured.
 const SOCKETS: [&str; 2] = [service::status::SOCKET_DIR, "/var/run/wireguard"];
 
-/// The command's own command line.
+/// The command-line definition of `down`.
 pub(crate) fn command() -> Command {
     Command::new("down")
         .about("End a tunnel that is up, and wait until nothing is left of it; or undo what a killed one has left")
@@ -94,7 +94,7 @@ fn down(name: &str) -> Result<(), DownError> {
         Err(error @ DownError::NotRunning { .. }) if config::types::is_ifname(name) => {
             match host::recover(name) {
                 Ok(true) => Ok(()),
-                // Nothing is left, or what is there is a living process's.
+                // The tunnel left no remains, or a living process owns them.
                 Ok(false) | Err(host::ApplyError::Journal(host::JournalError::Running { .. })) => {
                     Err(error)
                 }
@@ -108,11 +108,11 @@ fn down(name: &str) -> Result<(), DownError> {
     }
 }
 
-/// Ends a process that has a tunnel up, and waits for that.
+/// Ends the process that has a tunnel up, and waits for its end.
 pub(crate) fn end(name: &str, pid: i32) -> Result<(), DownError> {
     let process = Pid::from_raw(pid);
     match kill(process, Signal::SIGTERM) {
-        // It has ended meanwhile.
+        // The process has ended meanwhile.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(Errno::EPERM) => {
             return Err(DownError::NotAllowed {
@@ -151,7 +151,7 @@ pub(crate) fn end(name: &str, pid: i32) -> Result<(), DownError> {
     Ok(())
 }
 
-/// The process that has a tunnel up: by the profile's name or path, or else by the interface.
+/// Finds the process that has a tunnel up: by the profile's name or path, or else by the interface.
 pub(crate) fn process_of(name: &str, running: Vec<Running>) -> Result<i32, DownError> {
     let path = fs::canonicalize(name).ok();
     let by_path = |it: &&Running| path.as_ref() == Some(&it.path);
@@ -168,7 +168,7 @@ pub(crate) fn process_of(name: &str, running: Vec<Running>) -> Result<i32, DownE
     if let Some(found) = named.pop() {
         return Ok(found.pid);
     }
-    // A name that is none would be a path to the socket of another program.
+    // An invalid name could lead to the socket of another program.
     let sockets = SOCKETS.map(|directory| Path::new(directory).join(format!("{name}.sock")));
     for socket in sockets.iter().filter(|_| config::types::is_ifname(name)) {
         match owner(socket) {
@@ -193,21 +193,21 @@ pub(crate) fn owner(socket: &Path) -> io::Result<i32> {
     Ok(getsockopt(&stream, PeerCredentials)?.pid())
 }
 
-/// Other programs than ours have sockets in these places too.
+/// Whether the process is Millrace: other programs have sockets in these directories too.
 pub(crate) fn is_millrace(pid: i32) -> bool {
     let program = |pid: &str| {
         let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let name = path.file_name()?.to_str()?;
-        // One that was replaced while it runs.
+        // The kernel adds this if the program's file was replaced while it runs.
         Some(name.trim_end_matches(" (deleted)").to_owned())
     };
     program("self").is_some_and(|ours| program(&pid.to_string()) == Some(ours))
 }
 
-/// The state of a process that runs, as the kernel calls it; one that only waits for its parent to look has ended.
+/// The kernel's state letter of a running process; `None` for a zombie.
 fn state(pid: i32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The state stands behind the name, which may hold anything.
+    // The state follows the name, which may contain anything.
     let state = stat.rsplit(')').next()?.trim_start().chars().next()?;
     (!matches!(state, 'Z' | 'X')).then_some(state)
 }

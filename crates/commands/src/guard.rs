@@ -29,19 +29,20 @@ pub(crate) use text::{rows, state_of};
 #[cfg(feature = "openwrt")]
 pub(crate) use wanted::unknown_words;
 
-/// Exit code of `status` where the guard is off, as that of services that do not run.
+/// Exit code of `status` while the guard is off, as for services that do not run.
 const OFF: u8 = 3;
 
-/// Exit code of `on`, `watch` and `reload` where nothing is asked for, or nothing of it can be held: there is nothing to watch.
+/// Exit code of `on`, `watch` and `reload` if no settings ask for a guard, or no device can be held: `watch` then has
+/// no task.
 const NOTHING: u8 = 4;
 
-/// Precedes the reason why `watch` does not watch yet.
+/// Precedes the reason why watching has not started yet.
 const NOT_YET: &str = "guard: it is not watched yet, and tried again each second";
 
 /// The pause between two tries of `on --wait` and `watch`.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The command's own command line.
+/// The command-line definition of `guard`.
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
     Command::new("guard")
@@ -94,10 +95,10 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Exit code for a wrong command line, as of all commands.
+/// Exit code for a wrong command line, as in all commands.
 const WRONG: u8 = 2;
 
-/// Why the command cannot do what it was asked.
+/// Why the command failed.
 #[derive(Debug, Error)]
 enum CommandError {
     #[error(transparent)]
@@ -123,7 +124,7 @@ enum CommandError {
 }
 
 impl CommandError {
-    /// Whether settings are to blame, and not the host or the command line.
+    /// Whether the settings are the cause, and not the host or the command line.
     fn is_of_settings(&self) -> bool {
         matches!(
             self,
@@ -135,7 +136,7 @@ impl CommandError {
         )
     }
 
-    /// Whether another attempt may succeed: the file is mended, or the host.
+    /// Whether another attempt may succeed, once the file or the host is repaired.
     fn is_for_now(&self) -> bool {
         !matches!(self, Self::Option { .. } | Self::Nothing | Self::Refused(_))
     }
@@ -187,7 +188,7 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if matches.get_flag("wait") {
         return Ok(wait(matches));
     }
-    // A file with a mistake asks for something.
+    // A faulty file also asks for a guard.
     let is_asked =
         |error: &CommandError| matches!(error, CommandError::Settings(_) | CommandError::Guard(_));
     let (mut done, is_asked) = match set(matches) {
@@ -209,8 +210,8 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     Ok(code(good))
 }
 
-/// Sets the guard again and again until one layer at least is in place, so that the network, which waits for this,
-/// starts with nothing in clear. Where no settings ask for a guard it returns at once.
+/// Sets the guard again and again until at least one layer is in place. The network waits for this, so that no packet
+/// leaks when it starts. Returns at once if no settings ask for a guard.
 fn wait(matches: &ArgMatches) -> ExitCode {
     until_held(
         "guard: nothing is held yet, so the network waits",
@@ -230,7 +231,7 @@ fn wait(matches: &ArgMatches) -> ExitCode {
     )
 }
 
-/// Tries until `attempt` ends, and returns its result. Logs each reason for another attempt once in a row.
+/// Repeats `attempt` until it succeeds, and returns its result. Logs a failure only if it differs from the one before.
 pub(crate) fn until_held<T>(what: &str, mut attempt: impl FnMut() -> Result<T, String>) -> T {
     let mut said = String::new();
     loop {
@@ -246,7 +247,7 @@ pub(crate) fn until_held<T>(what: &str, mut attempt: impl FnMut() -> Result<T, S
     }
 }
 
-/// The sentences of errors, each once: a rule is refused for each device.
+/// The messages of errors, without repetition: a refused rule fails for each device.
 pub(crate) fn sentences(errors: &[impl ToString]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for sentence in errors.iter().map(ToString::to_string) {
@@ -257,7 +258,7 @@ pub(crate) fn sentences(errors: &[impl ToString]) -> Vec<String> {
     all
 }
 
-/// Sets the guard by all that asks for it; false where something of that is wrong, or is not held.
+/// Sets the guard by all settings. Returns false if some settings are faulty, or some listed devices are not held.
 fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
     let wanted = match Wanted::read(matches) {
         Err(error @ (CommandError::Nothing | CommandError::Refused(_))) => {
@@ -279,12 +280,12 @@ fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
     Ok((done, wanted.errors.is_empty() && wanted.unheld.is_empty()))
 }
 
-/// Whether settings are to blame, and nothing is in force in their place, so that there is nothing to watch.
+/// Whether the settings are the cause and no guard is in force, so that there is nothing to watch.
 fn is_nothing_held(error: &CommandError) -> bool {
     error.is_of_settings() && control::in_force().is_none()
 }
 
-/// Where nothing is named, what is in force is set again: to let go there is `off`.
+/// Restores the guard in force if the settings name no devices or are faulty: only `off` lets go.
 fn hold(error: CommandError) -> Result<Done, CommandError> {
     if error.is_of_settings()
         && let Some(done) = control::refresh()?
@@ -296,8 +297,8 @@ fn hold(error: CommandError) -> Result<Done, CommandError> {
     Err(error)
 }
 
-/// Takes over what settings say now, for those who change them: where `off` was said, nothing is done, and where nothing is
-/// listed any more, what was held by lists is let go.
+/// Applies changed settings. Does nothing after `off`. If no interface lists devices any longer, releases those that
+/// were listed.
 fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if control::is_let_go() {
         terminal::note("guard: off by `millrace guard off`; `millrace guard on` sets it again");
@@ -341,11 +342,11 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     let is_unrecorded = |error: &GuardError| matches!(error, GuardError::Record { .. });
-    // A process that ended would be started again, and would log the same mistake each time.
+    // Retries instead of exiting: procd would start the process again and again, and log the same error each time.
     let done = until_held(NOT_YET, || {
-        // Also where it was switched on by hand: that is what is watched.
+        // A guard that was switched on by hand is watched too.
         match set(matches).map_or_else(hold, |set| Ok(set.0)) {
-            // The watch tries other steps again. Without a record it could not.
+            // The watch retries other steps, but cannot work without a record.
             Ok(done) if done.errors.iter().any(is_unrecorded) => {
                 Err(sentences(&done.errors).join("; "))
             }
@@ -367,7 +368,7 @@ fn refresh() -> Result<ExitCode, CommandError> {
 }
 
 fn off() -> Result<ExitCode, CommandError> {
-    // With settings that are wrong it is to be had all the same.
+    // Faulty settings must not keep the guard from being switched off.
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
     end(&control::off(known.as_ref())?)
 }
@@ -383,7 +384,7 @@ fn end(errors: &[GuardError]) -> Result<ExitCode, CommandError> {
 }
 
 fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // The state in force can be looked at, however wrong the file is.
+    // The state in force is shown, however faulty the file is.
     let file = wanted::from_file(matches);
     let known = file.as_ref().ok().and_then(Option::as_ref);
     let mut report = control::status(known)?;
@@ -404,7 +405,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// The guard in a word, for the status of tunnels; nothing where it is off and nothing asks for it.
+/// A short report for the status of tunnels; `None` if the guard is off and no settings ask for it.
 pub(crate) fn brief() -> Option<Report> {
     if !host::privileges::administers() {
         return None;
@@ -439,7 +440,7 @@ fn show(guard: &Guard) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the settings to the file, which is whole at all times.
+/// Writes the settings to the file, atomically.
 fn save(guard: &Guard, path: &Path) -> Result<(), CommandError> {
     if let Some(fault) = guard.fault() {
         return Err(GuardError::Settings(fault).into());

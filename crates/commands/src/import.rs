@@ -1,4 +1,4 @@
-//! `millrace import`: keeps a tunnel's file, from a provider or another program, where `millrace up NAME` finds it.
+//! `millrace import`: stores a tunnel's file, from a provider or another program, where `millrace up NAME` finds it.
 
 use crate::check::{self, Judged};
 use crate::profile::{self, DIRECTORY};
@@ -19,16 +19,16 @@ use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Largest file that is taken, in bytes: an OpenVPN profile with its keys in it has ten kilobytes.
+/// Largest accepted file, in bytes: an OpenVPN profile with its keys has ten kilobytes.
 const SIZE_MAX: u64 = 1 << 20;
 
-/// The word for standard input.
+/// The argument for standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// Endings by which files are known, and are looked for.
+/// File name endings of tunnels.
 const ENDINGS: [&str; 3] = ["conf", "ovpn", "toml"];
 
-/// Why a file is not taken.
+/// Why a file is not imported.
 #[derive(Debug, Error)]
 pub(crate) enum ImportingError {
     #[error("what comes from standard input has no name: say --name NAME")]
@@ -65,7 +65,7 @@ pub(crate) enum ImportingError {
     Beside,
 }
 
-/// The command's own command line.
+/// The command-line definition of `import`.
 pub(crate) fn command() -> Command {
     let command = Command::new("import")
         .about("Check a tunnel's file, and keep it for `millrace up NAME`")
@@ -104,7 +104,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let source = path("FILE");
     match import(&source, name, &path("to"), matches) {
         Ok((kept, refused)) => {
-            // By its name only where names are looked for.
+            // The name alone works only in directories that `up` searches.
             let stem = kept.file_stem().unwrap_or_default();
             let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
             let called = if by_name { Path::new(stem) } else { &kept };
@@ -128,7 +128,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// The last line about a file that was kept without the refused lines, so many.
+/// The last message, about a stored file from which `refused` lines were left out.
 fn end(kept: &str, called: &str, refused: usize) -> String {
     match refused {
         0 => format!("kept as {kept}; `millrace up {called}` brings it up"),
@@ -141,7 +141,7 @@ fn end(kept: &str, called: &str, refused: usize) -> String {
     }
 }
 
-/// The file that was kept, and how many of its lines were left out.
+/// Returns the path of the stored file, and the number of lines left out.
 fn import(
     source: &Path,
     name: Option<&str>,
@@ -154,7 +154,7 @@ fn import(
         (None, Some(stem)) if !piped => stem.to_string_lossy().into_owned(),
         _ => return Err(ImportingError::NoName),
     };
-    // The text behind a dot would be taken for the file's ending.
+    // The text after a dot would be taken for the file's ending.
     if !is_ifname(&name) || name.contains('.') {
         return Err(ImportingError::Name(name));
     }
@@ -175,13 +175,13 @@ fn import(
     if let (false, Some(password)) = (permitted, passwords_beside(&kept).pop()) {
         return Err(ImportingError::Password(password));
     }
-    // Judged before anything is on a disk: the file has keys in it.
+    // The text is judged before it is written, as it contains keys.
     let judge = |file: &Path, text: &str| {
         let kind = Kind::of(file, text.as_bytes());
         check::judge_bytes(kind, text.as_bytes(), &check::Arguments::of(file, matches))
     };
     let judged: Judged = judge(&kept, &text)?;
-    // The file is kept whether or not the report is read.
+    // A failure to print the report does not stop the import.
     let _ = io::stdout().lock().write_all(judged.text().as_bytes());
     if !judged.usable {
         let usable_there = judge(source, &text).is_ok_and(|judged| judged.usable);
@@ -239,11 +239,11 @@ fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError>
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Where a tunnel's file is kept: with the ending of `source`, or that of what it is.
+/// The path for a tunnel's file, with the ending of `source`, or else of its kind.
 pub(crate) fn place(directory: &Path, name: &str, source: &Path, text: &str) -> PathBuf {
     let known = source.extension().and_then(|it| it.to_str());
     let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
-    // By what is in it. Files of pppd have no ending, and are known by their options.
+    // Its content decides. Files of pppd have no ending, and are recognised by their options.
     let is_toml = || {
         text.lines().any(|line| {
             let (key, value) = line.split_once('=').unwrap_or_default();
@@ -258,8 +258,8 @@ pub(crate) fn place(directory: &Path, name: &str, source: &Path, text: &str) -> 
     directory.join(format!("{name}.{ending}"))
 }
 
-/// The text of a file without the lines that a report on it refuses, and their number. `None` where `judge` finds that it
-/// gives no tunnel without them.
+/// The text without the lines that the report refuses, and their number. `None` if `judge` finds no usable tunnel
+/// without these lines.
 pub(crate) fn cleaned<E>(
     text: &str,
     report: &Report,
@@ -274,10 +274,10 @@ pub(crate) fn cleaned<E>(
     Ok(is_good.then_some((text, left_out)))
 }
 
-/// A tunnel's file without the lines that a report on it refuses. A comment stands in the place of each, so that the others
-/// keep their numbers; what a directive needs to stay what it is, such as a proxy, stays without the file that it named.
+/// A tunnel's file without the lines that the report refuses. A comment replaces each, so that line numbers stay. A
+/// directive such as a proxy, which the tunnel needs, stays without the file that it named.
 fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
-    // Reserved beforehand: a string that grows leaves copies of keys behind.
+    // Reserved beforehand: a growing string would leave copies of keys in memory.
     let refused: BTreeMap<usize, &str> = report
         .with(Verdict::Refused)
         .map(|it| (it.line, it.key.as_str()))
@@ -287,7 +287,7 @@ fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         let word = line.trim();
         if let Some(tag) = &end {
-            // All lines of the block go.
+            // Comments replace all lines of the block.
             if word.starts_with(tag.as_str()) {
                 end = None;
             }
@@ -313,7 +313,7 @@ fn without_refused(text: &str, report: &Report) -> Zeroizing<String> {
     kept
 }
 
-/// Whether an OpenVPN profile has name and password asked for at a terminal.
+/// Whether an OpenVPN profile asks for name and password at a terminal.
 fn is_asking(path: &Path, text: &str) -> bool {
     let has = |line: &str| text.lines().any(|it| it.trim() == line);
     path.extension().is_some_and(|it| it == "ovpn")
@@ -347,7 +347,7 @@ mod tests {
             let matches = command().get_matches_from(["import", "x"]);
             let result = import(source, name, &to, &matches);
             let result = result.map(|it| it.0).map_err(|it| it.to_string());
-            // No outcome leaves a file of the trial behind.
+            // No attempt leaves a temporary file behind.
             for entry in fs::read_dir(&to).into_iter().flatten().flatten() {
                 assert!(!entry.file_name().to_string_lossy().starts_with('.'));
             }
@@ -401,7 +401,7 @@ mod tests {
         assert!(end("F", "away", 1).contains("without the line that is refused"));
         assert!(end("F", "away", 0).ends_with("`millrace up away` brings it up"));
 
-        // Lines that the user permits are kept.
+        // Lines that the user permits stay.
         let permitted = format!(
             "client\ndev tun\nremote 192.0.2.1\nauth-user-pass\nscript-security 2\nup /bin/true\n{CA}"
         );
@@ -500,7 +500,7 @@ mod tests {
         assert!(!bench.0.path().join("kept").exists());
     }
 
-    /// `up /x` is left out, and the rest is kept.
+    /// The import removes the line `up /x` and stores the rest.
     #[test]
     fn a_file_is_not_kept_without_lines_that_decide() {
         let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! `millrace genkey`, `genpsk` and `pubkey`: keys as `wg` makes and reads them.
+//! `millrace genkey`, `genpsk` and `pubkey`: make and read keys in the format of `wg`.
 
 use clap::Command;
 use config::types::Key32;
@@ -8,10 +8,10 @@ use std::io::{self, Read as _};
 use std::process::ExitCode;
 use zeroize::Zeroizing;
 
-/// Most that is read: a key, and room for the white space around it.
+/// The most bytes to read: a key, and some white space around it.
 const INPUT_MAX: u64 = 256;
 
-/// The command lines: they have no arguments.
+/// The command-line definitions, which have no arguments.
 pub(crate) fn commands() -> [Command; 3] {
     [
         Command::new("genkey").about("Make a private key for WireGuard and print it"),
@@ -51,7 +51,7 @@ pub(crate) fn pubkey() -> ExitCode {
     }
 }
 
-/// A new private key of WireGuard.
+/// Makes a new WireGuard private key.
 pub(crate) fn new() -> Key32 {
     Key32::new(*PrivateKey::generate().as_bytes())
 }
@@ -74,7 +74,7 @@ fn print(key: &Key32) {
     terminal::line(key.to_base64().as_str());
 }
 
-/// Warns as `wg` does: a file into which a key is written should be its owner's only.
+/// Warns, as `wg` does, if other users can read the file that receives the key.
 fn warn_of_readers() {
     use nix::sys::stat::{SFlag, fstat};
     let Ok(stat) = fstat(io::stdout()) else {

@@ -1,4 +1,4 @@
-//! `millrace leak-test`: by which device fresh names are asked for, and packets leave.
+//! `millrace leak-test`: finds out by which device fresh DNS queries and packets leave.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,17 +19,17 @@ mod watch;
 use devices::Devices;
 use judge::{From, Kind, Probe, Verdict, verdict};
 
-/// Nothing of it is anybody's: names below it are asked of the servers of that domain at most.
+/// A reserved domain: only its own servers are asked for names below it.
 const DOMAIN: &str = "example.com";
 
-/// Name servers where a resolv.conf names none, as the C library has it.
+/// Name server if a resolv.conf names none, as in the C library.
 const OWN: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
 
-/// Exit codes: no leak, a leak, and where it could not be told, or the command line is wrong.
+/// Exit codes: no leak; a leak; no result, or a wrong command line.
 const LEAK: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-/// The command's own command line.
+/// The command-line definition of `leak-test`.
 pub(crate) fn command() -> Command {
     let list = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name)
@@ -167,7 +167,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
             first.map_or(DOMAIN, String::as_str).to_owned()
         }
     };
-    // There has to be room for a label before it.
+    // A label must fit before the domain.
     if !is_domain(&domain) || domain.len() > 200 {
         return Err(LeakTestError::Option {
             option: "--domain",
@@ -199,7 +199,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
                 .collect::<Result<_, _>>()?,
         ),
     };
-    // A user who names tunnels means no others.
+    // If the user names tunnels, only those count.
     let own = match matches.contains_id("tunnel") {
         true => Vec::new(),
         false => own_tunnels(),
@@ -242,7 +242,7 @@ fn own_tunnels() -> Vec<String> {
     statuses.into_iter().map(|it| it.interface).collect()
 }
 
-/// The devices that are tunnels to the guard.
+/// The devices that the guard counts as tunnels.
 fn guarded_tunnels(guard: &config::guard::Guard) -> Vec<Pattern> {
     match guard.is_empty() {
         true => guard.tunnels.clone(),
@@ -253,13 +253,13 @@ fn guarded_tunnels(guard: &config::guard::Guard) -> Vec<Pattern> {
     }
 }
 
-/// The devices that are tunnels to the policy.
+/// The devices that the policy counts as tunnels.
 fn tunnels_of(policy: &config::policy::Policy) -> Vec<Pattern> {
     let named = policy.devices().into_iter().filter_map(Pattern::new);
     policy.tunnels.iter().cloned().chain(named).collect()
 }
 
-/// A label that has not been asked for before.
+/// A random label, which nobody has asked for before.
 fn token() -> Vec<u8> {
     let mut bytes = [0; 8];
     crypto::random(&mut bytes);
@@ -267,15 +267,15 @@ fn token() -> Vec<u8> {
     format!("leak{}", hex.collect::<String>()).into_bytes()
 }
 
-/// Addresses for documentation (RFC 5737, RFC 3849), which no host has, and no probe of these: by its address it is known whose
-/// a packet is.
+/// Documentation addresses (RFC 5737, RFC 3849) that no other probe uses, so that the address identifies the probe of a
+/// packet.
 fn nowhere(taken: &[Probe]) -> [IpAddr; 2] {
     let mut random = [0; 9];
     crypto::random(&mut random);
     let of = |host: u8| IpAddr::from([203, 0, 113, host % 253 + 1]);
     let is_taken = |it: IpAddr| taken.iter().any(|probe| probe.to == Some(it));
     let mut host = random[0] % 253;
-    // There are fewer probes than addresses.
+    // There are more addresses than probes.
     while is_taken(of(host)) {
         host = (host + 1) % 253;
     }
@@ -319,7 +319,7 @@ fn probes(plan: &Plan) -> Vec<Probe> {
     probes
 }
 
-/// Says what to do on a device of the LAN.
+/// Tells the user what to run on a device of the LAN.
 fn tell(probes: &[Probe], plan: &Plan, time: Duration) {
     note(format!(
         "on a device of the LAN, within {} seconds:",
@@ -423,7 +423,7 @@ mod tests {
         assert!(v6.to_string().starts_with("2001:db8:"), "{v6}");
     }
 
-    /// A packet of the router to the address that the LAN is told to send to would be taken for the LAN's.
+    /// Otherwise a packet of the router could be taken for the LAN's.
     #[test]
     fn two_probes_never_have_the_same_address() {
         let probe = |host: u8| Probe {

@@ -1,10 +1,10 @@
-//! The program's command line: each command is one file, with its part of the command line and what it does.
+//! The program's command line: one module for each command, with its arguments and its action.
 //!
-//! It is a crate of its own so that it can be compiled for size. What is compiled last, for the program as a whole, is
-//! compiled as the crate of the program is: that one holds nothing else.
+//! A crate of its own, so that it can be compiled for size. The compiler's last stage, over the whole program, uses the
+//! options of the program's crate, which contains nothing else.
 
 #![forbid(unsafe_code)]
-// They panic where the reader has gone: see `terminal`.
+// The print macros panic when the reader has closed the pipe; see `terminal`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(feature = "audit")]
@@ -112,8 +112,8 @@ fn cli() -> Command {
     cli
 }
 
-/// Names by which the program is only the `wireguard` command: `wg-quick` starts a user-space
-/// implementation with the interface's name as its only argument.
+/// Names by which the program acts as the `wireguard` command: `wg-quick` starts a user-space implementation with the
+/// interface's name as the only argument.
 const WIREGUARD_NAMES: [&str; 2] = ["millrace-wireguard", "wireguard-go"];
 
 fn arguments() -> Vec<OsString> {
@@ -129,8 +129,8 @@ fn arguments() -> Vec<OsString> {
     arguments
 }
 
-/// The arguments of OpenVPN's own command line, if that is what the program was called with: by the
-/// name `openvpn`, or as a command. They are not ours to parse.
+/// The arguments of OpenVPN's own command line, if the program was called by the name `openvpn`, or with that command.
+/// clap does not parse them.
 fn openvpn_arguments(all: &[OsString]) -> Option<Vec<OsString>> {
     let (name, arguments) = all.split_first()?;
     if Path::new(name)
@@ -143,10 +143,10 @@ fn openvpn_arguments(all: &[OsString]) -> Option<Vec<OsString>> {
     (command == "openvpn").then(|| arguments.to_vec())
 }
 
-/// Does what the program's arguments say. Returns the program's exit code: 2 for a wrong command line.
+/// Runs the command of the program's arguments. Returns the exit code: 2 for a wrong command line.
 #[must_use]
 pub fn run() -> ExitCode {
-    // Before anything is opened or started.
+    // Before the program opens a file or starts a thread.
     host::background::is_child();
     host::notify::begin();
     let all: Vec<OsString> = std::env::args_os().collect();
@@ -155,9 +155,9 @@ pub fn run() -> ExitCode {
     }
     let matches = match cli().try_get_matches_from(arguments()) {
         Ok(matches) => matches,
-        // 2 for a wrong command line, as usual; clap does that by itself.
+        // clap exits with 2 for a wrong command line.
         Err(error) if error.use_stderr() => error.exit(),
-        // clap would pass over a help that cannot be written.
+        // clap itself would ignore a failure to print the help.
         Err(help) => {
             let text = help.render();
             match terminal::escapes(&std::io::stdout()) {
@@ -167,9 +167,9 @@ pub fn run() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    // A tunnel that was brought up by hand says when its peer is gone and when it is back.
+    // A tunnel that was started by hand reports when its peer goes and comes back.
     let quiet = match matches.subcommand_name() {
-        // Into the system's log.
+        // netifd's output goes to the system log.
         Some("netifd") => "warn,service=info,commands=info",
         Some("up") => {
             "warn,service::wireguard=info,service::pptp=info,service::strangers=info,commands=info"
@@ -187,8 +187,8 @@ pub fn run() -> ExitCode {
     let Some((name, of_command)) = matches.subcommand() else {
         return ExitCode::from(2);
     };
-    // By address, for what is called once is else part of this function: that is a tenth larger, and all of them together
-    // take 12 KB of the stack.
+    // Called by pointer: the compiler would inline functions that are called once. That makes this function a tenth
+    // larger, and all of them together would use 12 KB of stack here.
     let command: fn(&ArgMatches) -> ExitCode = match name {
         "up" => up::run,
         "down" => down::run,
@@ -242,10 +242,10 @@ pub fn run() -> ExitCode {
     command(of_command)
 }
 
-/// Keys for files of tests: with an empty block a tunnel would not start.
+/// Keys for files in tests: a tunnel does not start with an empty block.
 #[cfg(test)]
 mod blocks {
-    /// The authority of a client or a server.
+    /// The CA certificate of a client or a server.
     pub(crate) const CA: &str = concat!(
         "<ca>\n",
         include_str!("../../config/tests/openvpn/keys/ca.crt"),
@@ -265,7 +265,7 @@ mod blocks {
 
 #[cfg(all(test, feature = "manual"))]
 mod tests {
-    /// The widest line of a command's help, and of its subcommands'.
+    /// The width of the widest line in a command's help, and in its subcommands'.
     fn widest(command: &mut clap::Command) -> String {
         let text = command.render_long_help().to_string();
         let own = text.lines().map(str::to_owned);

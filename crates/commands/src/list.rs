@@ -1,4 +1,4 @@
-//! `millrace list`: the tunnels that this host has files of, and which of them are up.
+//! `millrace list`: the tunnels that have files on this host, and whether they are up.
 
 use crate::{down, profile, status};
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Protocol of a file that cannot be read, and state of a process that may not be asked.
+/// Protocol of an unreadable file, and state of a process that this user may not ask.
 const UNKNOWN: &str = "unknown";
 
 /// One tunnel.
@@ -19,14 +19,14 @@ const UNKNOWN: &str = "unknown";
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) protocol: &'static str,
-    /// The process that has it up.
+    /// The process that runs the tunnel.
     pub(crate) pid: Option<i32>,
-    /// `down` or `up`; of one that runs and is not up, its state in the status or `starting`.
+    /// `down` or `up`; for a running tunnel that is not up, its status, or `starting`.
     state: String,
     path: PathBuf,
 }
 
-/// The command's own command line.
+/// The command-line definition of `list`.
 pub(crate) fn command() -> Command {
     Command::new("list")
         .about("Show the tunnels that this host has files of, and which are up")
@@ -54,7 +54,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             "millrace: {directory}: this user may not look into it; run this as root"
         ));
     }
-    // Programs and people would take an incomplete list for "no tunnels".
+    // Users would read an incomplete list as "no tunnels".
     if listed.is_empty() && !hidden.is_empty() {
         return ExitCode::FAILURE;
     }
@@ -86,7 +86,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Says of those that run how they are, by what they say themselves. False where some may not be asked.
+/// Fills in the states that running tunnels report. Returns false if this user may not ask some of them.
 fn tell_states(listed: &mut [Listed]) -> bool {
     let (statuses, hidden) = match status::all() {
         Ok(all) => all,
@@ -114,12 +114,12 @@ fn tell_states(listed: &mut [Listed]) -> bool {
     hidden.is_empty()
 }
 
-/// All that there are, of which those that run are called `up`.
+/// All tunnels; running ones have the state `up`.
 pub(crate) fn all() -> Result<Vec<Listed>, Hidden> {
     Ok(list(profile::all(), &running::all()?))
 }
 
-/// The files, and what is up from elsewhere.
+/// Lists the files, and running tunnels without a file there.
 fn list(files: Vec<PathBuf>, running: &[Running]) -> Vec<Listed> {
     let known = files.into_iter().map(|path| {
         let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());

@@ -1,4 +1,4 @@
-//! `millrace logs`: what tunnels have said, from wherever this host keeps it.
+//! `millrace logs`: shows tunnels' log messages, from wherever this host keeps them.
 
 use crate::restart::units;
 use clap::{Arg, ArgAction, ArgMatches, Command as Cli};
@@ -9,13 +9,13 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Lines that are shown where they are not filtered here.
+/// Number of lines to show if this program does not filter them.
 const LINES: &str = "200";
 
-/// Where syslog daemons write.
+/// Files that syslog daemons write.
 const SYSLOGS: [&str; 2] = ["var/log/syslog", "var/log/messages"];
 
-/// The command's own command line.
+/// The command-line definition of `logs`.
 pub(crate) fn command() -> Cli {
     Cli::new("logs")
         .about("Show what tunnels have said")
@@ -49,7 +49,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         })
         .and_then(|source| source.show(follow && known));
     match shown {
-        // The log of a tunnel that was removed can still be read.
+        // A removed tunnel may still have a log.
         Ok((code, 0)) if !known => {
             let name = name.unwrap_or_default();
             log::error!(
@@ -73,25 +73,25 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Whether a tunnel has this name: it has a file, runs, or is an interface of a daemon.
+/// Whether a tunnel has this name: as a file, a running process, or a daemon's interface.
 fn is_known(name: &str, running: &[Running]) -> bool {
     let runs = running.iter().any(|it| it.name == name);
     runs || !crate::profile::files_of(name).is_empty()
         || service::status::socket_path(name).exists()
-        // Interfaces of OpenWrt's netifd have no files of their own.
+        // Interfaces of OpenWrt's netifd need no files.
         || Path::new("/etc/config/network").exists()
 }
 
-/// A program that prints a log, and which of its lines are ours.
+/// A program that prints a log, and a filter for its lines.
 #[derive(Debug, PartialEq, Eq)]
 struct Source {
     program: &'static str,
     arguments: Vec<String>,
-    /// A line is shown that has one of these in it; every line, if there are none.
+    /// Texts that mark a line to be shown; if empty, every line is shown.
     marks: Vec<String>,
 }
 
-/// Where the log is; `root` is where the host's files are.
+/// Finds the log; `root` is the root of the host's file system.
 fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) -> Option<Source> {
     let with = |arguments: &[&str], last: &[String]| {
         let own = arguments.iter().map(|it| (*it).to_owned());
@@ -111,7 +111,7 @@ fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) ->
     }
     if root.join("run/systemd/system").is_dir() {
         let fields = match name {
-            // Units of that name, the process that has it up, or the name of one in the background, whose log goes to syslog.
+            // Units of that name, the running process, or the syslog name of a background process.
             Some(name) => {
                 let units = units(name);
                 let mut fields: Vec<String> = units
@@ -119,7 +119,7 @@ fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) ->
                     .map(|it| format!("_SYSTEMD_UNIT={it}"))
                     .collect();
                 let ups = running.iter().filter(|it| it.name == name);
-                // Another program may have had its number before.
+                // The process ID may have belonged to another program before.
                 let of_pid = |pid: i32| {
                     [
                         "+".to_owned(),
@@ -166,8 +166,8 @@ fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) ->
     })
 }
 
-/// How lines of tunnels are known: by what syslog daemons put in front, and by netifd, which repeats what its processes
-/// print.
+/// Texts that mark lines of tunnels: the prefix of syslog daemons, and that of netifd, which repeats its processes'
+/// output.
 fn marks(name: Option<&str>, running: &[Running]) -> Vec<String> {
     let of = |name: &str| {
         [
@@ -193,7 +193,7 @@ fn marks(name: Option<&str>, running: &[Running]) -> Vec<String> {
     }
 }
 
-/// The file that a running tunnel was told to write.
+/// The log file that a running tunnel writes.
 fn own_file(name: &str, root: &Path, running: &[Running]) -> Option<PathBuf> {
     let up = running.iter().find(|it| it.name == name)?;
     let process = root.join(format!("proc/{}", up.pid));
@@ -210,8 +210,8 @@ fn own_file(name: &str, root: &Path, running: &[Running]) -> Option<PathBuf> {
 }
 
 impl Source {
-    /// Shows the log, and counts its lines. With `through` the program prints for itself where it shows no other lines, and
-    /// nothing is counted.
+    /// Shows the log, and counts its lines. With `through`, an unfiltered program prints directly, and its lines are
+    /// not counted.
     fn show(&self, through: bool) -> Result<(ExitCode, usize), Box<dyn Error>> {
         let mut command = Command::new(self.program);
         command.args(&self.arguments);
@@ -227,7 +227,7 @@ impl Source {
             let line = line?;
             let text = String::from_utf8_lossy(&line);
             let marked = || self.marks.iter().any(|mark| text.contains(mark.as_str()));
-            // The journal's own words for an empty log.
+            // journald's message for an empty log.
             if text == "-- No entries --" || !(self.marks.is_empty() || marked()) {
                 continue;
             }
@@ -235,7 +235,7 @@ impl Source {
             if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
                 let _ = child.kill();
                 child.wait()?;
-                // A reader that stops has seen enough.
+                // The reader has closed the pipe.
                 return match error.kind() {
                     io::ErrorKind::BrokenPipe => Ok((ExitCode::SUCCESS, count)),
                     _ => Err(format!("standard output: {error}").into()),
@@ -290,7 +290,7 @@ mod tests {
             assert!(found.arguments.contains(&field.to_owned()), "{field}");
         }
         assert!(found.marks.is_empty());
-        // A file of its own goes before all of them.
+        // A tunnel's own log file comes before all other sources.
         make(
             "proc/7/cmdline",
             "millrace\0up\0--log\0office.log\0office\0",

@@ -1,12 +1,11 @@
-//! `millrace man` and `millrace completions`: what an installation lays beside the program, made from the command lines
-//! themselves.
+//! `millrace man` and `millrace completions`: make the files that an installation adds, from the commands' definitions.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use clap_complete::{Shell, generate};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The commands' own command lines.
+/// The definitions of both commands.
 pub(crate) fn commands() -> [Command; 2] {
     [
         Command::new("man")
@@ -34,7 +33,7 @@ pub(crate) fn man(matches: &ArgMatches) -> ExitCode {
     cli.build();
     let Some(directory) = matches.get_one::<PathBuf>("DIRECTORY") else {
         let mut page = Vec::new();
-        // Into memory, where nothing fails.
+        // Writing to memory cannot fail.
         let _ = clap_mangen::Man::new(cli).render(&mut page);
         terminal::text(String::from_utf8_lossy(&page));
         return ExitCode::SUCCESS;

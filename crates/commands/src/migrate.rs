@@ -1,4 +1,4 @@
-//! `millrace migrate`: what an office with PPTP looks like with WireGuard.
+//! `millrace migrate`: makes WireGuard files from an office's PPTP file.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::error::ImportError;
@@ -21,10 +21,10 @@ mod openwrt;
 /// WireGuard's usual port.
 const PORT: u16 = 51820;
 
-/// The longest name of a file before `.conf`: that of an interface.
+/// Longest file name before `.conf`, as for an interface.
 const NAME_MAX: usize = 15;
 
-/// The command's own command line.
+/// The command-line definition of `migrate`.
 pub(crate) fn command() -> Command {
     let path = |name: &'static str, help: &'static str| {
         let argument = Arg::new(name).required_unless_present("openwrt").help(help);
@@ -79,7 +79,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Why nothing was written, or not everything.
+/// Why some files, or all, were not written.
 #[derive(Debug, Error)]
 enum MigrateError {
     #[error(transparent)]
@@ -102,9 +102,9 @@ enum MigrateError {
     Openwrt(#[from] openwrt::Error),
 }
 
-/// A file to be written.
+/// A file to write.
 struct New {
-    /// Before `.conf`.
+    /// The file name before `.conf`.
     name: String,
     text: Zeroizing<String>,
 }
@@ -142,7 +142,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Writes the files. Returns what to do with them.
+/// Writes the files. Returns the next steps for the user.
 fn migrate(file: &Path, directory: &Path, endpoint: Option<&str>) -> Result<String, MigrateError> {
     if Kind::at(file) != Kind::Pptp {
         return Err(MigrateError::NotPptp(file.to_owned()));
@@ -182,7 +182,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     host::written_file::sync_directory_of(path)
 }
 
-/// A private key, and what belongs to it.
+/// A private key and its public key.
 fn pair() -> (Key32, Key32) {
     let private = PrivateKey::generate();
     let public = Key32::new(*private.public().as_bytes());
@@ -211,9 +211,9 @@ fn with_port(endpoint: &str) -> Result<String, MigrateError> {
     }
 }
 
-/// A name for an interface, from any text, that none of `taken` is.
+/// Makes an interface name from any text; it is not in `taken`.
 fn interface(text: &str, taken: &mut BTreeSet<String>) -> String {
-    // The domain of `DOMAIN\user` is not the user's.
+    // Without the domain in `DOMAIN\user`.
     let own = text.rsplit('\\').next().unwrap_or(text);
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let fitting = own.chars().map(|c| if fits(c) { c } else { '-' });
@@ -233,7 +233,7 @@ fn interface(text: &str, taken: &mut BTreeSet<String>) -> String {
     name
 }
 
-/// A line for a comment: names are anything.
+/// A text on one line for a comment: names may contain anything.
 fn comment(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -272,7 +272,7 @@ fn server_files(
             false => format!("DNS = {}\n", dns.join(", ")),
         };
         let network = network(address, bits);
-        // A name server elsewhere is reached through the tunnel as well.
+        // A name server outside this network is reached through the tunnel as well.
         let outside = |dns: &&Ipv4Addr| self::network(**dns, bits) != network;
         let outside = server.dns.iter().filter(outside);
         let outside: String = outside.map(|dns| format!(", {dns}/32")).collect();
@@ -305,13 +305,13 @@ fn server_files(
     Ok((files, words))
 }
 
-/// The address of a network.
+/// The network's address.
 fn network(address: Ipv4Addr, bits: u8) -> Ipv4Addr {
     let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
     Ipv4Addr::from_bits(address.to_bits() & mask)
 }
 
-/// The part that a client can make by itself: its key. The rest is for the office to say.
+/// The client's own part: its key. The office supplies the rest.
 fn client_file(client: &Client, office: &str) -> (Vec<New>, String) {
     let (private, public) = pair();
     let routes: Vec<String> = client.routes.iter().map(ToString::to_string).collect();
@@ -346,11 +346,11 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// It does not allow what is insecure: it is to be left.
+    /// A server's file without `allow-insecure`: it is only migrated, so it need not run.
     const SERVER: &str = "protocol = \"pptp\"\nlisten = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\n\
         dns = [\"10.9.0.1\", \"192.168.1.1\"]\n[users]\n";
 
-    /// The files that come of a text, and what is said.
+    /// The files that the migration makes of a text, and its message.
     fn migrated(
         text: &str,
         endpoint: Option<&str>,
@@ -416,7 +416,7 @@ mod tests {
         let small = text.replace("dns", "pool = \"10.9.0.9\"\ndns") + "bob = \"b\"\n";
         assert!(says(&small, Some("h")).contains("pool"));
         assert!(says("x = 1\n", Some("h")).contains("protocol"));
-        // Files that exist stay as they are.
+        // Existing files are not overwritten.
         let (directory, _) = migrated(&text, Some("[::1]:5")).unwrap();
         let again = migrate(
             &directory.path().join("office.toml"),

@@ -1,7 +1,7 @@
-//! `millrace monitor`: a page that shows what the tunnels of this host do, and the figures for Prometheus.
+//! `millrace monitor`: a web page that shows this host's tunnels, and metrics for Prometheus.
 //!
-//! This process starts itself once more. That one listens and serves, and has no privileges; this one answers what it asks, and has
-//! the password and the sessions.
+//! This process starts a second one, which listens and serves without privileges. This one answers its questions, and
+//! keeps the password and the sessions.
 
 mod password;
 mod source;
@@ -27,19 +27,19 @@ use std::{env, fs, thread};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Where the password is.
+/// The file with the password.
 const PASSWORD: &str = "/etc/millrace/monitor.password";
 
-/// Where the token is that programs show for the metrics.
+/// The file with the token by which programs read the metrics.
 const TOKEN: &str = "/etc/millrace/monitor.token";
 
-/// Where the rates of a day are: gone after a reboot, and no wear for a flash.
+/// The file with the rates of a day: in memory, so it spares the flash and is lost at a reboot.
 const HISTORY: &str = "/run/millrace/monitor.day";
 
-/// The port where none is told.
+/// The default port.
 const PORT: u16 = 8470;
 
-/// Addresses that are listened on at once.
+/// The most addresses to listen on.
 const LISTENERS: usize = 8;
 
 /// Shortest token, in characters.
@@ -48,7 +48,7 @@ const TOKEN_LEAST: usize = 16;
 /// Longest file of a password or a token, in bytes.
 const FILE_MAX: u64 = 4096;
 
-/// The command's own command line.
+/// The command-line definition of `monitor`.
 pub(crate) fn command() -> Command {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
@@ -102,7 +102,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Why there is no page.
+/// Why the page cannot be served.
 #[derive(Debug, Error)]
 enum MonitorError {
     #[error("--listen {0}: write an address, or ADDRESS:PORT")]
@@ -148,13 +148,13 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn file<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
-    // Each has a default.
+    // Each of these has a default.
     matches
         .get_one::<PathBuf>(name)
         .map_or_else(|| Path::new(""), PathBuf::as_path)
 }
 
-/// The process that keeps its privileges.
+/// Runs the process that keeps its privileges.
 fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let password = read(file(matches, "password"))?;
     let password = password.map(|text| {
@@ -180,7 +180,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         .stdin(Stdio::from(OwnedFd::from(theirs)));
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let mut child = command.spawn()?;
-    // It holds the other end, by which the front would not see us go.
+    // It holds a copy of the child's end, which would hide our exit from the child.
     drop(command);
     host::privileges::drop_privileges();
     let told = Arc::new(AtomicBool::new(false));
@@ -188,7 +188,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let mut host = Host::new(file(matches, "history"));
     let answered = back::answer(&ours, &Rights::new(password), &mut host, &mut AtHome);
     host.write();
-    // It ends when it is answered no more.
+    // The child ends when its connection closes.
     let _ = ours.shutdown(Shutdown::Both);
     drop(ours);
     let status = child.wait()?;
@@ -198,11 +198,11 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     if status.success() {
         answered?;
     }
-    // The command has told the fault itself.
+    // The child has reported the fault itself.
     Ok(ExitCode::FAILURE)
 }
 
-/// A signal ends the conversation, and with it both processes.
+/// On a signal, closes the connection; both processes then end.
 fn end_at_signal(
     mut signals: Signals,
     stream: UnixStream,
@@ -220,7 +220,7 @@ fn end_at_signal(
         .map(drop)
 }
 
-/// The process that listens and serves.
+/// Runs the process that listens and serves.
 fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let token = read(file(matches, "token"))?.map(|it| Zeroizing::new(it.trim().to_owned()));
@@ -237,11 +237,11 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         listeners.push(listener.map_err(|error| MonitorError::Listen { address, error })?);
     }
     let user = matches.get_one::<String>("user").map(String::as_str);
-    // Another user than root may be none other, and has no more than it was given.
+    // Only root can change its user; another user has no more rights than it was given.
     if nix::unistd::geteuid().is_root() {
         host::privileges::become_user(user, None)?;
         host::privileges::confine_this_thread();
-        // Other processes of that user are not to look into this one.
+        // Other processes of that user must not read this one's memory.
         if let Err(error) = nix::sys::prctl::set_dumpable(false) {
             log::debug!("processes of the same user may look into this one: {error}");
         }
@@ -278,7 +278,7 @@ fn addresses(matches: &ArgMatches) -> Result<Vec<SocketAddr>, MonitorError> {
     }
 }
 
-/// An address, whose port may be left out.
+/// An address; its port may be missing.
 fn address(word: &str) -> Option<SocketAddr> {
     if let Ok(address) = word.parse::<SocketAddr>() {
         return Some(address);
@@ -290,7 +290,7 @@ fn address(word: &str) -> Option<SocketAddr> {
     Some((bare.or_else(|| word.parse().ok())?, PORT).into())
 }
 
-/// A file with a secret; none where it is not there.
+/// Reads a file with a secret; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Zeroizing<String>>, MonitorError> {
     match config::file::read_text(path, FILE_MAX) {
         Ok(text) => Ok(Some(text)),
@@ -306,7 +306,7 @@ fn read(path: &Path) -> Result<Option<Zeroizing<String>>, MonitorError> {
 mod tests {
     use super::*;
 
-    /// A FIFO would be waited for.
+    /// Opening a FIFO would block.
     #[test]
     fn only_regular_files_hold_a_password() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! `millrace netifd`: a tunnel as OpenWrt's netifd runs it, by the protocol handler `millrace`.
+//! `millrace netifd`: a tunnel run by OpenWrt's netifd, through the protocol handler `millrace`.
 //!
-//! The interface is made bare. What it has, netifd is told over ubus, and netifd does it: addresses, routes, name servers.
-//! The section of the interface is read from UCI by this program itself, so that netifd sees no change where none is
-//! needed, and `renew` (SIGHUP) takes over what has changed in place. What is missing or wrong is waited for, with a fault
-//! that netifd keeps: an exit would only make it start the program again and again.
+//! This program makes a bare interface and tells netifd over ubus its addresses, routes and name servers, which netifd
+//! sets. It reads the interface's section from UCI itself, so that netifd sees no needless changes. `renew` (SIGHUP)
+//! applies changed settings in place. It waits while settings are missing or faulty, and reports the fault to netifd;
+//! after an exit, netifd would only start it again and again.
 
 mod given;
 mod held;
@@ -27,25 +27,25 @@ use std::time::{Duration, Instant};
 use telling::Telling;
 use waiting::{Heard, Waiting};
 
-/// The process's exit code when the other end does not take the credentials: pppd's, which others know.
+/// The exit code when the other end rejects the credentials, the same as pppd's.
 const REFUSED: u8 = 19;
 
-/// Where netifd has its interfaces.
+/// The UCI file of netifd's interfaces.
 const NETWORK: &str = "/etc/config/network";
 
-/// How long a process of before has for its end, which is what netifd gives it.
+/// How long an earlier process has to end, the same as netifd allows.
 const END: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether a configuration that is missing or wrong has become right, without being told.
+/// How often to check a missing or faulty configuration without a signal.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether a line has got a device, where the tunnel waits for one.
+/// How often to check whether an uplink has got a device, while the tunnel waits for one.
 const LOOK_AT_LINES: Duration = Duration::from_secs(3);
 
-/// The pauses after a tunnel that ended by itself; netifd would start it again at once.
+/// The shortest and longest pause after a tunnel that ended by itself; netifd would restart it at once.
 const PAUSE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(60)];
 
-/// A tunnel that was up for so long counts as one that works.
+/// A tunnel that was up this long counts as working.
 const SETTLED: Duration = Duration::from_secs(120);
 
 /// Codes of faults that netifd keeps; docs/openwrt.md lists them.
@@ -60,7 +60,7 @@ mod code {
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The command's own command line.
+/// The command-line definition of `netifd`.
 pub(crate) fn command() -> Command {
     let path = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name)
@@ -97,7 +97,7 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    // Before anything else: netifd may send SIGHUP at any moment, and that must not end it.
+    // First of all: netifd may send SIGHUP at any moment, which must not end the process.
     let outcome = Waiting::catch()
         .map_err(Box::from)
         .and_then(|waiting| netifd(matches, waiting));
@@ -128,15 +128,15 @@ fn netifd(matches: &ArgMatches, mut waiting: Waiting) -> Outcome<ExitCode> {
     code
 }
 
-/// A signal says to end.
+/// A signal asks the process to end.
 struct Over;
 
-/// Makes the interface this process's own, if there can be a file that says so. A process of before, whose netifd is gone,
-/// is ended.
+/// Claims the interface for this process, if the claim's file can be written. Ends an earlier process whose netifd is
+/// gone.
 fn claim(at: &At, waiting: &mut Waiting) -> Result<Option<Claim>, Over> {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
-    // No file: what `millrace down` names it by.
+    // Not a real file, but the name for `millrace down`.
     let name = Path::new(NETWORK).join(&at.interface);
     let end = Instant::now() + END;
     let mut signal = Signal::SIGTERM;
@@ -152,7 +152,7 @@ fn claim(at: &At, waiting: &mut Waiting) -> Result<Option<Claim>, Over> {
         if Instant::now() > end {
             signal = Signal::SIGKILL;
         }
-        // Its file is held: the number is still its own.
+        // The process still holds its file, so the ID is its own.
         if pid > 0 && kill(Pid::from_raw(pid), signal).is_ok() {
             log::info!("{}: process {pid} of before is ended", at.interface);
         }
@@ -162,7 +162,7 @@ fn claim(at: &At, waiting: &mut Waiting) -> Result<Option<Claim>, Over> {
     }
 }
 
-/// Serves the interface until a signal says to end, or its credentials were refused.
+/// Serves the interface until a signal, or until the other end rejects the credentials.
 fn serve(
     matches: &ArgMatches,
     at: &At,
@@ -221,15 +221,16 @@ fn serve(
     }
 }
 
-/// How a tunnel ended that nothing is wrong with.
+/// Why a tunnel ended without a fault.
 enum Ended {
-    /// It is to be made anew, with what the configuration says then.
+    /// The tunnel is to be made again, with the present configuration.
     Again,
-    /// netifd is to make everything anew: the device is gone.
+    /// The device is gone, so netifd must start again.
     Exit,
 }
 
-/// The end after refused credentials. Without a block netifd starts the program again at once, which a server may count.
+/// Ends after rejected credentials. Unless blocked, netifd restarts the program at once, and the server may count each
+/// attempt.
 fn refused(why: &str, blocks: bool, waiting: &mut Waiting, telling: &Telling) -> ExitCode {
     log::error!("the other end does not take the credentials: {why}");
     telling.fault(code::AUTH_FAILED, why);
@@ -243,7 +244,7 @@ fn refused(why: &str, blocks: bool, waiting: &mut Waiting, telling: &Telling) ->
     ExitCode::from(REFUSED)
 }
 
-/// Reads what the interface is made with, until there is something to make. `None` where a signal says to end.
+/// Reads the interface's settings, and waits until they are usable. `None` if a signal ends the wait.
 fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<Given> {
     let mut told = None;
     loop {

@@ -1,11 +1,11 @@
-//! `millrace openvpn`: OpenVPN's own command line. Also when the program is called `openvpn`.
+//! `millrace openvpn`: OpenVPN's own command line, also used when the program is called `openvpn`.
 
 use clap::{Arg, ArgAction, Command};
 use service::openvpn;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// The command's own command line: everything is OpenVPN's.
+/// The command-line definition of `openvpn`, which passes on all arguments.
 pub(crate) fn command() -> Command {
     Command::new("openvpn")
         .about(if cfg!(feature = "server") {

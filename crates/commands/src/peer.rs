@@ -1,4 +1,4 @@
-//! `millrace peer`: who may call a server at home.
+//! `millrace peer`: manages the clients of a server at home.
 
 pub(crate) mod openvpn;
 pub(crate) mod qr;
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// The command's own command line.
+/// The command-line definition of `peer`.
 pub(crate) fn command() -> Command {
     let server = || {
         Arg::new("server")
@@ -106,7 +106,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Why nothing was changed.
+/// Why the change failed.
 #[derive(Debug, Error)]
 pub(crate) enum PeerError {
     #[error(
@@ -150,20 +150,20 @@ pub(crate) enum PeerError {
     Key(#[from] service::openvpn::authority::KeyFileError),
 }
 
-/// The parameters of a client that is added.
+/// The parameters of a new client.
 pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
     pub(crate) lan_only: bool,
     pub(crate) endpoint: Option<Endpoint>,
-    /// Where its file goes.
+    /// The path for the client's file.
     pub(crate) file: Option<&'a Path>,
     pub(crate) qr: bool,
-    /// Takes what is to be shown of it: the code, or the text where it goes into no file.
+    /// Receives the output: the QR code, or the file's text if it is not written to a file.
     pub(crate) shown: &'a RefCell<Zeroizing<String>>,
 }
 
 impl Wanted<'_> {
-    /// Where the client calls.
+    /// The endpoint that the client calls.
     pub(crate) fn endpoint(
         &self,
         home: Option<&HomeServer>,
@@ -174,7 +174,7 @@ impl Wanted<'_> {
         self.endpoint.clone().or_else(common).ok_or_else(none)
     }
 
-    /// Says so where a client that is to reach the networks at home reaches none.
+    /// Warns if a client shall reach the networks at home, and the server's file names none.
     pub(crate) fn look_for_lan(&self, home: Option<&HomeServer>, path: &Path) {
         if self.lan_only && home.is_none_or(|home| home.lan.is_empty()) {
             terminal::note(format_args!(
@@ -185,7 +185,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Hands the client's file over, in front of what lets it in: of what fails here nothing is to be taken back.
+    /// Writes the client's file, before the server admits the client: if this fails, there is nothing to undo.
     pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
         let code = match self.qr {
             true => Some(qr::code(text, terminal::escapes(&std::io::stdout()))?),
@@ -203,26 +203,26 @@ impl Wanted<'_> {
     }
 }
 
-/// One who may call, or no more.
+/// A client, active or revoked.
 #[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
-    /// Its identity, whatever its name: a public key, or a certificate's serial number.
+    /// The client's identity, which never changes: a public key, or a certificate's serial number.
     pub(crate) id: String,
     pub(crate) detail: String,
     pub(crate) revoked: bool,
 }
 
-/// The document for programs about a client that was added.
+/// The JSON document about a new client.
 #[derive(Serialize)]
 struct Added<'a> {
     name: &'a str,
     file: &'a str,
-    /// A line of `0` and `1` (dark) for each row; none where the file is too long for a camera.
+    /// The QR code, a line of `0` and `1` (dark) for each row; `None` if the file is too long for a camera.
     qr: Option<&'a [String]>,
 }
 
-/// The document for programs of a client that was added.
+/// The JSON document about a new client.
 pub(crate) fn added(name: &str, file: &str) -> Zeroizing<String> {
     let qr = qr::rows(file);
     let added = Added {
@@ -252,7 +252,7 @@ fn checked(name: &str) -> Result<&str, PeerError> {
     }
 }
 
-/// Does what is asked. What is printed comes when all of it is done: its reader may be slow, and holds nothing up.
+/// Runs a subcommand. It prints only after all work, as a slow reader must not hold up the lock.
 pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     let Some((command, matches)) = matches.subcommand() else {
         return Ok(());
@@ -315,19 +315,19 @@ pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                 terminal::note(not_up(&path));
             }
         }
-        // Names are nothing to a server that is up.
+        // A running server does not use names, so it need not be told.
         _ => rename(&path, text("OLD"), text("NEW"))?,
     }
     Ok(())
 }
 
-/// The note where [`tell`] finds no running tunnel to tell.
+/// The note if [`tell`] finds no running server.
 pub(crate) fn not_up(path: &Path) -> String {
     let name = running::name_of(path);
     format!("{name} is not up by `millrace up`: it counts from the next start")
 }
 
-/// Whether a file is a server's that `millrace server init` has made, or could have.
+/// Whether a file is a server's, in the form that `millrace server init` writes.
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(crate) fn is_home(path: &Path) -> bool {
     match path.extension().and_then(|it| it.to_str()) {
@@ -337,13 +337,13 @@ pub(crate) fn is_home(path: &Path) -> bool {
     }
 }
 
-/// Keeps others from changing the server's files meanwhile.
+/// Locks the server's files against other processes.
 pub(crate) fn lock(path: &Path, waits: Waits) -> Result<Lock, PeerError> {
     let directory = path.parent().unwrap_or_else(|| Path::new("/"));
     Ok(Lock::of(directory, waits)?)
 }
 
-/// Lets a client in.
+/// Adds a client.
 pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     checked(wanted.name)?;
     match Kind::at(path) {
@@ -360,7 +360,7 @@ pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     }
 }
 
-/// Keeps a client out.
+/// Revokes a client.
 pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     match Kind::at(path) {
         Kind::OpenVpn => openvpn::revoke(path, name),
@@ -368,7 +368,7 @@ pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     }
 }
 
-/// Gives a client another name, which is nothing to a server that is up.
+/// Renames a client. A running server does not use names.
 pub(crate) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     checked(new)?;
     match Kind::at(path) {
@@ -377,7 +377,7 @@ pub(crate) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError>
     }
 }
 
-/// Whether an interface of netifd has its tunnel from a file.
+/// Whether a netifd interface uses a file.
 #[cfg(feature = "openwrt")]
 fn interface_has(interface: &Path, file: &Path) -> bool {
     crate::netifd::file_of(interface).is_some_and(|it| it == file)
@@ -388,8 +388,8 @@ const fn interface_has(_: &Path, _: &Path) -> bool {
     false
 }
 
-/// Has the process that runs a server read its file again; its clients notice nothing. False where none runs it. A client
-/// that was `added` to an OpenVPN server is let in by its certificate.
+/// Has the server's process read its file again, without disturbing clients. Returns false if no process runs it. An
+/// OpenVPN server need not reload for an `added` client, whose certificate suffices.
 pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
     let runs = |it: &running::Running| it.path == path || interface_has(&it.path, path);
     let found = running::all()?.into_iter().find(runs);
@@ -400,7 +400,7 @@ pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
         return Ok(true);
     }
     match kill(Pid::from_raw(found.pid), Signal::SIGHUP) {
-        // It has ended meanwhile.
+        // The process has ended meanwhile.
         Ok(()) | Err(Errno::ESRCH) => Ok(true),
         Err(error) => Err(PeerError::Signal {
             pid: found.pid,
@@ -416,14 +416,14 @@ fn print(rows: &[Row]) {
     }
 }
 
-/// Removes a file that was handed over for nothing.
+/// Removes the file of a client that could not be added.
 fn take_back(wanted: &Wanted<'_>) {
     if let Some(file) = wanted.file {
         let _ = fs::remove_file(file);
     }
 }
 
-/// Lets a client in that has its file; else the file is taken back.
+/// Returns the result of adding a client; on failure removes the client's file.
 pub(crate) fn or_take_back<T>(
     wanted: &Wanted<'_>,
     outcome: Result<T, PlaceError>,
@@ -434,7 +434,7 @@ pub(crate) fn or_take_back<T>(
     Ok(outcome?)
 }
 
-/// A text that holds keys, made in one piece.
+/// Joins parts into a text with keys, without reallocation.
 pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
     parts.iter().for_each(|part| out.push_str(part));

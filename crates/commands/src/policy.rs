@@ -1,4 +1,4 @@
-//! `millrace policy`: which packets of the LAN go through which tunnel.
+//! `millrace policy`: decides which packets of the LAN go through which tunnel.
 
 use std::fs;
 use std::io;
@@ -20,10 +20,10 @@ mod text;
 pub(crate) use text::render_brief;
 use text::{document, render};
 
-/// Exit code of `status` where the policy is off, as that of services that do not run.
+/// Exit code of `status` while the policy is off, as for services that do not run.
 const OFF: u8 = 3;
 
-/// The command's own command line.
+/// The command-line definition of `policy`.
 pub(crate) fn command() -> Command {
     let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
     Command::new("policy")
@@ -71,7 +71,7 @@ fn file_argument() -> Arg {
         .help("Settings [default: /etc/millrace/policy.toml]")
 }
 
-/// Why the command cannot do what it was asked.
+/// Why the command failed.
 #[derive(Debug, Error)]
 enum CommandError {
     #[error(transparent)]
@@ -81,7 +81,7 @@ enum CommandError {
 }
 
 impl CommandError {
-    /// Whether settings are to blame, and not the host.
+    /// Whether the settings are the cause, and not the host.
     fn is_of_settings(&self) -> bool {
         matches!(
             self,
@@ -89,7 +89,7 @@ impl CommandError {
         )
     }
 
-    /// There is no file.
+    /// Whether the settings file does not exist.
     fn is_absence(&self) -> bool {
         matches!(self, Self::Settings(SettingsError::Read { error, .. }) if error.kind() == io::ErrorKind::NotFound)
     }
@@ -141,8 +141,8 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     ))
 }
 
-/// Sets the policy again and again until the packet filter or the rules are in place, so that the network, which waits
-/// for this, starts with devices held. Without a file it returns at once.
+/// Sets the policy again and again until the packet filter or the rules are in place. The network waits for this, so
+/// that it starts with devices held. Returns at once without a file.
 fn wait(file: &Path) -> ExitCode {
     until_held(
         "policy: nothing is held yet, so the network waits",
@@ -158,14 +158,14 @@ fn wait(file: &Path) -> ExitCode {
     )
 }
 
-/// Where names of leases outlive a boot: beside the settings.
+/// The file in which names of leases outlive a boot, beside the settings.
 fn leases_of(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".leases");
     name.into()
 }
 
-/// Sets the policy by the file, and keeps a copy of it as the last one that was good.
+/// Sets the policy by the file, and keeps a copy of the file as the last valid one.
 fn set(file: &Path) -> Result<Done, CommandError> {
     let (policy, text) = Policy::read(file)?;
     let done = control::on(&policy, &text, &leases_of(file))?;
@@ -173,15 +173,15 @@ fn set(file: &Path) -> Result<Done, CommandError> {
     if fs::read_to_string(&copy).is_ok_and(|it| it == text) {
         return Ok(done);
     }
-    // Without it the file is as good.
+    // The policy works without the copy.
     if let Err(error) = kept::write_text(&text, &copy, 0o600) {
         log::debug!("{}: {error}", copy.display());
     }
     Ok(done)
 }
 
-/// With settings that are wrong, what is in force is set again, or else the last ones of the file that were good: a mistake
-/// lets nothing go another way. The error itself where there are none, or where it is another one.
+/// With faulty settings, restores the policy in force, or else sets the last valid one, so that no packet takes another
+/// way. Returns the error if neither exists, or if it has another cause.
 fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
     if !error.is_of_settings() || error.is_absence() {
         return Err(error);
@@ -204,12 +204,12 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // A process that ended would be started again, and would log the same mistake each time.
+    // Retries instead of exiting: procd would start the process again and again, and log the same error each time.
     let done = until_held(
         "policy: it is not watched yet, and tried again each second",
         || {
             match set(file(matches)).or_else(|error| hold(file(matches), error)) {
-                // The watch tries other steps again. Without a record it could not.
+                // The watch retries other steps, but cannot work without a record.
                 Ok(done) if !done.report.asked => Err(sentences(&done.errors).join("; ")),
                 Err(error) if !error.is_absence() => Err(error.to_string()),
                 other => Ok(other),
@@ -230,7 +230,7 @@ fn refresh() -> Result<ExitCode, CommandError> {
 }
 
 fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // With settings that are wrong it is to be had all the same.
+    // Faulty settings must not keep the policy from being switched off.
     let known = Policy::read(file(matches)).ok().map(|it| it.0);
     let errors = control::off(known.as_ref(), &leases_of(file(matches)))?;
     for error in &errors {
@@ -243,7 +243,7 @@ fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
 }
 
 fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    // The state in force can be looked at, however wrong the file is.
+    // The state in force is shown, however faulty the file is.
     let file = match Policy::read(file(matches)) {
         Ok((policy, _)) => Ok(Some(policy)),
         Err(error) => {
@@ -270,7 +270,7 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     })
 }
 
-/// The policy in a word, for the status of tunnels; nothing where it is off.
+/// A short report for the status of tunnels; `None` if the policy is off.
 pub(crate) fn brief() -> Option<Report> {
     if !host::privileges::administers() {
         return None;

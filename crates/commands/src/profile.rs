@@ -1,33 +1,33 @@
-//! Which file a tunnel's name stands for, in the places where `millrace up`, units of systemd and `wg-quick` look.
+//! Finds the file of a tunnel's name, where `millrace up`, systemd units and `wg-quick` look.
 
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Where our own files are.
+/// The directory of our own files.
 pub(crate) const DIRECTORY: &str = "/etc/millrace";
 
-/// A directory, and the endings of what is looked for in it.
+/// A directory, and the endings of tunnel files in it.
 type Place = (&'static str, &'static [&'static str]);
 
-/// Our own files, and those that were there before us.
+/// Our own directory, and those of programs that existed before.
 const PLACES: [Place; 3] = [
     (DIRECTORY, &["conf", "ovpn", "toml"]),
     ("/etc/wireguard", &["conf"]),
     ("/etc/openvpn/client", &["conf", "ovpn"]),
 ];
 
-/// Why a name stands for no file.
+/// Why a name has no unique file.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ProfileError {
-    /// Nothing of that name in any place.
+    /// No directory has a file of that name.
     #[error("{name}: there is no file of this name here, nor {}", paths(.looked_for, " or "))]
     None {
         /// The name.
         name: String,
-        /// The paths that would be such a file.
+        /// The paths that were tried.
         looked_for: Vec<PathBuf>,
     },
-    /// This user may not look into all directories, and the others have no file of that name.
+    /// This user may not read some directories, and the others have no such file.
     #[error(
         "{name}: this user may not look into {}; run this as root",
         paths(.directories, ", ")
@@ -35,10 +35,10 @@ pub(crate) enum ProfileError {
     Hidden {
         /// The name.
         name: String,
-        /// The directories.
+        /// The unreadable directories.
         directories: Vec<PathBuf>,
     },
-    /// More than one file.
+    /// More than one file has that name.
     #[error("{name}: these are all of this name, name one by its path: {}", paths(.found, ", "))]
     Several {
         /// The name.
@@ -53,8 +53,8 @@ fn paths(paths: &[PathBuf], between: &str) -> String {
     paths.join(between)
 }
 
-/// The file that a command was given: a path, or a name without an ending, which stands for the one file of that name in
-/// these places, unless there is a file of that name here.
+/// The file that a command's argument names. A path, or a file of that name in the current directory, counts first.
+/// Otherwise it is a name without an ending, which must match one file in [`PLACES`].
 pub(crate) fn find(path: &Path) -> Result<PathBuf, ProfileError> {
     find_below(path, Path::new("/"))
 }
@@ -68,7 +68,7 @@ fn candidates(name: &Path) -> impl Iterator<Item = PathBuf> {
     PLACES.into_iter().flat_map(of_place).filter(is_profile)
 }
 
-/// Settings of all tunnels are none.
+/// Whether a file is a tunnel's: the settings for all tunnels are not.
 pub(crate) fn is_profile(file: &PathBuf) -> bool {
     let settings = [
         config::settings::DEFAULT_PATH,
@@ -78,14 +78,14 @@ pub(crate) fn is_profile(file: &PathBuf) -> bool {
     !settings.iter().any(|it| file == Path::new(it))
 }
 
-/// All files that are there of a name.
+/// All existing files for a name.
 pub(crate) fn files_of(name: &str) -> Vec<PathBuf> {
     candidates(Path::new(name))
         .filter(|it| it.is_file())
         .collect()
 }
 
-/// Directories of files that this user may not look into.
+/// Directories of tunnels' files that this user may not read.
 pub(crate) fn hidden() -> Vec<PathBuf> {
     hidden_below(Path::new("/"))
 }
@@ -99,7 +99,7 @@ fn hidden_below(root: &Path) -> Vec<PathBuf> {
     directories.filter(is_hidden).map(PathBuf::from).collect()
 }
 
-/// All files of tunnels, of every name.
+/// The files of all tunnels.
 pub(crate) fn all() -> Vec<PathBuf> {
     let of_place = |(directory, endings): Place| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The command's own command line.
+/// The command-line definition of `relay`.
 pub(crate) fn command() -> Command {
     let command = Command::new("relay")
         .about("Forward the tunnels of clients that hold a key to one server, until interrupted")
@@ -45,17 +45,17 @@ fn relay(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     Ok(service::relay::run(model, &settings.dataplane, &again)?)
 }
 
-/// Says why a running relay could not take its file over, if so. `matches` are those that it was started with.
+/// Checks whether a running relay could apply its file. `matches` are its command line's.
 pub(crate) fn judge(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     settings::load(matches)?;
     let path = matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?;
     read(path).map(drop)
 }
 
-/// Reads the file, and shows what of it is refused.
+/// Reads the file, and shows its refused lines.
 fn read(path: &Path) -> Result<Relay, Box<dyn Error>> {
     let import = relay::read(path)?;
-    // One fault is told by the error itself.
+    // The returned error describes a single fault.
     if import.report.with(Verdict::Refused).count() > 1 {
         for entry in import.report.with(Verdict::Refused) {
             terminal::note(import.report.describe(entry));

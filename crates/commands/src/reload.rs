@@ -1,4 +1,4 @@
-//! `millrace reload`: a running tunnel reads its file again, if that can be used.
+//! `millrace reload`: has a running tunnel read its file again, if the file is usable.
 
 use crate::down::{is_millrace, process_of};
 use clap::{Arg, ArgMatches, Command as Cli, value_parser};
@@ -15,7 +15,7 @@ use std::{env, fs};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The command's own command line.
+/// The command-line definition of `reload`.
 pub(crate) fn command() -> Cli {
     Cli::new("reload")
         .about("Have a running tunnel read its file again, if the file can be used")
@@ -68,8 +68,8 @@ fn reload(matches: &ArgMatches) -> Outcome<()> {
     Ok(())
 }
 
-/// Reads and judges the file of a running tunnel as its process would read it, and says what the file is where that is known.
-/// This process is in the other's directory afterwards: names of files may be relative.
+/// Judges the file of a running tunnel as its process would read it, and returns its kind if known. Changes to that
+/// process's directory and stays there, as file names may be relative.
 pub(crate) fn judge_process(pid: i32) -> Outcome<Option<Kind>> {
     let process = Path::new("/proc").join(pid.to_string());
     let words = fs::read(process.join("cmdline"))?;
@@ -87,7 +87,7 @@ fn arguments(words: &[u8]) -> Vec<OsString> {
         .collect()
 }
 
-/// Reads and judges what a process with these arguments would read again.
+/// Judges the file that a process with these arguments would read again.
 fn judge(arguments: Vec<OsString>) -> Outcome<Option<Kind>> {
     if let Some(own) = crate::openvpn_arguments(&arguments) {
         let own: Result<Vec<String>, OsString> =
@@ -104,7 +104,7 @@ fn judge(arguments: Vec<OsString>) -> Outcome<Option<Kind>> {
             crate::relay::judge(matches)?;
             Ok(Some(Kind::Relay))
         }
-        // Interfaces of netifd and the like are judged by what runs them.
+        // Other processes, such as those of netifd's interfaces, judge their own files.
         _ => Ok(None),
     }
 }
@@ -113,7 +113,7 @@ fn judge(arguments: Vec<OsString>) -> Outcome<Option<Kind>> {
 mod tests {
     use super::*;
 
-    /// A process that has become another user is no one's whom the unit's few rights reach.
+    /// With the unit's few rights, a reload could not reach a process that has changed its user.
     #[test]
     fn units_reload_with_all_rights() {
         for unit in [

@@ -1,4 +1,4 @@
-//! `millrace restart`: a tunnel ended and brought up again, by whatever has it up.
+//! `millrace restart`: ends a tunnel and brings it up again, through whatever runs it.
 
 use crate::down::{self, DownError};
 use clap::{Arg, ArgAction, ArgMatches, Command as Cli};
@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The command's own command line.
+/// The command-line definition of `restart`.
 pub(crate) fn command() -> Cli {
     Cli::new("restart")
         .about("End a tunnel and bring it up again, as it was brought up")
@@ -54,13 +54,13 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// The program or person that has a tunnel up.
+/// The program or person that runs a tunnel.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
-    /// This unit of systemd.
+    /// A systemd unit.
     Systemd(String),
     Netifd,
-    /// A process that was started by hand, with these arguments, here.
+    /// A process started by hand, with these arguments in this directory.
     Hand {
         pid: i32,
         arguments: Vec<OsString>,
@@ -80,7 +80,8 @@ fn restart(name: &str) -> Outcome<ExitCode> {
     }
 }
 
-/// Ends a tunnel and brings it up again, unless its file cannot be used any more: whoever came through it could not mend that.
+/// Ends a tunnel and brings it up again. Refuses if its file is no longer usable: a user who came in through the tunnel
+/// could not repair it.
 fn end_and_begin(
     name: &str,
     pid: i32,
@@ -102,7 +103,7 @@ fn up_again(arguments: Vec<OsString>, directory: &Path) -> Outcome<ExitCode> {
     Ok(ExitCode::from(code.unwrap_or(1)))
 }
 
-/// This program's file, also where an upgrade has put another in its place.
+/// The path of this program, even after an upgrade has replaced the file.
 fn program() -> std::io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     let text = path.as_os_str().as_bytes();
@@ -112,13 +113,12 @@ fn program() -> std::io::Result<PathBuf> {
     })
 }
 
-/// Restarts every tunnel that `up --daemon` has brought up, for the scripts of packages. One that fails keeps none of the
-/// others from it.
+/// Restarts every tunnel that `up --daemon` started, for package scripts. A failure does not stop the others.
 fn restart_daemons(root: &Path, running: &[Running], asked: &dyn Systemd) -> Outcome<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for Running { pid, name, path } in running {
         let words = fs::read(root.join(format!("proc/{pid}/cmdline"))).unwrap_or_default();
-        // One at a terminal would lose it; others are restarted by what has started them.
+        // A tunnel at a terminal would lose it; others are restarted by the program that started them.
         if !words.split(|byte| *byte == 0).any(|it| it == b"--daemon") {
             continue;
         }
@@ -153,7 +153,7 @@ pub(crate) fn units(name: &str) -> [String; 3] {
     [unit(name), openvpn("client"), openvpn("server")]
 }
 
-/// Runs a program of the system. Its exit code is ours.
+/// Runs a system program, and returns its exit code.
 fn call(program: &str, arguments: &[&str]) -> Outcome<ExitCode> {
     let status = Command::new(program).args(arguments).status();
     let status = status.map_err(|error| format!("{program}: {error}"))?;
@@ -165,7 +165,7 @@ fn call(program: &str, arguments: &[&str]) -> Outcome<ExitCode> {
 
 /// Asks systemd about processes and units.
 trait Systemd {
-    /// The unit that a process is in, or none. Fails where systemd cannot be asked.
+    /// The unit of a process; `None` if it has none. Fails if systemd does not answer.
     fn unit_of(&self, pid: i32) -> Result<Option<String>, ()>;
 
     /// The main process of a unit; 0 if it has none.
@@ -175,7 +175,7 @@ trait Systemd {
     fn is_in_use(&self, unit: &str) -> bool;
 }
 
-/// The systemd of this host, asked by its own programs.
+/// This host's systemd, through `busctl` and `systemctl`.
 struct OfThisHost;
 
 impl Systemd for OfThisHost {
@@ -190,7 +190,7 @@ impl Systemd for OfThisHost {
             let text = String::from_utf8(output.stdout).map_err(|_| ())?;
             return Ok(Some(unit_of_object(&text).ok_or(())?));
         }
-        // Tells a process without a unit from a bus that does not answer.
+        // Distinguishes a process without a unit from a bus that does not answer.
         let why = String::from_utf8_lossy(&output.stderr).into_owned();
         match why.contains("does not belong to any loaded unit") {
             true => Ok(None),
@@ -217,8 +217,8 @@ impl Systemd for OfThisHost {
     }
 }
 
-/// The unit whose object `busctl` prints: `o "/org/freedesktop/systemd1/unit/millrace_40office_2eservice"`. A byte that an
-/// object's name may not have is an underscore and two hexadecimal digits there.
+/// The unit in `busctl`'s output: `o "/org/freedesktop/systemd1/unit/millrace_40office_2eservice"`. An underscore and
+/// two hexadecimal digits stand for a byte that object names do not allow.
 fn unit_of_object(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("/unit/")?;
     let name = rest.trim_end().strip_suffix('"')?.as_bytes();
@@ -241,32 +241,31 @@ fn unit_of_object(text: &str) -> Option<String> {
     String::from_utf8(unit).ok()
 }
 
-/// The unit that brings a tunnel up again, by what systemd says of the process: no scope of a session, and no other instance
-/// of systemd.
+/// Whether a unit can bring a tunnel up again: it is neither a session's scope nor another systemd instance's.
 fn is_of_service(unit: &str) -> bool {
     unit.ends_with(".service") && !unit.starts_with("user@")
 }
 
-/// The unit of systemd's own instance that a process is in, by `/proc/PID/cgroup`: where systemd cannot be asked.
+/// The unit of a process in the system's systemd, from `/proc/PID/cgroup`: used if systemd does not answer.
 fn unit_of(groups: &str) -> Option<&str> {
-    // The one hierarchy of today, or systemd's own beside others: the others may lag behind.
+    // The unified hierarchy, or systemd's own; other hierarchies may lag behind.
     let path = groups.lines().find_map(|line| {
         line.strip_prefix("0::")
             .filter(|path| *path != "/")
             .or_else(|| line.split_once(":name=systemd:").map(|it| it.1))
     })?;
     let mut parts = path.split('/');
-    // A unit below another instance of systemd is not one of this instance.
+    // Units below a user's systemd do not belong to the system's.
     if parts.clone().any(|it| it.starts_with("user@")) {
         return None;
     }
-    // Below a unit may be groups of its own making, but no other unit: a session's shell is in a scope.
+    // A unit may have control groups below it, but no other unit: a session's shell is in a scope.
     let unit = parts.find(|it| it.ends_with(".service") || it.ends_with(".scope"))?;
     let unit = unit.strip_prefix('_').unwrap_or(unit);
     unit.ends_with(".service").then_some(unit)
 }
 
-/// Finds the unit or process that has the tunnel up; `root` is where the host's files are.
+/// Finds the unit or process that runs the tunnel; `root` is the root of the host's file system.
 fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Outcome<By> {
     let netifd = Path::new("/etc/config/network");
     let interface = |it: &Running| it.name == name && it.path.starts_with(netifd);
@@ -276,7 +275,7 @@ fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Ou
     let systemd = root.join("run/systemd/system").is_dir();
     let pid = match down::process_of(name, running) {
         Ok(pid) => pid,
-        // An enabled unit whose process is between two starts, or was stopped.
+        // An enabled unit between two starts, or a stopped one.
         Err(DownError::NotRunning { .. })
             if systemd && is_ifname(name) && !crate::profile::files_of(name).is_empty() =>
         {
@@ -295,7 +294,7 @@ fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Ou
         }
     };
     if systemd && let Some(unit) = unit() {
-        // A program that was started from a shell of ssh.service is in that too, where no session has a scope of its own.
+        // Without session scopes, a program started from a shell of ssh.service is in that unit too.
         return match asked.main_process(&unit) {
             Some(main) if main == pid || main == 0 => Ok(By::Systemd(unit)),
             _ => {
@@ -326,7 +325,7 @@ fn by(name: &str, root: &Path, running: Vec<Running>, asked: &dyn Systemd) -> Ou
     })
 }
 
-/// The arguments for a process that has no terminal.
+/// The arguments for starting the process without a terminal.
 fn in_background(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if !arguments.iter().any(|it| it == "--daemon") {
         arguments.insert(1, "--daemon".into());
@@ -338,7 +337,7 @@ fn in_background(mut arguments: Vec<OsString>) -> Vec<OsString> {
 mod tests {
     use super::*;
 
-    /// A systemd that knows no processes, and names this main process for every unit.
+    /// A systemd that does not answer about processes, with this main process for every unit.
     struct ByGroups(Option<i32>);
 
     impl Systemd for ByGroups {
@@ -355,7 +354,7 @@ mod tests {
         }
     }
 
-    /// A systemd that has every process in this unit, with its main process.
+    /// A systemd with every process in this unit; the main process is 7.
     struct In(Option<&'static str>);
 
     impl Systemd for In {
@@ -390,7 +389,7 @@ mod tests {
         }
     }
 
-    /// systemd is asked first, even where the file of groups names another group.
+    /// The command asks systemd first, even if the cgroup file names another unit.
     #[test]
     fn systemd_is_asked_before_groups_are_read() {
         let directory = tempfile::tempdir().unwrap();
@@ -470,7 +469,8 @@ mod tests {
                 7,
                 "0::/system.slice/system-millrace.slice/millrace@office.service\n",
             ),
-            // Another name than the tunnel's, a group of its own, and no process that systemd knows to be the main one.
+            // A unit with another name than the tunnel's, a control group below it, and no main process known to
+            // systemd.
             ("vpn.service", 7, "0::/system.slice/vpn.service\n"),
             ("vpn.service", 0, "0::/system.slice/vpn.service/below\n"),
             (
@@ -487,7 +487,7 @@ mod tests {
             let found = in_group(group, Some(main)).unwrap();
             assert_eq!(found, By::Systemd(unit.to_owned()), "{group}");
         }
-        // By hand, though systemd is there.
+        // Started by hand on a host with systemd.
         for group in [
             "0::/user.slice/user-0.slice/session-1.scope\n",
             "0::/user.slice/user-1000.slice/user@1000.service/app.slice/terminal.service\n",
@@ -498,13 +498,13 @@ mod tests {
                 "{group}"
             );
         }
-        // A shell without a session.
+        // A shell without a session scope.
         let error = in_group("0::/system.slice/ssh.service\n", Some(5)).unwrap_err();
         assert!(
             error.to_string().contains("restart ssh.service if"),
             "{error}"
         );
-        // An upgrade does not pass it over in silence; one at a terminal is not its business.
+        // An upgrade reports it, except for a tunnel at a terminal.
         for (words, code) in [
             (&b"millrace\0up\0--daemon\0office\0"[..], ExitCode::FAILURE),
             (b"millrace\0up\0office\0", ExitCode::SUCCESS),

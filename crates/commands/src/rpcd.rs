@@ -1,7 +1,7 @@
-//! `millrace rpcd`: what pages of LuCI ask. OpenWrt's rpcd runs it as it runs its plugins: `list` names the methods, and
-//! `call METHOD` reads the arguments from standard input, a JSON object, and answers with another one.
+//! `millrace rpcd`: the backend of the LuCI pages, as a plugin of OpenWrt's rpcd. `list` names the methods; `call
+//! METHOD` reads the arguments, a JSON object, from standard input, and prints a JSON object.
 //!
-//! Failures are in the answer, as `error`: rpcd has no words for them.
+//! Failures are in the answer, as `error`, because rpcd cannot pass on messages.
 
 mod home;
 mod offered;
@@ -20,10 +20,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use zeroize::Zeroizing;
 
-/// Most that is read, in bytes; uhttpd takes no request above 64 KiB.
+/// The most bytes to read; uhttpd limits requests to 64 KiB.
 const INPUT_MAX: u64 = 128 << 10;
 
-/// Methods and their arguments, each with a value of its type.
+/// Methods and their arguments, each with an example value of its type.
 fn methods() -> Value {
     json!({
         "status": {},
@@ -40,7 +40,7 @@ fn methods() -> Value {
     })
 }
 
-/// The arguments of methods. rpcd adds the session.
+/// The arguments of all methods. rpcd adds the session.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Given {
@@ -52,13 +52,13 @@ struct Given {
     #[serde(deserialize_with = "secret")]
     private_key: Zeroizing<String>,
     lan_only: bool,
-    /// A server at home, as `peers` names it.
+    /// A server at home, by the path that `peers` returns.
     server: String,
     /// A client's new name.
     to: String,
     openvpn: bool,
     endpoint: String,
-    /// Networks at home, with spaces or commas between them.
+    /// Networks at home, separated by spaces or commas.
     lan: String,
     subnet: String,
     subnet6: String,
@@ -68,7 +68,7 @@ fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Zeroizing<String>, D::Er
     String::deserialize(from).map(Zeroizing::new)
 }
 
-/// Where things are.
+/// Paths on this host.
 struct At {
     uci: PathBuf,
     keep: PathBuf,
@@ -76,7 +76,7 @@ struct At {
 
 type Outcome = Result<Value, String>;
 
-/// The command's own command line.
+/// The command-line definition of `rpcd`.
 pub(crate) fn command() -> Command {
     let directory = |name: &'static str, usual: &'static str, help: &'static str| {
         Arg::new(name)
@@ -106,7 +106,7 @@ pub(crate) fn command() -> Command {
         ))
 }
 
-/// Runs the command. It succeeds whatever the answer says.
+/// Runs the command. It exits with 0 even if the answer is an error.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let path = |name: &str| {
         let path = matches.get_one::<PathBuf>(name);
@@ -145,7 +145,7 @@ fn given() -> Result<Given, String> {
     if text.trim_ascii().is_empty() {
         return Ok(Given::default());
     }
-    // The words of serde_json may quote the arguments.
+    // serde_json's message could quote the arguments.
     serde_json::from_slice(&text).map_err(|_| "the arguments are no such JSON object".to_owned())
 }
 

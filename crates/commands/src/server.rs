@@ -1,4 +1,4 @@
-//! `millrace server init`: a server at home, its keys, its addresses and its file.
+//! `millrace server init`: makes a server at home: its keys, addresses and file.
 
 mod openvpn;
 pub(crate) mod place;
@@ -24,10 +24,10 @@ use std::process::ExitCode;
 use surroundings::Host;
 use thiserror::Error;
 
-/// The name of a server that is given none.
+/// The default name of a server.
 pub(crate) const NAME: &str = "home";
 
-/// The command's own command line.
+/// The command-line definition of `server`.
 pub(crate) fn command() -> Command {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
@@ -101,7 +101,7 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Why there is no server.
+/// Why the server cannot be made.
 #[derive(Debug, Error)]
 pub(crate) enum InitError {
     #[error("{0:?} cannot be the name of an interface: 1 to 15 letters, digits, `-`, `_` and `.`")]
@@ -134,8 +134,8 @@ pub(crate) enum InitError {
 
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 impl InitError {
-    /// The sentence for a page, which has fields and no options; `another` says how a server of another name is made
-    /// there.
+    /// The message for a page, which has fields instead of options; `another` tells how to make a server with another
+    /// name there.
     pub(crate) fn on_page(&self, another: &str) -> String {
         match self {
             Self::Exists(path) => format!("{} is there already: {another}", path.display()),
@@ -150,7 +150,7 @@ impl InitError {
     }
 }
 
-/// The user's wishes; the rest is found.
+/// The user's choices; the program finds the rest.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) openvpn: bool,
@@ -158,7 +158,7 @@ pub(crate) struct Wanted {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) port: Option<u16>,
     pub(crate) subnet: Option<String>,
-    /// `none` for no IPv6.
+    /// The IPv6 network; `none` for no IPv6.
     pub(crate) subnet6: Option<String>,
     pub(crate) endpoint: Option<String>,
     pub(crate) lan: Vec<String>,
@@ -210,7 +210,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Looks at this host and chooses what was not asked for.
+/// Inspects this host, and chooses what the user left open.
 pub(crate) fn plan(wanted: &Wanted) -> Result<Plan<'_>, InitError> {
     let name = wanted.name.as_deref().unwrap_or(NAME);
     if !is_ifname(name) || !is_name(name) {
@@ -240,7 +240,7 @@ pub(crate) fn plan(wanted: &Wanted) -> Result<Plan<'_>, InitError> {
     })
 }
 
-/// An address that an option gives.
+/// Parses the address in an option.
 fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
     option: &'static str,
     value: &str,
@@ -264,7 +264,7 @@ fn networks(
             value: value.to_owned(),
             why,
         };
-        // Room for the server and two clients; OpenVPN takes no less than 112 bits of IPv6.
+        // At least the server and two clients must fit; OpenVPN accepts no IPv6 prefix longer than /112.
         let (least, most) = if six { (48, 112) } else { (8, 29) };
         if network.addr().is_ipv6() != six || !(least..=most).contains(&network.prefix()) {
             let family = if six { "IPv6" } else { "IPv4" };
@@ -334,7 +334,7 @@ fn home(wanted: &Wanted, port: u16, host: &Host) -> Result<HomeServer, InitError
     })
 }
 
-/// An endpoint, whose port may be left out.
+/// An endpoint; its port may be missing.
 fn endpoint(value: &str, port: u16) -> Result<Endpoint, AddressError> {
     if let Ok(addr) = value.parse::<Ipv6Addr>() {
         return Ok(Endpoint {
@@ -351,7 +351,7 @@ fn endpoint(value: &str, port: u16) -> Result<Endpoint, AddressError> {
 
 fn is_port_free(port: u16) -> bool {
     let any = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port));
-    // Without IPv6 there is that of IPv4 only.
+    // A host without IPv6 only has the IPv4 socket.
     any.or_else(|_| UdpSocket::bind(("0.0.0.0", port))).is_ok()
 }
 

@@ -1,4 +1,4 @@
-//! The options that every command with a data plane has.
+//! The options of every command that has a data plane.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::settings::{ENVIRONMENT, Settings, SettingsError};
@@ -50,7 +50,7 @@ pub(crate) fn load(matches: &ArgMatches) -> Result<Settings, SettingsError> {
     Settings::load(file, environment.as_deref(), &overrides)
 }
 
-/// The option of commands that run a tunnel.
+/// The option `--log` of commands that run a tunnel.
 pub(crate) fn log_argument() -> Arg {
     Arg::new("log")
         .long("log")
@@ -59,10 +59,10 @@ pub(crate) fn log_argument() -> Arg {
         .help("Append the log to a file, which SIGHUP opens anew")
 }
 
-/// Logs to the file that the command line names, if it names one.
+/// Sends the log to the file that the command line names, if any.
 ///
 /// # Errors
-/// It cannot be opened; the text names it.
+/// The file cannot be opened; the text names it.
 pub(crate) fn log_to_file(matches: &ArgMatches) -> Result<(), String> {
     match matches.get_one::<PathBuf>("log") {
         Some(path) => host::logging::to_file(path),
@@ -89,7 +89,7 @@ mod tests {
         };
         assert_eq!(chosen(&[]), CryptoBackend::Auto);
         assert_eq!(chosen(&["--crypto-backend", "simd"]), CryptoBackend::Simd);
-        // The more particular word counts.
+        // The more specific option wins.
         let both = [
             "--set",
             "dataplane.crypto-backend=engine",

@@ -1,4 +1,4 @@
-//! `millrace status`: what the running tunnels do, for people and for programs.
+//! `millrace status`: shows the state of running tunnels, for people and for programs.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -16,26 +16,26 @@ mod text;
 
 use text::{Paint, render};
 
-/// How long all daemons together may take to answer: with 10,000 peers on a small router it is about a second.
+/// The time for all daemons together to answer: 10,000 peers on a small router take about a second.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Between the two samples that a rate is computed from.
+/// The time between the two samples of a rate.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// The arguments of `status`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
-    /// One interface; otherwise all.
+    /// The interface; `None` for all.
     pub ifname: Option<String>,
-    /// JSON, an array of documents, instead of text.
+    /// Whether to print JSON, an array of documents, instead of text.
     pub json: bool,
-    /// One sample only, at once, without rates.
+    /// Whether to take only one sample, at once and without rates.
     pub no_rate: bool,
-    /// Show it again every second until interrupted.
+    /// Whether to repeat every second until interrupted.
     pub watch: bool,
 }
 
-/// The command's own command line.
+/// The command-line definition of `status`.
 #[must_use]
 pub(crate) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
@@ -91,7 +91,7 @@ pub(crate) enum StatusError {
     },
 }
 
-/// Runs the command: 0 when it showed what was asked for, 1 otherwise.
+/// Runs the command: 0 if it showed all that was asked for, 1 otherwise.
 #[must_use]
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let mut earlier = None;
@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         };
         match show(arguments, &statuses) {
             Ok(()) => {}
-            // A reader that stops has seen enough.
+            // The reader has closed the pipe.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Err(error) => {
                 terminal::note(format_args!("millrace: standard output: {error}"));
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// The documents, with rates since `earlier`, or over one second when there is no earlier.
+/// The documents, with rates since `earlier`, or else over one second.
 fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Status>, StatusError> {
     let first = fetch_all(arguments.ifname.as_deref())?;
     if arguments.no_rate || first.is_empty() {
@@ -130,7 +130,7 @@ fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Statu
         Some(earlier) => (earlier.to_vec(), first),
         None => {
             thread::sleep(SAMPLE);
-            // Tunnels that do not answer were named already, and are not waited for again.
+            // Tunnels that do not answer were reported already, so they are not asked again.
             let names = first.iter().map(|it| it.interface.clone()).collect();
             let (now, hidden) = parted(ask(names));
             match (arguments.ifname.is_some(), hidden) {
@@ -153,14 +153,14 @@ fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Statu
     Ok(now)
 }
 
-/// The documents of all that run, at once and without rates.
+/// The documents of all running tunnels, at once and without rates.
 pub(crate) fn now() -> Result<Vec<Status>, StatusError> {
     fetch_all(None)
 }
 
 fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
     if let Some(ifname) = ifname {
-        // A name that is none would be a path to the socket of another program.
+        // An invalid name could lead to the socket of another program.
         if !config::types::is_ifname(ifname) {
             return Err(StatusError::NotRunning {
                 ifname: terminal::shown(ifname),
@@ -169,7 +169,7 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
         return ask(vec![ifname.to_owned()]).into_iter().collect();
     }
     let (statuses, mut hidden) = all()?;
-    // That none can be seen does not mean that none runs.
+    // No visible tunnel does not mean that none runs.
     if statuses.is_empty()
         && let Some(last) = hidden.pop()
     {
@@ -184,7 +184,7 @@ fn tell(error: &StatusError) {
     terminal::note(format_args!("millrace: {error}"));
 }
 
-/// All that can be seen, and why others cannot.
+/// All readable documents, and the errors of the others.
 pub(crate) fn all() -> Result<(Vec<Status>, Vec<StatusError>), StatusError> {
     let names = running(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
         directory: SOCKET_DIR,
@@ -198,9 +198,9 @@ fn parted(answers: Vec<Result<Status, StatusError>>) -> (Vec<Status>, Vec<Status
     for answer in answers {
         match answer {
             Ok(status) => statuses.push(status),
-            // The socket file of a daemon that was killed.
+            // A killed daemon has left its socket file.
             Err(StatusError::NotRunning { .. }) => {}
-            // One that hangs must not hide the others.
+            // A daemon that hangs must not hide the others.
             Err(error) => hidden.push(error),
         }
     }
@@ -210,7 +210,7 @@ fn parted(answers: Vec<Result<Status, StatusError>>) -> (Vec<Status>, Vec<Status
 /// Names of the interfaces that have a socket, sorted.
 fn running(directory: &Path) -> io::Result<Vec<String>> {
     let entries = match std::fs::read_dir(directory) {
-        // There was none since the machine started.
+        // No daemon has run since the machine started.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
@@ -240,7 +240,7 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
     // https://no-color.org
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
     if arguments.watch && escapes {
-        // Home, and clear to the end: no flicker, and nothing left of a longer list.
+        // Cursor home, and clear to the end: no flicker, and no remains of a longer list.
         write!(out, "\x1b[H\x1b[J")?;
     }
     if statuses.is_empty() {

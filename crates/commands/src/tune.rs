@@ -1,4 +1,4 @@
-//! `millrace tune`: measures ciphers on the CPU and on accelerators, and writes what is fastest to the profile.
+//! `millrace tune`: measures ciphers on the CPU and on accelerators, and writes the fastest to the profile.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -18,25 +18,25 @@ use host::machine::Machine;
 use service::profile::{self, OnAccelerator, OnCpu, Profile};
 use terminal::Progress;
 
-/// Bytes of a single packet.
+/// Sizes of single packets, in bytes.
 const SIZES: [usize; 9] = [16, 64, 256, 1024, 1408, 4096, 8192, 16_384, 65_536];
 
-/// Packets of a batch, of [`FULL`] bytes each.
+/// Numbers of packets in a batch; each packet has [`FULL`] bytes.
 const BATCHES: [usize; 6] = [2, 4, 8, 16, 32, 64];
 
 /// Bytes of a full-size packet in a tunnel.
 const FULL: usize = 1408;
 
-/// Longer ones are shown, and do not count for what tunnels do.
+/// Longer packets are shown, but do not affect the choice for tunnels.
 const LONGEST: usize = 16_384;
 
-/// Steps that are certain: each algorithm, and each row of the tables both ways. With an accelerator there are more.
+/// Minimum number of steps: each algorithm, and each row of the tables both ways. An accelerator adds more.
 const STEPS: usize = Algorithm::ALL.len() + Task::ALL.len() * 2 * (SIZES.len() + BATCHES.len() + 1);
 
-/// The batch by which it is judged whether an accelerator is worth it.
+/// The batch size for judging whether an accelerator is worth using.
 const USUAL: usize = 32;
 
-/// The command's own command line.
+/// The command-line definition of `tune`.
 pub(crate) fn command() -> Command {
     Command::new("tune")
         .about("Measure ciphers on the CPU and on accelerators, and keep what is fastest")
@@ -89,7 +89,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         progress: RefCell::new(Progress::new(STEPS, json)),
         enough: Duration::from_millis(matches.get_one("milliseconds").copied().unwrap_or(20)),
     };
-    // Measuring takes minutes: not for nothing.
+    // Measuring takes minutes, so the path is checked first.
     if let Some(path) = &path
         && let Err(why) = Profile::check_path(path)
     {
@@ -107,7 +107,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         );
     }
     match &*run.unshown.borrow() {
-        // A reader that closes its end early has seen enough.
+        // The reader has closed the pipe.
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             terminal::note(format_args!("millrace: standard output: {error}"));
             ExitCode::FAILURE
@@ -127,9 +127,9 @@ fn cannot_write(path: &Path, why: &io::Error) -> ExitCode {
 
 struct Run {
     json: bool,
-    /// Why figures could not be shown: the profile is to be written all the same.
+    /// Why results could not be shown; the profile is written all the same.
     unshown: RefCell<Option<io::Error>>,
-    /// For each figure.
+    /// The measuring time for each figure.
     enough: Duration,
     progress: RefCell<Progress>,
 }
@@ -176,7 +176,7 @@ impl Run {
         profile
     }
 
-    /// Both directions of a task; what is to be kept, if there is an accelerator for it.
+    /// Measures both directions of a task. Returns the choice for the profile, if there is an accelerator.
     fn task(&self, task: Task, device: Option<&Device>) -> Option<OnAccelerator> {
         let tuner = Tuner::new(task, None)?;
         let mut crossovers = [Crossover::NEVER; 2];
@@ -346,7 +346,7 @@ impl Run {
         self.show(&crossover, &text);
     }
 
-    /// A line for people or an object for programs.
+    /// Shows a line for people, or an object for programs.
     fn show(&self, object: &serde_json::Value, text: &str) {
         if self.json {
             self.print(object);
@@ -371,10 +371,10 @@ impl Run {
     }
 }
 
-/// In the order of a profile's.
+/// In the order of a profile.
 const DIRECTIONS: [Direction; 2] = [Direction::Encrypt, Direction::Decrypt];
 
-/// The algorithm with the key that it is measured with.
+/// The algorithm, with the length of the measured key.
 fn full_name(task: Task) -> &'static str {
     match task {
         Task::AesCbc => "aes-256-cbc",
@@ -392,7 +392,7 @@ fn operation(task: Task, direction: Direction) -> &'static str {
     }
 }
 
-/// The costs behind a table.
+/// Fits cost lines to a table's rows.
 fn fit(rows: &[Row]) -> Option<Crossover> {
     let lines = |timing: &dyn Fn(&Row) -> Option<Timing>| {
         let samples: Vec<_> = rows
@@ -414,7 +414,7 @@ fn fit(rows: &[Row]) -> Option<Crossover> {
     })
 }
 
-/// Whether an accelerator gains anything where most of a tunnel's packets are, or why not.
+/// Whether an accelerator gains anything for typical packets, or why not.
 fn worth(rows: &[Row], crossover: &Crossover) -> Result<(), &'static str> {
     let usual = rows
         .iter()
@@ -426,7 +426,7 @@ fn worth(rows: &[Row], crossover: &Crossover) -> Result<(), &'static str> {
     if crossover.share(USUAL, USUAL * FULL) == 0 {
         return Err("it is faster alone");
     }
-    // With every core at work on packets, what counts is what an accelerator leaves of the CPU.
+    // When every core handles packets, the accelerator must save CPU time.
     if accelerator.cpu >= cpu.cpu {
         return Err("the way to the accelerator costs more of it than encrypting");
     }
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(judged(&fast), Ok(()));
         let slow = rows(|packets, bytes| Some(((packets * (900_000 + 50 * bytes)) as u64, 1)));
         assert!(judged(&slow).is_err());
-        // Software in the kernel, on another core: it seems to gain.
+        // The kernel's software on another core, which only seems to gain.
         let busy = rows(|packets, bytes| {
             let wall = (packets * (12_000 + 2 * bytes)) as u64;
             Some((wall, wall * 3))

@@ -1,4 +1,4 @@
-//! `millrace up`: a tunnel from a wg-quick, OpenVPN or PPTP file, and nothing of it left afterwards.
+//! `millrace up`: brings up a tunnel from a wg-quick, OpenVPN or PPTP file, and removes it completely at the end.
 
 use super::settings;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -18,7 +18,7 @@ use std::time::Duration;
 mod pptp;
 pub(crate) mod wireguard;
 
-/// The command's own command line.
+/// The command-line definition of `up`.
 pub(crate) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name)
@@ -92,8 +92,8 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Says why a running tunnel could not begin anew with its file, if so, or else what the file is. `matches` are those that it
-/// was brought up with.
+/// Checks whether a running tunnel could restart with its file, and returns the file's kind. `matches` are the command
+/// line that brought the tunnel up.
 pub(crate) fn judge(matches: &ArgMatches) -> Result<Kind, Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
@@ -112,8 +112,8 @@ pub(crate) fn judge(matches: &ArgMatches) -> Result<Kind, Box<dyn Error>> {
     Ok(kind)
 }
 
-/// Reads an OpenVPN file, with the command line's settings in place of its own. Without `tells`, a file that can be
-/// used is read in silence.
+/// Reads an OpenVPN file; the command line's settings override the file's. Without `tells`, reports nothing about a
+/// usable file.
 fn read_openvpn(
     path: &Path,
     matches: &ArgMatches,
@@ -144,7 +144,7 @@ fn read_openvpn(
     if refused {
         return Err(REFUSED.into());
     }
-    // The command line decides these, as the file may come from elsewhere.
+    // The command line decides these, as the file may come from a stranger.
     model.service.daemon = false;
     model.service.log = None;
     if model.service.verb == 1 {
@@ -171,19 +171,19 @@ fn wait_at_most(matches: &ArgMatches) -> Option<Duration> {
     seconds.map(|it| Duration::from_secs((*it).into()))
 }
 
-/// Shows the lines that are refused, about which the user must do something, and with `-v` those that are passed over.
+/// Shows refused lines, which the user must act on, and with `-v` ignored lines.
 fn tell(report: &config::report::Report) {
     for entry in &report.entries {
         match entry.verdict {
             Verdict::Refused => terminal::note(report.describe(entry)),
-            // A target of its own, as lines of this command's are shown without `-v`, too.
+            // A target of its own, as this command's messages appear even without `-v`.
             Verdict::Ignored => log::info!(target: "profile", "{}", report.describe(entry)),
             Verdict::Honoured => {}
         }
     }
 }
 
-/// Says whose lines those of a tunnel are, where they are not its file's.
+/// Tells where a tunnel's lines come from, if not from its file.
 fn tell_lines(origin: Option<&str>, warnings: &[String]) {
     for warning in warnings {
         terminal::note(warning);
@@ -215,7 +215,7 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-/// Runs the tunnel of an OpenVPN file, which is read again at each SIGHUP.
+/// Runs the tunnel of an OpenVPN file. Each SIGHUP reads the file again.
 fn openvpn_until_end(
     path: &Path,
     matches: &ArgMatches,
@@ -246,7 +246,7 @@ fn openvpn_until_end(
             return Ok(code);
         }
         logging::reopen();
-        // The file may have changed since the reload was judged.
+        // The file may have changed since `reload` judged it.
         let read = read_openvpn(path, matches, shared, true).and_then(|read| {
             service::openvpn::rehearse(&read, &settings.dataplane)?;
             Ok(read)

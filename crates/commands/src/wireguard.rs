@@ -1,4 +1,4 @@
-//! `millrace wireguard`: an interface configured by `wg`, in place of `wireguard-go`.
+//! `millrace wireguard`: an interface that `wg` configures, in place of `wireguard-go`.
 
 use super::settings;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -15,7 +15,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The command's own command line.
+/// The command-line definition of `wireguard`.
 pub(crate) fn command() -> Command {
     let command = Command::new("wireguard")
         .about("Run a WireGuard interface that `wg` and `wg-quick` configure")
@@ -76,7 +76,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let tun_verdict = TunTest::start(&settings.dataplane).verdict();
     let ifname = text("IFNAME").unwrap_or_default();
     let is_server = is_server(Path::new("/etc/wireguard"), &ifname);
-    // Before any thread that stays is started: threads inherit what is left.
+    // Before any lasting thread starts: threads inherit the privileges.
     privileges::drop_privileges();
     let bind_device = text("bind-device");
     let lines = lines(settings.lines.as_ref(), bind_device.is_some());
@@ -92,7 +92,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let serve = |mut daemon: Daemon| {
         privileges::confine_other_threads();
         if is_server {
-            // `wg` sets the port later: what the policy holds may call it.
+            // `wg` sets the port later, so the policy cannot keep held devices from calling this server.
             host::tunnel_devices::mark_server(daemon.ifname(), None);
         }
         if !foreground {
@@ -118,7 +118,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Whether the file by which `wg-quick` sets an interface up is a server's: the guard has to know, and `wg` has no word for it.
+/// Whether `wg-quick`'s file for the interface is a server's: the guard must know, and `wg` cannot tell it.
 fn is_server(directory: &Path, ifname: &str) -> bool {
     let options = wgquick::Options {
         permissions: Permissions::NONE.with_forwarding(true),
@@ -128,14 +128,14 @@ fn is_server(directory: &Path, ifname: &str) -> bool {
     tunnel.is_ok_and(|(tunnel, _)| tunnel.is_server())
 }
 
-/// The lines of the settings file. `wg` has no word for lines, and the peers come later.
+/// The lines of the settings file. `wg` cannot configure lines, and it adds the peers later.
 fn lines(shared: Option<&SharedLines>, bound: bool) -> Lines {
     let Some(shared) = shared else {
         return Lines::default();
     };
     let given = match bound {
         true => shared.refuse("--bind-device names one device for everything"),
-        // There may be any number of peers, and a relay leads to one.
+        // `wg` may add several peers, but a relay serves only one.
         false => shared.fit(false, usize::MAX),
     };
     for warning in &given.warnings {
@@ -147,7 +147,7 @@ fn lines(shared: Option<&SharedLines>, bound: bool) -> Lines {
     given.lines
 }
 
-/// An interface that belongs to `wg` and not to a file: nothing else is to be done.
+/// An interface that `wg` configures and no file describes: its owner does nothing else.
 struct Unowned;
 
 impl Owner for Unowned {

@@ -1,7 +1,7 @@
-//! The clients of a WireGuard server in the text of its file: one is put in, taken out or renamed, and all else stays as it
-//! is, byte for byte.
+//! Clients of a WireGuard server, edited in the text of its file: adds, removes or renames one client and keeps every
+//! other byte.
 //!
-//! A client's name stands in a comment of its `[Peer]` section, `#! Name = phone`, which other programs pass over.
+//! A client's name stands in a comment of its `[Peer]` section, `#! Name = phone`, which other programs skip.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 /// Longest name of a client, in bytes.
 pub const NAME_MAX: usize = 63;
 
-/// True for a name that clients may have: letters, digits, `-`, `_` and `.`, at most 63, a letter or digit first.
+/// Whether a client may have this name: at most 63 letters, digits, `-`, `_` and `.`, a letter or digit first.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -26,16 +26,16 @@ pub fn is_name(name: &str) -> bool {
 pub struct Section {
     /// The client's name, if the section has one.
     pub name: Option<String>,
-    /// `PublicKey`, as it is written.
+    /// `PublicKey`, as written.
     pub public_key: String,
-    /// The bytes from its head to its last setting.
+    /// Byte range from the head to the last setting.
     bytes: Range<usize>,
-    /// The bytes of the name.
+    /// Byte range of the name.
     name_bytes: Option<Range<usize>>,
 }
 
-/// The sections of a file, in order. A comment after the last setting of a section is none of it: people write what is to
-/// come above its head.
+/// Finds the sections of a file, in order. A comment after the last setting belongs to the next section: people write
+/// comments above the head.
 #[must_use]
 pub fn sections(text: &str) -> Vec<Section> {
     let mut found: Vec<Section> = Vec::new();
@@ -78,7 +78,7 @@ pub fn sections(text: &str) -> Vec<Section> {
     found
 }
 
-/// The text with another section at its end.
+/// The text with `section` appended.
 #[must_use]
 pub fn added(text: &str, section: &str) -> Zeroizing<String> {
     let between = match text.is_empty() || text.ends_with('\n') {
@@ -88,7 +88,7 @@ pub fn added(text: &str, section: &str) -> Zeroizing<String> {
     joined([text, between, section])
 }
 
-/// The text without a section, and without an empty line above it.
+/// The text without `section`, and without an empty line above it.
 #[must_use]
 pub fn removed(text: &str, section: &Section) -> Zeroizing<String> {
     let before = &text[..section.bytes.start];
@@ -99,7 +99,7 @@ pub fn removed(text: &str, section: &Section) -> Zeroizing<String> {
     joined([before, &text[section.bytes.end..], ""])
 }
 
-/// The text with another name in a section.
+/// The text with the client of `section` renamed.
 #[must_use]
 pub fn renamed(text: &str, section: &Section, name: &str) -> Zeroizing<String> {
     match &section.name_bytes {
@@ -114,7 +114,7 @@ pub fn renamed(text: &str, section: &Section, name: &str) -> Zeroizing<String> {
     }
 }
 
-/// Made in one piece: a string that grows leaves copies of keys behind.
+/// Allocates once: a string that grows leaves copies of keys behind.
 fn joined(parts: [&str; 3]) -> Zeroizing<String> {
     let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
     for part in parts {
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Files of lines that a person may write.
+    /// Files made of lines that a person may write.
     fn files() -> impl Strategy<Value = String> {
         let line = prop_oneof![
             Just("[Interface]"),

@@ -1,4 +1,4 @@
-//! Why a file gives no tunnel.
+//! Errors of imports.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use thiserror::Error;
 
 use crate::wgquick::FILE_MAX;
 
-/// Why there is no model of a file or a command line. All are its author's to mend.
+/// Why a file or a command line has no model. Its author can fix each one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ImportError {
     /// A file is missing or unreadable.
     #[error("{}: cannot be read: {error}", path.display())]
     Read {
-        /// The file as it was named.
+        /// The file's name as the user gave it.
         path: PathBuf,
         /// The kernel's error.
         error: io::Error,
@@ -22,15 +22,15 @@ pub enum ImportError {
     /// A wg-quick file is above [`FILE_MAX`].
     #[error("{}: larger than {FILE_MAX} bytes; is it a wg-quick file?", path.display())]
     TooLarge {
-        /// The file as it was named.
+        /// The file's name as the user gave it.
         path: PathBuf,
     },
-    /// A file is no text.
+    /// A file is not text.
     #[error("{}:{line}: not text; save the file as plain text, in UTF-8", path.display())]
     NotText {
-        /// The file as it was named.
+        /// The file's name as the user gave it.
         path: PathBuf,
-        /// The line with the first byte that is wrong.
+        /// The line of the first invalid byte.
         line: usize,
     },
     /// A wg-quick file's name does not give an interface name.
@@ -39,7 +39,7 @@ pub enum ImportError {
         path.display()
     )]
     Name {
-        /// The file as it was named.
+        /// The file's name as the user gave it.
         path: PathBuf,
     },
     /// Lines are wrong, refused or missing.
@@ -59,7 +59,7 @@ impl ImportError {
         |error| Self::Read { path, error }
     }
 
-    /// The error for a file that is no text in this line.
+    /// The error for a file that is not text, with the line of the first invalid byte.
     pub(crate) fn not_text(path: &Path) -> impl FnOnce(usize) -> Self {
         let path = path.to_owned();
         |line| Self::NotText { path, line }

@@ -1,7 +1,7 @@
 //! Opens and reads the files that a configuration names, which may hold secrets.
 //!
-//! A path in a configuration may lead anywhere. Only regular files are opened: a FIFO would hold its reader for ever, and the
-//! mere opening of some devices has an effect (a watchdog's reboots the machine).
+//! A path in a configuration may lead anywhere. Only regular files are opened: a FIFO would block its reader for
+//! ever, and opening some devices has an effect (opening a watchdog reboots the machine).
 
 use std::fs::{File, Metadata, OpenOptions, metadata};
 use std::io::{self, Read as _};
@@ -16,16 +16,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::makedev;
 use zeroize::Zeroizing;
 
-/// Directories whose entries are descriptors that the caller handed over, as shells do for `<(command)`.
+/// Directories of inherited file descriptors, which shells use for `<(command)`.
 const DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
-/// How long such a command may take.
+/// How long the command behind such a descriptor may take.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Opens a regular file for reading, and never waits. `/dev/null` counts as an empty file.
+/// Opens a regular file for reading without blocking. `/dev/null` counts as an empty file.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for anything but a regular file, and what the kernel says.
+/// [`io::ErrorKind::InvalidInput`] for anything but a regular file, and the kernel's errors.
 pub fn open(path: &Path) -> io::Result<File> {
     // Test the kind before opening: opening a FIFO or a device may wait or have an effect.
     regular(&metadata(path)?)?;
@@ -49,9 +49,8 @@ fn regular(data: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Reads a regular file of at most `max` bytes into memory that is overwritten when dropped: a larger file is
-/// [`io::ErrorKind::FileTooLarge`]. Files without a size, which the kernel makes up as they are read (`/proc/kmsg`), count as
-/// empty.
+/// Reads a regular file of at most `max` bytes into memory that is overwritten when dropped. A larger file is
+/// [`io::ErrorKind::FileTooLarge`]. Kernel files that report no size (`/proc/kmsg`) count as empty.
 ///
 /// # Errors
 /// The errors of [`open`].
@@ -63,21 +62,20 @@ pub fn read(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// Reads a file of text as [`read`] does.
+/// Reads a text file as [`read`] does.
 ///
 /// # Errors
-/// The errors of [`read`], and [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+/// The errors of [`read`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, max: u64) -> io::Result<Zeroizing<String>> {
     let bytes = read(path, max)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(Zeroizing::new(text.to_owned()))
 }
 
-/// Reads a file as [`read`] does; from a pipe that the caller handed over, it takes the bytes that come within
-/// [`PATIENCE`].
+/// Reads a file as [`read`] does. From an inherited pipe, reads the bytes that arrive within [`PATIENCE`].
 ///
 /// # Errors
-/// The errors of [`open`]; [`io::ErrorKind::TimedOut`] where the pipe's other end goes on.
+/// The errors of [`open`]; [`io::ErrorKind::TimedOut`] if the pipe is not closed in time.
 pub fn read_handed_over(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     if !is_handed_over(path) {
         return read(path, max);
@@ -112,7 +110,7 @@ pub fn read_handed_over(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>>
     }
 }
 
-/// Whether a path names a pipe that the caller handed over.
+/// Whether a path names an inherited pipe.
 #[must_use]
 pub fn is_handed_over(path: &Path) -> bool {
     let above = path.parent().unwrap_or_else(|| Path::new(""));
@@ -122,7 +120,7 @@ pub fn is_handed_over(path: &Path) -> bool {
 }
 
 fn bounded(file: File, size: u64, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Reserved beforehand: a vector that grows leaves copies of the keys behind.
+    // Reserve the size first: a vector that grows leaves copies of the keys behind.
     let capacity = usize::try_from(size.min(max)).unwrap_or(0) + 1;
     let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
     file.take(max + 1).read_to_end(&mut bytes)?;
@@ -171,7 +169,7 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}");
         }
         assert!(read(Path::new("/dev/null"), 3).unwrap().is_empty());
-        // Files that the kernel writes while they are read have no size, and some of them never end.
+        // Kernel files report no size, and some of them never end.
         assert!(
             read(Path::new("/proc/self/environ"), 1 << 20)
                 .unwrap()
@@ -189,7 +187,7 @@ mod tests {
         let path = PathBuf::from(format!("/dev/fd/{}", read_end.as_raw_fd()));
         assert!(read(&path, 3).is_err());
         assert_eq!(read_handed_over(&path, 3).unwrap().as_slice(), b"abc");
-        // The other end has closed the pipe, and it is empty.
+        // The pipe is empty and its other end is closed.
         assert!(read_handed_over(&path, 3).unwrap().is_empty());
     }
 }

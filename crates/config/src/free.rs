@@ -1,31 +1,31 @@
-//! Addresses that collide with nothing: a network for a server's clients, and the next address in it.
+//! Finds unused addresses: a network for a server's clients, and the next address in it.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::types::AllowedIp;
 
-/// Networks that are tried at random before all are looked through.
+/// Random networks to try before all are searched.
 const ATTEMPTS: usize = 64;
 
-/// Addresses that are looked at in one network.
+/// Most addresses to try in one network.
 const HOSTS_MAX: u128 = 1 << 17;
 
-/// True when the two have an address in common.
+/// Whether two ranges share an address.
 #[must_use]
 pub fn overlap(a: AllowedIp, b: AllowedIp) -> bool {
     a.contains(b.addr()) || b.contains(a.addr())
 }
 
-/// A private IPv4 network of 24 bits that overlaps with none that is taken; default routes do not count. `random` gives
-/// numbers to choose by: networks that many choose are those that clients are in themselves.
+/// A private IPv4 /24 that overlaps with no range in `taken`; default routes do not count. `random` makes the choice
+/// unpredictable: clients are likely to be in a network that many people choose.
 #[must_use]
 pub fn free_v4(taken: &[AllowedIp], random: &mut dyn FnMut() -> u64) -> Option<AllowedIp> {
     let is_free = |network: &AllowedIp| is_free(*network, taken);
     let network = |bits: u32| AllowedIp::new(Ipv4Addr::from_bits(bits).into(), 24).ok();
     let chosen = (0..ATTEMPTS).find_map(|_| {
         let number = random();
-        // From 10.64.0.0 on: below are those that programs and makers of routers choose.
+        // Start at 10.64.0.0: programs and router makers use the networks below.
         let (second, third) = (64 + (number >> 8) % 192, number % 256);
         network(10 << 24 | (second as u32) << 16 | (third as u32) << 8).filter(is_free)
     });
@@ -36,7 +36,7 @@ pub fn free_v4(taken: &[AllowedIp], random: &mut dyn FnMut() -> u64) -> Option<A
     chosen.or_else(|| all.find_map(|bits| network(bits).filter(is_free)))
 }
 
-/// A unique local IPv6 network of 64 bits (RFC 4193) that overlaps with none that is taken.
+/// A unique local IPv6 /64 (RFC 4193) that overlaps with no range in `taken`.
 #[must_use]
 pub fn free_v6(taken: &[AllowedIp], random: &mut dyn FnMut() -> u64) -> Option<AllowedIp> {
     (0..ATTEMPTS).find_map(|_| {
@@ -52,8 +52,8 @@ fn is_free(network: AllowedIp, taken: &[AllowedIp]) -> bool {
     !taken.any(|it| overlap(*it, network))
 }
 
-/// The lowest address of a network that is in no range that is taken: not the network's own, nor the last of an IPv4 one. A
-/// range as wide as the network or wider takes nothing: where packets of one address go the narrower range decides.
+/// The lowest address of a network that no range in `taken` holds. Skips the network address and the IPv4 broadcast
+/// address. Ignores ranges at least as wide as the network: the narrower route decides.
 #[must_use]
 pub fn free_host(network: AllowedIp, taken: &[AllowedIp]) -> Option<IpAddr> {
     let narrower = taken.iter().filter(|it| it.prefix() > network.prefix());

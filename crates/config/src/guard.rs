@@ -1,22 +1,22 @@
 //! The guard's settings: which devices of the LAN leave only by a tunnel.
 //!
 //! ```toml
-//! lan = ["br-lan", "br-guest"]   # what comes in by these leaves by a tunnel, or not at all
-//! reach = ["br-iot"]             # further devices that it may reach
+//! lan = ["br-lan", "br-guest"]   # packets from these devices leave by a tunnel, or not at all
+//! reach = ["br-iot"]             # further devices that the LAN may reach
 //! tunnels = ["mr-*", "tun0"]     # devices that are tunnels
 //! table = 77                     # the routing table with the default route into the tunnel
 //! lead = true                    # the guard makes that route itself when a tunnel is up
 //! dns = ["10.8.0.1"]             # name servers behind the tunnel: the router's dnsmasq asks only these
-//! dns_names = ["corp.example"]   # or only for these names
-//! dns_redirect = true            # queries of the LAN to other servers are answered by the router
+//! dns_names = ["corp.example"]   # ask these servers only for these names
+//! dns_redirect = true            # the router answers the LAN's queries to other servers
 //! dns_block_tls = true           # no DNS over TLS or QUIC (port 853)
 //! masquerade = true              # the LAN's packets leave by a tunnel with the router's address there
-//! servers = true                 # clients of servers that run here are held like the LAN
-//! router = true                  # connections of the router itself leave by a tunnel, too
-//! router_allow = ["203.0.113.5"] # or to these addresses
+//! servers = true                 # clients of servers on this router are held like the LAN
+//! router = true                  # the router's own connections leave by a tunnel, too
+//! router_allow = ["203.0.113.5"] # except those to these addresses
 //! ```
 //!
-//! The names come to stand in a text for `nft`: only those are taken that have nothing in them that means something there.
+//! The names go into a script for `nft`, so that characters with a meaning in `nft` are refused.
 
 use std::fmt;
 use std::io;
@@ -34,19 +34,19 @@ mod group;
 
 pub use group::{GROUP_TABLE, GROUP_TABLES, Group, LISTED_MAX, Listed, Part, tables};
 
-/// Where the settings are looked for when no file is named.
+/// Default path of the settings.
 pub const DEFAULT_PATH: &str = "/etc/millrace/guard.toml";
 
-/// Names of the devices that are tunnels, where nothing is said of them: those of `millrace netifd`.
+/// Default pattern of tunnel devices: those that `millrace netifd` creates.
 pub const TUNNELS: &str = "mr-*";
 
-/// The routing table where none is named.
+/// Default routing table.
 pub const TABLE: u32 = 77;
 
 /// Most devices in one list.
 pub const DEVICES_MAX: usize = 16;
 
-/// The kernel's own tables: 253 to 255, and 0 for none.
+/// Tables that the kernel reserves: 253 to 255, and 0 for "unspecified".
 const KERNEL_TABLES: [u32; 4] = [0, 253, 254, 255];
 
 /// Most name servers.
@@ -55,7 +55,7 @@ pub const SERVERS_MAX: usize = 4;
 /// Most addresses and networks that the router itself may reach without a tunnel.
 pub const ALLOWED_MAX: usize = 64;
 
-/// Most names that they are asked for.
+/// Most names in `dns_names`.
 pub const NAMES_MAX: usize = 64;
 
 const KEYS: [&str; 13] = [
@@ -87,34 +87,34 @@ const SWITCH: &str = "true or false";
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Guard {
-    /// Devices whose packets leave only by a tunnel; empty where nothing is guarded.
+    /// Devices whose packets leave only by a tunnel; empty if nothing is guarded.
     pub lan: Vec<String>,
-    /// Further devices that they may reach.
+    /// Further devices that the LAN may reach.
     pub reach: Vec<String>,
     /// Devices that are tunnels, the preferred one first.
     pub tunnels: Vec<Pattern>,
     /// The routing table that has the default route into the tunnel.
     pub table: u32,
-    /// The guard makes that route itself.
+    /// The guard makes that default route itself.
     pub lead: bool,
-    /// Name servers behind the tunnel, which the router's own `dnsmasq` asks by the tunnel's device only; empty leaves
-    /// `dnsmasq` as it is.
+    /// Name servers behind the tunnel, which the router's `dnsmasq` asks through the tunnel's device only. If empty,
+    /// `dnsmasq` stays as it is.
     pub dns: Vec<IpAddr>,
-    /// It asks them for these names and all that end so, and others for the rest; empty for all names.
+    /// Domains that `dnsmasq` asks these servers for, subdomains included; empty for all names.
     pub dns_names: Vec<String>,
-    /// Queries of guarded devices to other servers come to the router.
+    /// The router answers guarded devices' queries to other servers.
     pub dns_redirect: bool,
-    /// DNS over TLS and over QUIC, which have a port of their own, are refused.
+    /// DNS over TLS and over QUIC (port 853) are refused.
     pub dns_block_tls: bool,
     /// The LAN's packets leave by a tunnel with the router's own address there.
     pub masquerade: bool,
-    /// Packets of clients of servers on this host are held like those of the LAN.
+    /// Packets from clients of servers on this host are held like those of the LAN.
     pub servers: bool,
-    /// The router's own packets leave by a tunnel as well, except those that keep line and tunnel alive.
+    /// The router's own packets leave by a tunnel as well, except those that the uplink and the tunnel need.
     pub router: bool,
-    /// Addresses and networks that the router itself reaches without a tunnel all the same.
+    /// Addresses and networks that the router itself may reach without a tunnel.
     pub router_allow: Vec<AllowedIp>,
-    /// Devices with tunnels of their own. The file has none: they are what OpenWrt's interfaces list.
+    /// Devices with tunnels of their own. They come from OpenWrt's interface lists, never from the file.
     pub groups: Vec<Group>,
 }
 
@@ -139,7 +139,7 @@ impl Default for Guard {
     }
 }
 
-/// The name of a device, or its beginning.
+/// A device's name, or a prefix of names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Pattern {
     start: String,
@@ -147,7 +147,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Takes `wg0`, or `wg*` for all names that begin so; `None` for what names no device, or any.
+    /// Parses `wg0`, or `wg*` for all names with that prefix. `None` for an invalid name, or for one that matches
+    /// all.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let (start, open) = match text.strip_suffix('*') {
@@ -160,13 +161,13 @@ impl Pattern {
         })
     }
 
-    /// The beginning of the names, or the name.
+    /// The name, or the prefix.
     #[must_use]
     pub fn start(&self) -> &str {
         &self.start
     }
 
-    /// Whether a device of this name is meant.
+    /// Whether the pattern matches this device name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         match self.open {
@@ -183,10 +184,10 @@ impl fmt::Display for Pattern {
 }
 
 impl Guard {
-    /// Reads a file. One without a byte is what a loss of power leaves of a file that was being written, and is wrong.
+    /// Reads a file. An empty regular file is an error: a loss of power during a write leaves one.
     ///
     /// # Errors
-    /// [`SettingsError::Read`], [`SettingsError::TooLarge`], and what [`Guard::from_toml`] says.
+    /// [`SettingsError::Read`], [`SettingsError::TooLarge`], and the errors of [`Guard::from_toml`].
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         let text = text_of(path)?;
         // A path that is not a regular file, such as /dev/null, is empty on purpose.
@@ -208,7 +209,7 @@ impl Guard {
         Self::of_text(text, path, false)
     }
 
-    /// Reads settings from text; a file that this program has written may have groups.
+    /// Reads settings from text. `is_kept` marks a file that this program wrote: it may have groups.
     fn of_text(text: &str, path: &Path, is_kept: bool) -> Result<Self, SettingsError> {
         let place = |offset: usize| Origin::File {
             path: path.to_owned(),
@@ -284,8 +285,8 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Leaves each name once: the first of its list, and in `lan` rather than in `reach`. The kernel refuses a rule that
-    /// there is.
+    /// Removes duplicate names: the first of a list stays, and one in `lan` takes precedence over `reach`. The kernel
+    /// refuses a duplicate rule.
     pub fn merge_doubles(&mut self) {
         fn once<T: Clone + PartialEq>(list: &mut Vec<T>) {
             let mut kept: Vec<T> = Vec::new();
@@ -307,7 +308,7 @@ impl Guard {
     /// Settings as text that [`Guard::from_toml`] reads back.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        // No name has anything in it that a string of TOML writes otherwise.
+        // No name contains a character that TOML would escape.
         let list = |names: &[String]| {
             let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
             quoted.join(", ")
@@ -349,7 +350,7 @@ impl Guard {
         text
     }
 
-    /// Why these settings would guard nothing, or hold what they should not: a sentence. `None` where they are well.
+    /// Why these settings would guard nothing, or hold too much: a sentence. `None` if they are sound.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         if self.is_empty() {
@@ -373,7 +374,7 @@ impl Guard {
             return Some("lo is the host itself".to_owned());
         }
         for pattern in self.tunnels.iter().filter(|_| !self.lan.is_empty()) {
-            // A device that `reach` names is no tunnel, even if its name begins like one.
+            // A device in `reach` is not a tunnel, even if a tunnel pattern matches its name.
             let is_meant = |name: &&String| !pattern.open || !self.reach.contains(name);
             let mut all = all().filter(is_meant);
             if let Some(name) = all.find(|name| pattern.matches(name)) {
@@ -385,7 +386,7 @@ impl Guard {
         self.fault_of_groups()
     }
 
-    /// Whether some tunnel is named by exactly this name, of the file or of a list.
+    /// Whether the file or a group names a tunnel by exactly this name.
     #[must_use]
     pub fn names_tunnel(&self, name: &str) -> bool {
         let groups = self.groups.iter().flat_map(|it| &it.tunnels);
@@ -393,21 +394,22 @@ impl Guard {
         all.any(|it| !it.open && it.matches(name))
     }
 
-    /// Whether a device of this name is a tunnel; the place of its name among them, the preferred first.
+    /// Position of the first tunnel pattern that matches this device, the most preferred being 0; `None` if none
+    /// matches.
     #[must_use]
     pub fn rank(&self, name: &str) -> Option<usize> {
         self.tunnels.iter().position(|it| it.matches(name))
     }
 }
 
-/// The number of a routing table that may be the guard's.
+/// Parses the number of a routing table that the guard may use.
 #[must_use]
 pub fn table(text: &str) -> Option<u32> {
     let number = decimal(text).and_then(|number| u32::try_from(number).ok())?;
     (!KERNEL_TABLES.contains(&number)).then_some(number)
 }
 
-/// The address of a name server behind a tunnel, which is none of this host or link.
+/// Parses the address of a name server behind a tunnel; refuses addresses of this host or link.
 #[must_use]
 pub fn server(text: &str) -> Option<IpAddr> {
     let ip: IpAddr = text.parse().ok()?;
@@ -419,21 +421,21 @@ pub fn server(text: &str) -> Option<IpAddr> {
     is_one.then_some(ip)
 }
 
-/// A network or an address that the router may reach; a range of all addresses is refused.
+/// Parses a network or address that the router may reach; refuses a range of all addresses.
 #[must_use]
 pub fn allowed(text: &str) -> Option<AllowedIp> {
     let network: AllowedIp = text.parse().ok()?;
     (!network.is_default()).then_some(network)
 }
 
-/// A domain, without a dot at its end.
+/// Parses a domain; a dot at its end is dropped.
 #[must_use]
 pub fn domain(text: &str) -> Option<String> {
     let plain = text.strip_suffix('.').unwrap_or(text);
     is_domain(plain).then(|| plain.to_ascii_lowercase())
 }
 
-/// The texts of a list that has at most `most`.
+/// The strings of a list, if it has at most `most` of them.
 fn words<'a>(value: &'a DeValue<'_>, most: usize) -> Option<Vec<&'a str>> {
     let DeValue::Array(list) = value else {
         return None;
@@ -454,7 +456,7 @@ pub(crate) fn devices(value: &DeValue<'_>) -> Option<Vec<String>> {
         .then(|| words.into_iter().map(str::to_owned).collect())
 }
 
-/// A value as an error names it.
+/// A value as error messages show it.
 pub(crate) fn shown(value: &DeValue<'_>) -> String {
     match (words(value, usize::MAX), value) {
         (Some(words), _) => format!("{words:?}"),

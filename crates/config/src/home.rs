@@ -1,7 +1,7 @@
-//! Settings of a server at home beside its protocol: where clients call it, which networks they are to reach, and how
-//! their packets leave.
+//! Settings of a server at home besides its protocol: the endpoint for its clients, the networks that they may reach,
+//! and how their packets leave.
 //!
-//! It stands in comments of the server's file, so that the same file works with programs that know nothing of it:
+//! The section stands in comments of the server's file, which other programs skip:
 //!
 //! ```text
 //! #! [Server]
@@ -18,7 +18,7 @@ use std::str::FromStr;
 use crate::lines::known;
 use crate::types::{AllowedIp, Endpoint};
 
-/// Says what a `[Server]` section does to the machine.
+/// Tells what a `[Server]` section does to the machine.
 pub const ROUTES: &str =
     "this machine forwards the packets of its peers, and masquerades them unless `Masquerade = no`";
 
@@ -26,7 +26,7 @@ pub const ROUTES: &str =
 pub(crate) const CALLS_TOO: &str = "this file also calls a peer (Endpoint), and would make this machine a router for that \
     peer: it would forward packets and masquerade them; permit it with --allow-forwarding, or remove the section";
 
-/// Most networks and most name servers that a section may name.
+/// Most networks, and most name servers, of a section.
 pub const NETWORKS_MAX: usize = 16;
 
 /// Keys of `[Server]`.
@@ -35,34 +35,34 @@ const KEYS: [&str; 4] = ["Endpoint", "LAN", "DNS", "Masquerade"];
 /// The `[Server]` section.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HomeServer {
-    /// Where clients call it, for the files that are made for them.
+    /// The endpoint that client files get.
     pub endpoint: Option<Endpoint>,
     /// The networks at home.
     pub lan: Vec<AllowedIp>,
-    /// Name servers that clients are told of.
+    /// Name servers for clients.
     pub dns: Vec<IpAddr>,
-    /// Which packets of clients leave with the server's own address. Those that are to be are forwarded in any case.
+    /// Which client packets leave with the server's own address. Packets are forwarded in any case.
     pub masquerade: Masquerading,
 }
 
-/// Which packets of clients leave with the server's own address.
+/// Which client packets leave with the server's own address.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Masquerading {
-    /// All: works where the hosts at home know no way back to the clients.
+    /// All packets: works even if the hosts at home have no route back to the clients.
     #[default]
     Yes,
-    /// Packets that do not go to a network at home, whose hosts must know the way back: where the server is their
+    /// Packets to anywhere but the home networks, whose hosts need a route back: they have one if the server is their
     /// router.
     Internet,
-    /// None.
+    /// No packets.
     No,
 }
 
 impl Masquerading {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Yes, Self::Internet, Self::No];
 
-    /// The word for it.
+    /// The value's name in files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl HomeServer {
         Ok(name)
     }
 
-    /// The section as comments.
+    /// The section's text, as comments.
     #[must_use]
     pub fn to_comments(&self) -> String {
         let mut out = "#! [Server]\n".to_owned();
@@ -115,7 +115,7 @@ impl HomeServer {
     }
 }
 
-/// The items with commas between them.
+/// The items, separated by commas.
 pub(crate) fn joined<T: ToString>(items: &[T]) -> String {
     let items: Vec<String> = items.iter().map(ToString::to_string).collect();
     items.join(", ")

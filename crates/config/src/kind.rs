@@ -1,4 +1,4 @@
-//! Tells which program a tunnel's file is for: one answer for every command and page.
+//! Tells which kind of tunnel file a file is: one answer for every command and page.
 
 use std::path::Path;
 
@@ -14,18 +14,18 @@ pub const FILE_MAX: u64 = 4 << 20;
 /// The kind of a tunnel's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A PPTP file of ours, or of pppd or pptpd.
+    /// A PPTP file, of Millrace's own or of pppd or pptpd.
     Pptp,
     /// An OpenVPN configuration.
     OpenVpn,
     /// A relay's file.
     Relay,
-    /// A `wg-quick` file, or a text that is none of the others.
+    /// A `wg-quick` file, or any other text.
     WireGuard,
 }
 
 impl Kind {
-    /// The kind of a file with this name and content. The order counts: the keys of a PPTP file are words of OpenVPN's, too.
+    /// The kind of a file by its name and content. PPTP is tested first, as its keys are also OpenVPN directives.
     #[must_use]
     pub fn of(path: &Path, bytes: &[u8]) -> Self {
         let text = Text::new(bytes).ok();
@@ -38,13 +38,13 @@ impl Kind {
         }
     }
 
-    /// The kind of a file. One that cannot be read is judged by its name, and reported by its next reader.
+    /// The kind of the file at `path`. An unreadable file is judged by its name; its next reader reports the error.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         Self::of(path, &file::read(path, FILE_MAX).unwrap_or_default())
     }
 
-    /// Reads a file, and tells its kind.
+    /// Reads a file and tells its kind.
     ///
     /// # Errors
     /// [`ImportError::Read`].
@@ -53,7 +53,7 @@ impl Kind {
         Ok((Self::of(path, &bytes), bytes))
     }
 
-    /// The word that programs and pages use.
+    /// The name that programs and pages use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

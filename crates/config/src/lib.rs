@@ -1,23 +1,22 @@
-//! Everything that configures a tunnel, as checked models.
+//! Parses everything that configures a tunnel into checked models.
 //!
 //! * [`settings`]: Millrace's own settings file and its overrides.
 //! * [`wgquick`]: import of `wg-quick` files into the model of [`tunnel`], with a [`report`].
 //! * [`openvpn`]: import of OpenVPN files and command lines.
-//! * [`lines`]: the lines of a tunnel, which the files of several protocols may describe.
-//! * [`home`]: what a server at home says beside its protocol; [`clients`]: its clients in the text of its file.
-//! * [`free`]: addresses that collide with nothing.
+//! * [`lines`]: the lines (uplinks) of a tunnel, which the files of several protocols may describe.
+//! * [`home`]: settings of a server at home besides its protocol; [`clients`]: its clients in the text of its file.
+//! * [`free`]: finds unused addresses.
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
 //! * [`guard`]: devices of the LAN that leave only by a tunnel.
 //! * [`policy`]: which devices, networks and names go through which tunnel.
-//! * [`kind`]: which of these a file is.
-//! * [`permissions`]: what a tunnel's file may touch beside its tunnel; [`mod@file`]: how the files that it names are opened.
-//! * [`error`]: why there is no model.
-//! * [`uapi`]: the text that `wg` speaks to a running interface.
-//! * [`types`]: keys, address ranges and endpoints that the others share.
+//! * [`kind`]: tells which kind of file a file is.
+//! * [`permissions`]: what a tunnel's file may do besides its tunnel; [`mod@file`]: opens the files that it names.
+//! * [`error`]: why a file has no model.
+//! * [`uapi`]: the protocol by which `wg` talks to a running interface.
+//! * [`types`]: keys, address ranges and endpoints, shared by the other modules.
 //!
-//! The parsers are pure: text in, model or error out. Only the `read` functions open a file,
-//! and only the one they are given.
+//! The parsers are pure: text in, model or error out. Only the `read` functions open files.
 
 #![forbid(unsafe_code)]
 

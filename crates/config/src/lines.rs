@@ -1,6 +1,6 @@
-//! Lines: the ways by which a tunnel may reach its peers, as a file describes them.
+//! Lines (uplinks): the ways by which a tunnel may reach its peers, as a file describes them.
 //!
-//! In a `wg-quick` file they are comments, so that the same file works with programs that know nothing of lines:
+//! In a `wg-quick` file lines stand in comments, which programs without support for lines skip:
 //!
 //! ```text
 //! #! [Lines]
@@ -11,9 +11,9 @@
 //! #! Interface = eth1
 //! ```
 //!
-//! A section begins with its head and ends with the next head of any kind. `#!` before the first such head is a comment
-//! like any other. In a TOML file they are tables, `[lines]` and `[[line]]`; those of Millrace's own settings file are for
-//! every tunnel without lines of its own ([`SharedLines`]).
+//! A section begins with its head and ends with the next head of any kind. `#!` before the first such head is an
+//! ordinary comment. In a TOML file, lines are tables: `[lines]` and `[[line]]`. Those of Millrace's own settings
+//! file are for every tunnel without lines of its own ([`SharedLines`]).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -31,10 +31,10 @@ pub(crate) mod table;
 pub(crate) use section::{Found, Sections};
 pub use shared::{Given, SharedLines};
 
-/// Most lines that a file may describe: as many as a tunnel may have.
+/// Most lines that a file may describe, which is the most that a tunnel may have.
 pub const LINES_MAX: usize = 16;
 
-/// How long a better line must have worked before the tunnel goes back to it, if the file says nothing.
+/// Default of `Hold`: how long a better line must have worked before the tunnel goes back to it.
 pub const HOLD_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Longest `Hold`, in seconds.
@@ -43,27 +43,27 @@ const HOLD_MAX: u64 = 3600;
 /// Longest name of a line, in bytes.
 const NAME_MAX: usize = 32;
 
-/// An upper bound of what is written of a line, in bytes: a relay's name and zone, and 512 for all else.
+/// Upper bound of the text of one line, in bytes: a relay's name and zone, and 512 for everything else.
 const LINE_TEXT: usize = 1024;
 
-/// The lines of one tunnel. Without any, the tunnel has one socket for each address family, and the host's routes decide.
+/// The lines of one tunnel. Without any, it has one socket for each address family, and the host's routes decide.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Lines {
-    /// How they are used.
+    /// How the tunnel uses its lines.
     pub mode: LineMode,
     /// How long a better line must have worked before the tunnel goes back to it.
     pub hold: Duration,
     /// Packets of a peer are put back into order before they are written. For peers that send by several lines.
     pub reorder: bool,
-    /// Packets wait for their turn in a fair queue, and leave no faster than the lines' rates say. Each line has one.
+    /// Each line has a fair queue, from which packets leave no faster than the line's rate.
     pub shape: bool,
-    /// The lines, at most [`LINES_MAX`], with different names and different local ends. There may be none where peers
-    /// call by several lines of theirs and are answered on each of them.
+    /// The lines, at most [`LINES_MAX`], with different names and different local ends. May be empty: peers may call
+    /// by several lines of theirs, and this host answers on each.
     pub lines: Vec<Line>,
 }
 
 impl Lines {
-    /// Whether anything is other than with one socket for each address family and one way to each peer.
+    /// Whether these are the defaults: one socket for each address family, and one way to each peer.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -82,26 +82,26 @@ impl Default for Lines {
     }
 }
 
-/// How lines are used.
+/// How a tunnel uses its lines.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LineMode {
-    /// The preferred line, whatever its state.
+    /// Use the preferred line, whatever its state.
     Single,
-    /// The best line that works, and back to a better one after the hold time.
+    /// Use the best working line, and go back to a better one after the hold time.
     #[default]
     Failover,
-    /// Each packet by all lines that work.
+    /// Send each packet by all working lines.
     Duplicate,
-    /// Packets whose loss hurts by all lines that work, all others as with failover.
+    /// Send loss-sensitive packets by all working lines, and others as with failover.
     Critical,
-    /// Each connection by one of the lines that work, as many to a line as its rate says.
+    /// Send each connection by one working line, in proportion to the lines' rates.
     Balance,
-    /// Each packet by one of the lines that work, as many bytes to a line as its rate says.
+    /// Send each packet by one working line, with bytes in proportion to the lines' rates.
     BalancePackets,
 }
 
 impl LineMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 6] = [
         Self::Single,
         Self::Failover,
@@ -111,13 +111,13 @@ impl LineMode {
         Self::BalancePackets,
     ];
 
-    /// Whether packets of one peer go by several lines at a time.
+    /// Whether packets to one peer use several lines at a time.
     #[must_use]
     pub const fn spreads(self) -> bool {
         !matches!(self, Self::Single | Self::Failover)
     }
 
-    /// The word for it.
+    /// The mode's name in files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -131,31 +131,31 @@ impl LineMode {
     }
 }
 
-/// One line. It has an interface, a source or a relay, or several of them.
+/// One line, which has at least one of: interface, source, relay.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Line {
-    /// The name in logs and reports.
+    /// The line's name in logs and reports.
     pub name: String,
-    /// The network device that its sockets are bound to.
+    /// The network device that the line's sockets are bound to.
     pub interface: Option<String>,
-    /// The local address that its sockets are bound to.
+    /// The local address that the line's sockets are bound to.
     pub source: Option<IpAddr>,
-    /// The mark of what it sends, in place of the tunnel's.
+    /// The firewall mark of its datagrams, which replaces the tunnel's.
     pub mark: Option<u32>,
     /// Lines with a lower number are preferred.
     pub priority: u8,
-    /// Its traffic costs money: it is used only where no other line works.
+    /// The line's traffic costs money, so that it is used only if no other line works.
     pub metered: bool,
-    /// Its upward rate, in bits a second: its share of connections or packets, and how fast they may leave.
+    /// The line's upload rate, in bits a second: sets its share of connections or packets, and the queue's limit.
     pub rate: Option<u64>,
-    /// Its monthly allowance, in bytes of both directions. A line that has used it up carries packets only where no
-    /// other works.
+    /// The line's monthly allowance, in bytes of both directions. A line that has used it up carries packets only if
+    /// no other line works.
     pub cap: Option<u64>,
-    /// The day that months begin with, 1 to 28.
+    /// The day on which the allowance's month begins, 1 to 28.
     pub cap_day: u8,
-    /// Where a relay is by which it leads to the peer, and the key for it. Both are there, or neither is.
+    /// The relay through which this line reaches the peer. Set if and only if `relay_key` is.
     pub relay: Option<Endpoint>,
-    /// See [`Line::relay`].
+    /// The key for the relay; see [`Line::relay`].
     pub relay_key: Option<Key32>,
 }
 
@@ -217,8 +217,8 @@ impl Lines {
         Ok(name)
     }
 
-    /// The sections as comments of a `wg-quick` file; nothing where there are no lines. Holds the relays' keys, and is
-    /// overwritten when dropped.
+    /// Writes the sections as comments of a `wg-quick` file; empty for the default. The text holds the relays' keys,
+    /// and is overwritten when dropped.
     #[must_use]
     pub fn to_comments(&self) -> Zeroizing<String> {
         if self.is_default() {
@@ -247,7 +247,7 @@ impl Lines {
 }
 
 impl Line {
-    /// Values other than the defaults, by keys.
+    /// Keys whose values differ from the defaults.
     fn values(&self) -> Vec<(&'static str, Zeroizing<String>)> {
         let usual = Self::default();
         let mut values = vec![("Name", self.name.clone())];
@@ -313,7 +313,7 @@ impl Line {
     }
 }
 
-/// A name for logs and reports.
+/// Checks a name for logs and reports.
 pub(crate) fn name_of(value: &str) -> Result<&str, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     match value.is_empty() || value.len() > NAME_MAX || !value.bytes().all(fits) {
@@ -322,7 +322,7 @@ pub(crate) fn name_of(value: &str) -> Result<&str, String> {
     }
 }
 
-/// A key that two ends share.
+/// Parses a key that two ends share.
 pub(crate) fn secret(value: &str) -> Result<Key32, String> {
     let key = value::key(value)?;
     match key.is_zero() {
@@ -334,7 +334,7 @@ pub(crate) fn secret(value: &str) -> Result<Key32, String> {
 pub(crate) const RATE_FAULT: &str =
     "must be bits a second, with `k`, `M` or `G` for thousands, at most 1000G";
 
-/// Bits a second.
+/// Parses a rate, in bits a second.
 pub(crate) fn rate(text: &str) -> Option<u64> {
     thousands(text).filter(|rate| (1..=1_000_000_000_000).contains(rate))
 }
@@ -342,12 +342,12 @@ pub(crate) fn rate(text: &str) -> Option<u64> {
 const CAP_FAULT: &str =
     "must be bytes a month, with `k`, `M` or `G` for thousands, from 1M to 1000000G";
 
-/// Bytes a month. Less than a megabyte is a slip: questions to the peer cost more.
+/// Parses an allowance, in bytes a month. Below a megabyte it is a mistake: probes to the peer cost more.
 fn cap(text: &str) -> Option<u64> {
     thousands(text).filter(|cap| (1_000_000..=1_000_000_000_000_000).contains(cap))
 }
 
-/// A number with a unit of thousands behind it, or without.
+/// Parses a number with an optional unit (powers of 1,000).
 fn thousands(text: &str) -> Option<u64> {
     let (digits, unit) = match text.char_indices().next_back()? {
         (at, 'k') => (&text[..at], 1_000),
@@ -366,7 +366,7 @@ fn yes_or_no(value: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// The usual spelling of a key in any case.
+/// The usual spelling of a key that is written in any case.
 pub(crate) fn known(key: &str, keys: &[&'static str]) -> Result<&'static str, String> {
     let found = keys.iter().find(|known| known.eq_ignore_ascii_case(key));
     let unknown = || format!("no such key; {}", suggest(key, keys));

@@ -1,15 +1,16 @@
-//! Decides what a tunnel's file may touch on this machine beside its tunnel.
+//! Decides what a tunnel's file may do on this machine besides its tunnel.
 //!
-//! Files of tunnels come from providers and offices, and root obeys them. Without a permission a file that calls another end
-//! makes this machine no router. A file names no program to run, and no file to write, to send or to read as more
-//! configuration. It opens no port or socket by which other machines command the tunnel. Certificates and keys are read
-//! without a permission, as regular files of a bounded size: their content stays on the machine, and no error quotes it.
+//! Tunnel files come from providers and offices, but act with the rights of root. Without a permission, a file that
+//! calls another end cannot make this machine a router. It names no program to run, and no file to write, to send or
+//! to read as more configuration. It opens no port or socket by which other machines command the tunnel. Certificates
+//! and keys are read without a permission, as regular files of a bounded size: their content stays on the machine,
+//! and no error quotes it.
 //!
-//! The owner of the machine gives a permission beside the file, never the file itself:
+//! The machine's owner gives permissions outside the file; the file itself never can:
 //!
 //! | entry | permission |
 //! |---|---|
-//! | `millrace up`, `check`, `import`, and units that run them | `--allow-files`, `--allow-scripts`, `--allow-forwarding` |
+//! | `millrace up`, `check`, `import`, and their units | `--allow-files`, `--allow-scripts`, `--allow-forwarding` |
 //! | an interface of OpenWrt | [`UCI_OPTION`]; no scripts |
 //! | a file that LuCI's page offers | none, and no certificates or keys by path either |
 //! | `millrace openvpn`, or the program called `openvpn` | all: the caller uses OpenVPN's own command line |
@@ -19,29 +20,29 @@ use std::fs::{canonicalize, symlink_metadata};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The end of a sentence about a file that needs a permission.
+/// End of a sentence about a file that needs a permission.
 pub(crate) const ALLOW_FILES: &str = "permit it with --allow-files";
 
-/// The option of an interface of OpenWrt that permits files.
+/// The option of an OpenWrt interface that permits files.
 pub const UCI_OPTION: &str = "allow_files";
 
-/// A sentence of a report as an interface of OpenWrt says it: with its own option in place of the switch.
+/// Rewrites a report sentence for an OpenWrt interface: its own option replaces the switch.
 #[must_use]
 pub fn for_uci(words: &str) -> String {
     words.replace("--allow-files", &format!("`option {UCI_OPTION} '1'`"))
 }
 
-/// Endings of the one file that a tunnel's file may have sent without a permission.
+/// Extensions of the password file that a tunnel's file may send without a permission.
 const PASSWORDS: [&str; 2] = ["password", "pw"];
 
-/// Ending of the one file that may hold the password of its management port without a permission. It is never sent, and its
-/// first line is no user name.
+/// Extension of the file that may hold the management port's password without a permission. It is never sent, and its
+/// first line is not a user name.
 const MANAGEMENT: &str = "management";
 
-/// Where pppd and pptpd have their own files.
+/// Where pppd and pptpd keep their files.
 const OF_PPPD: [&str; 2] = ["/etc/ppp", "/etc/pptpd.conf"];
 
-/// Permissions that the owner of the machine gives a tunnel's file. The default permits nothing.
+/// Permissions that the machine's owner gives a tunnel's file. The default permits nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     files: bool,
@@ -57,7 +58,7 @@ impl Permissions {
     /// Permits scripts, files and forwarding.
     pub const ALL: Self = Self::new(true, true);
 
-    /// Scripts imply files and forwarding: a script may do anything.
+    /// Permissions for files and scripts. Scripts imply files and forwarding: a script may do anything.
     #[must_use]
     pub const fn new(files: bool, scripts: bool) -> Self {
         Self {
@@ -67,7 +68,7 @@ impl Permissions {
         }
     }
 
-    /// Adds, where `permitted`, that a WireGuard file that calls a peer may make this machine a router.
+    /// If `permitted`, also lets a WireGuard file that calls a peer make this machine a router.
     #[must_use]
     pub const fn with_forwarding(self, permitted: bool) -> Self {
         Self {
@@ -76,25 +77,25 @@ impl Permissions {
         }
     }
 
-    /// The file may name programs, which run as root.
+    /// Whether the file may name programs, which run as root.
     #[must_use]
     pub const fn scripts(self) -> bool {
         self.scripts
     }
 
-    /// The file may have this machine forward packets though it calls a peer (`[Server]`).
+    /// Whether the file may make this machine forward packets although it calls a peer (`[Server]`).
     #[must_use]
     pub const fn forwarding(self) -> bool {
         self.forwarding
     }
 
-    /// The file may name files that are written, sent or read as configuration, and sockets for commands.
+    /// Whether the file may name files to write, send or read as configuration, and command sockets.
     #[must_use]
     pub const fn files(self) -> bool {
         self.files
     }
 
-    /// These permissions, and files for a file of pppd's or pptpd's that lies where these programs look for it.
+    /// These permissions, plus files for a pppd or pptpd file in the place where those programs look for it.
     #[must_use]
     pub(crate) fn with_place(self, path: &Path) -> Self {
         let path = canonicalize(path).unwrap_or_default();
@@ -106,10 +107,10 @@ impl Permissions {
     }
 }
 
-/// Name that no tunnel has a password file by: `monitor.password` is that of the monitor's page.
+/// Stem of the monitor page's password file, `monitor.password`, which no tunnel may use.
 const MONITOR: &str = "monitor";
 
-/// The password files that belong to a tunnel's file by their names and are there, whoever put them there.
+/// Existing files beside `path` whose names make them its password files, whoever put them there.
 #[must_use]
 pub fn passwords_beside(path: &Path) -> Vec<PathBuf> {
     let endings = PASSWORDS.into_iter().chain([MANAGEMENT]);
@@ -118,22 +119,22 @@ pub fn passwords_beside(path: &Path) -> Vec<PathBuf> {
     own.filter(is_there).collect()
 }
 
-/// The password file of a profile's management port, called as the profile is: `NAME.management`. A link does not count.
+/// The password file of a profile's management port, `NAME.management`. A symbolic link does not count.
 pub(crate) fn own_management(path: &Path) -> Option<PathBuf> {
     Some(path.with_extension(MANAGEMENT)).filter(|it| it != path && may_be_own(it))
 }
 
-/// Whether a path may be a tunnel's own file: a link may lead anywhere, as an archive can bring one.
+/// Whether a path may be a tunnel's own file. A symbolic link may not: an archive can bring one that leads anywhere.
 fn may_be_own(path: &PathBuf) -> bool {
     match symlink_metadata(path) {
         Ok(data) => data.is_file(),
-        // The start says that the file is missing.
+        // The start reports that the file is missing.
         Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
-/// The files beside a tunnel's file that are called as it is, `NAME.password` and `NAME.pw`: each belongs to this tunnel by
-/// its name, and holds a password by its ending. A link is left out.
+/// Password files beside a tunnel's file: `NAME.password` and `NAME.pw`. Their names show the tunnel and the purpose.
+/// Symbolic links are left out.
 pub(crate) fn own_passwords(path: &Path) -> Vec<PathBuf> {
     if path.file_stem().is_some_and(|it| it == MONITOR) {
         return Vec::new();

@@ -1,7 +1,7 @@
 //! The policy's settings: which packets of the LAN go through which tunnel, around it, or nowhere.
 //!
 //! ```toml
-//! lan = ["br-lan", "br-guest"]        # what comes in by these is judged
+//! lan = ["br-lan", "br-guest"]        # the policy decides about packets from these devices
 //!
 //! [[entry]]
 //! who = ["television", "02:00:5e:10:00:01"]
@@ -9,8 +9,8 @@
 //! through = "mr-us"
 //! ```
 //!
-//! The first entry that fits counts. All names come to stand in texts for `nft` and `dnsmasq`: only those are taken that
-//! have nothing in them that means something there.
+//! The first entry that matches decides. All names go into scripts for `nft` and `dnsmasq`, so that characters with a
+//! meaning there are refused.
 
 use std::path::{Path, PathBuf};
 
@@ -27,13 +27,13 @@ mod fault;
 
 pub use entry::{Domain, Down, Entry, Mac, Target, Way, Who};
 
-/// Where the settings are looked for when no file is named.
+/// Default path of the settings.
 pub const DEFAULT_PATH: &str = "/etc/millrace/policy.toml";
 
-/// The bits of a packet's mark that are the policy's where nothing else is said.
+/// Default bits of a packet's mark that the policy uses.
 pub const MASK: u32 = 0xff00_0000;
 
-/// The first of its routing tables where none is named.
+/// Default number of the policy's first routing table.
 pub const TABLE: u32 = 7700;
 
 /// Most entries.
@@ -42,10 +42,10 @@ pub const ENTRIES_MAX: usize = 64;
 /// Most tunnels that entries name, each of which has a routing table.
 pub const TUNNELS_MAX: usize = 32;
 
-/// Most different names in all entries: each is two sets of addresses.
+/// Most different domains in all entries: each needs two `nft` sets.
 pub const DOMAINS_MAX: usize = 512;
 
-/// Most words in a list.
+/// Most values in a list.
 const WORDS_MAX: usize = 256;
 
 const KEYS: [&str; 9] = [
@@ -71,27 +71,27 @@ const COMMAND: &str = "a program and its arguments, such as [\"/etc/init.d/dnsma
 const YES: &str = "true or false";
 const TABLES: &str = "tables, each of which begins with [[entry]]";
 
-/// Which packets go which way.
+/// The policy: which packets go which way.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Policy {
-    /// Devices of the LAN: what comes in by them is judged.
+    /// LAN devices: the policy decides about packets that come in by them.
     pub lan: Vec<String>,
-    /// Packets that the LAN sends through tunnels of entries leave with the router's own address there.
+    /// Packets from the LAN leave through entries' tunnels with the router's own address there.
     pub masquerade: bool,
-    /// Devices that are tunnels, beside those that entries name: no line of the router is among them.
+    /// Tunnel devices besides those that entries name. Uplinks of the router must not be listed.
     pub tunnels: Vec<Pattern>,
-    /// The bits of a packet's mark that are the policy's.
+    /// The bits of a packet's mark that the policy uses.
     pub mask: u32,
-    /// The number of the first routing table: what goes around tunnels. The tunnels' follow.
+    /// The first routing table, for packets that go around tunnels. The tunnels' tables follow.
     pub table: u32,
-    /// The file that a server of DHCP keeps its leases in.
+    /// The file in which a DHCP server keeps its leases.
     pub leases: Option<PathBuf>,
-    /// The directory that `dnsmasq` reads its settings from.
+    /// The directory from which `dnsmasq` reads its settings.
     pub dnsmasq: Option<PathBuf>,
-    /// The command that has `dnsmasq` read its files again; empty for the system's own.
+    /// The command that makes `dnsmasq` read its files again; empty for the system's own.
     pub restart: Vec<String>,
-    /// The decisions; the first that fits holds.
+    /// The entries; the first that matches decides.
     pub entries: Vec<Entry>,
 }
 
@@ -115,7 +115,7 @@ impl Policy {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`SettingsError::Read`], [`SettingsError::TooLarge`], and what [`Policy::from_toml`] says.
+    /// [`SettingsError::Read`], [`SettingsError::TooLarge`], and the errors of [`Policy::from_toml`].
     pub fn read(path: &Path) -> Result<(Self, String), SettingsError> {
         let text = text_of(path)?;
         Ok((Self::from_toml(&text, path)?, text))
@@ -181,7 +181,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Leaves each device once.
+    /// Removes duplicate devices.
     fn merge_doubles(&mut self) {
         let mut kept: Vec<String> = Vec::new();
         for name in self.lan.drain(..) {
@@ -192,7 +192,7 @@ impl Policy {
         self.lan = kept;
     }
 
-    /// An entry's name of a device of the LAN means that device, and not a lease of that name.
+    /// Turns a name that entries use as a lease into a device, if it is the name of a LAN device.
     fn name_devices(&mut self) {
         for who in self.entries.iter_mut().flat_map(|it| &mut it.who) {
             if let Who::Lease(name) = who
@@ -203,7 +203,7 @@ impl Policy {
         }
     }
 
-    /// The devices that entries lead through, each once, in the order in which they are named.
+    /// Tunnel devices that entries name, without duplicates, in order.
     #[must_use]
     pub fn devices(&self) -> Vec<&str> {
         let mut devices: Vec<&str> = Vec::new();
@@ -217,13 +217,13 @@ impl Policy {
         devices
     }
 
-    /// Whether a device is a tunnel, so that nothing that goes around tunnels leaves by it.
+    /// Whether a device is a tunnel, which packets that go around tunnels must not use.
     #[must_use]
     pub fn is_tunnel(&self, name: &str) -> bool {
         self.tunnels.iter().any(|it| it.matches(name)) || self.devices().contains(&name)
     }
 
-    /// The names of all entries, each once, sorted.
+    /// The domains of all entries, sorted, without duplicates.
     #[must_use]
     pub fn domains(&self) -> Vec<&Domain> {
         let targets = self.entries.iter().flat_map(|it| &it.to);
@@ -279,7 +279,7 @@ fn unknown(origin: Origin, key: &str, known: &[&str]) -> SettingsError {
     }
 }
 
-/// The texts of a list, or the one text.
+/// The strings of a list; a single string counts as a list of one.
 fn words<'a>(value: &'a DeValue<'_>) -> Option<Vec<&'a str>> {
     let word = |value: &'a DeValue<'_>| match value {
         DeValue::String(word) => Some(word.as_ref()),
@@ -301,7 +301,7 @@ fn number(value: &DeValue<'_>) -> Option<u32> {
 fn mask(value: &DeValue<'_>) -> Option<u32> {
     let mask = number(value).filter(|it| *it != 0)?;
     let run = mask >> mask.trailing_zeros();
-    // A number one less than a power of two has its bits in a row.
+    // A run of ones plus one is a power of two, which shares no bit with the run.
     (mask.count_ones() >= 4 && run & run.wrapping_add(1) == 0).then_some(mask)
 }
 
@@ -319,7 +319,7 @@ fn file(value: &DeValue<'_>) -> Option<PathBuf> {
     is_plain.then(|| PathBuf::from(path.as_ref()))
 }
 
-/// Whether a word may be the name of a device that a tunnel has.
+/// Whether a word is a valid device name for a tunnel.
 fn is_device(word: &str) -> bool {
     is_ifname(word) && word != "lo"
 }

@@ -9,7 +9,8 @@
 //! routes = ["10.0.0.0/8"]
 //! ```
 //!
-//! Or the files of pppd and pptpd, see [`ppp`]. Nothing is honoured as long as anything is refused: a misread word would cost what little protection there is.
+//! Or the files of pppd and pptpd, see [`ppp`]. One refused line refuses the whole file: a misread option would cost
+//! what little protection PPTP has.
 
 mod keys;
 pub mod ppp;
@@ -35,10 +36,10 @@ pub const PORT: u16 = 1723;
 /// Most addresses that a server gives to clients.
 pub const POOL_MAX: usize = 1024;
 
-/// Largest file that is read, in bytes; a real one has a few hundred.
+/// Largest accepted file, in bytes; real ones have a few hundred.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// The warning about every file that does not allow PPTP, before the remedy.
+/// The warning for a file without `allow-insecure = "pptp"`, up to the remedy.
 macro_rules! protects_nothing {
     () => {
         "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets can be changed on \
@@ -47,7 +48,7 @@ macro_rules! protects_nothing {
 }
 const PROTECTS_NOTHING: &str = protects_nothing!();
 
-/// The error for a file that does not allow PPTP.
+/// The error for a file without `allow-insecure = "pptp"`.
 pub const INSECURE: &str = concat!(
     protects_nothing!(),
     "If it has to be PPTP, write allow-insecure = \"pptp\", and use a password that is used for nothing else"
@@ -57,22 +58,22 @@ pub const INSECURE: &str = concat!(
 pub const NOT_BUILT: &str =
     "this program was built without PPTP: use WireGuard, or one that has it (feature `pptp`)";
 
-/// A file.
+/// A checked PPTP file.
 #[derive(Clone, Debug)]
 pub struct Pptp {
     /// Name of the interface.
     pub interface: String,
-    /// Which end this is.
+    /// Client or server, with its settings.
     pub role: Role,
     /// How packets are encrypted.
     pub mppe: Mppe,
-    /// How a client may log in, best first.
+    /// Login methods that are allowed, best first.
     pub auth: Vec<Auth>,
-    /// The longest packet in the tunnel, in bytes; `None` for what both ends agree on.
+    /// The longest packet in the tunnel, in bytes; `None` lets both ends negotiate it.
     pub mtu: Option<u16>,
-    /// Whether packets are put back into order; `None` where the encryption needs it.
+    /// Whether packets are put back into order; `None` does so if the encryption needs it.
     pub reorder: Option<bool>,
-    /// A client's lines, or how a server answers clients that call by several of theirs; it does not where nothing is said.
+    /// A client's lines; or how a server answers clients that call by several lines, which is off by default.
     pub lines: Lines,
 }
 
@@ -90,12 +91,12 @@ impl Pptp {
     }
 }
 
-/// Which end of a tunnel.
+/// The end of a tunnel that this host is.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// The one that calls.
+    /// Calls the server.
     Client(Client),
-    /// The one that is called.
+    /// Waits for calls.
     Server(Server),
 }
 
@@ -104,17 +105,17 @@ pub enum Role {
 pub struct Client {
     /// Name or address of the server.
     pub host: String,
-    /// Its TCP port.
+    /// The server's TCP port.
     pub port: u16,
     /// The user's name, perhaps with a domain before it (`DOMAIN\user`).
     pub username: String,
     /// The password.
     pub password: Password,
-    /// The networks that are led into the tunnel.
+    /// Networks that are routed into the tunnel.
     pub routes: Vec<AllowedIp>,
-    /// Whether all of IPv4 is.
+    /// Whether all of IPv4 is routed into the tunnel.
     pub default_route: bool,
-    /// Whether the server's name servers are used.
+    /// Whether this host uses the name servers that the server gives.
     pub dns: bool,
     /// Whether IPv6, which the tunnel does not carry, is answered with "unreachable".
     pub block_ipv6: bool,
@@ -123,79 +124,79 @@ pub struct Client {
 /// Where a password is.
 #[derive(Clone, Debug)]
 pub enum Password {
-    /// Here.
+    /// In this file.
     Given(Zeroizing<String>),
-    /// In the first line of a file.
+    /// In the first line of another file.
     File(PathBuf),
 }
 
 /// Settings of a server only.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Where the control connections come to.
+    /// The address and TCP port where clients call.
     pub listen: SocketAddrV4,
-    /// Its address inside, and the bits of the network that clients are in.
+    /// The server's address inside the tunnel, and the prefix length of the clients' network.
     pub address: (Ipv4Addr, u8),
-    /// Networks that lead to clients; none if all of that network does.
+    /// Networks that are routed to clients; if empty, the whole network of `address` is.
     pub routes: Vec<AllowedIp>,
-    /// Addresses for clients, all of them in these networks, or that one.
+    /// Addresses for clients, all within `routes`, or within the network of `address`.
     pub pool: Vec<Ipv4Addr>,
     /// Name servers for clients, two at most.
     pub dns: Vec<Ipv4Addr>,
-    /// Names and passwords.
+    /// User names and their passwords.
     pub users: Vec<(String, Zeroizing<String>)>,
 }
 
-/// How packets are encrypted. There is no "if possible": it could be negotiated away.
+/// How packets are encrypted. There is no "if possible": an attacker could negotiate it away.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Mppe {
-    /// Not at all.
+    /// No encryption.
     None,
-    /// By these keys.
+    /// Encryption is required.
     Required {
-        /// Lengths in bits that may be agreed on: 128, 56, 40.
+        /// Key lengths in bits that may be negotiated: 128, 56, 40.
         bits: Vec<u8>,
-        /// How keys change.
+        /// How often keys change.
         mode: MppeMode,
     },
 }
 
-/// How keys of MPPE change.
+/// How often MPPE changes its key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MppeMode {
-    /// With each packet.
+    /// A new key for each packet.
     Stateless,
-    /// With each packet, unless the other end insists on a stream.
+    /// A new key for each packet, unless the other end insists on stateful mode.
     Either,
-    /// A stream, unless the other end insists on a key for each packet.
+    /// Stateful mode, unless the other end insists on a new key for each packet.
     Stateful,
 }
 
-/// A way to log in.
+/// A login method.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Auth {
-    /// MS-CHAP version 2, the only one that gives keys.
+    /// MS-CHAP version 2, the only method that provides keys for MPPE.
     MsChapV2,
     /// CHAP with MD5.
     Chap,
-    /// The password as it is.
+    /// PAP: the password in clear text.
     Pap,
 }
 
 /// The model and the report of a file.
 pub type Import = crate::report::Import<Pptp>;
 
-/// Whether a file is one of these: Millrace's own by its name, and one of another program by its content.
+/// Whether a file is a PPTP file: Millrace's own by its name, pppd's or pptpd's by its content.
 pub(crate) fn is_pptp_text(path: &Path, text: &str) -> bool {
     is_toml(path) || ppp::is_options(text)
 }
 
-/// Whether a file is one of Millrace's own, by its name.
+/// Whether a file is one of Millrace's own, by its ending.
 fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "toml")
 }
 
-/// The files with the passwords of such a file: itself, or those in which pppd has them, as far as it may name them.
+/// Files that hold the passwords of a PPTP file: itself, or the secrets files of pppd that `permissions` let it name.
 #[must_use]
 pub fn secrets_of(path: &Path, permissions: Permissions) -> Vec<PathBuf> {
     match is_toml(path) {
@@ -207,15 +208,15 @@ pub fn secrets_of(path: &Path, permissions: Permissions) -> Vec<PathBuf> {
     }
 }
 
-/// Reads a file, which may touch other files only as `permissions` say.
+/// Reads a file; `permissions` limit the other files that it may name.
 ///
 /// # Errors
-/// It cannot be read, or is no text. What is wrong in its lines is in the report.
+/// The file cannot be read, or is not text. Faults in its lines are in the report.
 pub fn read(path: &Path, permissions: Permissions) -> Result<Import, ImportError> {
     read_bytes(&bytes(path)?, path, permissions)
 }
 
-/// Reads a file with this content, which need not be at its place yet, as [`read`] does.
+/// Reads `bytes` as [`read`] reads a file; the file at `path` need not exist yet.
 ///
 /// # Errors
 /// The errors of [`read`].
@@ -227,7 +228,7 @@ pub fn read_bytes(
     Ok(parse_either(&text(bytes, path)?, path, true, permissions))
 }
 
-/// Reads a file that will not be started: it need not allow insecure settings, and its passwords are not sent.
+/// Reads a file of a tunnel that will not be started: insecure settings need no permission, and no password is sent.
 ///
 /// # Errors
 /// The errors of [`read`].
@@ -236,7 +237,7 @@ pub fn read_to_leave(path: &Path) -> Result<Import, ImportError> {
     Ok(parse_either(&text, path, false, Permissions::FILES))
 }
 
-/// Parses a file of Millrace's own or of another program.
+/// Parses a file of Millrace's own, or of pppd or pptpd.
 fn parse_either(text: &str, path: &Path, starts: bool, permissions: Permissions) -> Import {
     match is_toml(path) {
         true => {
@@ -253,7 +254,7 @@ fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, ImportError> {
     file::read(path, FILE_MAX).map_err(ImportError::read(path))
 }
 
-/// The text of a file, which may have a password in it.
+/// A file's text, which may hold a password.
 fn text(bytes: &[u8], path: &Path) -> Result<Zeroizing<String>, ImportError> {
     exact_text(bytes).map_err(ImportError::not_text(path))
 }
@@ -261,7 +262,7 @@ fn text(bytes: &[u8], path: &Path) -> Result<Zeroizing<String>, ImportError> {
 /// The text of a file without its byte order mark.
 ///
 /// # Errors
-/// The line, counted from 1, of the first byte outside comments that is not UTF-8: another password would be sent.
+/// The line, counted from 1, of the first byte outside comments that is not UTF-8: the password would be a wrong one.
 fn exact_text(bytes: &[u8]) -> Result<Zeroizing<String>, usize> {
     let text = Text::new(bytes)?;
     let is_other = |line: &str| text.is_mended(line) && !line.trim_start().starts_with('#');
@@ -273,14 +274,13 @@ fn exact_text(bytes: &[u8]) -> Result<Zeroizing<String>, usize> {
     }
 }
 
-/// Parses the text of a file; `path` gives the interface its name where the text does not, and other files their
-/// directory.
+/// Parses the text of a file. `path` is the default for the interface's name, and the base of relative paths.
 #[must_use]
 pub fn parse(text: &str, path: &Path, permissions: Permissions) -> Import {
     parse_with(text, path, true, &|_| permissions.files())
 }
 
-/// Whether a file may be the one that the password is in.
+/// Tells whether a file may be the password file.
 type MayBeSent<'a> = dyn Fn(&Path) -> bool + 'a;
 
 fn parse_with(text: &str, path: &Path, starts: bool, may_be_sent: &MayBeSent<'_>) -> Import {
@@ -295,7 +295,7 @@ fn parse_with(text: &str, path: &Path, starts: bool, may_be_sent: &MayBeSent<'_>
     Import::new(report, model)
 }
 
-/// Takes everything out of the keys. `None` where something that nothing goes without is missing.
+/// Builds the model from the keys. `None` if a required key is missing.
 fn model(
     mut keys: Keys<'_, '_>,
     path: &Path,
@@ -364,7 +364,7 @@ fn model(
         );
     }
     let mut lines = lines(&mut keys, role.as_ref());
-    // A server answers by several lines where the rest of the table says so.
+    // A server answers by several lines only if the rest of the table says so.
     lines.reorder = false;
     let among_lines = keys.reorder_of_lines();
     if among_lines.is_some() && keys.has("reorder") {
@@ -386,7 +386,7 @@ fn model(
     })
 }
 
-/// The lines, and what PPTP does not have of them.
+/// Reads the lines, and refuses settings that PPTP does not support.
 fn lines(keys: &mut Keys<'_, '_>, role: Option<&Role>) -> Lines {
     let (full, called) = match role {
         Some(Role::Client(client)) => (client.default_route, 1),
@@ -440,7 +440,7 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
             keys.missing("password", "is written twice: here and as password-file");
             None
         }
-        // The fault of either was told.
+        // The report already has the fault of either key.
         (None, None) if keys.has("password") || keys.has("password-file") => None,
         (None, None) => {
             keys.missing(
@@ -467,7 +467,7 @@ fn client(keys: &mut Keys<'_, '_>, path: &Path, may_be_sent: &MayBeSent<'_>) -> 
     })
 }
 
-/// The error for a `password-file` that the tunnel's file may not name.
+/// The error for a `password-file` that the tunnel's file may not name without permission.
 fn sent(path: &Path) -> String {
     let own = path.with_extension("password");
     let own = own.file_name().unwrap_or_default().to_string_lossy();
@@ -490,7 +490,7 @@ fn server(keys: &mut Keys<'_, '_>) -> Option<Server> {
         Some(address) if keys.has("pool") => keys.string("pool", |it| values::pool(it, address)),
         Some(address) => Some(values::others(address)),
         None => {
-            // Judged by the address, which is not there.
+            // The pool can be judged only with an address, which is missing.
             keys.skip("pool");
             None
         }

@@ -1,4 +1,4 @@
-//! Relays: a file in the form of `wg-quick`'s, as a checked model.
+//! Relay files, in the form of `wg-quick` files, as a checked model.
 //!
 //! ```text
 //! [Relay]
@@ -10,8 +10,7 @@
 //! Rate = 50M
 //! ```
 //!
-//! Nothing is honoured as long as anything is refused: a relay that forwards for others than those that were meant is worse
-//! than none.
+//! One refused line refuses the whole file: a relay that forwards for the wrong hosts is worse than no relay.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,22 +25,23 @@ use crate::text::{NOT_UTF8, Text};
 use crate::types::{Endpoint, Host, Key32, decimal};
 use crate::wgquick::{shown, value};
 
-/// Most clients of a relay: each has a socket, and a program usually has 1,024 at most.
+/// Most clients of a relay: each needs a socket, and a process may usually have 1,024.
 pub const CLIENTS_MAX: usize = 256;
 
 /// The default rate of a client in each direction, in bits a second.
 pub const RATE_DEFAULT: u64 = 100_000_000;
 
-/// Largest file that is read, in bytes; a client has some hundred.
+/// Largest accepted file, in bytes; a client has about a hundred.
 const FILE_MAX: u64 = 256 << 10;
 
-/// Most datagrams a second that a file may name.
+/// Largest accepted `Packets`, in datagrams a second.
 const PACKETS_MAX: u64 = 100_000_000;
 
-/// Bits of an average datagram, which a client may send as many of as its rate has room for; full ones have 12,000.
+/// Bits of a small average datagram; a client's default `Packets` is its rate divided by this. Full datagrams have
+/// 12,000.
 const PACKET_BITS: u64 = 2_000;
 
-/// Datagrams a second that each client may send, however little its rate is.
+/// Lowest default of `Packets`, in datagrams a second, for clients with a low rate.
 const PACKETS_LEAST: u64 = 1_000;
 
 /// Keys of `[Relay]` and of `[Client]`.
@@ -52,43 +52,43 @@ const CLIENT_KEYS: [&str; 4] = ["Name", "Key", "Rate", "Packets"];
 pub const NOT_BUILT: &str =
     "this program was built without relays: use one that has them (feature `relay`)";
 
-/// A relay.
+/// A checked relay file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Relay {
-    /// Where clients reach it.
+    /// Where clients reach the relay.
     pub listen: Listen,
-    /// Where everything goes.
+    /// Where the relay forwards to.
     pub target: Endpoint,
-    /// Who may use it: at least one and at most [`CLIENTS_MAX`], with different names and different keys.
+    /// Clients: at least one and at most [`CLIENTS_MAX`], with different names and different keys.
     pub clients: Vec<Client>,
 }
 
 /// Where a relay listens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Listen {
-    /// The local address; all of both families when `None`.
+    /// The local address; `None` for all addresses of both families.
     pub address: Option<IpAddr>,
     /// The UDP port, never zero.
     pub port: u16,
 }
 
-/// Who may use a relay.
+/// A client that may use a relay.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Client {
     /// The name in logs.
     pub name: String,
-    /// The key that it shares with the relay.
+    /// The key that the client shares with the relay.
     pub key: Key32,
-    /// Bits a second in each direction.
+    /// Rate limit in each direction, in bits a second.
     pub rate: u64,
-    /// Datagrams a second in each direction.
+    /// Rate limit in each direction, in datagrams a second.
     pub packets: u64,
 }
 
 /// The model and the report of a file.
 pub type Import = report::Import<Relay>;
 
-/// Whether a file with this content is a relay's, by its first head.
+/// Whether a text is a relay's file, by its first section head.
 pub(crate) fn is_relay_text(text: &str) -> bool {
     let mut lines = text.trim_start_matches('\u{feff}').lines().map(words);
     let head = lines.find(|line| line.starts_with('['));
@@ -100,7 +100,7 @@ pub(crate) fn is_relay_text(text: &str) -> bool {
 /// Reads a file.
 ///
 /// # Errors
-/// It cannot be read, or is no text. What is wrong in its lines is in the report.
+/// The file cannot be read, or is not text. Faults in its lines are in the report.
 pub fn read(path: &Path) -> Result<Import, ImportError> {
     read_bytes(
         &file::read(path, FILE_MAX).map_err(ImportError::read(path))?,
@@ -111,7 +111,7 @@ pub fn read(path: &Path) -> Result<Import, ImportError> {
 /// Reads a file with this content as [`read`] does.
 ///
 /// # Errors
-/// It is no text.
+/// The bytes are not text.
 pub fn read_bytes(bytes: &[u8], path: &Path) -> Result<Import, ImportError> {
     let text = Text::new(bytes).map_err(ImportError::not_text(path))?;
     Ok(parse_text(&text, &path.display().to_string()))
@@ -158,11 +158,11 @@ enum Section {
     None,
     Relay,
     Client,
-    /// Under a head that was refused.
+    /// Below a head that was refused.
     Refused,
 }
 
-/// A client as far as it was read.
+/// A client whose section is still being read.
 #[derive(Default)]
 struct Draft {
     head: usize,
@@ -170,14 +170,14 @@ struct Draft {
     key: Option<Key32>,
     rate: Option<u64>,
     packets: Option<u64>,
-    /// Keys with a wrong value, which are not missing besides.
+    /// Keys with a wrong value, which the report must not call missing as well.
     refused: Vec<&'static str>,
 }
 
 struct Parser {
     report: Report,
     section: Section,
-    /// Keys that the current section has.
+    /// Keys that the current section already has.
     seen: Vec<&'static str>,
     relay_head: Option<usize>,
     listen: Option<Listen>,
@@ -247,7 +247,7 @@ impl Parser {
         }
     }
 
-    /// Sets a key of `[Relay]`. Returns its usual spelling, and a remark.
+    /// Sets a key of `[Relay]`. Returns its usual spelling, and a remark for the report.
     fn set(&mut self, key: &str, value: &str) -> Result<(&'static str, &'static str), String> {
         let name = known(key, &RELAY_KEYS)?;
         let mut remark = "";
@@ -321,7 +321,7 @@ impl Parser {
         Import::new(self.report, model)
     }
 
-    /// Whether a fault of this key was found.
+    /// Whether the report already has a fault of this key.
     fn is_told(&self, key: &str) -> bool {
         let mut refused = self.report.with(Verdict::Refused);
         refused.any(|entry| entry.key.eq_ignore_ascii_case(key))
@@ -329,7 +329,7 @@ impl Parser {
 }
 
 impl Draft {
-    /// Sets a key of `[Client]`. Returns its usual spelling.
+    /// Sets a key of `[Client]`. Returns its usual spelling, and a remark for the report.
     fn set(&mut self, key: &str, value: &str) -> Result<(&'static str, &'static str), String> {
         let name = known(key, &CLIENT_KEYS)?;
         let outcome = self.take(name, value);
@@ -354,7 +354,7 @@ impl Draft {
     }
 }
 
-/// A port, or an address and a port.
+/// Parses a port, or an address and a port.
 fn listen(value: &str) -> Result<Listen, String> {
     let (address, port) = match value.parse::<SocketAddr>() {
         Ok(addr) => (Some(addr.ip()), Some(addr.port())),

@@ -7,15 +7,15 @@ use crate::error::ImportError;
 /// The verdicts on one file's lines, in the order of the file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Report {
-    /// The file as it was named.
+    /// The file's name as the user gave it.
     pub file: String,
-    /// One verdict for each line that is neither empty nor a comment nor a section's head; a
-    /// second one where a part of a line fares otherwise.
+    /// One verdict for each line that is not empty, a comment or a section head; a second one if a part of the line
+    /// is treated differently.
     pub entries: Vec<Entry>,
 }
 
-/// A file of which nothing is honoured as long as anything is refused: a report on all its lines, and a model if none
-/// was.
+/// The result for a file that is honoured as a whole or not at all: a report on all lines, and a model if no line was
+/// refused.
 #[derive(Debug)]
 pub struct Import<T> {
     /// The verdict on each line.
@@ -24,7 +24,7 @@ pub struct Import<T> {
 }
 
 impl<T> Import<T> {
-    /// Takes a report, which is put into the order of the lines, and a model, which is kept only if nothing was refused.
+    /// Sorts the report by line, and keeps the model only if nothing was refused.
     pub(crate) fn new(mut report: Report, model: Option<T>) -> Self {
         report.entries.sort_by_key(|entry| entry.line);
         let model = model.filter(|_| report.is_clean());
@@ -37,7 +37,7 @@ impl<T> Import<T> {
         self.model.is_some()
     }
 
-    /// Refuses a line because of the kind of the whole file.
+    /// Refuses the line of `key` if `wrong` says that the model as a whole does not permit it.
     pub fn refuse_where(&mut self, key: &str, reason: &str, wrong: impl FnOnce(&T) -> bool) {
         if !self.model.as_ref().is_some_and(wrong) {
             return;
@@ -50,7 +50,7 @@ impl<T> Import<T> {
         }
     }
 
-    /// The model, for a look at it.
+    /// The model, by reference.
     #[must_use]
     pub const fn model(&self) -> Option<&T> {
         self.model.as_ref()
@@ -77,9 +77,9 @@ impl<T> Import<T> {
 /// The verdict on a line or a part of it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Entry {
-    /// Line counted from 1; 0 for the file as a whole.
+    /// Line counted from 1; 0 for the whole file.
     pub line: usize,
-    /// The key, in its usual spelling where it is known; empty for none.
+    /// The key, in its usual spelling if known; empty if there is none.
     pub key: String,
     /// The verdict.
     pub verdict: Verdict,
@@ -90,11 +90,11 @@ pub struct Entry {
 /// The verdict on a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It does what it says.
+    /// The line has its effect.
     Honoured,
-    /// It does nothing, and that does no harm.
+    /// The line has no effect, which does no harm.
     Ignored,
-    /// It is wrong, or asks for something that is not done.
+    /// The line is wrong, or asks for something unsupported.
     Refused,
 }
 
@@ -124,13 +124,13 @@ impl Report {
             .filter(move |entry| entry.verdict == verdict)
     }
 
-    /// Says that what this line of the file sets has no effect after all.
+    /// Marks the honoured settings of a line as without effect.
     pub(crate) fn ignore(&mut self, line: usize, reason: &str) {
         self.judge_again(&[line], Verdict::Ignored, reason);
     }
 
-    /// Refuses the line of a fault that was found later: the fault begins as [`Report::describe`] does. A fault without
-    /// an honoured line refuses the file as a whole.
+    /// Refuses a line because of a fault found later, whose text begins as [`Report::describe`] writes it. Without a
+    /// matching honoured line, refuses the whole file.
     pub fn refuse(&mut self, fault: &str) {
         let honoured = |entry: &&Entry| entry.verdict == Verdict::Honoured;
         let reason = |entry: &Entry| {
@@ -156,7 +156,7 @@ impl Report {
         }
     }
 
-    /// Gives the honoured entries of these lines another verdict, for one reason.
+    /// Changes the verdict of the honoured entries of these lines, all for one reason.
     pub(crate) fn judge_again(&mut self, lines: &[usize], verdict: Verdict, reason: &str) {
         let honoured =
             |entry: &&mut Entry| lines.contains(&entry.line) && entry.verdict == Verdict::Honoured;

@@ -1,17 +1,17 @@
-//! Whether files that hold keys and passwords can be read by others.
+//! Tells whether other users can read a file with keys or passwords.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// A warning about a file with a secret whose mode lets other users than its owner read, change or replace it. `None`
-/// for a file that is only its owner's, or is missing. Root's group counts as root.
+/// A warning if users other than the owner can read, change or replace a secret file. `None` if only the owner can,
+/// or if the file is missing. Root's group counts as root.
 #[must_use]
 pub fn warning(path: &Path) -> Option<String> {
     let data = fs::metadata(path).ok()?;
     let mode = data.mode() & 0o777;
     let group = mode & 0o070 != 0 && data.gid() != 0;
-    // Of `/dev/null` and the like nothing can be learned.
+    // The mode of `/dev/null` and the like says nothing.
     if !data.is_file() || (mode & 0o007 == 0 && !group) {
         return None;
     }

@@ -1,16 +1,16 @@
-//! Millrace's own settings: what a `.conf` file has no word for.
+//! Millrace's own settings, which have no key in a `.conf` file.
 //!
-//! They come, later ones winning, from the built-in defaults, from a TOML file, from the
-//! environment variable `MILLRACE_SET`, and from `--set` on the command line. The environment
-//! is there because `wg-quick` starts the program with an interface name and nothing else.
+//! Sources, later ones winning: the built-in defaults, a TOML file, the environment variable `MILLRACE_SET`, and
+//! `--set` on the command line. The variable exists because `wg-quick` starts the program with only an interface
+//! name.
 //!
 //! ```toml
 //! [dataplane]
 //! workers = "auto"        # or a number of threads
-//! udp-gso = "off"         # switch one rung of the offload ladder off
+//! udp-gso = "off"         # switch one kind of offload off
 //! ```
 //!
-//! [`crate::lines`] says what `[lines]` and `[[line]]` are.
+//! [`crate::lines`] describes `[lines]` and `[[line]]`.
 
 use std::io;
 use std::net::IpAddr;
@@ -29,13 +29,13 @@ mod error;
 pub use error::{Origin, SettingsError};
 use error::{unknown, wrong_line};
 
-/// Where the settings are looked for when no file is named; it need not exist.
+/// Default path of the settings file, which need not exist.
 pub const DEFAULT_PATH: &str = "/etc/millrace/millrace.toml";
 
 /// Environment variable with comma-separated overrides: `dataplane.udp-gso=off,...`.
 pub const ENVIRONMENT: &str = "MILLRACE_SET";
 
-/// Largest settings file that is read, in bytes; a real one has a few hundred.
+/// Largest accepted settings file, in bytes; real ones have a few hundred.
 pub const FILE_MAX: u64 = 64 * 1024;
 
 /// All settings.
@@ -44,7 +44,7 @@ pub const FILE_MAX: u64 = 64 * 1024;
 pub struct Settings {
     /// How packets are moved.
     pub dataplane: DataplaneSettings,
-    /// The lines of tunnels that have none of their own; `None` where the file says nothing of lines.
+    /// Lines for tunnels without lines of their own; `None` if the file has neither `[lines]` nor `[[line]]`.
     pub lines: Option<SharedLines>,
 }
 
@@ -53,7 +53,7 @@ pub struct Settings {
 pub struct DataplaneSettings {
     /// Who moves the packets of an OpenVPN tunnel.
     pub kind: Kind,
-    /// Threads of the data plane, 1 to 64; `None` lets the program choose by the cores.
+    /// Threads of the data plane, 1 to 64; `None` derives it from the number of cores.
     pub workers: Option<usize>,
     /// Read TCP super-packets from the TUN (`TUN_F_TSO4`/`TSO6`).
     pub tun_gso: Rung,
@@ -65,15 +65,15 @@ pub struct DataplaneSettings {
     pub udp_gso: Rung,
     /// Receive several datagrams joined (`UDP_GRO`, Linux 5.0).
     pub udp_gro: Rung,
-    /// `sendmmsg` and `recvmmsg`.
+    /// Use `sendmmsg` and `recvmmsg`.
     pub mmsg: Rung,
-    /// Active queue management (RFC 7567): TCP is told to send slower before packets wait for long in the sockets.
+    /// Active queue management (RFC 7567): makes TCP slow down before packets queue for long in the sockets.
     pub aqm: Rung,
-    /// Where packets come quickly and one by one, a worker waits for some of them, 50 µs at most.
+    /// Lets a worker wait up to 50 µs for more packets while they arrive quickly and one by one.
     pub coalescing: Rung,
-    /// The treatment of outer datagrams that are too long for their path.
+    /// Treatment of outer datagrams that exceed the path MTU.
     pub mtu_disc: MtuDiscovery,
-    /// The address that is asked how long packets to a WireGuard peer may be.
+    /// The address that MTU probes in a WireGuard tunnel are sent to.
     pub mtu_probe: MtuProbe,
     /// Make the TCP segments of connections through a WireGuard tunnel fit its MTU.
     pub mss_clamp: Rung,
@@ -84,10 +84,10 @@ pub struct DataplaneSettings {
     /// Most segments in one super-packet handed to the kernel, 1 to 128; `None` is its limit.
     /// Some drivers damage longer ones silently.
     pub gso_max_segs: Option<u16>,
-    /// Bits of an IPv4 source address that the handshake rate limiter counts as one source,
-    /// 8 to 32; 24 where attackers own whole networks.
+    /// Leading bits of an IPv4 source address that the handshake rate limiter counts as one source, 8 to 32; 24 if
+    /// attackers own whole networks.
     pub cookie_v4_prefix: u8,
-    /// Which kind of code computes ciphers.
+    /// Implementation of the ciphers.
     pub crypto_backend: CryptoBackend,
 }
 
@@ -116,22 +116,22 @@ impl Default for DataplaneSettings {
     }
 }
 
-/// Who moves packets. Protocols that the kernel has no data plane for here have only the one in user space.
+/// Which data plane moves packets. Protocols without a kernel data plane always use the one in user space.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Kind {
-    /// The one that does better in most cases: that in user space.
+    /// The data plane that does better in most cases: user space.
     #[default]
     Auto,
-    /// This program.
+    /// The data plane in this program.
     User,
-    /// The kernel (Linux 6.16), or else nothing goes.
+    /// The kernel's data plane (Linux 6.16); without it the tunnel does not start.
     Kernel,
 }
 
-/// One rung of the offload ladder.
+/// A switch for one kind of offload.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Rung {
-    /// Used when the kernel has it and it works.
+    /// Used if the kernel supports it and it works.
     #[default]
     Auto,
     /// Never used.
@@ -146,36 +146,35 @@ impl Rung {
     }
 }
 
-/// Whether helpers may join a worker on one direction.
+/// Whether helper threads may join a worker on one direction.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Parallel {
-    /// On a backlog, when there are cores to spare.
+    /// On a backlog, if cores are idle.
     #[default]
     Auto,
-    /// Never: one core a direction.
+    /// Never: one core per direction.
     Off,
     /// On a backlog, whatever the number of cores.
     On,
 }
 
-/// The treatment of outer datagrams that are longer than a link on their way carries; the words are those of OpenVPN's
-/// `mtu-disc`.
+/// Treatment of outer datagrams that exceed the path MTU, named as in OpenVPN's `mtu-disc`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MtuDiscovery {
-    /// They are cut: no IPv4 datagram has DF.
+    /// Routers may fragment them: no IPv4 datagram has DF.
     #[default]
     No,
-    /// The kernel's default: DF on datagrams that fit the known MTU of the path, all others cut here.
+    /// The kernel's default: DF on datagrams within the known path MTU; this host fragments longer ones.
     Maybe,
-    /// They are dropped: every IPv4 datagram has DF.
+    /// Routers drop them: every IPv4 datagram has DF.
     Yes,
 }
 
 impl MtuDiscovery {
-    /// The values in the order of the type, as they are written.
+    /// The names, in the order of the variants.
     pub const NAMES: [&'static str; 3] = ["no", "maybe", "yes"];
 
-    /// The value of this name.
+    /// Parses a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -187,29 +186,29 @@ impl MtuDiscovery {
     }
 }
 
-/// The address that echo requests inside a WireGuard tunnel ask how long packets may be.
+/// The address inside a WireGuard tunnel that echo requests measure the MTU to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MtuProbe {
-    /// An address that is most likely the peer's own, if there is one.
+    /// The address that is most likely the peer's own, if there is one.
     #[default]
     Auto,
-    /// Nothing.
+    /// No probes.
     Off,
-    /// This address, which one of the peers owns.
+    /// This address, which must belong to a peer.
     Address(IpAddr),
 }
 
-/// Which kind of code computes ciphers.
+/// Implementation of the ciphers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CryptoBackend {
-    /// The fastest by a measurement at the start, or by the profile.
+    /// The fastest one, by the profile or by a measurement at the start.
     #[default]
     Auto,
-    /// Plain instructions.
+    /// Plain instructions of any CPU.
     Portable,
     /// Vector registers and cipher instructions of the CPU.
     Simd,
-    /// An accelerator, where there is one.
+    /// A hardware accelerator, if there is one.
     Accelerator,
 }
 
@@ -234,7 +233,7 @@ const DATAPLANE_KEYS: [&str; 18] = [
     "crypto-backend",
 ];
 
-/// Sections at the top of a file. Only the first may be overridden.
+/// Sections of a file. Only the first may be overridden.
 const SECTIONS: [&str; 3] = ["dataplane", table::NAMES[0], table::NAMES[1]];
 
 /// The text of a settings file.
@@ -254,7 +253,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, SettingsError> {
     Ok(text.to_owned())
 }
 
-/// The TOML in a text; `place` says where in the file an offset is.
+/// Parses TOML; `place` turns an offset into a place in the file.
 pub(crate) fn parsed(
     text: &str,
     place: impl Fn(usize) -> Origin,
@@ -300,8 +299,8 @@ impl Settings {
     /// Reads one TOML file over the defaults.
     ///
     /// # Errors
-    /// [`SettingsError::Read`] when it cannot be read, [`SettingsError::TooLarge`] above
-    /// [`FILE_MAX`], and what [`Settings::from_toml`] says.
+    /// [`SettingsError::Read`] when it cannot be read, [`SettingsError::TooLarge`] above [`FILE_MAX`], and the errors
+    /// of [`Settings::from_toml`].
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
         Self::from_toml(&text_of(path)?, path)
     }
@@ -341,9 +340,9 @@ impl Settings {
                 let origin = place(key.span().start);
                 let value = match value.get_ref() {
                     DeValue::String(value) => value.as_ref(),
-                    // In base 16 and the like the text would mean another number.
+                    // A number in another base would be misread as decimal.
                     DeValue::Integer(value) if value.radix() == 10 => value.as_str(),
-                    // No setting takes these; the empty text is refused with what it does take.
+                    // No setting takes other types. The error for the empty text lists the accepted values.
                     _ => "",
                 };
                 settings.dataplane.set(key.get_ref(), value, origin)?;
@@ -395,7 +394,7 @@ impl DataplaneSettings {
             "off" => Ok(Rung::Off),
             _ => Err(refused("\"auto\" or \"off\"")),
         };
-        // `auto` is None; a number must lie in the range that `wanted` describes in words.
+        // `auto` is `None`; other values must be numbers from `min` to `max`, which `wanted` describes.
         let number = |min, max, wanted| match value {
             "auto" => Ok(None),
             _ => match decimal(value) {

@@ -1,6 +1,6 @@
-//! "Did you mean": the nearest of the known words.
+//! "Did you mean": the known word that is nearest to a misspelled one.
 
-/// A hint about what to write instead of `found`: the nearest of `known` when it is near, or all of them.
+/// A hint about what to write instead of `found`: the nearest of `known` if it is near, or else all of them.
 pub(crate) fn suggest(found: &str, known: &[&str]) -> String {
     match nearest(found, known) {
         Some(word) => format!("did you mean `{word}`?"),
@@ -8,23 +8,23 @@ pub(crate) fn suggest(found: &str, known: &[&str]) -> String {
     }
 }
 
-/// The nearest of `known`, when it is near.
+/// The nearest of `known`, if it is near.
 pub(crate) fn nearest<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
-    // Long input is no typing mistake, and the distance is quadratic in its length.
+    // Long input is not a typing mistake, and the distance takes quadratic time.
     let found = if found.len() <= 64 { found } else { "" };
     known
         .iter()
-        // No fewer steps lead from one to the other than their lengths differ.
+        // The distance is at least the difference in length.
         .filter(|word| word.len().abs_diff(found.len()) <= word.len().div_ceil(3))
         .map(|word| (distance(&found.to_lowercase(), &word.to_lowercase()), *word))
         .min()
-        // A third of the word may be wrong.
+        // At most a third of the word may be wrong.
         .filter(|(steps, word)| *steps <= word.len().div_ceil(3))
         .map(|(_, word)| word)
 }
 
-/// Least number of bytes inserted, removed, replaced or swapped with their neighbour that leads
-/// from `a` to `b` (optimal string alignment). Both are short: the whole table is kept.
+/// Smallest number of bytes to insert, remove, replace or swap with a neighbour to turn `a` into `b` (optimal string
+/// alignment). Keeps the whole table, as both words are short.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];

@@ -1,29 +1,29 @@
-//! The bytes of a configuration file as text.
+//! Decodes the bytes of a configuration file.
 
 use std::ops::Deref;
 
 use zeroize::Zeroizing;
 
-/// The character that stands for bytes that are not UTF-8.
+/// The character that replaces bytes that are not UTF-8.
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
-/// The remedy for a line with such bytes in a value.
+/// The remedy for a line whose value is not UTF-8.
 pub(crate) const NOT_UTF8: &str = "has characters that are not UTF-8; save the file as UTF-8";
 
-/// A file's text.
+/// The text of a file.
 pub(crate) enum Text<'a> {
-    /// It is UTF-8.
+    /// The file is UTF-8.
     Whole(&'a str),
-    /// Somewhere it is not, as files of old editors are: U+FFFD stands there. That does no harm in
-    /// a comment, and would be another value anywhere else.
+    /// The file is partly not UTF-8, as old editors write it: U+FFFD replaces those bytes. This is harmless in a
+    /// comment, but changes a value anywhere else.
     Mended(Zeroizing<String>),
 }
 
 impl<'a> Text<'a> {
-    /// Takes the bytes of a file.
+    /// Decodes the bytes of a file.
     ///
     /// # Errors
-    /// The line, counted from 1, of the first byte that no text has: the file is something else.
+    /// The line, counted from 1, of the first byte that no text has: the file is not text.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, usize> {
         if let Ok(text) = std::str::from_utf8(bytes) {
             return Ok(Self::Whole(text));
@@ -31,7 +31,7 @@ impl<'a> Text<'a> {
         if let Some(at) = bytes.iter().position(|&byte| byte == 0) {
             return Err(1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count());
         }
-        // Reserved beforehand: a string that grows leaves copies of the keys behind.
+        // Reserve the size first: a string that grows leaves copies of the keys behind.
         let chunks = || bytes.utf8_chunks();
         let more = chunks().count() * REPLACEMENT.len_utf8();
         let mut text = Zeroizing::new(String::with_capacity(bytes.len() + more));
@@ -44,7 +44,7 @@ impl<'a> Text<'a> {
         Ok(Self::Mended(text))
     }
 
-    /// Whether this part of the text is not what the file says.
+    /// Whether this part of the text contains replaced bytes.
     pub(crate) fn is_mended(&self, part: &str) -> bool {
         matches!(self, Self::Mended(_)) && part.contains(REPLACEMENT)
     }
@@ -61,7 +61,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// The line, counted from 1, that the byte at `offset` is in.
+/// The line, counted from 1, of the byte at `offset`.
 pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().iter().take(offset);
     1 + before.filter(|&&byte| byte == b'\n').count()

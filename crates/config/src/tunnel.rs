@@ -1,4 +1,4 @@
-//! A WireGuard tunnel as a `wg-quick` file describes it: the checked model, and back to text.
+//! A WireGuard tunnel as a `wg-quick` file describes it: the checked model, and its conversion back to text.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -17,20 +17,20 @@ pub struct Tunnel {
     pub interface: Interface,
     /// The `[Peer]` sections in their order; no two have the same public key.
     pub peers: Vec<Peer>,
-    /// The lines, which stand in comments.
+    /// The lines (uplinks), from comments.
     pub lines: Lines,
-    /// Settings of a server at home, from comments.
+    /// The `[Server]` section, from comments.
     pub home: Option<HomeServer>,
 }
 
 /// The `[Interface]` section.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Interface {
-    /// `PrivateKey`; may be missing where a script sets it.
+    /// `PrivateKey`; missing if a script sets it.
     pub private_key: Option<Key32>,
     /// `ListenPort`; `None` or 0 lets the kernel choose one.
     pub listen_port: Option<u16>,
-    /// `FwMark`; `None` where the file says nothing, 0 where it says `off`.
+    /// `FwMark`; `None` if the file does not set it, 0 for `off`.
     pub fwmark: Option<u32>,
     /// `Address`, host bits kept.
     pub addresses: Vec<InterfaceAddr>,
@@ -38,43 +38,43 @@ pub struct Interface {
     pub dns: Vec<IpAddr>,
     /// The search domains of `DNS`.
     pub dns_search: Vec<String>,
-    /// `MTU` in bytes, 68 to 65535; `None` derives it from the way to the peers.
+    /// `MTU` in bytes, 68 to 65535; `None` derives it from the path to the peers.
     pub mtu: Option<u32>,
     /// `Table`.
     pub table: Table,
-    /// `SaveConfig`: write the file anew on the way down.
+    /// `SaveConfig`: write the file again when the tunnel goes down.
     pub save_config: bool,
-    /// `PreUp` to `PostDown`. Kept even where they may not run, so that saving loses none.
+    /// `PreUp` to `PostDown`. Kept even without permission to run them, so that saving does not lose them.
     pub scripts: Scripts,
 }
 
-/// The routing table that the allowed-ips get routes in.
+/// The routing table for routes to the allowed-ips.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Table {
-    /// The main table; a default route gets one of its own, with a rule.
+    /// The main table; a default route gets a table and a rule of its own.
     #[default]
     Auto,
     /// No routes at all.
     Off,
-    /// This one, by its number.
+    /// The table with this number.
     Id(u32),
 }
 
-/// Shell commands for the phases of a tunnel's life; `%i` in them is the interface.
+/// Shell commands for the phases of a tunnel's life; `%i` in them stands for the interface.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Scripts {
-    /// Before the interface is made.
+    /// Run before the interface is created.
     pub pre_up: Vec<String>,
-    /// After everything is up.
+    /// Run when the interface is fully up.
     pub post_up: Vec<String>,
-    /// Before anything is taken down.
+    /// Run before anything is taken down.
     pub pre_down: Vec<String>,
-    /// After the interface is gone.
+    /// Run when the interface is gone.
     pub post_down: Vec<String>,
 }
 
 impl Scripts {
-    /// True when there is nothing to run.
+    /// True when there is no command.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.pre_up.is_empty()
@@ -89,19 +89,19 @@ impl Scripts {
 pub struct Peer {
     /// `PublicKey`.
     pub public_key: Key32,
-    /// `PresharedKey`; the all-zero key counts as none.
+    /// `PresharedKey`; the all-zero key means "no key".
     pub preshared_key: Option<Key32>,
     /// `AllowedIPs`, masked to networks.
     pub allowed_ips: Vec<AllowedIp>,
     /// `Endpoint`.
     pub endpoint: Option<Endpoint>,
-    /// `PersistentKeepalive` in seconds; `None` where the file says nothing, 0 for `off`.
+    /// `PersistentKeepalive` in seconds; `None` if the file does not set it, 0 for `off`.
     pub persistent_keepalive: Option<u16>,
 }
 
 impl Tunnel {
-    /// Whether it takes its own packets, too, unless they carry its mark: it has all addresses of IPv4 or of IPv6, at once or by
-    /// halves, or the network of an endpoint.
+    /// Whether the tunnel's own outer packets would be routed into it, unless they carry its mark. Its ranges then
+    /// hold all of IPv4 or IPv6, whole or in halves, or an endpoint.
     #[must_use]
     pub fn takes_its_own(&self) -> bool {
         let takes_all = self.allowed_ips().any(|range| range.prefix() <= 1);
@@ -109,18 +109,18 @@ impl Tunnel {
             && (takes_all || self.ranges_of_endpoints().next().is_some())
     }
 
-    /// Whether peers call this host by it, and none of them takes all that is sent: the tunnel of a server. A server stays one
-    /// where it also calls a peer, such as another site.
+    /// Whether this is a server's tunnel: peers call this host, and no peer's ranges hold all addresses. A server may
+    /// also call a peer, such as another site.
     #[must_use]
     pub fn is_server(&self) -> bool {
-        // Two halves of all addresses stand for a default route.
+        // Two halves of all addresses are the usual substitute for a default route.
         let takes_all = self.allowed_ips().any(|range| range.prefix() <= 1);
         let listens = self.interface.listen_port.is_some_and(|port| port != 0);
         let is_called = self.peers.is_empty() || self.called() < self.peers.len();
         !takes_all && (self.home.is_some() || listens && is_called)
     }
 
-    /// The ranges that hold the address of an endpoint, each with that endpoint; endpoints by name are left out.
+    /// Ranges that hold the address of an endpoint, each with that address. Endpoints given by name are left out.
     pub fn ranges_of_endpoints(&self) -> impl Iterator<Item = (AllowedIp, IpAddr)> {
         let endpoints = self.peers.iter().filter_map(|peer| peer.endpoint.as_ref());
         let addresses = endpoints.filter_map(|it| Some(it.socket_addr()?.ip()));
@@ -130,14 +130,14 @@ impl Tunnel {
         })
     }
 
-    /// How many of its peers it calls.
+    /// Number of peers that this tunnel calls.
     #[must_use]
     pub fn called(&self) -> usize {
         let peers = self.peers.iter();
         peers.filter(|peer| peer.endpoint.is_some()).count()
     }
 
-    /// The lines that it is run with: its own, or else those of the settings file.
+    /// The lines that the tunnel runs with: its own, or else those of the settings file.
     #[must_use]
     pub fn lines_with(&self, shared: Option<&SharedLines>) -> Given {
         match shared.filter(|_| self.lines.is_default()) {
@@ -149,15 +149,15 @@ impl Tunnel {
         }
     }
 
-    /// All ranges of all peers, in the order of the file.
+    /// All ranges of all peers, in file order.
     pub fn allowed_ips(&self) -> impl Iterator<Item = AllowedIp> + '_ {
         self.peers
             .iter()
             .flat_map(|peer| peer.allowed_ips.iter().copied())
     }
 
-    /// The request that `wg setconf` would send for this tunnel: it replaces everything, and sets back what the file
-    /// leaves out. Endpoints may still be names; the receiver of the model has to look them up.
+    /// The request that `wg setconf` would send for this tunnel: it replaces everything, and resets what the file
+    /// leaves out. Endpoints may still be names, which the receiver has to resolve.
     #[must_use]
     pub fn to_set_device(&self) -> SetDevice {
         let peers = self.peers.iter().map(|peer| SetPeer {
@@ -184,11 +184,10 @@ impl Tunnel {
         }
     }
 
-    /// The text of a `.conf` file that parses to this model. Holds the secrets, and is
-    /// overwritten when dropped.
+    /// Text of a `.conf` file that parses to this model. It holds the secrets, and is overwritten when dropped.
     #[must_use]
     pub fn to_conf(&self) -> Zeroizing<String> {
-        // Reserved beforehand: a string that grows leaves copies of the keys behind.
+        // Reserve the size first: a string that grows leaves copies of the keys behind.
         let lines = self.lines.to_comments();
         let home = self.home.as_ref().map(HomeServer::to_comments);
         let home = home.unwrap_or_default();
@@ -207,7 +206,7 @@ impl Tunnel {
         out
     }
 
-    /// An upper bound of the length of [`Tunnel::to_conf`].
+    /// Upper bound of the length of [`Tunnel::to_conf`].
     fn conf_size(&self) -> usize {
         let interface = &self.interface;
         let texts = interface.dns_search.iter().chain(interface.scripts.all());
@@ -228,7 +227,7 @@ impl Scripts {
     }
 }
 
-/// Appends one line. Writing to a string cannot fail, which is why nothing is returned.
+/// Appends one line. Ignores the result, as writing to a string cannot fail.
 macro_rules! put {
     ($out:expr, $($format:tt)*) => {
         let _ = writeln!($out, $($format)*);

@@ -14,8 +14,8 @@ pub use key::{KEY_BASE64_LEN, KEY_HEX_LEN, KEY_LEN, Key32, KeyError};
 /// Longest interface name that Linux takes (`IFNAMSIZ` without its NUL), in bytes.
 pub const IFNAME_MAX: usize = 15;
 
-/// Whether a text is a domain name in its plain form (RFC 1035, section 2.3.1, and the underscore of service names): no dot
-/// at its ends, at most 253 characters.
+/// Whether a text is a domain name in its plain form (RFC 1035, section 2.3.1, plus the underscore of service names):
+/// at most 253 characters, no dot at either end.
 #[must_use]
 pub fn is_domain(text: &str) -> bool {
     let plain = |c: u8| c.is_ascii_alphanumeric() || b"-_".contains(&c);
@@ -30,7 +30,7 @@ pub enum AddressError {
     /// Not an IPv4 or IPv6 address.
     #[error("not an IP address; write for example 10.0.0.1/24 or fd00::1/64")]
     Address,
-    /// A prefix length that is no number or beyond the family's size.
+    /// A prefix length that is not a number, or exceeds the family's size.
     #[error("the prefix length must be a number from 0 to {max}")]
     Prefix {
         /// The family's longest prefix.
@@ -39,16 +39,16 @@ pub enum AddressError {
     /// No `:port`.
     #[error("the port is missing; write HOST:PORT, and [ADDRESS]:PORT for IPv6")]
     NoPort,
-    /// A port that is no number from 1 to 65535.
+    /// A port that is not a number from 1 to 65535.
     #[error("the port must be a number from 1 to 65535")]
     Port,
     /// An IPv6 address without its brackets.
     #[error("write an IPv6 address in brackets: [ADDRESS]:PORT")]
     Brackets,
-    /// A host name with characters that no host name has.
+    /// A host name with invalid characters.
     #[error("not a host name: letters, digits, `-`, `_` and `.` only, at most 253 of them")]
     HostName,
-    /// An IPv6 zone (`%eth0`) that is empty, or on an address that is no IPv6 address.
+    /// An IPv6 zone (`%eth0`) that is empty, or on an address that is not IPv6.
     #[error("the zone after `%` must be an interface name or number on an IPv6 address")]
     Zone,
 }
@@ -63,7 +63,7 @@ pub fn is_ifname(name: &str) -> bool {
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'=' | b'+' | b'.' | b'-'))
 }
-/// Digits only: `str::parse` would also take a leading `+`, which no WireGuard tool does.
+/// Parses digits only: `str::parse` would also take a leading `+`, which no WireGuard tool does.
 pub(crate) fn decimal(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;

@@ -1,9 +1,9 @@
-//! The cross-platform userspace protocol: what `wg` says to a userspace WireGuard over its
-//! UNIX socket, as defined at <https://www.wireguard.com/xplatform/>.
+//! The cross-platform userspace protocol (UAPI), by which `wg` talks to a userspace WireGuard over its UNIX socket.
+//! See <https://www.wireguard.com/xplatform/>.
 //!
-//! A connection carries requests, each a run of `key=value` lines that an empty line ends:
-//! `get=1`, answered with [`write_get`], or `set=1` and settings, answered with
-//! [`write_errno`]. [`Requests`] reads them with bounded memory.
+//! A connection carries requests. Each is a run of `key=value` lines, ended by an empty line: `get=1`, answered with
+//! [`write_get`], or `set=1` and settings, answered with [`write_errno`]. [`Requests`] reads them with bounded
+//! memory.
 
 use thiserror::Error;
 
@@ -15,8 +15,7 @@ mod write;
 pub use requests::Requests;
 pub use write::{DeviceState, PeerState, write_errno, write_get, write_set};
 
-/// Longest line that is read, in bytes. The longest that `wg` writes is `preshared_key=` and
-/// 64 digits.
+/// Longest accepted line, in bytes. The longest that `wg` writes is `preshared_key=` and 64 digits.
 pub const LINE_MAX: usize = 256;
 
 /// Most peers in one request.
@@ -33,54 +32,54 @@ const EPROTO: i32 = 71;
 /// A client's request.
 #[derive(Debug)]
 pub enum Request {
-    /// `get=1`: tell everything, with [`write_get`].
+    /// `get=1`: return all settings and counters, with [`write_get`].
     Get,
     /// `set=1`: apply the settings, then answer with [`write_errno`].
     Set(SetDevice),
 }
 
-/// The settings of one `set=1` request. `None` and empty leave a thing as it is.
+/// Settings of one `set=1` request. A `None` or empty field leaves its setting unchanged.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SetDevice {
     /// The interface's private key; the all-zero key removes it.
     pub private_key: Option<Key32>,
     /// UDP port to listen on; 0 lets the kernel choose one.
     pub listen_port: Option<u16>,
-    /// Mark of outgoing datagrams; 0 is none.
+    /// Firewall mark of outgoing datagrams; 0 means no mark.
     pub fwmark: Option<u32>,
-    /// All existing peers go before `peers` are applied.
+    /// Remove all existing peers before `peers` are applied.
     pub replace_peers: bool,
     /// Changes to peers, to be applied in this order; a key may come more than once.
     pub peers: Vec<SetPeer>,
 }
 
-/// The settings of one peer in a [`SetDevice`].
+/// Settings of one peer in a [`SetDevice`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SetPeer {
-    /// Who it is. The peer is made if it does not exist.
+    /// The peer's public key. The peer is created if it does not exist.
     pub public_key: Key32,
-    /// The peer goes; everything else is to be ignored.
+    /// Remove the peer and ignore all other fields.
     pub remove: bool,
-    /// Nothing is done unless the peer exists already.
+    /// Ignore this peer unless it exists already.
     pub update_only: bool,
     /// Preshared key; the all-zero key removes it.
     pub preshared_key: Option<Key32>,
-    /// Where the peer is; never a [`Host::Name`].
+    /// The peer's endpoint; never a [`Host::Name`].
     pub endpoint: Option<Endpoint>,
     /// Seconds between keepalives; 0 switches them off.
     pub persistent_keepalive: Option<u16>,
-    /// All its ranges go before `allowed_ips` are applied.
+    /// Remove all ranges of the peer before `allowed_ips` are applied.
     pub replace_allowed_ips: bool,
-    /// Changes to its ranges, to be applied in this order.
+    /// Changes to the peer's ranges, to be applied in this order.
     pub allowed_ips: Vec<AllowedIpChange>,
 }
 
 /// One `allowed_ip` line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AllowedIpChange {
-    /// The range becomes this peer's, and is taken from the peer that had it.
+    /// Gives the range to this peer, and takes it from the peer that had it.
     Add(AllowedIp),
-    /// The range goes if it is this peer's (`allowed_ip=-10.0.0.0/8`).
+    /// Removes the range if this peer has it (`allowed_ip=-10.0.0.0/8`).
     Remove(AllowedIp),
 }
 
@@ -90,14 +89,14 @@ pub enum AllowedIpChange {
 pub struct UapiError {
     /// The error number to answer with, positive as in `errno.h`.
     pub errno: i32,
-    /// Line of the request, counted from 1 for its first.
+    /// Line of the request, counted from 1.
     pub line: usize,
     /// The fault.
     pub message: String,
 }
 
-/// Collects the lines of one `set=1` request. Nothing is applied before the whole is known to
-/// be right, so that a mistake in the last line leaves the interface as it was.
+/// Collects the lines of one `set=1` request. Nothing is applied until the whole request is valid, so that a mistake
+/// in the last line leaves the interface unchanged.
 #[derive(Debug, Default)]
 pub struct SetParser {
     device: SetDevice,
@@ -106,11 +105,11 @@ pub struct SetParser {
 }
 
 impl SetParser {
-    /// Takes one line, without its line feed. Not for the empty line that ends the request.
+    /// Takes one line, without its line feed. Do not pass the empty line that ends the request.
     ///
     /// # Errors
-    /// [`UapiError`] with `EPROTO` when it is no `key=value`, `E2BIG` above the limits, and
-    /// `EINVAL` for every other fault. The parser is of no use after one.
+    /// [`UapiError`] with `EPROTO` when it is no `key=value`, `E2BIG` above the limits, and `EINVAL` for every other
+    /// fault. The parser must not be used after an error.
     pub fn line(&mut self, line: &str) -> Result<(), UapiError> {
         self.line += 1;
         let Some((key, value)) = line.split_once('=') else {
@@ -136,7 +135,7 @@ impl SetParser {
         Ok(())
     }
 
-    /// The settings that the lines add up to.
+    /// The collected settings.
     #[must_use]
     pub fn finish(self) -> SetDevice {
         self.device
@@ -204,7 +203,7 @@ fn peer_line(peer: &mut SetPeer, key: &str, value: &str) -> Result<(), String> {
         "persistent_keepalive_interval" => peer.persistent_keepalive = Some(number(key, value)?),
         "replace_allowed_ips" => {
             peer.replace_allowed_ips = only_true(key, value)?;
-            // It replaces what came before it, in this message too.
+            // The flag also drops ranges given earlier in the same request.
             peer.allowed_ips.clear();
         }
         "allowed_ip" => {

@@ -1,9 +1,8 @@
 //! Import of `wg-quick` files.
 //!
-//! The grammar is that of `wg` and `wg-quick`: sections and `Key = Value` lines, names in any
-//! case, `#` up to the end of the line a comment. Instead of stopping at the first line it does
-//! not like, the import reads on and gives every line a [`Verdict`], because a person who moves a
-//! provider's file to a router wants to hear everything at once.
+//! The grammar is that of `wg` and `wg-quick`: sections and `Key = Value` lines, names in any case, and comments from
+//! `#` to the end of the line. The import does not stop at the first fault: it gives every line a [`Verdict`],
+//! because a person who moves a provider's file to a router wants to see all faults at once.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -23,41 +22,41 @@ pub(crate) mod value;
 
 use crate::error::ImportError;
 
-/// Largest file that is read, in bytes: room for 10,000 peers with every key set.
+/// Largest accepted file, in bytes: room for 10,000 peers with every key set.
 pub const FILE_MAX: u64 = 4 << 20;
 
-/// Longest line that is read, in bytes; some calculators put hundreds of ranges into one.
+/// Longest accepted line, in bytes; some calculators put hundreds of ranges into one line.
 pub const LINE_MAX: usize = 64 << 10;
 
 /// Most peers in one file.
 pub const PEERS_MAX: usize = 1 << 16;
 
-/// Most faults that a report lists; a file with more is not what it was taken for.
+/// Most faults that a report lists; a file with more is probably not a `wg-quick` file.
 pub const FAULTS_MAX: usize = 1000;
 
-/// The caller's permissions for a file.
+/// Permissions that the caller gives a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Whether `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run, and a `[Server]` section is honoured beside a peer
-    /// that is called: a file from elsewhere does not decide this itself.
+    /// Whether `PreUp`, `PostUp`, `PreDown` and `PostDown` run, and whether `[Server]` is honoured in a file that
+    /// also calls a peer. The file itself cannot grant either.
     pub permissions: Permissions,
 }
 
-/// A file that has been read, whatever was wrong in it.
+/// The result of reading a file, faults included.
 #[derive(Clone, Debug)]
 pub struct Import {
     tunnel: Tunnel,
     /// The verdict on every line.
     pub report: Report,
-    /// The first of the faults that leave no usable tunnel in words, and how many there are.
+    /// First fault that prevents a model, in words, and the number of such faults.
     fault: Option<(String, usize)>,
 }
 
 impl Import {
-    /// The model, and the report to show beside it.
+    /// Returns the model, and the report to show beside it.
     ///
-    /// Lines that the report refuses and that can be left out do not prevent a model: scripts that are not permitted,
-    /// keys that there are not, wrong values of what has a default.
+    /// A refused line that can be left out does not prevent a model: a script without permission, an unknown key, or
+    /// a wrong value of a key that has a default.
     ///
     /// # Errors
     /// [`ImportError::Lines`] when lines are wrong or missing.
@@ -78,7 +77,7 @@ impl Import {
 /// Reads a file.
 ///
 /// # Errors
-/// When there is no text to look at; faults in the text are in the [`Import`].
+/// The file cannot be read or is not text; faults in the text are in the [`Import`].
 pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
     let bytes = file::read(path, FILE_MAX).map_err(|error| {
         let path = path.to_owned();
@@ -107,7 +106,7 @@ pub fn parse(text: &str, file: &str, options: Options) -> Import {
 
 fn parse_text(text: &Text<'_>, file: &str, options: Options) -> Import {
     let mut parser = Parser::new(file, options);
-    // Editors of another system put a byte order mark first.
+    // Windows editors put a byte order mark first.
     let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
     for (number, line) in (1..).zip(lines) {
         match text.is_mended(line.split('#').next().unwrap_or_default()) {
@@ -118,7 +117,7 @@ fn parse_text(text: &Text<'_>, file: &str, options: Options) -> Import {
     parser.finish()
 }
 
-/// The interface that a file is for, which is its name without `.conf`, as with `wg-quick`.
+/// The interface name that a file gives: its file name without `.conf`, as with `wg-quick`.
 ///
 /// # Errors
 /// [`ImportError::Name`].
@@ -139,11 +138,11 @@ enum Section {
     None,
     Interface,
     Peer,
-    /// Under a head that was refused: its lines are passed over, once is enough.
+    /// Below a refused head: the report has the head, and its keys are skipped.
     Refused,
 }
 
-/// A fault of a line's value, in words; or a remark on a line that is honoured.
+/// An accepted line with a remark, which may be empty; or the fault of the line's value.
 type Verdicted = Result<String, String>;
 
 struct Parser {
@@ -151,19 +150,19 @@ struct Parser {
     tunnel: Tunnel,
     report: Report,
     fault: Option<(String, usize)>,
-    /// Lines that were refused and do not prevent a model.
+    /// Number of refused lines that do not prevent a model.
     left_out: usize,
     section: Section,
     /// Line of the current section's head.
     head: usize,
     interface_head: Option<usize>,
     lines: Sections,
-    /// The peer of the current section has a right `PublicKey`, or a wrong one was refused.
+    /// The current section has a valid `PublicKey`, or a wrong one that was already refused.
     has_public_key: bool,
-    /// Keys with one value that the current section has, and where their verdicts are.
+    /// Single-value keys of the current section, and where their verdicts are.
     seen: Vec<(&'static str, usize)>,
     public_keys: HashMap<Key32, usize>,
-    /// The line that gave each range to its last peer, and that peer.
+    /// For each range, the line that last gave it to a peer, and that peer.
     ranges: HashMap<AllowedIp, (usize, usize)>,
 }
 
@@ -213,7 +212,7 @@ impl Parser {
         let (key, value) = (key.trim(), value.trim());
         match self.section {
             Section::None => {
-                // The file may be a key and nothing else.
+                // The file may hold only a key.
                 let key = value::canonical(key).unwrap_or_default();
                 self.wrong(number, key, "stands before any [Interface] or [Peer]");
             }
@@ -222,7 +221,7 @@ impl Parser {
         }
     }
 
-    /// Sections of lines stand in comments, which other programs pass over.
+    /// Takes a `#!` comment: sections of lines stand in comments, which other programs skip.
     fn comment(&mut self, number: usize, text: &str) {
         match self.lines.comment(number, text) {
             Found::Nothing => {}
@@ -317,7 +316,7 @@ impl Parser {
     }
 
     fn public_key(&mut self, value: &str) -> Verdicted {
-        // Even a wrong one: that it is wrong is enough to say.
+        // A wrong key also counts, so that the report does not call it missing as well.
         self.has_public_key = true;
         let key = value::key(value)?;
         if key.is_zero() {
@@ -349,14 +348,14 @@ impl Parser {
             let (range, masked) = range?;
             remark = masked.unwrap_or(remark);
             match self.ranges.insert(range, (number, current)) {
-                // A range has one owner, the last to name it, as in the kernel. It is taken
-                // from the others at the end, all at once.
+                // A range belongs to the last peer that names it, as in the kernel. The other peers lose it at the
+                // end, all at once.
                 Some((line, owner)) if owner != current => {
                     let reason = format!("{range} goes to the peer that names it at line {number}");
                     self.report
                         .push(line, "AllowedIPs", Verdict::Ignored, reason);
                 }
-                // Named twice in one section.
+                // The same section names the range twice.
                 Some(_) => continue,
                 None => {}
             }
@@ -393,7 +392,7 @@ impl Parser {
             _ => &value::PEER_KEYS[..],
         };
         let reason = format!("no such key; {}", suggest(key, known));
-        // A word that may be no key's name, but a part of a secret, is not quoted.
+        // An unknown word may be part of a secret, so the report quotes it only if it looks like a key's name.
         let is_like_one = key.len() <= 24 && key.bytes().all(|it| it.is_ascii_alphabetic());
         let key = if is_like_one { key } else { "" };
         self.leave_out(number, key, reason);
@@ -415,7 +414,7 @@ impl Parser {
         self.report.push(number, name, Verdict::Honoured, remark);
     }
 
-    /// Refuses a line without which the tunnel is still the one that the file describes.
+    /// Refuses a line that the tunnel can do without.
     fn leave_out(&mut self, number: usize, key: &str, reason: String) {
         self.left_out += 1;
         if self.left_out <= FAULTS_MAX {
@@ -423,7 +422,7 @@ impl Parser {
         }
     }
 
-    /// Refuses a line in a way that leaves no usable tunnel.
+    /// Refuses a line, and with it the whole tunnel.
     fn wrong(&mut self, number: usize, key: &str, reason: impl Into<String>) {
         let entry = Entry {
             line: number,
@@ -451,7 +450,8 @@ impl Parser {
         self.end_section();
         let interface = &self.tunnel.interface;
         let script_may_set = self.options.permissions.scripts() && !interface.scripts.is_empty();
-        // A wrong value is a fault already; a key in another section can be left out, but not the only one.
+        // A wrong `PublicKey` is already a fault. A key in the wrong section can be left out, unless it is the only
+        // one.
         let told = self.fault.is_some()
             && self
                 .report
@@ -490,7 +490,7 @@ impl Parser {
         for (line, reason) in whole.idle {
             self.report.ignore(line, reason);
         }
-        // A note on an earlier line was written when a later one was read.
+        // Later lines add notes on earlier ones.
         self.report.entries.sort_by_key(|entry| entry.line);
         Import {
             tunnel: self.tunnel,
@@ -500,7 +500,7 @@ impl Parser {
     }
 }
 
-/// A word of the file as it may be printed: short, and without control characters.
+/// A word of the file, made fit to print: cut to 40 characters, without control characters.
 pub(crate) fn shown(word: &str) -> String {
     let cut: String = word.chars().take(40).collect();
     terminal::shown(&cut)

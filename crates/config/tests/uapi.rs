@@ -1,6 +1,6 @@
-//! The userspace protocol from the outside: literal exchanges, faults, and round trips.
+//! Tests the userspace protocol through its public interface: literal exchanges, faults and round trips.
 
-// Helpers of tests are not tests to clippy.
+// Clippy does not treat test helpers as tests.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{self, Read};
@@ -187,7 +187,7 @@ fn a_fault_is_answered_with_a_negative_number() {
     assert_eq!(out, b"errno=-22\n\n");
 }
 
-/// Gives one byte a time, to find lines that are cut anywhere.
+/// Yields one byte per read, so that lines are split at every position.
 struct Trickle<'a>(&'a [u8]);
 
 impl Read for Trickle<'_> {

@@ -1,4 +1,4 @@
-//! One message at a time: the sealed fields of handshakes, and cookies.
+//! Seals and opens one message at a time: the sealed fields of handshakes, and cookies.
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use chacha20poly1305::aead::AeadInOut;
@@ -7,7 +7,7 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use crate::packet_aead::counter_nonce;
 use crate::{Key, TAG_LEN};
 
-/// A message's tag does not belong to it, its key, its number and its associated data.
+/// The tag does not match the message, its key, its number and its associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message is not authentic: another key sealed it, or it was changed on the way")]
 pub struct Unauthentic;

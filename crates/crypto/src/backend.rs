@@ -2,11 +2,11 @@
 
 /// A kind of code for a cipher.
 ///
-/// Which of a kind's candidates runs, and which kind where none is asked for, [`select`](crate::select) decides.
+/// [`select`](crate::select) decides which candidate of a kind runs, and which kind if the caller asks for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backend {
-    /// Plain instructions, in constant time: what runs on a chip without vector registers, and what others are compared
-    /// with.
+    /// Plain instructions, in constant time: the code for chips without vector registers, and the reference for the
+    /// others.
     Portable,
     /// The CPU's vector registers or cipher instructions.
     Simd,
@@ -14,13 +14,13 @@ pub enum Backend {
     Accelerator,
 }
 
-/// Not the name of a back end.
+/// The name is not that of a back end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is no crypto back end: choose auto, portable, simd or engine")]
 pub struct UnknownBackend(pub String);
 
 impl Backend {
-    /// All of them.
+    /// All back ends.
     pub const ALL: [Self; 3] = [Self::Portable, Self::Simd, Self::Accelerator];
 
     /// Its name in reports and settings.

@@ -5,7 +5,7 @@ use blake2::digest::{KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac, Digest};
 use zeroize::Zeroizing;
 
-/// Bytes that BLAKE2s takes at a time.
+/// Bytes of a BLAKE2s block.
 const BLOCK_LEN: usize = 64;
 
 /// The hash of the concatenation of `parts`.
@@ -20,11 +20,11 @@ pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
 
 /// Keyed BLAKE2s with an output of 16 bytes: the MAC of WireGuard's messages.
 ///
-/// `key` has at most 32 bytes, which the type of array in use shows at compile time.
+/// `key` has at most 32 bytes; the type of array shows its length at compile time.
 #[must_use]
 pub fn mac<const N: usize>(key: &[u8; N], parts: &[&[u8]]) -> [u8; 16] {
     const { assert!(N <= 32, "a key of BLAKE2s has at most 32 bytes") };
-    // The key's length is all that can be wrong, and the line above has checked it.
+    // Only the key's length can be wrong, and the line above has checked it.
     #[allow(clippy::unwrap_used)]
     let mut state = <Blake2sMac<U16> as KeyInit>::new_from_slice(key).unwrap();
     for part in parts {
@@ -35,7 +35,7 @@ pub fn mac<const N: usize>(key: &[u8; N], parts: &[&[u8]]) -> [u8; 16] {
 
 /// HMAC-BLAKE2s of the concatenation of `parts`.
 ///
-/// HMAC over the unkeyed hash and not BLAKE2s' own keyed mode: Noise says so.
+/// HMAC over the unkeyed hash and not BLAKE2s' own keyed mode, as Noise requires.
 #[must_use]
 pub fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut block = Zeroizing::new([0; BLOCK_LEN]);

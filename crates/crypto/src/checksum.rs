@@ -1,19 +1,18 @@
 //! Sums of 32-bit words, for the Internet checksum (RFC 1071).
 //!
-//! Not cryptography, but here for the same reason: the loop is as fast as the machine's vector
-//! registers are wide, and this is the crate that looks at what the machine has.
+//! Not cryptography, but here for the same reason: the loop is as fast as the machine's vector registers are wide, and
+//! this crate detects what the CPU has.
 
 use std::ops::Range;
 
-/// From so many bytes on a call is worth it: headers are shorter.
+/// From this many bytes on a call is worthwhile: headers are shorter.
 const LONG: usize = if cfg!(target_arch = "x86_64") {
     128
 } else {
     64
 };
 
-/// The sum of the native-endian 32-bit words of `bytes`, and of what remains behind the last whole
-/// one padded with zero bytes.
+/// The sum of the native-endian 32-bit words of `bytes`. Zero bytes fill up a last partial word.
 ///
 /// Folding the sum to 16 bits with end-around carry gives the Internet checksum's sum in native
 /// byte order (RFC 1071, section 2 B). 64 bits cannot overflow for less than 16 GiB.
@@ -35,24 +34,25 @@ fn sum_long(bytes: &[u8]) -> u64 {
     }
     #[cfg(neon)]
     if crate::cpu::has_neon() {
-        // SAFETY: the CPU has NEON.
+        // SAFETY: the line above has found NEON.
         return unsafe { crate::neon::checksum::sum(bytes) };
     }
     sum_words(bytes)
 }
 
-/// Moves `memory[from]` to `to`, which is not in front of it, and returns its [`sum`]: in one pass where the CPU has NEON.
+/// Moves `memory[from]` to `to`, which must not be in front of it, and returns its [`sum`]: in one pass if the CPU has
+/// NEON.
 ///
 /// # Panics
-/// If the new place does not lie within `memory`, or in front of the old one.
+/// If the new place does not lie within `memory`, or lies in front of the old one.
 pub fn move_up(memory: &mut [u8], from: Range<usize>, to: usize) -> u64 {
     assert!(from.start <= to, "moved down");
     let len = from.len();
     #[cfg(neon)]
     if len >= LONG && crate::cpu::has_neon() {
-        // The old place ends in front of the new one.
+        // The old place ends before the new one does.
         assert!(to <= memory.len() && len <= memory.len() - to);
-        // SAFETY: the CPU has NEON, and the places have just been looked at.
+        // SAFETY: the CPU has NEON, and the lines above have checked the places.
         return unsafe { crate::neon::checksum::move_up(memory, from.start, len, to) };
     }
     memory.copy_within(from, to);
@@ -74,7 +74,7 @@ const LANES: usize = if cfg!(target_pointer_width = "32") {
     16
 };
 
-/// The sum by what the compiler makes of it.
+/// The sum by vector instructions that the compiler generates.
 #[inline(always)]
 fn sum_words(bytes: &[u8]) -> u64 {
     let mut lanes = [0_u64; LANES];
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes that repeat nowhere near.
+    /// Bytes in a pattern that repeats only at long distances.
     fn bytes(len: usize) -> Vec<u8> {
         (0..len as u32)
             .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)

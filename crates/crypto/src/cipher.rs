@@ -1,9 +1,9 @@
-//! The ciphers there are, and their names.
+//! The ciphers and their names.
 
-/// A cipher of packets: an AEAD, a block cipher in CBC mode, or none. This is the one list of them; which of them may be
-/// used is for each protocol and each configuration to say.
+/// A cipher of packets: an AEAD, a block cipher in CBC mode, or none. This is the only list of ciphers; each protocol
+/// and configuration decides which of them may be used.
 ///
-/// Names are OpenSSL's, which OpenVPN has on the wire and in its files.
+/// Names are OpenSSL's, which OpenVPN uses on the wire and in its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cipher {
     /// AES-128-GCM.
@@ -31,7 +31,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// All of them, the strongest first.
+    /// All ciphers, the strongest first.
     pub const ALL: [Self; 11] = [
         Self::Aes256Gcm,
         Self::ChaCha20Poly1305,
@@ -46,8 +46,8 @@ impl Cipher {
         Self::None,
     ];
 
-    /// The cipher called `name`, in whatever case, or by one of OpenSSL's other names for it (`id-aes128-GCM`).
-    /// `[null-cipher]` is no cipher, as OpenVPN's option strings have it.
+    /// The cipher called `name`, in upper or lower case, or by one of OpenSSL's other names for it (`id-aes128-GCM`).
+    /// `[null-cipher]` means no cipher, as in OpenVPN's option strings.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let alias = match name {
@@ -64,7 +64,7 @@ impl Cipher {
         })
     }
 
-    /// Its name in files, on the wire and in reports.
+    /// The name in files, on the wire and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl Cipher {
         }
     }
 
-    /// Bytes of a block, to which payloads are padded; 1 if they are not.
+    /// Bytes of a block, to which payloads are padded; 1 without padding.
     #[must_use]
     pub const fn block_len(self) -> usize {
         match self {
@@ -113,7 +113,7 @@ impl Cipher {
         }
     }
 
-    /// Whether it authenticates too, so that no digest is asked for.
+    /// Whether the cipher authenticates too, so that no digest is needed.
     #[must_use]
     pub const fn is_aead(self) -> bool {
         matches!(
@@ -122,7 +122,8 @@ impl Cipher {
         )
     }
 
-    /// Whether it is insecure and must be asked for explicitly: no encryption, keys of 56 bits, or blocks of 64 bits.
+    /// Whether the cipher is insecure and must be asked for explicitly: no encryption, keys of 56 bits, or blocks of 64
+    /// bits.
     #[must_use]
     pub const fn is_insecure(self) -> bool {
         matches!(
@@ -131,7 +132,7 @@ impl Cipher {
         )
     }
 
-    /// Whether its blocks have 64 bits, so that a key must be replaced after 64 MB.
+    /// Whether blocks have 64 bits, so that a key must be replaced after 64 MB.
     #[must_use]
     pub const fn has_small_blocks(self) -> bool {
         self.block_len() == 8

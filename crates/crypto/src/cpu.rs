@@ -1,4 +1,4 @@
-//! Features of the CPU, where the standard library does not tell, or tells of more than we want to use.
+//! Features of the CPU, for cases where the standard library does not detect them, or detects more than we want to use.
 
 /// Whether the CPU has NEON, as the kernel tells (`AT_HWCAP`, bit 12). AArch64 always has.
 #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
@@ -9,7 +9,7 @@ pub(crate) fn has_neon() -> bool {
     #[cfg(target_arch = "arm")]
     {
         use core::sync::atomic::{AtomicU8, Ordering};
-        // Packets ask: 0 is not known, 1 no, 2 yes.
+        // Cached, because packets ask: 0 means unknown, 1 no, 2 yes.
         static KNOWN: AtomicU8 = AtomicU8::new(0);
         let known = KNOWN.load(Ordering::Relaxed);
         if known != 0 {
@@ -19,7 +19,7 @@ pub(crate) fn has_neon() -> bool {
             fn getauxval(kind: core::ffi::c_ulong) -> core::ffi::c_ulong;
         }
         const AT_HWCAP: core::ffi::c_ulong = 16;
-        // SAFETY: a function of the C library that reads what the kernel has left at the start of the process.
+        // SAFETY: `getauxval` only reads values that the kernel left at the start of the process.
         let has = unsafe { getauxval(AT_HWCAP) & (1 << 12) != 0 };
         KNOWN.store(1 + u8::from(has), Ordering::Relaxed);
         has
@@ -61,7 +61,7 @@ fn hidden() -> u32 {
     })
 }
 
-/// `~BITS` takes away, `|BITS` adds (which we do not), `BITS` is all there is.
+/// `~BITS` removes features, `|BITS` adds them (which we ignore), `BITS` sets them all.
 #[cfg(any(target_arch = "aarch64", test))]
 fn hidden_by(value: &str) -> u32 {
     let number = |text: &str| match text.strip_prefix("0x") {

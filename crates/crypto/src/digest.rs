@@ -1,13 +1,13 @@
-//! The digests there are, and their names.
+//! The digests and their names.
 
-/// The hash inside an HMAC. This is the one list of them; names are OpenSSL's, which OpenVPN has in its files.
+/// The hash inside an HMAC. This is the only list of digests; names are OpenSSL's, which OpenVPN uses in its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Digest {
     /// none: no authentication. Insecure.
     None,
-    /// MD5. As an HMAC unbroken, and still nothing to begin with.
+    /// MD5. Unbroken as an HMAC, but no choice for a new setup.
     Md5,
-    /// SHA1. As an HMAC unbroken.
+    /// SHA1. Unbroken as an HMAC.
     #[default]
     Sha1,
     /// SHA224.
@@ -18,7 +18,7 @@ pub enum Digest {
     Sha384,
     /// SHA512.
     Sha512,
-    /// SHA512-256: SHA-512 with another start, cut to 256 bits.
+    /// SHA512-256: SHA-512 with other initial values, cut to 256 bits.
     Sha512_256,
     /// SHA3-256.
     Sha3_256,
@@ -35,7 +35,7 @@ pub enum Digest {
 }
 
 impl Digest {
-    /// All of them.
+    /// All digests.
     pub const ALL: [Self; 14] = [
         Self::None,
         Self::Md5,
@@ -53,8 +53,8 @@ impl Digest {
         Self::Ripemd160,
     ];
 
-    /// The digest called `name`, in whatever case, or in OpenSSL's other spellings (`RSA-SHA256`, `SHA2-256`, `SHA-256`).
-    /// `[null-digest]` is none, as OpenVPN's option strings have it.
+    /// The digest called `name`, in upper or lower case, or in OpenSSL's other spellings (`RSA-SHA256`, `SHA2-256`,
+    /// `SHA-256`). `[null-digest]` means none, as in OpenVPN's option strings.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let upper = name.to_ascii_uppercase().replace('/', "-");
@@ -79,7 +79,7 @@ impl Digest {
             .find(|digest| digest.name().eq_ignore_ascii_case(plain))
     }
 
-    /// Its name in files, on the wire and in reports.
+    /// The name in files, on the wire and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl Digest {
         }
     }
 
-    /// Bytes of hash, which is the HMAC's length and that of its key: 16 to 64, 0 for none.
+    /// Bytes of the hash, which is also the length of the HMAC and of its key: 16 to 64, 0 for none.
     #[must_use]
     pub const fn len(self) -> usize {
         match self {
@@ -114,13 +114,13 @@ impl Digest {
         }
     }
 
-    /// Whether there is none.
+    /// Whether this is [`None`](Self::None).
     #[must_use]
     pub const fn is_empty(self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Whether a cipher that does not authenticate by itself must not have it unless it is asked for explicitly.
+    /// Whether a cipher that does not authenticate may use this digest only if the user asks for it explicitly.
     #[must_use]
     pub const fn is_insecure(self) -> bool {
         matches!(self, Self::Md5 | Self::None)

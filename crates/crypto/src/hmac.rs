@@ -1,7 +1,7 @@
 //! HMAC (RFC 2104) with its key prepared once.
 //!
-//! A key costs two blocks of hashing, which a packet of 1,400 bytes would notice and one of 60 would pay double for. So the
-//! states of the inner and the outer hash behind the key are kept and copied for each message.
+//! Hashing a key takes two blocks: noticeable for a packet of 1,400 bytes, and twice the price for one of 60. So the
+//! states of the inner and the outer hash after the key are kept, and copied for each message.
 
 mod other;
 mod state;
@@ -26,7 +26,7 @@ pub struct Hmac {
     outer: State,
 }
 
-/// The key of an HMAC for implementations: each takes what it needs of it.
+/// The key of an HMAC, from which each implementation takes the form it needs.
 pub(crate) struct MacKey {
     hmac: Hmac,
 }
@@ -39,7 +39,7 @@ impl MacKey {
         Some(Self { hmac })
     }
 
-    /// The HMAC, one message at a time, with the chaining values behind the key.
+    /// The HMAC that signs one message at a time. It holds the chaining values after the key.
     pub(crate) fn hmac(&self) -> &Hmac {
         &self.hmac
     }
@@ -59,7 +59,7 @@ impl Mac {
         &self.bytes[..self.len]
     }
 
-    /// Whether it is `mac`, in a time that does not depend on either's content.
+    /// Whether the code equals `mac`, in a time that does not depend on either's content.
     pub(crate) fn equals(&self, mac: &[u8]) -> bool {
         are_equal(self.as_bytes(), mac).into()
     }
@@ -71,12 +71,12 @@ impl Mac {
         mac
     }
 
-    /// The first `len` of `bytes`, of which the others are zeros.
+    /// The first `len` of `bytes`; the others must be zeros.
     pub(crate) fn of_array(bytes: [u8; MAX_LEN], len: usize) -> Self {
         Self { bytes, len }
     }
 
-    /// Nothing yet.
+    /// An empty code.
     pub(crate) const EMPTY: Self = Self {
         bytes: [0; MAX_LEN],
         len: 0,
@@ -123,12 +123,12 @@ impl Hmac {
         }
     }
 
-    /// The chaining values of the inner and of the outer hash, each behind its block of key.
+    /// The chaining values of the inner and of the outer hash, each after its block of key.
     pub(crate) fn states(&self) -> (&State, &State) {
         (&self.inner, &self.outer)
     }
 
-    /// Which hash it is.
+    /// The hash in use.
     #[must_use]
     pub const fn digest(&self) -> Digest {
         self.digest
@@ -150,7 +150,7 @@ impl Hmac {
         }
     }
 
-    /// Whether `mac` is the whole code of the concatenation of `parts`, in a time that does not depend on either's content.
+    /// Whether `mac` is the whole code of the concatenation of `parts`, in a time that depends on neither's content.
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], mac: &[u8]) -> bool {
         self.sign(parts).equals(mac)
@@ -164,7 +164,7 @@ impl core::fmt::Debug for Hmac {
 }
 
 impl Digest {
-    /// The plain hash of `message`; nothing for [`Digest::None`].
+    /// The plain hash of `message`; empty for [`Digest::None`].
     pub(crate) fn hash(self, message: &[u8]) -> Mac {
         match State::new(self) {
             Some(mut state) => {
@@ -176,7 +176,7 @@ impl Digest {
     }
 }
 
-/// A key as a block, hashed first if it is longer than one.
+/// The key as a block; a longer key is hashed first.
 fn key_block(digest: Digest, key: &[u8]) -> Option<Zeroizing<[u8; MAX_BLOCK]>> {
     Some(filled_up(digest, State::new(digest)?, key))
 }
@@ -236,7 +236,7 @@ mod tests {
         assert!(Hmac::new(Digest::None, b"Jefe").is_none());
     }
 
-    /// One message with the digests that the RFCs do not have, by `openssl mac`.
+    /// One message with the digests that the RFCs leave out, by `openssl mac`.
     #[test]
     fn the_rarer_digests_are_those_of_openssl() {
         let expected = [
@@ -271,7 +271,7 @@ mod tests {
         ];
         for (digest, mac) in expected {
             let hmac = Hmac::new(digest, b"Jefe").unwrap();
-            // Twice: a state that was finished must not be what the next message begins with.
+            // Twice, because the next message must not begin with a finished state.
             for _ in 0..2 {
                 let message: [&[u8]; 2] = [b"what do ya want ", b"for nothing?"];
                 assert_eq!(hex(hmac.sign(&message).as_bytes()), mac, "{digest}");

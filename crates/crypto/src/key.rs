@@ -12,7 +12,7 @@ impl Key {
     /// Thirty-two zero bytes: WireGuard's "no preshared key".
     pub const ZERO: Self = Self([0; 32]);
 
-    /// The bytes, for those who compute with them.
+    /// The bytes, for code that computes with them.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0

@@ -1,13 +1,13 @@
 //! Packet ciphers that work a batch at a time, and the primitives of the handshakes.
 //!
-//! The data plane knows only [`PacketCipher`] and [`Batch`]: packets of one key in one slot of memory, sealed and opened
-//! in place. What a cipher gains from seeing many packets at once (interleaved chains, one trip to an accelerator) stays
-//! behind that trait. Each algorithm has several back ends ([`Backend`]): portable code, code for the CPU's vector registers,
-//! accelerators; AWS-LC's, which looks at the CPU itself, and this crate's own where a batch makes it clearly faster. Which
-//! one runs is measured ([`select`]). Nothing is allocated and no key is scheduled per packet.
+//! The data plane knows only [`PacketCipher`] and [`Batch`]: packets of one key in one slot of memory, sealed and
+//! opened in place. The gain from many packets at once (interleaved chains, one trip to an accelerator) stays behind
+//! that trait. Each algorithm has several back ends ([`Backend`]): portable code, code for the CPU's vector registers,
+//! accelerators. They are AWS-LC's, which looks at the CPU itself, and this crate's own where a batch makes it clearly
+//! faster. Measurement chooses the one that runs ([`select`]). Nothing is allocated and no key is scheduled per packet.
 //!
-//! [`packet_aead`] and [`PacketCbc`] are packet ciphers. They know where a number, a tag and an IV stand, and
-//! no protocol: what is around them, and whose key it is, is the protocols' to say.
+//! [`packet_aead`] and [`PacketCbc`] are packet ciphers. They know the places of number, tag and IV, but no protocol:
+//! the protocols define everything around these, and whose key it is.
 //!
 //! The handshakes' own primitives ([`x25519`], [`blake2s`], [`aead`], [`hmac`]) take one message at a time, and so does [`Rc4`], which
 //! PPTP is encrypted with. Secrets are erased when dropped.

@@ -2,10 +2,10 @@
 
 use crate::{Batch, PacketCipher, TAG_LEN};
 
-/// Moves packets without protecting them: sealing writes a tag of zeros, opening believes everything.
+/// Moves packets without protecting them: sealing writes a tag of zeros, opening accepts everything.
 ///
-/// It exists so that a benchmark can tell the price of the data plane from the price of cryptography. Programs
-/// that ship do not have it.
+/// It exists so that a benchmark can tell the price of the data plane from the price of cryptography. Shipped programs
+/// do not contain it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Null;
 

@@ -1,7 +1,7 @@
 //! AEADs for batches of packets: one loop for every layout.
 //!
-//! [`new`] and [`sparing`] make one with a layout of [`AeadLayout`]. The loop is compiled once for each layout, and here, with
-//! this crate's optimisation, wherever it is called from.
+//! [`new`] and [`sparing`] make one with a layout of [`AeadLayout`]. The loop is compiled once for each layout, in this
+//! crate and with its optimisation, whichever crate calls it.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -11,34 +11,33 @@ use crate::implementations::{AeadImplementation, CHUNK, List, Pair, Place};
 use crate::select::Algorithm;
 use crate::{Batch, Cipher, Packet, PacketCipher, TAG_LEN};
 
-/// Where an AEAD's packets have their number and their tag, and how their nonces are made of it. Numbers are big-endian.
+/// The places of number and tag in an AEAD's packets, and how the number makes the nonce. Numbers are big-endian.
 #[derive(Clone, Copy)]
 pub enum AeadLayout {
-    /// `number:u32, tag[16], text`. The nonce is the number and the salt behind it.
+    /// `number:u32, tag[16], text`. The nonce is the number followed by the salt.
     Number32 {
         /// Bytes in front of the number that are authenticated with it.
         header: usize,
-        /// Of the key, and secret.
+        /// Part of the key, and secret.
         salt: [u8; 8],
     },
-    /// `number:u64, text, tag[16]`. The nonce is the IV, of which the first eight bytes are combined with the number by
-    /// exclusive or.
+    /// `number:u64, text, tag[16]`. The nonce is the IV, with the number XORed into its first eight bytes.
     Number64 {
         /// Bytes in front of the number that are authenticated with it.
         header: usize,
-        /// Of the key, and secret.
+        /// Part of the key, and secret.
         iv: [u8; 12],
     },
-    /// `text, tag[16]`. The number is for the caller to find in a header of its own. The nonce is that of the Noise framework: four zero
-    /// bytes, then the number in little-endian order. Nothing else is authenticated.
+    /// `text, tag[16]`. The caller finds the number in a header of its own. The nonce is that of the Noise framework:
+    /// four zero bytes, then the number in little-endian order. Nothing else is authenticated.
     NoNumber,
 }
 
-/// Prepares a key once, for all packets: the first bytes of `key`, as many as the cipher takes. The caller's copy stays the
-/// caller's to erase.
+/// Prepares a key once, for all packets: the first bytes of `key`, as many as the cipher takes. The caller must erase
+/// its own copy.
 ///
-/// `backend` narrows the choice to one kind of code; without it the choice made for this process is taken. `None` if `cipher`
-/// is no AEAD, or the machine has no such back end for it.
+/// `backend` narrows the choice to one kind of code; without it the choice made for this process applies. `None` if
+/// `cipher` is no AEAD, or the machine has no such back end for it.
 ///
 /// # Panics
 /// If `key` is shorter than the cipher's.
@@ -54,8 +53,8 @@ pub fn new(
     Some(with_layout(algorithm, implementations, layout))
 }
 
-/// A cipher as of [`new`], but on the CPU where that would be an accelerator, which has sessions for few keys: for keys
-/// of which most will never be used.
+/// Makes a cipher like [`new`], but on the CPU instead of an accelerator, which has sessions for few keys: for keys of
+/// which most will never be used.
 ///
 /// # Panics
 /// If `key` is shorter than the cipher's.
@@ -98,7 +97,7 @@ fn with_layout(
     }
 }
 
-/// Where the packet's number and its tag stand, and how nonces are made.
+/// The places of the packet's number and tag, and how nonces are made.
 ///
 /// ```text
 /// header | number | [tag] | text | [tag]
@@ -107,7 +106,7 @@ fn with_layout(
 pub(crate) trait Layout: Send + Sync {
     /// Bytes of the number at the beginning of the head.
     const NUMBER: usize;
-    /// Whether the tag stands behind the text, and not between number and text.
+    /// Whether the tag is behind the text, rather than between number and text.
     const TAG_BEHIND: bool;
 
     /// Bytes of header in front of the head that are authenticated.
@@ -233,7 +232,7 @@ pub(crate) enum AeadAlgorithm {
 }
 
 impl AeadAlgorithm {
-    /// The AEAD that a cipher is, if it is one.
+    /// The AEAD of a cipher, if it is one.
     pub(crate) fn of(cipher: Cipher) -> Option<Self> {
         match cipher {
             Cipher::Aes128Gcm => Some(Self::Aes128Gcm),
@@ -262,7 +261,7 @@ impl AeadAlgorithm {
         }
     }
 
-    /// The algorithm by which code is chosen: it does not depend on the length of a key.
+    /// The algorithm for choosing code, which does not depend on the key length.
     pub(crate) fn family(self) -> Algorithm {
         match self {
             Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm => Algorithm::AesGcm,
@@ -271,7 +270,7 @@ impl AeadAlgorithm {
     }
 }
 
-/// An AEAD with its key and its layout. The implementations of [`crate::implementations`] do the arithmetic.
+/// An AEAD with its key and its layout. The implementations of [`crate::implementations`] do the computing.
 pub(crate) struct PacketAead<L> {
     algorithm: AeadAlgorithm,
     implementations: Pair<dyn AeadImplementation>,
@@ -279,7 +278,7 @@ pub(crate) struct PacketAead<L> {
 }
 
 impl<L: Layout> PacketAead<L> {
-    /// With this one implementation, to test it.
+    /// Makes a cipher with this one implementation, to test it.
     #[cfg(test)]
     pub(crate) fn with_implementation(
         implementation: Box<dyn AeadImplementation>,
@@ -296,14 +295,14 @@ impl<L: Layout> PacketAead<L> {
     const HEAD: usize = L::NUMBER + if L::TAG_BEHIND { 0 } else { TAG_LEN };
     const TAIL: usize = if L::TAG_BEHIND { TAG_LEN } else { 0 };
 
-    /// The parts of a packet to be sealed. Its bounds are checked here, once.
+    /// The parts of a packet to be sealed. Checks their bounds, once.
     fn sealing(&self, packet: &Packet, memory_len: usize) -> Option<Place> {
         let header = self.layout.header();
         let text = packet.range(header + Self::HEAD, Self::TAIL, memory_len)?;
         Some(self.place(text.start - Self::HEAD, text, packet.counter))
     }
 
-    /// The parts of a packet to be opened, with its number in `packet.counter`.
+    /// The parts of a packet to be opened. Sets `packet.counter` to its number.
     fn opening(&self, packet: &mut Packet, memory: &[u8]) -> Option<Place> {
         let bytes = packet.range(self.layout.header(), 0, memory.len())?;
         if bytes.len() < Self::HEAD + Self::TAIL {
@@ -328,7 +327,7 @@ impl<L: Layout> PacketAead<L> {
         }
     }
 
-    /// Writes the number and says where everything is; `None` for what must not be sealed.
+    /// Writes the number and returns the packet's parts; `None` if the packet must not be sealed.
     fn prepared(&self, packet: &Packet, memory: &mut [u8]) -> Option<Place> {
         let place = self.sealing(packet, memory.len());
         debug_assert!(place.is_some(), "packet outside of its slot: {packet:?}");

@@ -1,8 +1,8 @@
-//! Batches of packets under a block cipher in CBC mode, or under none, behind an HMAC, or behind none.
+//! Batches of packets under a block cipher in CBC mode or none, with an HMAC in front or none.
 //!
-//! `HMAC[L], IV[block], CBC(number:u32, payload, padding)`: encrypt, then MAC, with the packet's number among what is
-//! encrypted. Without a block cipher there is no IV and no padding. The HMAC covers what follows it, and is verified before
-//! anything is decrypted; the header in front is not covered. Numbers are big-endian.
+//! `HMAC[L], IV[block], CBC(number:u32, payload, padding)`: encrypt, then MAC; the packet's number is encrypted too.
+//! Without a block cipher there is no IV and no padding. The HMAC covers everything behind it, and is verified before
+//! anything is decrypted; it does not cover the header in front. Numbers are big-endian.
 
 use core::ops::Range;
 
@@ -26,12 +26,12 @@ pub struct PacketCbc {
 }
 
 impl PacketCbc {
-    /// Prepares both keys once, for all packets: the first bytes of each, as many as cipher and digest take. The caller's
-    /// copies stay the caller's to erase. [`Digest::None`] leaves packets unauthenticated, [`Cipher::None`] readable.
+    /// Prepares both keys once, for all packets: the first bytes of each, as many as cipher and digest take. The caller
+    /// must erase its own copies. [`Digest::None`] leaves packets unauthenticated, [`Cipher::None`] readable.
     ///
-    /// `backend` narrows the choice to one kind of code; without it the choice made for this process is taken. `None` if
-    /// `cipher` is an AEAD, or the machine has no such back end for the cipher and none for the digest. If it has one for
-    /// either, the other takes what was chosen for this process.
+    /// `backend` narrows the choice to one kind of code; without it the choice made for this process applies. `None` if
+    /// `cipher` is an AEAD, or the machine has no such back end for either the cipher or the digest. If it has one for
+    /// only one of them, the other uses the choice made for this process.
     #[must_use]
     pub fn new(
         backend: Option<Backend>,
@@ -60,7 +60,7 @@ impl PacketCbc {
         })
     }
 
-    /// With these implementations, to test them.
+    /// Makes a cipher with these implementations, to test them.
     #[cfg(test)]
     fn with_implementations(
         (cipher, key): (Cipher, &[u8; 64]),
@@ -82,17 +82,17 @@ impl PacketCbc {
         Some(made)
     }
 
-    /// The range that the HMAC covers of a packet that begins at `head` and whose text ends at `end`.
+    /// The range that the HMAC covers, in a packet that begins at `head` and whose text ends at `end`.
     fn covered(&self, head: usize, end: usize) -> Range<usize> {
         head + self.mac_len..end
     }
 
-    /// The text, which the IV stands in front of.
+    /// The range of the text, behind the IV.
     fn text(&self, head: usize, end: usize) -> Range<usize> {
         head + self.mac_len + self.cipher.iv_len()..end
     }
 
-    /// Writes number and padding; `None`, and no plaintext is left, for what must not be sealed.
+    /// Writes number and padding; `None`, with the plaintext erased, if the packet must not be sealed.
     fn prepared(&self, packet: &Packet, memory: &mut [u8]) -> Option<Range<usize>> {
         let len = usize::try_from(packet.len).ok()?;
         let tail = self.tail(len);
@@ -106,7 +106,8 @@ impl PacketCbc {
             return None;
         };
         memory[payload.start - NUMBER..payload.start].copy_from_slice(&number.to_be_bytes());
-        // PKCS #7: as many bytes as are missing, each of that value. None without a block cipher.
+        // PKCS #7: each byte of padding has the number of padding bytes as its value. No padding without a block
+        // cipher.
         memory[payload.end..payload.end + tail].fill(tail as u8);
         Some(payload.start - self.head()..payload.end + tail)
     }
@@ -146,7 +147,7 @@ impl PacketCbc {
     }
 
     fn open_chunk(&self, memory: &mut [u8], packets: &mut [Packet]) {
-        // Packets that can be genuine, by their places and lengths.
+        // The packets that can be genuine, by their places and lengths.
         let mut covered = [const { 0..0 }; CHUNK];
         let mut which = [0; CHUNK];
         let mut filled = 0;
@@ -208,10 +209,10 @@ impl PacketCbc {
         text >= NUMBER && text.is_multiple_of(self.cipher.block_len())
     }
 
-    /// Bytes of number and payload in front of a right padding.
+    /// Bytes of number and payload in front of a valid padding.
     ///
-    /// A packet that fails here has passed the HMAC: nothing about the key can be learnt from how. Without an HMAC the packets have no
-    /// protection against a meddler anyway.
+    /// A packet that fails here has passed the HMAC, so the failure tells nothing about the key. Without an HMAC an
+    /// attacker can change packets anyway.
     fn unpadded(&self, text: &[u8]) -> Option<usize> {
         if self.blocks.is_none() {
             return Some(text.len());
@@ -312,7 +313,7 @@ mod tests {
             candidates: [usize; 4],
         ) {
             let [key, mac_key] = keys();
-            // A candidate that this machine has not, or not for this digest, is replaced by the first.
+            // A candidate that this machine lacks, or that lacks this digest, is replaced by the first.
             let one = |cbc, mac| PacketCbc::with_implementations((cipher, &key), (digest, &mac_key), cbc % CBCS.len(), mac % MACS.len());
             let one = |cbc, mac| one(cbc, mac).or_else(|| one(0, 0)).unwrap();
             let [a, b, c, d] = candidates;

@@ -1,13 +1,13 @@
-//! Passwords, made costly to guess: PBKDF2 with HMAC-SHA-256 (RFC 8018, section 5.2).
+//! Makes passwords costly to guess: PBKDF2 with HMAC-SHA-256 (RFC 8018, section 5.2).
 
 use aws_lc_rs::pbkdf2;
 use std::num::NonZeroU32;
 use zeroize::Zeroizing;
 
-/// Bytes that a password is stretched to.
+/// Bytes of a stretched password.
 pub const STRETCHED_LEN: usize = 32;
 
-/// The password, stretched by so many `rounds`: each costs who knows it as much as who guesses.
+/// Stretches the password by so many `rounds`, which cost the owner as much as someone who guesses.
 #[must_use]
 pub fn stretch(password: &[u8], salt: &[u8], rounds: NonZeroU32) -> Zeroizing<[u8; STRETCHED_LEN]> {
     let mut out = Zeroizing::new([0; STRETCHED_LEN]);

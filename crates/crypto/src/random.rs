@@ -1,11 +1,12 @@
-//! Random numbers, and comparing without telling.
+//! Random numbers, and comparison in constant time.
 
 use subtle::ConstantTimeEq;
 
 /// Fills `bytes` from the system's generator.
 ///
-/// The kernel's, not one of a library in this process: there is no state to seed on a slow machine, to keep in memory
-/// or to repeat after a fork. If the system has none the process ends, for no key made after that would be a key.
+/// This is the kernel's generator, not one of a library in this process. So there is no state to seed on a slow
+/// machine, to keep in memory or to repeat after a fork. If the system has none the process ends, for every later key
+/// would be insecure.
 pub fn random(bytes: &mut [u8]) {
     if let Err(error) = getrandom::fill(bytes) {
         eprintln!("no random numbers from the system ({error}): cannot make keys, stopping");

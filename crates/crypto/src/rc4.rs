@@ -1,10 +1,10 @@
-//! RC4, the stream cipher of PPTP's encryption. Broken: nothing that is chosen freely should use it.
+//! RC4, the stream cipher of PPTP's encryption. Broken: use it only where a protocol requires it.
 
 use core::fmt;
 
 use zeroize::Zeroize;
 
-/// A stream of RC4 under way. What the key was made into is overwritten on drop.
+/// An RC4 stream under way. Its key-dependent state is overwritten on drop.
 pub struct Rc4 {
     state: [u8; 256],
     i: u8,
@@ -22,9 +22,9 @@ const START: [u8; 256] = {
     state
 };
 
-/// Bytes of a block: positions of the state that follow one another without wrapping.
+/// Bytes of a block: consecutive positions of the state that do not wrap.
 const BLOCK: usize = 8;
-/// Bytes of what is encrypted at once.
+/// Bytes that are encrypted at once.
 const WORD: usize = 4;
 
 impl Rc4 {
@@ -43,7 +43,7 @@ impl Rc4 {
         rc4
     }
 
-    /// Begins the stream of another key in the same memory, which is cheaper than a new one: nothing has to be overwritten.
+    /// Restarts with another key in the same memory, which is cheaper than a new stream: nothing has to be overwritten.
     ///
     /// # Panics
     /// If `key` is empty.
@@ -55,7 +55,7 @@ impl Rc4 {
 
     fn mix(&mut self, key: &[u8]) {
         assert!(!key.is_empty(), "RC4 needs a key");
-        // The lengths of MPPE's keys: loops without ends to look for.
+        // The lengths of MPPE's keys, for which loops need no check for the key's end.
         if let Ok(key) = key.try_into() {
             mix_whole::<16>(&mut self.state, key);
         } else if let Ok(key) = key.try_into() {
@@ -69,18 +69,18 @@ impl Rc4 {
         }
     }
 
-    /// Encrypts or decrypts what comes next, in place.
+    /// Encrypts or decrypts the next bytes of the stream, in place.
     pub fn apply(&mut self, bytes: &mut [u8]) {
-        // Up to where a block of positions begins.
+        // The bytes before the next block of positions.
         let until = BLOCK - (usize::from(self.i) + 1) % BLOCK;
         let (head, rest) = bytes.split_at_mut((until % BLOCK).min(bytes.len()));
         self.apply_singly(head);
         let (blocks, tail) = rest.as_chunks_mut::<BLOCK>();
         let state = &mut self.state;
-        // Written back once.
+        // Both are written back once, at the end.
         let (mut i, mut j) = (self.i, self.j);
         for block in blocks {
-            // Never more than 248, which spares a check, and the wrapping, for each byte.
+            // At most 248, which saves a bounds check and the wrapping for each byte.
             let first = usize::from(i.wrapping_add(1)) & (256 - BLOCK);
             for (half, word) in block.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
                 let mut stream = 0;
@@ -115,7 +115,7 @@ impl Rc4 {
     }
 }
 
-/// The key schedule of a key whose length divides that of the state.
+/// The key schedule for a key whose length divides 256.
 #[inline(always)]
 fn mix_whole<const LEN: usize>(state: &mut [u8; 256], key: &[u8; LEN]) {
     let mut j = 0_u8;
@@ -173,7 +173,7 @@ mod tests {
         ];
         for (len, streams) in expected {
             let mut stream = [0; 4112];
-            // In two parts, so that the second goes on where the first ended.
+            // In two parts: the second continues where the first ended.
             let mut rc4 = Rc4::new(&key[..len]);
             rc4.apply(&mut stream[..7]);
             rc4.apply(&mut stream[7..]);
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// The algorithm as it is usually written.
+    /// The algorithm in its usual form.
     fn plain(key: &[u8], len: usize) -> Vec<u8> {
         let mut state: Vec<u8> = (0..=255).collect();
         let mut j = 0_usize;

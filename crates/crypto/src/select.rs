@@ -1,15 +1,15 @@
-//! Which of the candidates runs: the choice is made once for each process.
+//! Chooses the candidate that runs, once for each process.
 //!
 //! The fastest code depends on the core more than on its instructions: bit-sliced NEON gains 1.4x on a Cortex-A15 and
 //! nothing on a Cortex-A7, whose vector unit is half as wide. So the candidates of an algorithm are measured, for a
-//! millisecond or so of the processor's time, when the first key is made, or all at once by [`measure`]. Of each two
-//! are kept: the fastest for batches and the fastest for few packets.
+//! millisecond or so of processor time, when the first key is made, or all at once by [`measure`]. Two are kept for
+//! each algorithm: the fastest for batches and the fastest for few packets.
 //!
-//! - [`set`] narrows an algorithm's candidates to one kind, [`set_all`] those of all (`--crypto-backend`);
+//! - [`set`] narrows one algorithm's candidates to one kind, [`set_all`] does so for all (`--crypto-backend`);
 //! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
 //!
-//! [`Backend::Accelerator`] is taken only where it is asked for, by [`set`] or by a profile: whether an accelerator is worth
-//! its way through the kernel depends on the batch, and measuring that takes longer than a start may.
+//! [`Backend::Accelerator`] is used only on request, by [`set`] or by a profile. Whether an accelerator is worth the
+//! way through the kernel depends on the batch, and that measurement takes too long for a start.
 
 mod measuring;
 
@@ -23,7 +23,7 @@ use crate::implementations::{AEADS, CBCS, MACS, MacKey};
 use crate::packet_aead::AeadAlgorithm;
 use measuring::Among;
 
-/// An algorithm for which code is chosen. Lengths of keys do not matter.
+/// An algorithm for which code is chosen. Key lengths do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// AES-GCM, both directions.
@@ -43,7 +43,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 7] = [
         Self::AesGcm,
         Self::ChaCha20Poly1305,
@@ -54,7 +54,7 @@ impl Algorithm {
         Self::HmacSha512,
     ];
 
-    /// Its name in profiles and reports.
+    /// The name in profiles and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,7 +76,8 @@ impl Algorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
-    /// The algorithm by which a digest's HMAC is chosen; the others have one candidate, and none none.
+    /// The algorithm for choosing the code of a digest's HMAC. `None` for digests with one candidate, and for no
+    /// digest.
     pub(crate) fn of_digest(digest: Digest) -> Option<Self> {
         match digest {
             Digest::Sha1 => Some(Self::HmacSha1),
@@ -86,18 +87,18 @@ impl Algorithm {
         }
     }
 
-    /// Its candidates: kind and name of each, and whether the machine has what it needs.
+    /// The candidates of the algorithm: kind, name, and whether the machine has what it needs.
     fn candidates(self) -> Vec<(Backend, &'static str, bool)> {
         self.candidates_of(|_| true)
     }
 
-    /// The candidates of [`candidates`](Self::candidates); those of no kind that is asked for are not looked for, and
+    /// The same as [`candidates`](Self::candidates), but candidates of other kinds are not looked for and count as
     /// absent.
     fn candidates_of(self, kinds: impl Fn(Backend) -> bool) -> Vec<(Backend, &'static str, bool)> {
         let key = [0; 32];
         let is_there = |kind, make: &dyn Fn() -> bool| match kind {
             _ if !kinds(kind) => false,
-            // A key would take one of its few sessions.
+            // Making a key would use one of the accelerator's few sessions.
             #[cfg(feature = "accelerators")]
             Backend::Accelerator => crate::accelerator::does(self),
             _ => make(),
@@ -149,7 +150,7 @@ impl Algorithm {
 pub struct Choice {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// The kind of what runs for batches.
+    /// The kind of the candidate for batches.
     pub backend: Backend,
     /// The candidate for batches, by its name.
     pub many: &'static str,
@@ -160,21 +161,21 @@ pub struct Choice {
 /// The measured time of a candidate: processor time of the fastest of some runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// Its name.
+    /// The candidate's name.
     pub name: &'static str,
-    /// Its kind.
+    /// The candidate's kind.
     pub backend: Backend,
-    /// For each packet of a batch; none where it was far behind with small packets already.
+    /// Time for each packet of a batch; `None` if the candidate was far behind already with small packets.
     pub batch: Option<Duration>,
-    /// Bytes of such a packet.
+    /// Bytes of each packet in the batch.
     pub batch_len: usize,
-    /// For a packet by itself.
+    /// Time for a single packet.
     pub alone: Option<Duration>,
-    /// Bytes of such a packet.
+    /// Bytes of the single packet.
     pub alone_len: usize,
 }
 
-/// Candidates by their place in the table.
+/// Candidates by their index in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Picked {
     pub(crate) many: usize,
@@ -198,13 +199,13 @@ impl Picked {
     }
 }
 
-/// The picks for each algorithm: by a profile, of each kind, and of those that run on the CPU. 0: nothing yet.
+/// The picks for each algorithm: by a profile, of each kind, and among those that run on the CPU. 0 means no pick yet.
 static PICKED: [[AtomicU32; 5]; 7] = [const { [const { AtomicU32::new(0) }; 5] }; 7];
 
-/// The column of those that run on the CPU, which is everything but accelerators.
+/// The column of candidates that run on the CPU: all except accelerators.
 const CPU: usize = 4;
 
-/// There is none of the kind on this machine.
+/// The pick for a kind that this machine lacks.
 const NONE: u32 = u32::MAX;
 
 /// The kind to which [`set`] has narrowed each algorithm, as a column of [`PICKED`]; 0 for all.
@@ -213,7 +214,7 @@ static WANTED: [AtomicU8; 7] = [const { AtomicU8::new(0) }; 7];
 /// The measurements of this process.
 static MEASURED: Mutex<Vec<(Algorithm, Measured)>> = Mutex::new(Vec::new());
 
-/// One thread measures, so that two do not disturb each other.
+/// Lets only one thread measure, so that two do not disturb each other.
 static MEASURING: Mutex<()> = Mutex::new(());
 
 const fn column(backend: Option<Backend>) -> usize {
@@ -225,8 +226,8 @@ const fn column(backend: Option<Backend>) -> usize {
     }
 }
 
-/// Narrows an algorithm to candidates of one kind; `None` for whatever is fastest. Keys that are made from now on obey.
-/// `false`, and nothing changes, if there is no such candidate on this machine.
+/// Narrows an algorithm to candidates of one kind; `None` means the fastest of all. Applies to keys that are made from
+/// now on. Returns `false`, and changes nothing, if this machine has no such candidate.
 pub fn set(algorithm: Algorithm, backend: Option<Backend>) -> bool {
     let there = backend.is_none_or(|backend| {
         algorithm
@@ -240,7 +241,8 @@ pub fn set(algorithm: Algorithm, backend: Option<Backend>) -> bool {
     there
 }
 
-/// Sets the back end of all algorithms; see [`set`]. Returns those that have no such candidate, which stay as they are.
+/// Sets the back end of all algorithms; see [`set`]. Returns the algorithms without such a candidate, which stay as
+/// they are.
 pub fn set_all(backend: Option<Backend>) -> Vec<Algorithm> {
     Algorithm::ALL
         .into_iter()
@@ -248,12 +250,12 @@ pub fn set_all(backend: Option<Backend>) -> Vec<Algorithm> {
         .collect()
 }
 
-/// Makes the choice for every algorithm now, which takes some milliseconds, and returns what runs.
+/// Makes the choice for every algorithm now, which takes some milliseconds, and returns the choices.
 pub fn measure() -> Vec<Choice> {
     Algorithm::ALL.into_iter().map(chosen).collect()
 }
 
-/// The code that runs for an algorithm; it is measured if it was not yet.
+/// The code that runs for an algorithm. Measures it first if that has not been done.
 #[must_use]
 pub fn chosen(algorithm: Algorithm) -> Choice {
     let candidates = algorithm.candidates();
@@ -267,10 +269,10 @@ pub fn chosen(algorithm: Algorithm) -> Choice {
     }
 }
 
-/// Takes over the fastest code from a profile. `false`, and nothing changes, if this machine or this program has not
+/// Takes the fastest code from a profile. Returns `false`, and changes nothing, if this machine or this program lacks
 /// these candidates.
 ///
-/// An accelerator does not work without the CPU: what is to run there, beside it, is told by a call of its own.
+/// An accelerator works beside the CPU: import the CPU's code by a second call.
 pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
     let candidates = algorithm.candidates();
     let place = |name| {
@@ -287,8 +289,8 @@ pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
     true
 }
 
-/// The code that runs on the CPU for an algorithm, whether an accelerator works beside it or not; it is measured if it
-/// was not yet.
+/// The code that runs on the CPU for an algorithm, with or without an accelerator beside it. Measures it first if that
+/// has not been done.
 #[must_use]
 pub fn chosen_on_cpu(algorithm: Algorithm) -> Choice {
     let candidates = algorithm.candidates_of(|_| false);
@@ -302,8 +304,8 @@ pub fn chosen_on_cpu(algorithm: Algorithm) -> Choice {
     }
 }
 
-/// The measurements behind the choice for this algorithm: nothing if a profile made it, or there was one candidate, or
-/// none was made yet.
+/// The measurements behind the choice for this algorithm: empty if a profile made it, there was one candidate, or no
+/// choice was made yet.
 #[must_use]
 pub fn measured(algorithm: Algorithm) -> Vec<Measured> {
     let all = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,7 +313,7 @@ pub fn measured(algorithm: Algorithm) -> Vec<Measured> {
     of.map(|(_, measured)| measured.clone()).collect()
 }
 
-/// The candidates of this machine, kind and name of each.
+/// The candidates of this machine: kind and name of each.
 #[must_use]
 pub fn candidates(algorithm: Algorithm) -> Vec<(Backend, &'static str)> {
     let all = algorithm.candidates().into_iter();
@@ -320,8 +322,8 @@ pub fn candidates(algorithm: Algorithm) -> Vec<(Backend, &'static str)> {
         .collect()
 }
 
-/// The names of the candidates that run on this machine's CPU: what [`chosen_on_cpu`] chooses among. No accelerator is looked
-/// for.
+/// The names of the candidates that run on this machine's CPU, among which [`chosen_on_cpu`] chooses. Does not look for
+/// accelerators.
 #[must_use]
 pub fn candidates_on_cpu(algorithm: Algorithm) -> Vec<&'static str> {
     let all = algorithm.candidates_of(|kind| kind != Backend::Accelerator);
@@ -331,24 +333,24 @@ pub fn candidates_on_cpu(algorithm: Algorithm) -> Vec<&'static str> {
         .collect()
 }
 
-/// The candidates for a key: of this kind, or as was [`set`] for this process. `None` if there is none.
+/// The candidates for a key: of this kind, or as [`set`] for this process. `None` if there is none.
 pub(crate) fn pick(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
     let column = wanted(algorithm, backend);
     match PICKED[algorithm as usize][0].load(Ordering::Relaxed) {
-        // No profile has named an accelerator.
+        // No profile has chosen an accelerator.
         0 if column == 0 => pick_column(algorithm, CPU),
         _ => pick_column(algorithm, column),
     }
 }
 
-/// A pick as of [`pick`], but on the CPU where that would be an accelerator. `None` if there is none of this kind.
+/// The same as [`pick`], but on the CPU instead of an accelerator. `None` if there is none of this kind.
 pub(crate) fn pick_sparing(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
     let column = wanted(algorithm, backend);
     let may_be_accelerator = column == 0 || column == self::column(Some(Backend::Accelerator));
     pick_column(algorithm, if may_be_accelerator { CPU } else { column })
 }
 
-/// The column of this kind, or of what was [`set`] for this process.
+/// The column of this kind, or of the kind [`set`] for this process.
 fn wanted(algorithm: Algorithm, backend: Option<Backend>) -> usize {
     match backend {
         None => usize::from(WANTED[algorithm as usize].load(Ordering::Relaxed)),
@@ -372,7 +374,7 @@ fn pick_column(algorithm: Algorithm, column: usize) -> Option<Picked> {
         CPU => kind != Backend::Accelerator,
         _ => self::column(Some(kind)) == column,
     };
-    // Looking for accelerators asks what runs on the CPU, and must not find the lock taken.
+    // Looking for accelerators asks for the CPU's code, which takes the lock below.
     let candidates = algorithm.candidates_of(is_among);
     let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     match place.load(Ordering::Relaxed) {
@@ -396,7 +398,7 @@ fn pick_column(algorithm: Algorithm, column: usize) -> Option<Picked> {
             Some(picked)
         }
     };
-    // That an accelerator has failed says nothing for good.
+    // A failed accelerator may work later, so this is not stored.
     if picked.is_some() || column != self::column(Some(Backend::Accelerator)) {
         place.store(picked.map_or(NONE, Picked::packed), Ordering::Relaxed);
     }

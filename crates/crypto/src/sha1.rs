@@ -1,5 +1,4 @@
-//! SHA-1 of a message that is there as a whole: what keys of protocols that chose it long ago are made by. Collisions of it
-//! can be found; nothing new should use it.
+//! SHA-1 of a whole message: old protocols make keys with it. Collisions can be found; nothing new should use it.
 
 use crate::Digest;
 use crate::hmac::State;
@@ -8,18 +7,18 @@ use zeroize::Zeroize as _;
 /// Bytes of the hash.
 pub const SHA1_LEN: usize = 20;
 
-/// The hash of the parts, one behind the other. No copy of it stays behind; the caller erases this one, if it is secret.
+/// The hash of the concatenated parts. No copy stays in memory; the caller erases this one, if it is secret.
 #[must_use]
 pub fn sha1(parts: &[&[u8]]) -> [u8; SHA1_LEN] {
     let mut hash = [0; SHA1_LEN];
-    // Of all digests but `None` there is a state.
+    // Every digest except `None` has a state.
     if let Some(mut state) = State::new(Digest::Sha1) {
         for part in parts {
             state.update(part);
         }
         let mut whole = state.finish();
         hash.copy_from_slice(&whole[..SHA1_LEN]);
-        // Keys are made of it; behind these bytes there are zeros.
+        // Erases the copy, since keys are made of the hash; the bytes behind it are zeros.
         whole[..SHA1_LEN].zeroize();
     }
     hash

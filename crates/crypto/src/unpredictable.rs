@@ -9,10 +9,10 @@ use crate::random;
 /// Bytes made at a time, of which the first 32 become the next key.
 const POOL_LEN: usize = 2048;
 
-/// Bytes given out before the system is asked again.
+/// Bytes given out before the pool is seeded from the system again.
 const RESEED: usize = 16 << 20;
 
-/// A generator by ChaCha20 with fast key erasure: what it gave out cannot be found from what it keeps.
+/// A ChaCha20 generator with fast key erasure: its state does not reveal earlier output.
 struct Pool {
     key: Zeroizing<[u8; 32]>,
     bytes: Zeroizing<[u8; POOL_LEN]>,
@@ -21,7 +21,7 @@ struct Pool {
 }
 
 thread_local! {
-    // One for each worker, which so waits for no other.
+    // One for each thread, so that workers never wait for each other.
     static POOL: RefCell<Pool> = RefCell::new(Pool {
         key: Zeroizing::new([0; 32]),
         bytes: Zeroizing::new([0; POOL_LEN]),
@@ -32,8 +32,8 @@ thread_local! {
 
 /// Calls `f` with a function that fills slices of at most 64 bytes.
 ///
-/// Not for keys: those are [`random`](fn@crate::random)'s. A process that forks repeats the values in both halves until the
-/// next reseeding, which initialisation vectors under different keys can bear.
+/// Do not use it for keys: [`random`](fn@crate::random) makes those. After a fork both processes repeat the values
+/// until the next reseeding, which is harmless for initialisation vectors under different keys.
 pub(crate) fn with<R>(f: impl FnOnce(&mut dyn FnMut(&mut [u8])) -> R) -> R {
     POOL.with_borrow_mut(|pool| f(&mut |bytes| pool.fill(bytes)))
 }

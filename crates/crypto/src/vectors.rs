@@ -1,4 +1,4 @@
-//! Wycheproof's and NIST's vectors, through every way in. Their origin is told in `tests/data/README.md`.
+//! Wycheproof's and NIST's vectors, through every entry point. `tests/data/README.md` names their origin.
 
 use crate::implementations::AEADS;
 use crate::packet_aead::{AeadAlgorithm, Layout, PacketAead};
@@ -76,8 +76,8 @@ impl Layout for AsInVector {
     }
 }
 
-/// A slot that holds each of `messages` behind its associated data, with a gap of changing size before each so that no
-/// alignment is left out, and `behind` bytes after it.
+/// Makes a slot that holds each of `messages` behind its associated data, and `behind` bytes after it. Gaps of changing
+/// size cover every alignment.
 fn slot(messages: &[(&[u8], &[u8])], behind: usize) -> (Vec<u8>, Vec<Packet>) {
     let mut memory = Vec::new();
     let mut packets = Vec::new();
@@ -96,8 +96,8 @@ fn slot(messages: &[(&[u8], &[u8])], behind: usize) -> (Vec<u8>, Vec<Packet>) {
     (memory, packets)
 }
 
-/// With every candidate that the machine has, every vector in the middle of broken copies of itself: singly, and in runs of fewer packets than a group has lanes, as
-/// many, and more.
+/// Tests every vector with every candidate of the machine, among broken copies of itself: singly, and in runs of fewer
+/// packets than a group has lanes, as many, and more.
 fn in_batches_of_good_and_bad(algorithm: fn(&[u8]) -> AeadAlgorithm, file: &str) -> usize {
     let mut valid = 0;
     for (turned, vector) in vectors::<12>(file).into_iter().enumerate() {
@@ -137,14 +137,14 @@ fn in_batches_of_good_and_bad(algorithm: fn(&[u8]) -> AeadAlgorithm, file: &str)
             });
             let (mut expected, _) = slot(&messages, 0);
             for (number, packet) in packets.iter().enumerate() {
-                // A vector that is invalid by the very bit that was turned has become valid.
+                // A vector that is invalid because of the turned bit has become valid.
                 let valid = if broken(number) {
                     !vector.valid && packet.authentic
                 } else {
                     vector.valid
                 };
                 assert_eq!(packet.authentic, valid, "case {}", vector.id);
-                // NIST tells no text of what is invalid.
+                // NIST gives no text for invalid vectors.
                 let text_len = vector.sealed.len() - TAG_LEN;
                 let text = &mut expected[sent[number].start as usize..][..text_len];
                 if valid {
@@ -226,8 +226,8 @@ fn x25519() {
             panic!("{line}")
         };
         let secret = PrivateKey::new(array(private)).agree(&PublicKey::from(array(public)));
-        // "Acceptable" vectors leave implementations a choice. RFC 7748 makes it for all but the zero secret, and the
-        // handshake makes that one.
+        // "Acceptable" vectors leave implementations a choice. RFC 7748 leaves it only for the zero secret, and the
+        // handshake rejects that.
         if array(shared) == [0; 32] {
             assert_eq!(secret, Err(LowOrder), "case {id}");
             refused += 1;

@@ -5,7 +5,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::{Key, random};
 
-/// The other side's public key makes every shared secret zero: it lies on a small subgroup, which no honest peer's does.
+/// The other side's public key makes every shared secret zero: it lies on a small subgroup, unlike any honest peer's
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the public key is of low order: every secret shared with it would be zero")]
 pub struct LowOrder;
@@ -50,8 +51,8 @@ impl PrivateKey {
     pub fn new(mut bytes: [u8; 32]) -> Self {
         bytes[0] &= 0b1111_1000;
         bytes[31] = (bytes[31] & 0b0111_1111) | 0b0100_0000;
-        // Any 32 bytes are an X25519 private key, and every such key has a public key of 32 bytes: what is left is that
-        // the library finds no memory, after which nothing can go on.
+        // Any 32 bytes are an X25519 private key with a public key of 32 bytes. So only a lack of memory can fail here,
+        // after which nothing can go on.
         #[allow(clippy::unwrap_used)]
         let library = agreement::PrivateKey::from_private_key(&X25519, &bytes).unwrap();
         #[allow(clippy::unwrap_used)]
@@ -117,7 +118,7 @@ impl Clone for PrivateKey {
 
 impl PartialEq for PrivateKey {
     fn eq(&self, other: &Self) -> bool {
-        // Equal public keys are equal clamped private keys, and public keys need no care in comparing.
+        // Equal public keys mean equal clamped private keys, and comparing public keys needs no care.
         self.public == other.public
     }
 }

@@ -1,4 +1,4 @@
-//! Ragged random batches, against an independent implementation of the same cipher.
+//! Tests random batches of mixed lengths against an independent implementation of the same cipher.
 
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{ChaCha20Poly1305 as Reference, KeyInit, Nonce};
@@ -7,12 +7,12 @@ use crypto::{Backend, Batch, Cipher, Packet, PacketCipher, TAG_LEN};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// ChaCha20-Poly1305 without a number in the packet; `None` if there is no such back end.
+/// Returns a ChaCha20-Poly1305 cipher whose packets carry no packet number, or `None` if the machine lacks the backend.
 fn cipher(backend: Option<Backend>, key: &[u8; 32]) -> Option<Arc<dyn PacketCipher>> {
     packet_aead::new(backend, Cipher::ChaCha20Poly1305, key, AeadLayout::NoNumber)
 }
 
-/// A packet to be: the gap before it, its text, its counter, and which bit of it the wire turns, if any.
+/// A planned packet: the gap before it, its payload, its counter, and the bit that the wire flips, if any.
 type Plan = (usize, Vec<u8>, u64, Option<usize>);
 
 fn plan() -> impl Strategy<Value = Plan> {
@@ -29,8 +29,8 @@ fn plan() -> impl Strategy<Value = Plan> {
     )
 }
 
-/// Runs of packets of one length, which the cipher may take together. What differs within a run is the text, the counter
-/// and whether a bit is turned.
+/// Generates runs of equal-length packets, which the cipher may process together. Payload, counter and flipped bit
+/// differ within a run.
 fn runs() -> impl Strategy<Value = Vec<Plan>> {
     let run = (plan(), 1..24_usize).prop_map(|((gap, text, counter, turned), count)| {
         (0..count)

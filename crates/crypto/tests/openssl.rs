@@ -1,4 +1,4 @@
-//! AES-CBC with an HMAC in batches: what OpenSSL reads of it, and that no bit of a datagram may be turned.
+//! AES-CBC with an HMAC in batches: OpenSSL can decrypt it, and any flipped bit makes a datagram invalid.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ fn keys() -> [[u8; 64]; 2] {
     ]
 }
 
-/// The cipher on each kind of code that the machine has.
+/// Returns the cipher on each backend that the machine supports.
 fn each_backend(cipher: Cipher, digest: Digest) -> Vec<(Backend, PacketCbc)> {
     let [key, mac_key] = keys();
     let on = |backend| {
@@ -31,7 +31,7 @@ fn payload(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + number * 13) as u8).collect()
 }
 
-/// Seals payloads of these lengths as one batch, and returns the datagrams.
+/// Seals payloads of these lengths as one batch and returns the datagrams.
 fn sealed(cipher: &dyn PacketCipher, lens: &[usize]) -> Vec<Vec<u8>> {
     let mut memory = Vec::new();
     let mut packets = Vec::new();
@@ -57,7 +57,7 @@ fn sealed(cipher: &dyn PacketCipher, lens: &[usize]) -> Vec<Vec<u8>> {
     places.into_iter().map(|at| memory[at].to_vec()).collect()
 }
 
-/// Opens datagrams as one batch, and says which are genuine.
+/// Opens datagrams as one batch and returns which of them are authentic.
 fn opened(cipher: &dyn PacketCipher, datagrams: &[Vec<u8>]) -> Vec<bool> {
     let mut memory = datagrams.concat();
     let mut at = 0;
@@ -83,7 +83,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The output of `openssl` for `input`.
+/// Runs `openssl` on `input` and returns its output.
 fn openssl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut child = Command::new("openssl")
         .args(arguments)

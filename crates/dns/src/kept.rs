@@ -1,16 +1,16 @@
-//! The last addresses of names that were good, for a start at which no name server answers: a text of a line for each name,
-//! of which the one that was used last comes last.
+//! Keeps the last good addresses of names, for a start at which no name server answers. The text has one line for
+//! each name, the most recently used last.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// Most names that are kept: those of a few tunnels' peers and relays.
+/// Most names to keep: enough for the peers and relays of a few tunnels.
 pub const NAMES_MAX: usize = 32;
 
-/// Most addresses of a name that are kept.
+/// Most addresses to keep of a name.
 pub const ADDRESSES_MAX: usize = 4;
 
-/// More bytes than a whole text has.
+/// Upper bound of the text, in bytes.
 pub const TEXT_MAX: usize = 16 << 10;
 
 /// Longest name, in bytes.
@@ -22,19 +22,19 @@ pub struct Kept {
     names: Vec<(String, Vec<IpAddr>)>,
 }
 
-/// The change that a name's new addresses make to the kept ones.
+/// How new addresses of a name compare with the kept ones.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// One of them is kept already.
+    /// At least one address is kept already.
     None,
-    /// All of them are new.
+    /// The name is kept, but none of these addresses is.
     Moved,
-    /// The name is new.
+    /// The name is not kept yet.
     New,
 }
 
 impl Kept {
-    /// Reads a text. Lines that are none are left out.
+    /// Parses the text. Invalid lines are skipped.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut kept = Self::default();
@@ -49,7 +49,7 @@ impl Kept {
         kept
     }
 
-    /// The text.
+    /// The text for [`Kept::parse`].
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -64,14 +64,14 @@ impl Kept {
         text
     }
 
-    /// The addresses of a name.
+    /// The kept addresses of a name; empty if there are none.
     #[must_use]
     pub fn get(&self, name: &str) -> &[IpAddr] {
         let found = self.names.iter().find(|it| it.0.eq_ignore_ascii_case(name));
         found.map_or(&[], |(_, addresses)| addresses)
     }
 
-    /// The change that keeping these addresses would make.
+    /// Compares `addresses` with the kept ones.
     #[must_use]
     pub fn change(&self, name: &str, addresses: &[IpAddr]) -> Change {
         match self.get(name) {
@@ -81,7 +81,7 @@ impl Kept {
         }
     }
 
-    /// Keeps the addresses of a name; of too many names the one that was put first goes.
+    /// Keeps the addresses of a name. With too many names, drops the one that was put first.
     pub fn put(&mut self, name: &str, addresses: &[IpAddr]) {
         let is_plain = |byte: u8| byte.is_ascii_graphic();
         if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(is_plain) {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any kept addresses the text is small and is read back unchanged.
+        /// For any names and addresses, the text is bounded and is read back unchanged.
         #[test]
         fn texts_are_bounded(names in prop::collection::vec("[ -~]{0,300}", 0..80), bits: u128) {
             let mut kept = Kept::default();

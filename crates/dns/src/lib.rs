@@ -1,9 +1,9 @@
-//! Addresses of a name from name servers: what is needed where the host's own resolver is behind the tunnel that the name is
-//! of.
+//! Asks name servers for the addresses of a name. Needed if the host's own resolver is behind the tunnel whose server
+//! has that name.
 //!
 //! * [`message`]: a query, and the addresses in its answer (RFC 1035, RFC 3596).
-//! * [`lookup`]: which server is asked when: datagrams and the time in, datagrams and addresses out.
-//! * [`kept`]: the last addresses that were good, as a text.
+//! * [`lookup`]: decides which server to ask when: datagrams and the time in, datagrams and addresses out.
+//! * [`kept`]: the last good addresses, as a text.
 //!
 //! Nothing here has I/O or a clock.
 

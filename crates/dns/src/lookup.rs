@@ -1,4 +1,4 @@
-//! A look-up: both kinds of addresses of a name, of one server after the other until one knows.
+//! A look-up of a name's IPv4 and IPv6 addresses, which asks one server after another until one knows the name.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -7,71 +7,71 @@ use thiserror::Error;
 
 use crate::message::{Answer, Kind, Verdict, answer, has_letters_of, mixed, plain, question};
 
-/// How long one server may take.
+/// Time limit for one server.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A query that is not answered is sent once more after this.
+/// Pause after which an unanswered query is sent once more.
 const AGAIN: Duration = Duration::from_millis(700);
 
 const KINDS: [Kind; 2] = [Kind::A, Kind::Aaaa];
 
-/// Why there is no address.
+/// Why a look-up found no address.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum LookupError {
-    /// It is no name.
+    /// The host is not a valid name.
     #[error("it is not a name")]
     NotAName,
-    /// A server says that there is no such name, or that it has no address.
+    /// A server says that the name does not exist or has no address.
     #[error("the name has no address")]
     NoAddress,
-    /// None says anything.
+    /// No server gives an answer.
     #[error("no name server answers")]
     NoAnswer,
 }
 
-/// The next step.
+/// What the caller has to do next.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// A message goes to a server, which is named by its place.
+    /// Send this message to the server at this index.
     Send(usize, Vec<u8>),
-    /// A message, or this moment, is waited for.
+    /// Wait for a message, until this time at the latest.
     Wait(Instant),
-    /// That was it.
+    /// The look-up has ended.
     Done(Result<Vec<IpAddr>, LookupError>),
 }
 
-/// Random bits of one query, which only its server reads.
+/// Random bits of one query, which nobody but its server sees.
 #[derive(Clone, Copy, Debug)]
 pub struct Secret {
     /// The number of the query.
     pub number: u16,
-    /// A bit for each letter of the name: capital or small.
+    /// One bit for each letter of the name: upper or lower case.
     pub letters: u64,
-    /// The number of the query in small letters that follows where a server changes letters.
+    /// The number of the lower-case query that follows if a server changes the case.
     pub plain: u16,
 }
 
-/// A look-up.
+/// A look-up in progress.
 #[derive(Clone, Debug)]
 pub struct Lookup {
-    /// The queries, with capital and small letters mixed; and those in small letters, which have numbers of their own.
+    /// For each kind, the query in mixed case, and the one in lower case with a number of its own.
     queries: [[Vec<u8>; 2]; 2],
-    /// The queries to which the server in turn answers in other letters: they are asked again in small ones.
+    /// For each kind, whether the current server changes the case, so that it gets the lower-case query.
     plain: [bool; 2],
     servers: usize,
-    /// The server that is asked.
+    /// Index of the current server.
     at: usize,
     found: [Option<Answer>; 2],
-    /// Queries that are to be sent.
+    /// Queries to send.
     due: [bool; 2],
     again: Option<Instant>,
     until: Instant,
-    /// A server has said that there is none.
+    /// A server has said that the name does not exist.
     none: bool,
 }
 
 impl Lookup {
-    /// Looks a name up at so many servers. An answer counts if it repeats the secret of its query.
+    /// Looks a name up at `servers` servers. An answer counts only if it repeats the secret of its query.
     ///
     /// # Errors
     /// [`LookupError::NotAName`].
@@ -114,7 +114,7 @@ impl Lookup {
         self.until = now + PATIENCE;
     }
 
-    /// The step for this moment.
+    /// Returns what the caller has to do now.
     pub fn next(&mut self, now: Instant) -> Step {
         loop {
             if self.at >= self.servers {
@@ -150,13 +150,13 @@ impl Lookup {
         }
     }
 
-    /// A message has come from a server.
+    /// Takes a message from a server.
     pub fn heard(&mut self, server: usize, message: &[u8]) {
         for (place, kind) in KINDS.into_iter().enumerate() {
             let is_awaited = server == self.at && self.found[place].is_none();
             if is_awaited && let Some(found) = answer(message, self.query(place), kind) {
-                // A few servers answer in letters of their own. Forgers would have to guess the number and the port
-                // first, and then the number of the query that follows.
+                // A few servers change the case. A forger who pretends to be one must guess the number and the port
+                // first, and then the number of the lower-case query.
                 if !self.plain[place] && !has_letters_of(message, self.query(place)) {
                     self.plain[place] = true;
                     self.due[place] = true;
@@ -168,7 +168,7 @@ impl Lookup {
         }
     }
 
-    /// Nothing can be sent to a server, or nothing comes from it.
+    /// Takes the news that a server cannot be reached.
     pub fn unreachable(&mut self, server: usize, now: Instant) {
         if server == self.at {
             self.until = now;
@@ -250,16 +250,16 @@ mod tests {
             assert!(name.iter().any(u8::is_ascii_uppercase), "{name:?}");
             assert!(name.iter().any(u8::is_ascii_lowercase), "{name:?}");
         }
-        // A forger who knows the number and not the letters.
+        // A forger knows the number, but not the case.
         let forged = plain(&queries[0].1);
         lookup.heard(0, &reply(&forged, 0, Some(&[203, 0, 113, 66])));
-        // The server may be one that answers in small letters: it is asked in those, once.
+        // The server may be one that changes the case: it gets the lower-case query, once.
         let plain = sent(&mut lookup, now);
         assert_eq!(plain.len(), 1);
         assert_eq!(plain[0].1[2..], forged[2..]);
         assert_ne!(plain[0].1, forged);
         lookup.heard(0, &reply(&queries[1].1, 3, None));
-        // A forgery that comes twice counts no more than one.
+        // The same forgery again has no further effect.
         lookup.heard(0, &reply(&forged, 0, Some(&[203, 0, 113, 66])));
         lookup.heard(0, &reply(&plain[0].1, 0, Some(&[192, 0, 2, 7])));
         let answer = IpAddr::from([192, 0, 2, 7]);
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(lookup.next(begin + AGAIN), Step::Wait(later));
         let queries = sent(&mut lookup, later);
         assert_eq!(queries.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 1]);
-        // The first server's answer now comes too late.
+        // The first server's answer is too late now.
         lookup.heard(0, &reply(&queries[0].1, 0, Some(&[192, 0, 2, 7])));
         assert_eq!(
             lookup.next(later + PATIENCE),

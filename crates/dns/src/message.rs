@@ -1,25 +1,25 @@
-//! Queries for the addresses of a name, and their answers: RFC 1035 section 4, RFC 3596. Over UDP, without EDNS.
+//! DNS queries for the addresses of a name, and their answers: RFC 1035 section 4, RFC 3596. Over UDP, without EDNS.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Largest message (RFC 1035, section 4.2.1), in bytes.
 pub const MESSAGE_MAX: usize = 512;
 
-/// Most addresses that are taken of an answer.
+/// Most addresses taken from an answer.
 pub const ADDRESSES_MAX: usize = 16;
 
-/// Most records of an answer that are looked at, and most aliases that are followed.
+/// Most records read from an answer, and most aliases (CNAME) followed.
 const RECORDS_MAX: u16 = 64;
 const ALIASES_MAX: usize = 8;
 
 /// Bytes of a message before its question.
 const HEADER: usize = 12;
 
-/// Most bytes of a name (RFC 1035, section 3.1), and most pointers in one.
+/// Most bytes of a name (RFC 1035, section 3.1), and most compression pointers in one name.
 const NAME_MAX: usize = 255;
 const POINTERS_MAX: usize = 16;
 
-// Types of records: RFC 1035, section 3.2.2; RFC 3596, section 2.1.
+// Record types: RFC 1035, section 3.2.2; RFC 3596, section 2.1.
 const A: u16 = 1;
 const CNAME: u16 = 5;
 const AAAA: u16 = 28;
@@ -27,7 +27,7 @@ const AAAA: u16 = 28;
 /// The class of the Internet.
 const IN: u16 = 1;
 
-/// Which addresses are asked for.
+/// Address family that a query asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// IPv4.
@@ -48,11 +48,11 @@ impl Kind {
 /// A server's verdict (RFC 1035, section 4.1.1, RCODE).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// The name is known, with or without addresses of the kind.
+    /// The name exists, with or without addresses of this kind.
     Known,
-    /// There is no such name.
+    /// The name does not exist.
     NoName,
-    /// The server does not say.
+    /// The server gives no answer about the name.
     Refused,
 }
 
@@ -65,7 +65,8 @@ pub struct Answer {
     pub addresses: Vec<IpAddr>,
 }
 
-/// A query with one question, recursion desired. `number` is one that others cannot guess. `None` for what is no name.
+/// Builds a query with one question, recursion desired. `number` must be unpredictable. `None` if `host` is not a
+/// valid name.
 #[must_use]
 pub fn question(number: u16, host: &str, kind: Kind) -> Option<Vec<u8>> {
     let mut query = number.to_be_bytes().to_vec();
@@ -85,8 +86,8 @@ pub fn question(number: u16, host: &str, kind: Kind) -> Option<Vec<u8>> {
     Some(query)
 }
 
-/// The query with the letters of its name made capital where `bits` has a one. Servers repeat them, which forgers from
-/// elsewhere would have to guess as well (draft-vixie-dnsext-dns0x20).
+/// The query with the letters of its name in upper case where `bits` has a one. Servers repeat the spelling, so an
+/// off-path forger has to guess it as well (draft-vixie-dnsext-dns0x20).
 #[must_use]
 pub fn mixed(mut query: Vec<u8>, bits: u64) -> Vec<u8> {
     let mut count = 0;
@@ -103,34 +104,34 @@ pub fn mixed(mut query: Vec<u8>, bits: u64) -> Vec<u8> {
     query
 }
 
-/// The query with all letters of its name small.
+/// The query with its name in lower case.
 #[must_use]
 pub fn plain(query: &[u8]) -> Vec<u8> {
     mixed(query.to_vec(), 0)
 }
 
-/// Whether an answer to the query repeats its name letter by letter.
+/// Whether an answer repeats the query's name with the same upper and lower case.
 #[must_use]
 pub fn has_letters_of(message: &[u8], query: &[u8]) -> bool {
     message.get(HEADER..query.len()) == query.get(HEADER..)
 }
 
-/// The labels of a query's name. The lengths in between are below 64, where no letter is.
+/// The labels of a query's name. The length bytes in between are below 64, and so never letters.
 fn name_of(query: &mut [u8]) -> &mut [u8] {
     let end = query.len().saturating_sub(4);
     query.get_mut(HEADER..end).unwrap_or_default()
 }
 
-/// The content of an answer to `question`; `None` for any other message.
+/// Parses the answer to `question`; `None` for any other message.
 #[must_use]
 pub fn answer(message: &[u8], question: &[u8], kind: Kind) -> Option<Answer> {
     let is_query = question.len() > HEADER && message.len() <= MESSAGE_MAX;
-    // An answer, of the kind that a query has.
+    // The response bit is set, and the opcode is that of a standard query.
     let flags = message.get(2)?;
     if !is_query || message.get(..2)? != &question[..2] || flags & 0xf8 != 0x80 {
         return None;
     }
-    // Servers may write the name in other letters; `has_letters_of` tells whether they do.
+    // Servers may change the case of the name; `has_letters_of` detects that.
     let asked = message.get(HEADER..question.len())?;
     if number(message, 4)? != 1 || !asked.eq_ignore_ascii_case(&question[HEADER..]) {
         return None;
@@ -161,7 +162,7 @@ pub fn answer(message: &[u8], question: &[u8], kind: Kind) -> Option<Answer> {
     Some(Answer { verdict, addresses })
 }
 
-/// A record: whose, of which type, and where its data are.
+/// A record: owner, type, and position of its data.
 struct Record {
     owner: Vec<u8>,
     kind: u16,
@@ -183,12 +184,12 @@ impl Record {
             Kind::A => Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into(),
             Kind::Aaaa => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?)),
         };
-        // No peer is there.
+        // A peer cannot have such an address.
         (!ip.is_unspecified() && !ip.is_multicast()).then_some(ip)
     }
 }
 
-/// The records that are whole, from a place on.
+/// The complete records, from position `at` on.
 fn records(message: &[u8], mut at: usize, count: u16) -> Vec<Record> {
     let mut found = Vec::new();
     for _ in 0..count.min(RECORDS_MAX) {
@@ -219,8 +220,8 @@ fn number(message: &[u8], at: usize) -> Option<u16> {
     ]))
 }
 
-/// A name in small letters, each label behind its length, and the place behind it (RFC 1035, section 4.1.4). Pointers lead
-/// backwards only.
+/// Reads a name: in lower case, each label behind its length; and the position behind it (RFC 1035, section 4.1.4).
+/// Compression pointers may only lead backwards.
 fn name(message: &[u8], start: usize) -> Option<(Vec<u8>, usize)> {
     let (mut at, mut behind, mut limit) = (start, None, start);
     let (mut labels, mut pointers) = (Vec::new(), 0);
@@ -260,7 +261,7 @@ mod tests {
         question(0x1234, "vpn.example.com", kind).unwrap()
     }
 
-    /// An answer with these records behind the question.
+    /// An answer with these records after the question.
     fn answered(kind: Kind, count: u8, records: &[u8]) -> Vec<u8> {
         let mut message = asked(kind);
         message[2..4].copy_from_slice(&[0x81, 0x80]);
@@ -269,14 +270,14 @@ mod tests {
         message
     }
 
-    /// An alias, and then the address of what it stands for.
+    /// An alias, and then the address of its target.
     #[test]
     fn addresses_are_found_behind_aliases_and_of_the_name_only() {
         let mut records = vec![0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 9, 0, 4, 1, b'x', 0xc0, 16];
         let address = |last| [0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, last];
         records.extend([1, b'X', 0xc0, 16]);
         records.extend(address(7));
-        // Of a name that was not asked for.
+        // A record of a name that the query did not ask for.
         records.extend([1, b'y', 0xc0, 16]);
         records.extend(address(8));
         let message = answered(Kind::A, 3, &records);
@@ -293,7 +294,7 @@ mod tests {
         let good = answered(Kind::A, 0, &[]);
         let is_one = |message: &[u8]| answer(message, &asked(Kind::A), Kind::A).is_some();
         assert!(is_one(&good));
-        // Another number, a query, another name, another kind, two questions, too long.
+        // Wrong number, not a response, wrong name, wrong type, two questions, too long.
         for (at, value) in [(1, 0x35), (2, 1), (13, b'x'), (HEADER + 18, 28), (5, 2)] {
             let mut other = good.clone();
             other[at] = value;
@@ -346,8 +347,7 @@ mod tests {
             let _ = answer(&message[..message.len() / 2], &asked(Kind::Aaaa), Kind::Aaaa);
         }
 
-        /// The parser finds the addresses of a message that is made here, whatever compression the server uses for the
-        /// owner.
+        /// The parser finds the address in an answer built here, whether the owner is compressed or spelled out.
         #[test]
         fn what_is_made_is_found(bits: u32, spelled: bool) {
             let ip = Ipv4Addr::from_bits(bits);

@@ -1,4 +1,4 @@
-//! When the worker that owns the sockets must look at packets that are held, though nothing comes.
+//! Tells the worker that owns the sockets when to look at held packets, even if no packet arrives.
 
 use crate::clock::Epoch;
 #[cfg(loom)]
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 /// No deadline.
 const NEVER: u64 = u64::MAX;
-/// The worker is awake: it looks at the deadline before it sleeps.
+/// The worker is awake, and checks the deadline before it sleeps.
 const AWAKE: u64 = 0;
 
-/// A deadline that any worker sets and one sleeps by, in microseconds of the tunnel's time.
+/// A deadline that any worker sets and one worker sleeps by, in microseconds of the tunnel's clock.
 ///
-/// The one that sets it looks at how long the other sleeps, and the one that goes to sleep says how long and looks at the
-/// deadline once more: a fence between the two steps of each (sequential consistency), so that one of them sees what the
-/// other did. Nothing else is handed over by these numbers.
+/// The setter stores the deadline, then reads the sleeper's wake-up time. The sleeper stores its wake-up time, then
+/// reads the deadline again. A fence (sequential consistency) between the two steps of each ensures that one sees the
+/// other's store. These numbers hand over no other data.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     deadline: AtomicU64,
@@ -44,7 +44,7 @@ impl Alarm {
         deadline < self.sleeps_until.load(Ordering::Relaxed)
     }
 
-    /// Whether the deadline has come. The clock is read where there is one only.
+    /// Whether the deadline has come. Reads the clock only if there is a deadline.
     pub(crate) fn is_due(&self, epoch: Epoch) -> bool {
         let deadline = self.deadline.load(Ordering::Relaxed);
         deadline != NEVER && epoch.micros(Instant::now()) >= deadline
@@ -55,7 +55,8 @@ impl Alarm {
         self.deadline.load(Ordering::Relaxed) != NEVER
     }
 
-    /// The caller goes to sleep: how long it may; `None` is for ever. The clock is read where there is a deadline only.
+    /// Marks the caller as asleep. Returns how long it may sleep; `None` is for ever. Reads the clock only if there is
+    /// a deadline.
     pub(crate) fn sleep(&self, epoch: Epoch) -> Option<Duration> {
         let until = self.sleep_until();
         (until != NEVER).then(|| {
@@ -75,7 +76,7 @@ impl Alarm {
         }
     }
 
-    /// The caller is awake again.
+    /// Marks the caller as awake.
     pub(crate) fn awake(&self) {
         self.sleeps_until.store(AWAKE, Ordering::Relaxed);
     }
@@ -100,7 +101,7 @@ mod tests {
     }
 }
 
-/// Every interleaving. Run with `make loom`.
+/// Model of every interleaving. Run with `make loom`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

@@ -1,15 +1,16 @@
-//! Where in a word datagrams are received, and super-packets read, on machines whose kernel copies fast only what lies alike.
+//! Chooses the position within a word for received datagrams and super-packets, on machines whose kernel copies fast
+//! only between equal positions.
 //!
-//! On 32-bit ARM and MIPS the kernel copies eight words in a few instructions where source and destination lie alike in their
-//! words, and shifts every word where they do not: on ARM 1,400 bytes take 250 instructions, or 1,050. How a datagram lies in
-//! the kernel depends on the card and its driver: most ARM drivers have IP's header begin with a word, as does the payload of
-//! UDP then; those that give the kernel pages with the whole frame in them (`virtio_net`) have it begin in the middle of
-//! one. Nothing tells which, so both are tried, now and then, and the faster one is kept.
+//! On 32-bit ARM and MIPS the kernel copies eight words in a few instructions if source and destination have the same
+//! position within a word. Otherwise it shifts every word: on ARM 1,400 bytes take 1,050 instructions instead of 250. A
+//! datagram's position in the kernel depends on the card and its driver. With most ARM drivers, the IP header and thus
+//! UDP's payload begin on a word. Drivers that hand over pages with the whole frame (`virtio_net`) begin it in the
+//! middle of one. The kernel does not report which, so this module tries both from time to time and keeps the faster.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// Where the kernel copies so; and everywhere in programs for tests, so that they pass here.
+/// Architectures whose kernel copies like that. In test builds always true, so that tests run this code.
 pub(crate) const MATTERS: bool = cfg!(any(
     target_arch = "arm",
     target_arch = "mips",
@@ -19,34 +20,34 @@ pub(crate) const MATTERS: bool = cfg!(any(
 /// Bytes of a word.
 const WORD: usize = 4;
 
-/// Offsets from a word's beginning: Ethernet's header is three words and a half.
+/// Offsets from the beginning of a word: Ethernet's header is three and a half words long.
 const OFFSETS: [usize; 2] = [0, WORD / 2];
 
-/// The length of the header of a packet that lies there, made longer so that the rest begins with a word; but no longer than the
-/// packet, for the kernel refuses that.
+/// Length of the packet's header, extended so that the rest begins on a word. It never exceeds the packet's length,
+/// which the kernel would refuse.
 pub(crate) fn up(packet: Range<usize>, header: u16) -> u16 {
     let end = packet.start + usize::from(header);
     header + (end.next_multiple_of(WORD).min(packet.end) - end) as u16
 }
 
-/// Bytes of a receive that is worth a look: in shorter ones the copy is not what takes the time.
+/// Bytes from which a receive counts: in shorter ones, copying is not the main cost.
 const BULK: u64 = 8192;
 
-/// Such receives until it is tried: at first, and afterwards.
+/// Such receives until the first trial, and between later ones.
 const FIRST: u32 = 32;
 const AGAIN: u32 = 4096;
 
-/// Receives of each kind in a trial.
+/// Receives at each offset in a trial.
 const TRIAL: u32 = 8;
 
-/// Which of the two places is used, and what is known of both.
+/// The offset in use, and measurements of both.
 #[derive(Debug)]
 pub(crate) struct Alignment {
     chosen: usize,
-    /// Receives until the next trial, and of the present one.
+    /// Receives until the next trial, and receives left in the current one.
     until: u32,
     left: u32,
-    /// The fastest of each in the present trial: nanoseconds for 64 KiB.
+    /// The fastest receive at each offset in the current trial, in nanoseconds for 64 KiB.
     fastest: [u64; 2],
 }
 
@@ -62,7 +63,7 @@ impl Default for Alignment {
 }
 
 impl Alignment {
-    /// Where to receive next: there, or a little behind.
+    /// Where to receive next: at `from`, or a little after it.
     pub(crate) const fn place(&self, from: usize) -> usize {
         if !MATTERS {
             return from;
@@ -70,7 +71,7 @@ impl Alignment {
         from.next_multiple_of(WORD) + OFFSETS[self.tried()]
     }
 
-    /// How many bytes in front of `start` to read to instead.
+    /// Bytes in front of `start` where the read must begin.
     pub(crate) const fn shift(&self, start: usize) -> usize {
         if !MATTERS {
             return 0;
@@ -85,12 +86,12 @@ impl Alignment {
         }
     }
 
-    /// Whether it is wanted how long the next receive takes.
+    /// Whether the next receive must be timed.
     pub(crate) const fn tries(&self) -> bool {
         MATTERS && self.left > 0
     }
 
-    /// So many bytes were received, in this time if that was wanted.
+    /// Notes a receive of `bytes`, and its duration if it was timed.
     pub(crate) fn note(&mut self, bytes: u64, took: Option<Duration>) {
         if bytes < BULK {
             return;
@@ -102,14 +103,14 @@ impl Alignment {
             }
             return;
         };
-        // The shortest: what else the processor did meanwhile tells nothing.
+        // The shortest time counts, because it excludes other work of the processor.
         let fastest = &mut self.fastest[self.left as usize % 2];
         let nanos = u64::from(took.subsec_nanos()) + (took.as_secs() << 30);
         *fastest = (*fastest).min((nanos << 16) / bytes);
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             let [words, halves] = std::mem::replace(&mut self.fastest, [u64::MAX; 2]);
-            // By a sixteenth at least, lest it be noise.
+            // The change must gain at least a sixteenth, to exclude noise.
             self.chosen = usize::from(halves < words - words / 16);
         }
     }
@@ -119,7 +120,7 @@ impl Alignment {
 mod tests {
     use super::*;
 
-    /// Receives so many times, of which each takes what `nanos` says of its place and number.
+    /// Makes `count` receives; `nanos` gives the duration for a place and number.
     fn receive(
         alignment: &mut Alignment,
         count: u32,

@@ -1,70 +1,75 @@
-//! Active queue management (RFC 7567) of what waits in the sockets: TCP is told to send slower before packets wait for long.
+//! Active queue management (RFC 7567) for packets waiting in the sockets: tells TCP to slow down before packets wait
+//! for long.
 //!
-//! A socket's buffer is bounded by bytes. Bytes that are a millisecond for a fast machine are a tenth of a second for a slow
-//! one, and a buffer that is short enough for both loses the bursts that come while the scheduler runs something else. So the
-//! buffer stays long, and what is bounded is how long packets wait in it on average.
+//! A socket's buffer is bounded in bytes. Bytes that last a fast machine a millisecond last a slow one a tenth of a
+//! second. A buffer short enough for both would lose the bursts that arrive while the scheduler runs another process.
+//! So the buffer stays long, and this module bounds the average time that packets wait in it.
 //!
-//! CoDel (RFC 8289) looks at the shortest wait of an interval. Here that is no measure: where the sender, the receiver and
-//! this process share cores the queue is empty every few milliseconds and megabytes long in between. So it is the mean, by
-//! bytes. From CoDel is the control law: one signal an interval, more often the longer they do not help; and that what is
-//! signalled to has itself waited for too long.
+//! CoDel (RFC 8289) uses the shortest wait of an interval. That does not work here. Where sender, receiver and this
+//! process share cores, the queue is empty every few milliseconds and megabytes long in between. So this module uses
+//! the mean wait, weighted by bytes. The control law is CoDel's: one signal per interval, more often the longer signals
+//! do not help, and only to packets that waited too long themselves.
 //!
-//! A flow that is by itself is let wait: [`CrossTraffic`].
+//! A flow without cross traffic gets no signals: see [`CrossTraffic`].
 //!
-//! Only TCP is signalled to: an ECN-capable segment is marked, another is dropped. Datagrams of UDP keep the whole buffer.
+//! Only TCP is signalled to: an ECN-capable segment is marked, any other segment is dropped. UDP datagrams keep the
+//! whole buffer.
 
 #[cfg(doc)]
 use crate::cross_traffic::CrossTraffic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The shortest wait that is aimed at. Less is noise of the scheduler, and smaller batches: with 0.5 ms and an interval of 20 ms a
-/// stream whose ends share two cores is a tenth slower than without this, with what stands here by three hundredths.
+/// The shortest target for the mean wait. Shorter waits are scheduler noise, and mean smaller batches. A stream whose
+/// ends share two cores loses a tenth of its throughput with 0.5 ms and an interval of 20 ms. It loses three hundredths
+/// with the values here.
 const TARGET_MIN: Duration = Duration::from_micros(750);
-/// The longest: CoDel's, which leaves TCP with the round trip times of the Internet enough to fill a line.
+/// The longest target: CoDel's, which lets TCP fill a line at the round-trip times of the Internet.
 const TARGET_MAX: Duration = Duration::from_millis(5);
-/// Between the two, bytes that may wait on average: what a window of TCP needs to stay open over its own swings.
+/// Between those targets, bytes that may wait on average: enough for a TCP window to stay open over its own swings.
 const TARGET_BYTES: u64 = 400_000;
 
-/// An interval is so many times the target (RFC 8289 section 4.3), within these limits: as long as senders need to answer.
+/// An interval is this many targets long (RFC 8289 section 4.3), within the limits below: as long as senders need to
+/// answer.
 const INTERVAL: u32 = 20;
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 const INTERVAL_MAX: Duration = Duration::from_millis(100);
 
-/// Beyond so many in a row signals come no faster: there are five in an interval then.
+/// Signals in a row beyond which signals come no faster: an interval then holds five.
 ///
-/// CoDel's law has no such bound, for what it drops is of what fills the queue. Here UDP is let pass: where that is what fills the
-/// queue no signal helps, and the few TCP segments between would get them all, one in every batch at last. An interval is the time
-/// that a sender needs to answer (RFC 8289 section 4.3), so that more than one signal in it is of use only where there are several
-/// senders.
+/// CoDel's law has no such bound, because it drops the packets that fill the queue. Here UDP passes. If UDP fills the
+/// queue, no signal helps. The few TCP segments between would then get all signals, in the end one in every batch. An
+/// interval is the time that a sender needs to answer (RFC 8289 section 4.3). So more than one signal per interval
+/// helps only with several senders.
 const IN_A_ROW: u32 = 24;
 
-/// Of batches that have waited for too long one in so many is signalled to at most. Where a batch takes a slow machine 20 ms each of
-/// them would be otherwise, and what was said of [`IN_A_ROW`] happens all the same.
+/// At most one in so many batches that waited too long is signalled to. If a batch takes a slow machine 20 ms, each
+/// batch would otherwise be signalled to, despite [`IN_A_ROW`].
 const BATCHES: u32 = 4;
 
-/// Watches how long packets have waited, and says when to signal.
+/// Measures how long packets have waited, and decides when to signal.
 #[derive(Debug, Default)]
 pub(crate) struct Aqm {
-    /// When the present interval began.
+    /// When the current interval began.
     began: Option<Instant>,
     bytes: u64,
-    /// Microseconds that each byte has waited, added up.
+    /// Sum over all bytes of the microseconds that each has waited.
     waited: u64,
     /// Signals in a row that reached a sender, up to [`IN_A_ROW`].
     signals: u32,
-    /// There was too much in the interval before this one, and nothing was signalled for it yet.
+    /// Whether the previous interval exceeded the target and its signal is still to come.
     owed: bool,
     /// Batches that have waited for too long since the last signal, up to [`BATCHES`].
     since: u32,
-    /// Of the interval before this one.
+    /// Mean wait in the previous interval.
     mean: Duration,
     target: Duration,
 }
 
 impl Aqm {
-    /// So many bytes were read, of which the last had waited for so long, and they are of [several flows](CrossTraffic) or of one.
-    /// Returns whether to signal. `told`: whether that reached a sender since this was asked last.
+    /// Notes that `bytes` were read, the last after waiting for `waited`; `several` if they belong to [several
+    /// flows](CrossTraffic). Returns whether to signal. `told` says whether a signal reached a sender since the last
+    /// call.
     pub(crate) fn note(
         &mut self,
         now: Instant,
@@ -78,7 +83,8 @@ impl Aqm {
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         self.waited = self.waited.saturating_add(micros.saturating_mul(bytes));
         self.judge(now, now.saturating_duration_since(began), several, told);
-        // The mean is of bursts and of the pauses between them; what came in a pause has not waited.
+        // The mean covers bursts and the pauses between them. Packets that came in a pause have not waited, so they get
+        // no signal.
         if waited <= self.target {
             return false;
         }
@@ -90,7 +96,7 @@ impl Aqm {
         signals
     }
 
-    /// Decides whether there was too much in the queue, if the interval has ended.
+    /// Ends the interval if it is over, and decides whether its packets waited too long.
     fn judge(&mut self, now: Instant, elapsed: Duration, several: bool, told: &AtomicBool) {
         if elapsed < INTERVAL_MIN / (self.signals + 1).isqrt() {
             return;
@@ -102,7 +108,7 @@ impl Aqm {
         }
         self.target = target;
         self.mean = Duration::from_micros(self.waited.checked_div(self.bytes).unwrap_or(0));
-        // After a pause what waited says nothing of a queue that stands.
+        // After a pause, the wait says nothing about a standing queue.
         self.owed = several && self.mean > target && elapsed < 2 * interval;
         self.signals = match (self.owed, told.swap(false, Ordering::Relaxed)) {
             (true, true) => (self.signals + 1).min(IN_A_ROW),
@@ -112,7 +118,7 @@ impl Aqm {
         (self.began, self.bytes, self.waited) = (Some(now), 0, 0);
     }
 
-    /// How long packets may wait on average at the present rate.
+    /// The mean wait allowed at the present rate.
     fn target(&self, elapsed: Duration) -> Duration {
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         let time = TARGET_BYTES.saturating_mul(micros).checked_div(self.bytes);
@@ -120,7 +126,7 @@ impl Aqm {
             .clamp(TARGET_MIN, TARGET_MAX)
     }
 
-    /// How long packets have waited on average, by bytes, in the last interval that is over.
+    /// Mean wait of packets, weighted by bytes, in the last complete interval.
     pub(crate) fn mean(&self) -> Duration {
         self.mean
     }
@@ -130,12 +136,13 @@ impl Aqm {
 mod tests {
     use super::*;
 
-    /// The last signal has found a segment.
+    /// The last signal reached a segment.
     fn told() -> AtomicBool {
         AtomicBool::new(true)
     }
 
-    /// Reads 64 KB every so many microseconds for a second, with a TCP segment in each batch. Returns the signals.
+    /// Reads 64 KB every `each` microseconds for a second, with a TCP segment in each batch. Returns the number of
+    /// signals.
     fn a_second(aqm: &mut Aqm, start: Instant, each: u64, waited: impl Fn(u64) -> u64) -> u32 {
         let mut signals = 0;
         for at in (0..1_000_000).step_by(each as usize) {
@@ -155,7 +162,7 @@ mod tests {
         assert!(aqm.mean() > Duration::from_micros(700), "{:?}", aqm.mean());
         let later = start + Duration::from_secs(1);
         let short = |at: u64| (at % 4000) / 8;
-        // Of what had waited before.
+        // One signal may remain from the earlier waits.
         assert!(a_second(&mut aqm, later, 100, short) <= 1);
         assert!(aqm.mean() < Duration::from_micros(300));
     }
@@ -163,7 +170,7 @@ mod tests {
     #[test]
     fn a_slow_machine_may_have_a_longer_queue_and_not_a_very_long_one() {
         let start = Instant::now();
-        // 65 MB/s: 5 ms and no more.
+        // At 65 MB/s, the target is its maximum of 5 ms.
         for (waited, signalled) in [(3000, false), (4900, false), (5100, true), (80_000, true)] {
             let signals = a_second(&mut Aqm::default(), start, 1000, |_| waited);
             assert_eq!(signals > 0, signalled, "{waited} µs: {signals}");
@@ -177,7 +184,7 @@ mod tests {
         let second = a_second(&mut aqm, start + Duration::from_secs(1), 1000, |_| 50_000);
         assert!(first >= 10 && second > first, "{first}, {second}");
         let third = a_second(&mut aqm, start + Duration::from_secs(2), 1000, |_| 0);
-        // Of what had waited before.
+        // One signal may remain from the earlier waits.
         assert!(third <= 1, "{third}");
         let again = a_second(&mut aqm, start + Duration::from_secs(3), 1000, |_| 50_000);
         assert!(again < second, "{again}, {second}");
@@ -244,7 +251,7 @@ mod tests {
             signals += u32::from(aqm.note(now, wait, 65_536, true, &AtomicBool::new(false)));
         }
         assert!((590..=600).contains(&signals), "{signals}");
-        // The packet that comes then is the first that is told.
+        // Signals start at the slowest rate, because none of the earlier ones reached a sender.
         let now = start + Duration::from_secs(60);
         let first = a_second(&mut aqm, now, 1000, |_| 50_000);
         assert!(first < 30, "{first}");
@@ -253,7 +260,7 @@ mod tests {
     #[test]
     fn only_a_batch_that_has_itself_waited_is_signalled_to() {
         let (mut aqm, start) = (Aqm::default(), Instant::now());
-        // Every 4 ms a batch that has waited for 40 ms, and in between those that have not: at the intervals' ends too.
+        // Every 4 ms a batch has waited for 40 ms; the others, even those at the intervals' ends, have not waited.
         let waited = |at: u64| if at % 4 == 3 { 40 } else { 0 };
         let mut signals = 0;
         for at in 0..2_000 {
@@ -265,7 +272,7 @@ mod tests {
             }
         }
         assert!(signals > 40, "{signals}");
-        // A signal that is owed is owed no more once the queue is short.
+        // A pending signal is dropped once the queue is short.
         let mut note = |millis: u64, wait| {
             let now = start + Duration::from_millis(2_000 + millis);
             aqm.note(now, Duration::from_millis(wait), 65_536, true, &told())

@@ -1,12 +1,12 @@
-//! Watches a peer's moments: control by itself, or the workers for it.
+//! Whether control watches a peer's activity times itself, or workers must report activity.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Set while control looks by itself. A worker notes a moment, then calls [`Armed::arm`]; control calls
-/// [`Armed::disarm`], then reads the moments: one of the two sees what the other did.
+/// True while control watches by itself. A worker notes a time, then calls [`Armed::arm`]; control calls
+/// [`Armed::disarm`], then reads the times. So one of the two sees what the other did.
 #[derive(Debug)]
 pub(crate) struct Armed(AtomicBool);
 
@@ -15,10 +15,10 @@ impl Armed {
         Self(AtomicBool::new(false))
     }
 
-    /// Returns whether the caller is the one that set it.
+    /// Arms. Returns whether this call changed the flag.
     pub(crate) fn arm(&self) -> bool {
-        // Control reads the moments after it has disarmed, and a worker looks here after it has noted one. With a fence
-        // on both sides one of the two sees the other.
+        // Control reads the times after it has disarmed, and a worker checks the flag after it has noted a time. With a
+        // fence on both sides, one sees the other's store.
         fence(Ordering::SeqCst);
         !self.0.load(Ordering::SeqCst) && !self.0.swap(true, Ordering::SeqCst)
     }
@@ -29,7 +29,7 @@ impl Armed {
     }
 }
 
-/// Every interleaving. Run with `make loom`.
+/// Model of every interleaving. Run with `make loom`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

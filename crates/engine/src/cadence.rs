@@ -1,18 +1,19 @@
-//! Whether packets come one at a time, so that one read takes all that there is.
+//! Detects packets that arrive one at a time, so that one read takes them all.
 
 use std::time::{Duration, Instant};
 
-/// Reads that trust that one packet is all, before one of them makes sure again.
+/// Reads that trust a single packet to be all, before one checks again.
 const TRUSTED: u8 = 7;
 
-/// Packets that follow each other after less than this are a stream or a burst.
+/// Packets closer together than this belong to a stream or a burst.
 const APART: Duration = Duration::from_micros(50);
 
-/// How the packets of a descriptor come.
+/// How packets arrive at a descriptor.
 ///
-/// A descriptor is read until the kernel says that nothing waits, which is one call more than there are packets. Where each
-/// packet comes by itself that call is half of all calls. It is left out after a reading that found exactly one, but where the
-/// next follows at once, and for every eighth time: what waits nevertheless is reported by the next wait, one call later.
+/// A worker reads a descriptor until the kernel says that nothing waits, which is one call more than there are packets.
+/// If packets arrive one by one, that is half of all calls. The extra call is skipped after a read that found exactly
+/// one packet. It is not skipped if the next packet follows at once, nor every eighth time. The next wait reports a
+/// packet missed that way, one call later.
 #[derive(Debug, Default)]
 pub(crate) struct Cadence {
     trusted: u8,
@@ -21,7 +22,7 @@ pub(crate) struct Cadence {
 }
 
 impl Cadence {
-    /// Reading begins. Returns whether one packet is likely to be all.
+    /// Begins reading. Returns whether a single packet is likely to be all.
     pub(crate) fn one(&mut self, now: Instant) -> bool {
         let last = self.last.replace(now);
         if last.is_some_and(|last| now.saturating_duration_since(last) < APART) {
@@ -32,12 +33,12 @@ impl Cadence {
         self.one
     }
 
-    /// Whether the last reading took one packet and looked for no more.
+    /// Whether the last read took one packet and did not look for more.
     pub(crate) const fn took_one(&self) -> bool {
         self.one
     }
 
-    /// Reading has gone on until nothing waited, or until there was no more room, and has found so many packets.
+    /// Notes that a read which emptied the descriptor, or ran out of room, found this many packets.
     pub(crate) fn found(&mut self, packets: u64) {
         self.trusted = if packets == 1 { TRUSTED } else { 0 };
     }

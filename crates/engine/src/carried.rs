@@ -1,25 +1,24 @@
-//! Counts each line's traffic as its provider does: everything that went through its sockets and connections, in both
-//! directions, of all peers.
+//! Counts each line's traffic as its provider does: all bytes through its sockets and connections, both directions, all
+//! peers.
 
 use crate::stats::Counter;
 use netio::udp::Family;
 use plane::{LINES_MAX, LineId};
 
-/// Bytes of UDP's header, and of IP's without options.
+/// Bytes of the UDP header, and of IP headers without options.
 const UDP: u64 = 8;
 const IPV4: u64 = 20;
 const IPV6: u64 = 40;
 
-/// Of so many bytes of a stream, TCP's and IP's headers, and the acknowledgements of the other direction, cost about one
-/// more: 60 of 1,400.
+/// One byte in so many of a stream is added for TCP and IP headers and acknowledgements: 60 of 1,400.
 const STREAM_SHARE: u64 = 24;
 
-/// Bytes that lines have carried, by number.
+/// Bytes carried by each line, by line number.
 #[derive(Debug, Default)]
 pub(crate) struct Carried([Counter; LINES_MAX]);
 
 impl Carried {
-    /// So many datagrams of so many bytes together, without the headers of UDP and IP.
+    /// Counts `count` datagrams of `bytes` bytes together, UDP and IP headers not included.
     pub(crate) fn datagrams(&self, line: LineId, family: Family, count: u64, bytes: u64) {
         let headers = match family {
             Family::V4 => IPV4 + UDP,
@@ -28,7 +27,7 @@ impl Carried {
         self.add(line, count * headers + bytes);
     }
 
-    /// So many bytes of a connection.
+    /// Counts `bytes` bytes of a TCP connection.
     pub(crate) fn stream(&self, line: LineId, bytes: u64) {
         self.add(line, bytes + bytes / STREAM_SHARE);
     }

@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071), kept as an unfolded sum of native-endian words.
 //!
-//! A ones'-complement sum does not care about byte order as long as every part of it is read and
-//! the result written in the same one (RFC 1071 section 2 B), so nothing is swapped.
+//! Byte order does not affect a ones'-complement sum if all reads and the write use the same order (RFC 1071 section 2
+//! B). So no bytes are swapped.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) fn add(sum: Sum, bytes: &[u8]) -> Sum {
     sum + crypto::checksum::sum(bytes)
 }
 
-/// Moves `memory[from]` to `to`, which is not in front of it, and gives the sum of what is moved, as [`add`] to nothing.
+/// Moves `memory[from]` to `to`, which is at or after it, and returns the sum of the moved bytes as [`add`] would.
 #[inline]
 pub(crate) fn move_up(memory: &mut [u8], from: Range<usize>, to: usize) -> Sum {
     crypto::checksum::move_up(memory, from, to)
@@ -25,7 +25,7 @@ pub(crate) fn move_up(memory: &mut [u8], from: Range<usize>, to: usize) -> Sum {
 /// Folds a sum to 16 bits, native-endian, not complemented.
 #[inline]
 pub(crate) fn fold(sum: Sum) -> u16 {
-    // In 32 bits as soon as may be: on a 32-bit machine each step in 64 is several instructions.
+    // 32 bits as early as possible: on a 32-bit machine each step in 64 bits takes several instructions.
     let (sum, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
     let sum = sum + u32::from(carry);
     let sum = (sum & 0xffff) + (sum >> 16);

@@ -1,4 +1,4 @@
-//! Time as the data plane keeps it: milliseconds since the tunnel was made, in an atomic.
+//! The data plane's time: milliseconds since the tunnel was made, in an atomic.
 
 use plane::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ impl Epoch {
     /// `at` in milliseconds, at least 1.
     pub(crate) fn millis(self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.0);
-        // `as_millis` reckons in 128 bits.
+        // `as_millis` would calculate in 128 bits.
         (since.as_secs() * 1000 + u64::from(since.subsec_millis())).max(1)
     }
 
@@ -37,7 +37,7 @@ impl Epoch {
     }
 }
 
-/// A moment that workers set and control reads; 0 is never.
+/// A moment that workers set and control reads; 0 means "never".
 #[derive(Debug, Default)]
 pub(crate) struct Moment(AtomicU64);
 
@@ -53,7 +53,7 @@ impl Moment {
         }
     }
 
-    /// Sets it unless it is set.
+    /// Sets the moment unless it is set.
     pub(crate) fn set_first(&self, millis: u64) {
         if self.0.load(Ordering::Relaxed) == 0 {
             self.0.store(millis, Ordering::Relaxed);

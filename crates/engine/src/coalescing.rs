@@ -1,20 +1,20 @@
-//! Coalescing: a worker to which packets come one by one, quickly, waits a moment for a few of them.
+//! Coalescing: a worker whose packets arrive quickly and one by one waits a moment to collect a batch.
 //!
-//! Network cards call this interrupt coalescing. Where each packet comes by itself, each costs a wake-up of the worker,
-//! a wait, a read, and a write of one packet, to which a receiver of TCP answers by an acknowledgement. A peer that
-//! sends one datagram at a time (stock OpenVPN), or a card that joins none, brings this about as soon as the worker is
-//! quicker than the packets. A batch of some costs little more than one.
+//! Network cards call this interrupt coalescing. Each packet that arrives alone costs the worker a wake-up, a wait, a
+//! read and a write. A TCP receiver also acknowledges each such write. This happens with a peer that sends one datagram
+//! at a time (stock OpenVPN), or a card that joins none. It begins as soon as the worker is faster than the packets. A
+//! small batch costs little more than one packet.
 
 use std::time::{Duration, Instant};
 
-/// How long a worker waits at most.
+/// Longest wait of a worker.
 pub(crate) const PAUSE: Duration = Duration::from_micros(50);
 
-/// Packets to be expected in that time, at least. Two cost less one by one than with a timer for each pair, and a packet that is
-/// answered before the next one comes (ping, a request at a time) is nowhere near.
+/// Packets that must be expected in one pause. Two packets cost less one by one than with a timer for each pair.
+/// Request-response traffic (ping) stays far below this.
 const EXPECTED: u32 = 3 * ONE;
 
-/// A batch of so many is one without waiting.
+/// A batch of this size needs no pause.
 const ENOUGH: u32 = 16;
 
 /// One packet, as a fixed-point number.
@@ -23,20 +23,20 @@ const ONE: u32 = 256;
 /// The weight of the newest measurement: 1 / 2^n.
 const WEIGHT: u32 = 2;
 
-/// How packets come to one kind of descriptor.
+/// How packets arrive at one kind of descriptor.
 #[derive(Debug)]
 pub(crate) struct Coalescing {
     allowed: bool,
-    /// Packets read since the last pause was thought about.
+    /// Packets read since the last decision about a pause.
     packets: u32,
     now: Option<Instant>,
     last: Option<Instant>,
-    /// Packets in the time of a pause, in units of 1 / [`ONE`].
+    /// Packets expected during one pause, in units of 1 / [`ONE`].
     expected: u32,
 }
 
 impl Coalescing {
-    /// Never asks for a pause unless `allowed`.
+    /// Creates a state that asks for pauses only if `allowed`.
     pub(crate) const fn new(allowed: bool) -> Self {
         Self {
             allowed,
@@ -47,14 +47,14 @@ impl Coalescing {
         }
     }
 
-    /// So many packets were read by a reading that began then.
+    /// Notes that a read begun at `now` returned this many packets.
     pub(crate) fn read(&mut self, packets: usize, now: Instant) {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
         self.packets = self.packets.saturating_add(packets);
         self.now = Some(now);
     }
 
-    /// All that there was has been read. Returns whether it is worth while to wait for [`PAUSE`] now.
+    /// Decides, once everything was read, whether to wait for [`PAUSE`] now.
     pub(crate) fn pause(&mut self) -> bool {
         let packets = std::mem::take(&mut self.packets);
         let Some(now) = self.now.take().filter(|_| self.allowed) else {
@@ -65,7 +65,7 @@ impl Coalescing {
         };
         let gap = now.saturating_duration_since(last).as_nanos().max(1);
         let newest = u128::from(packets) * u128::from(ONE) * PAUSE.as_nanos() / gap;
-        // Far more than a wait takes to be full.
+        // Capped well above the count that makes a pause needless.
         let newest = newest.min(u128::from(ONE * ENOUGH * 4)) as u32;
         self.expected = self.expected - (self.expected >> WEIGHT) + (newest >> WEIGHT);
         packets < ENOUGH && self.expected >= EXPECTED
@@ -76,7 +76,7 @@ impl Coalescing {
 mod tests {
     use super::*;
 
-    /// Whether a pause is wanted after each of so many readings, which are so far apart.
+    /// Whether a pause is wanted after each of `readings` reads of `packets` packets, `apart` from each other.
     fn pauses(packets: usize, apart: Duration, readings: usize) -> Vec<bool> {
         let mut coalescing = Coalescing::new(true);
         let mut now = Instant::now();
@@ -93,7 +93,7 @@ mod tests {
         let asked = pauses(1, Duration::from_micros(12), 40);
         assert!(!asked[0], "nothing is known yet");
         assert!(asked[20..].iter().all(|it| *it));
-        // And go on being waited for when they come in the batches that this makes.
+        // Packets that arrive in the batches made by pauses still cause pauses.
         assert!(pauses(5, Duration::from_micros(60), 40)[39]);
     }
 

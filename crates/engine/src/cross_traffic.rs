@@ -1,23 +1,24 @@
-//! Cross traffic: whether the packets that come are of more than one flow.
+//! Cross traffic: whether the arriving packets belong to more than one flow.
 //!
-//! A flow that is by itself waits behind itself only, and a shorter queue gains it nothing: what it would lose is throughput.
-//! So queues are kept short for as long as there is something else that would have to wait in them.
+//! A single flow waits only behind its own packets. A shorter queue would cost it throughput and gain it nothing. So
+//! queues are kept short only while other traffic would have to wait in them.
 
 use crate::clock::{Epoch, Moment};
 use crate::gro::Shape;
 use crate::slot::Inner;
 use std::time::Instant;
 
-/// For so many milliseconds after the last packet of another flow a flow is not by itself: long enough for what is going on all the
-/// time, and short enough for what begins a flow (a name that is looked up, the connection that orders a download) to be over soon.
+/// Milliseconds that cross traffic lasts after the last packet of another flow. Long enough for continuous traffic;
+/// short enough to end soon after what starts a flow (a DNS lookup, the connection that requests a download).
 const LASTS: u64 = 300;
-/// Where others have come for [`STAYS`] or longer: what asks once a second is cross traffic.
+/// The same time, once other flows have come for [`STAYS`] or longer; traffic that comes once a second is cross
+/// traffic.
 const LASTS_STAYING: u64 = 2000;
-/// In milliseconds.
+/// Milliseconds after which cross traffic counts as staying.
 const STAYS: u64 = 500;
 
-/// Since when packets of more than one flow have come, and until when. The worker that writes a batch sets it, and the one that
-/// reads the next looks at it.
+/// The period in which packets of more than one flow have come. The worker that writes a batch sets it; the worker that
+/// reads the next batch checks it.
 #[derive(Debug, Default)]
 pub(crate) struct CrossTraffic {
     since: Moment,
@@ -33,7 +34,7 @@ impl CrossTraffic {
         self.until.set(millis);
     }
 
-    /// Whether packets of more than one flow have come of late.
+    /// Whether packets of more than one flow have come recently.
     pub(crate) fn is_there(&self, now: Instant, epoch: Epoch) -> bool {
         let (since, until) = (self.since.millis(), self.until.millis());
         let lasts = match until.saturating_sub(since) >= STAYS {
@@ -44,12 +45,12 @@ impl CrossTraffic {
     }
 }
 
-/// The flow of the packet that was looked at last.
+/// The flow of the last packet.
 #[derive(Debug, Default)]
 pub(crate) struct LastFlow(Option<u32>);
 
 impl LastFlow {
-    /// Looks at a batch. A packet that says nothing of its flow (ICMP; any, where packets are not joined) is another than all before it.
+    /// Looks at a batch. A packet of unknown flow (ICMP, or any packet where joining is off) counts as another flow.
     pub(crate) fn follow(
         &mut self,
         batch: &[Inner],
@@ -94,7 +95,7 @@ mod tests {
         })
     }
 
-    /// Whether there is cross traffic after these batches, each at so many milliseconds.
+    /// Whether there is cross traffic at `then`, after batches at the given milliseconds.
     fn after(batches: &[(u64, &[Inner])], then: u64) -> bool {
         let (cross_traffic, mut last) = (CrossTraffic::default(), LastFlow::default());
         let (epoch, start) = (Epoch::new(), Instant::now());
@@ -125,13 +126,13 @@ mod tests {
     #[test]
     fn cross_traffic_is_forgotten_soon_unless_it_comes_again_and_again() {
         let ping: &[Inner] = &[packet(Shape::Plain)];
-        // A packet that begins a flow.
+        // A single packet that precedes a flow.
         assert!(after(&[(0, ping), (100, ping)], 399));
         assert!(!after(&[(0, ping), (100, ping)], 400));
-        // Once a second.
+        // Packets once a second.
         assert!(after(&[(0, ping), (1000, ping)], 2999));
         assert!(!after(&[(0, ping), (1000, ping)], 3000));
-        // Once in three seconds.
+        // Packets once in three seconds.
         assert!(!after(&[(0, ping), (3000, ping)], 3300));
     }
 }

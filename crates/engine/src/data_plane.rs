@@ -1,4 +1,4 @@
-//! A [`Tunnel`] as control's [`DataPlane`]: peers by number, keys as material.
+//! Implements control's [`DataPlane`] for [`Tunnel`]: peers by number, keys as bytes.
 
 use crate::gathered::ALIVE;
 use crate::key::SendKey;
@@ -27,7 +27,7 @@ impl<P: Protocol> Tunnel<P> {
         if !shared.rates.set(rates) {
             return;
         }
-        // A super-packet is one packet for the queue: on a slow line it would be in the way for too long.
+        // A super-packet is one packet for the queue, and would block a slow line for too long.
         if let Err(error) = shared.tun.set_super_packets(rates == Rates::None) {
             log::warn!(
                 "the interface goes on giving super-packets, which are in the way of others for long: {error}"
@@ -153,7 +153,7 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
                 None => return,
             },
             Transport::Udp => None,
-            // There are no raw sockets yet.
+            // Raw GRE sockets do not exist yet.
             Transport::Gre => return,
         };
         if let Some(peer) = self.find(id) {
@@ -267,7 +267,7 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
             tx_bytes: peer.tx_bytes.value(),
             sealed: peer.sent_on_key(),
             staged: peer.has_staged(),
-            // After the others: what comes meanwhile shall not look like a packet of a host's.
+            // Read last: messages that arrive meanwhile must not be counted as a host's packets.
             message_bytes: peer.message_bytes.value(),
         })
     }
@@ -388,7 +388,7 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         let Some(endpoint) = known.or_else(|| to.map(Endpoint::new)) else {
             return false;
         };
-        // A message for another address than the peer's has one way.
+        // A message to an address other than the peer's takes one way only.
         let ways = known.map(|_| peer.lines.ways_of_messages());
         let ways = ways.filter(|ways| !ways.is_empty());
         let one = Way {

@@ -1,4 +1,4 @@
-//! Drain: what happens to a batch when its turn has come. One worker at a time, in order.
+//! Drain: sends or writes a batch when its turn has come. One worker at a time, in order.
 //!
 //! Outbound: send the trains. Inbound: replay window, roaming, counters, reorder window, then join and write.
 
@@ -18,13 +18,13 @@ use std::net::SocketAddr;
 #[derive(Default)]
 pub(crate) struct OutboundDrain {
     scratch: SendScratch,
-    /// The trains of each line, where a batch leaves by several.
+    /// The trains of each line, for a batch that leaves by several lines.
     by_line: [Vec<Train>; LINES_MAX],
 }
 
 impl OutboundDrain {
     pub(crate) fn drain<W: Wire>(&mut self, shared: &Shared<W>, slot: &mut OutboundSlot) {
-        // First: another worker may be asked for what is sent before this one has returned from the call that sends it.
+        // Kept before sending: the peer may ask another worker for a packet before the sending call returns.
         if slot.runs.iter().any(|run| run.peer.lines.repairs()) {
             again::keep(shared, slot);
         }
@@ -82,7 +82,7 @@ impl OutboundDrain {
     ) {
         let lines = shared.lines.load();
         while let Some(first) = trains.first() {
-            // One call for everything of one family; mostly that is everything.
+            // One call sends all trains of one address family; most batches have only one.
             let family = family_of(first);
             let same = trains.iter().take_while(|t| family_of(t) == family).count();
             let (now, later) = trains.split_at(same);
@@ -134,7 +134,7 @@ fn write<W: Wire>(
     }
 }
 
-/// Bytes that a format adds to a packet, its padding aside.
+/// Bytes that a format adds to a packet, without padding.
 fn overhead(format: &dyn Format) -> usize {
     format.head() + format.tail(0)
 }

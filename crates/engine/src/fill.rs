@@ -16,22 +16,21 @@ use std::io::ErrorKind;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// System calls made to fill one slot at most.
+/// Most system calls made to fill one slot.
 const READS_MAX: u64 = 2 * BATCH_PACKETS as u64;
 
-/// Datagrams that the first receive of a batch asks for, where they come singly.
+/// Datagrams that the first receive of a batch asks for when datagrams arrive one at a time.
 const AT_FIRST: usize = 8;
 
-/// Bytes of a batch that are worth a question for how long they have waited. Fewer, which is all there was or small packets, count as
-/// not having waited.
+/// Bytes from which the fill asks the kernel how long a batch has waited. Smaller batches count as not having waited.
 const BULK: u64 = 16_384;
 
 /// Why filling stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// Nothing waits any more.
+    /// No more packets wait.
     Drained,
-    /// The slot is full, and more may wait.
+    /// The slot is full; more packets may wait.
     Full,
     /// The interface was deleted.
     Gone,
@@ -41,12 +40,13 @@ pub(crate) enum Filled {
 pub(crate) struct OutboundFill<W: Wire> {
     shared: Arc<Shared<W>>,
     lookup: OutboundLookup<W>,
-    /// Only while lines have a rate.
+    /// Queues in front of the lines; present only while lines have a rate.
     shaper: Option<Box<Shaper>>,
     cadence: Cadence,
     pub(crate) coalescing: Coalescing,
     alignment: Alignment,
-    /// The last packet read is a super-packet: the next may be one too, and is moved in any case then.
+    /// Whether the last packet read was a super-packet. The next may be one too, and spreading it moves the payload
+    /// anyway.
     bulk: bool,
 }
 
@@ -63,12 +63,12 @@ impl<W: Wire> OutboundFill<W> {
         }
     }
 
-    /// Whether the last reading took one packet and looked for no more.
+    /// Whether the last read took one packet and did not look for more.
     pub(crate) const fn took_one(&self) -> bool {
         self.cadence.took_one()
     }
 
-    /// Reads packets and finds the peers that they are for.
+    /// Reads packets and finds their peers.
     pub(crate) fn fill(&mut self, slot: &mut OutboundSlot) -> Filled {
         slot.clear();
         slot.now = Instant::now();
@@ -83,14 +83,14 @@ impl<W: Wire> OutboundFill<W> {
         };
         self.lookup.finish(slot);
         self.coalescing.read(slot.packets.len(), slot.now);
-        // The worker is not woken again for payloads of our own that waited already.
+        // Payloads that control injected earlier do not wake the worker again, so it must come back for them.
         if filled == Filled::Drained && self.shared.has_injected() {
             return Filled::Full;
         }
         filled
     }
 
-    /// Reads into the slot.
+    /// Reads packets from the TUN into the slot.
     fn read(&mut self, slot: &mut OutboundSlot) -> Filled {
         let vnet = if self.shared.tun.vnet_hdr() {
             VNET_HDR_LEN
@@ -100,7 +100,7 @@ impl<W: Wire> OutboundFill<W> {
         let one = self.cadence.one(slot.now);
         let mut reads = 0;
         let filled = loop {
-            // The second: packets that go nowhere fill no slot, and must not keep a worker here.
+            // The limit on reads bounds the loop when packets without a destination never fill the slot.
             if slot.is_full() || reads >= READS_MAX {
                 self.cadence.found(reads.max(2));
                 break Filled::Full;
@@ -108,8 +108,8 @@ impl<W: Wire> OutboundFill<W> {
             if self.shared.congested() {
                 break Filled::Drained;
             }
-            // The packet is read to where it will be sent from, the kernel's header before it. Where
-            // the tunnel's own is shorter, what lies there is taken away for a moment.
+            // The TUN writes the packet where it will be sent from, with the kernel's header in front. If the tunnel's
+            // header is shorter, the bytes that the kernel's header overwrites are saved and restored.
             let mut start = (slot.used + self.lookup.head()).max(vnet);
             let shift = self.alignment.shift(start);
             let shifts = self.bulk && slot.used + vnet + shift <= start;
@@ -163,7 +163,7 @@ impl<W: Wire> OutboundFill<W> {
         filled
     }
 
-    /// When packets that wait for their turn on a line may go. Not while the lines take nothing.
+    /// When packets that wait for a line may leave; `None` while a stream is congested.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         let shaper = self.shaper.as_ref()?;
         if self.shared.congested() {
@@ -172,18 +172,18 @@ impl<W: Wire> OutboundFill<W> {
         shaper.deadline(now)
     }
 
-    /// Whether there are such packets at all, which costs no look at the clock.
+    /// Whether packets wait for lines at all; reads no clock.
     pub(crate) const fn shapes(&self) -> bool {
         self.shaper.is_some()
     }
 
-    /// Whether the lines have another rate than what waits was last told of.
+    /// Whether control changed the lines' rates since the shaper last took them over.
     pub(crate) fn rate_changed(&self) -> bool {
         let followed = self.shaper.as_ref().map_or(0, |shaper| shaper.word());
         followed != self.shared.rates.word()
     }
 
-    /// Packets have to wait for their turn, or not any more.
+    /// Creates, updates or removes the shaper according to the lines' rates.
     fn follow_rate(&mut self) {
         let word = self.shared.rates.word();
         if word == 0 && self.shaper.is_none() {
@@ -200,7 +200,7 @@ impl<W: Wire> OutboundFill<W> {
         }
     }
 
-    /// Reads all that the TUN has into the queue, and takes out what may go.
+    /// Reads everything from the TUN into the queue, and takes out the packets that may leave.
     fn take_shaped(&mut self, slot: &mut OutboundSlot) -> Filled {
         let Some(shaper) = &mut self.shaper else {
             return Filled::Drained;
@@ -226,10 +226,10 @@ impl<W: Wire> OutboundFill<W> {
             let (used, packets) = (slot.used, slot.packets.len());
             let start = slot.used + self.lookup.head();
             let len = held.packet.len();
-            // There is room for a super-packet wherever a slot is not full.
+            // A slot that is not full always has room for a super-packet.
             slot.memory[start..start + len].copy_from_slice(&held.packet);
             self.lookup.accept_by(slot, (start, len), held.hdr, by);
-            // With nothing new in the batch it is that of another packet, and nothing is charged.
+            // If the packet added nothing, the last run belongs to another packet, and zero datagrams are charged.
             let run = slot.runs.last();
             let line = run.map_or(LineId::FIRST, |run| run.line);
             let v6 = run.is_some_and(|run| run.endpoint.addr.is_ipv6());
@@ -237,7 +237,7 @@ impl<W: Wire> OutboundFill<W> {
             shaper.settle((line, v6), datagrams, slot.used - used, slot.now);
         }
         self.shared.drops.queue.add(shaper.dropped());
-        // Where nothing may leave, what the TUN still has can wait until others had their turn.
+        // If no packet may leave, the rest of the TUN's packets can wait until other descriptors had their turn.
         if slot.is_full() || (more && taken > 0) {
             Filled::Full
         } else {
@@ -250,7 +250,7 @@ impl<W: Wire> OutboundFill<W> {
 pub(crate) struct InboundFill<W: Wire> {
     shared: Arc<Shared<W>>,
     scratch: RecvScratch,
-    /// The trains of the last receive call.
+    /// The trains that the last receive call returned.
     trains: Vec<ReceivedTrain>,
     alignment: Alignment,
     lookup: InboundLookup<W>,
@@ -274,12 +274,12 @@ impl<W: Wire> InboundFill<W> {
         }
     }
 
-    /// Whether the last reading took one packet and looked for no more.
+    /// Whether the last read took one packet and did not look for more.
     pub(crate) const fn took_one(&self) -> bool {
         self.cadence.took_one()
     }
 
-    /// Receives datagrams of a line, hands control what is control's, and finds the sessions of the rest.
+    /// Receives datagrams of a line, hands control messages to control, and finds the sessions of the others.
     pub(crate) fn fill(
         &mut self,
         slot: &mut InboundSlot<W>,
@@ -288,8 +288,8 @@ impl<W: Wire> InboundFill<W> {
     ) -> Filled {
         slot.clear();
         slot.now = Instant::now();
-        // A datagram of our own MTU and a little more; longer ones make the socket switch to
-        // full-size receives.
+        // The longest datagram that fits our MTU, and a little more; a longer one makes the socket switch to full-size
+        // receives.
         let stride = self.shared.longest_datagram().clamp(2048, TRAIN_ROOM);
         let one = self.cadence.one(slot.now);
         let (mut receives, mut received, mut bytes) = (0, 0, 0);
@@ -305,7 +305,7 @@ impl<W: Wire> InboundFill<W> {
             trains.clear();
             let limit = match (one, receives) {
                 (true, _) => 1,
-                // Room for many has to be prepared, whether they come or not.
+                // Each receive prepares room for as many datagrams as it asks for, so the first asks for few.
                 (_, 1) => AT_FIRST,
                 _ => BATCH_PACKETS.saturating_sub(slot.packets.len()),
             };
@@ -342,9 +342,9 @@ impl<W: Wire> InboundFill<W> {
                     }
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // Errors that ICMP left behind are consumed by being reported.
+                // ConnectionRefused is an ICMP error from an earlier send; reporting it clears it.
                 Err(e) if e.kind() == ErrorKind::ConnectionRefused => {}
-                // Nothing waits, or an error that the next wait will report again.
+                // Nothing waits, or the next wait reports the error again.
                 Err(_) => {
                     self.cadence.found(received);
                     break Filled::Drained;
@@ -358,7 +358,7 @@ impl<W: Wire> InboundFill<W> {
         filled
     }
 
-    /// Looks how long packets wait in the socket, where there are many of them.
+    /// Measures how long packets wait in the socket, if the batch is large.
     fn watch(&mut self, slot: &mut InboundSlot<W>, socket: &UdpSocket, bytes: u64) {
         if bytes == 0 || !socket.aqm.on() {
             return;
@@ -372,8 +372,8 @@ impl<W: Wire> InboundFill<W> {
         shared.inbound.waited.store(mean);
     }
 
-    /// Reads records, hands control what is control's, and finds the sessions of the rest. `None`: the
-    /// stream has ended, or sent what no peer would send.
+    /// Reads records, hands control messages to control, and finds the sessions of the others. `None` if the stream has
+    /// ended or the peer sent an invalid record.
     pub(crate) fn fill_stream(
         &mut self,
         slot: &mut InboundSlot<W>,
@@ -413,8 +413,8 @@ impl<W: Wire> InboundFill<W> {
                     }
                 }
             }
-            // The record that has begun must fit as a whole. The longest fits into an empty slot, and
-            // nearly fills it: one that is all there is is read to its end.
+            // The record that has begun must fit as a whole. The longest record nearly fills an empty slot, so a lone
+            // record is read to its end.
             let full = parsed > 0 && slot.is_full();
             if full || parsed + W::RECORD_HEADER + longest > slot.memory.len() {
                 break Some(Filled::Full);
@@ -434,7 +434,7 @@ impl<W: Wire> InboundFill<W> {
         partial.clear();
         partial.extend_from_slice(&slot.memory[parsed..slot.used]);
         if partial.is_empty() {
-            // A thousand idle streams shall not keep a thousand buffers.
+            // An idle stream gives its buffer back: there may be a thousand of them.
             *partial = Vec::new();
         }
         self.shared.inbound.syscalls.add(receives);
@@ -442,7 +442,7 @@ impl<W: Wire> InboundFill<W> {
         filled
     }
 
-    /// Takes the datagrams of a train. Returns how many there are.
+    /// Takes the datagrams of a train. Returns their count.
     fn train(&mut self, slot: &mut InboundSlot<W>, line: LineId, train: &ReceivedTrain) -> u64 {
         let origin = Origin {
             from: Endpoint {
@@ -493,8 +493,8 @@ impl<W: Wire> InboundFill<W> {
     }
 }
 
-/// Records may be at least this long, however short packets are: control messages are.
+/// Records may always be this long, in bytes, even if packets are short: control messages are longer.
 const RECORD_MIN: usize = 4096;
 
-/// Trains of one receive call at most.
+/// Most trains that one receive call returns.
 const TRAINS: usize = 64;

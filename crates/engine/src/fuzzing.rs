@@ -1,4 +1,4 @@
-//! Functions by which a fuzzer calls the code that a stranger's bytes reach first.
+//! Functions by which a fuzzer calls the code that untrusted bytes reach first.
 
 use crate::gro::{Coalescer, JOIN_MAX, Joins, Written, inspect};
 use crate::gso::{Super, complete_checksum};
@@ -8,8 +8,8 @@ mod plane;
 
 pub use plane::{Plane, connection};
 
-/// Coalesces packets and checks that every byte comes out once. Each is preceded by 16 bits,
-/// big-endian: 11 bits of its length and 5 of the slack before it. Behind the last is nothing.
+/// Coalesces packets and checks that every byte comes out once. Before each packet stand 16 bits, big-endian: 11 bits
+/// of its length and 5 of its slack. The memory ends with the last packet.
 ///
 /// # Panics
 /// If packets were lost or made up: a finding.

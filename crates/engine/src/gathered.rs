@@ -1,43 +1,43 @@
-//! The addresses of a peer that uses several lines of which this end sees no more than their addresses: a server's view
-//! of a client with two uplinks ([`Moving::Gather`](plane::Moving::Gather)).
+//! The addresses of a peer that calls over several lines, when this end sees only their addresses. Example: a server's
+//! view of a client with two uplinks ([`Moving::Gather`](plane::Moving::Gather)).
 //!
-//! A peer that moves and a peer that has a second line look alike when the first packet comes from elsewhere. What tells
-//! them apart is whether the old address is still heard. So the new one is kept beside it: for a while packets on several
-//! lines go to both, and what goes over one line only follows once the old one has been silent while the new one was
-//! heard. Both readings of the first packet are served by that.
+//! A first packet from a new address has two possible causes: the peer moved, or it has a second line. The peer still
+//! using the old address tells the two apart. So the new address is kept beside the old one. For a while, packets on
+//! several lines go to both addresses. Packets on one line follow only once the old address is silent while the new one
+//! is heard.
 
 use crate::clock::Moment;
 use arc_swap::ArcSwapOption;
 use netio::udp::Endpoint;
 use std::sync::Arc;
 
-/// Most addresses of a peer on one line. The one that was silent for the longest time makes room for another.
+/// Most addresses of a peer on one line. A new address replaces the one that was silent longest.
 const ADDRESSES_MAX: usize = 4;
 
-/// An address counts as a line for so many milliseconds after it was heard, by the time at which the peer was heard last
-/// at any: an idle peer keeps its lines.
+/// Milliseconds that an address counts as a line after it was last heard. They count back from the peer's last packet
+/// on any address, so an idle peer keeps its lines.
 pub(crate) const ALIVE: u64 = 5_000;
 
-/// The time for an address whose packets go nowhere else. A caller asks by each line once a second while data goes, and
-/// the keepalive that follows the answer goes by all of its lines.
+/// The same limit in milliseconds, where each packet goes to one address only. While data flows, a caller asks by each
+/// line once a second, and the keepalive after the answer goes by all its lines.
 pub(crate) const ALIVE_FOR_SHARES: u64 = 3_000;
 
-/// The first address is left when another was heard for so many milliseconds while it was silent. More than lines differ
-/// in delay, and less than an owner of two lines waits for.
+/// Milliseconds of silence at the first address, while another is heard, after which the other becomes first. Longer
+/// than lines differ in delay, and shorter than the user of two lines would wait.
 const SILENT: u64 = 500;
 
 /// An address beside the first.
 #[derive(Debug)]
 struct Other {
     endpoint: Endpoint,
-    /// When data, or a copy, last came from there; 0 while none has.
+    /// When data or a copy last came from this address; 0 if never.
     heard: Moment,
 }
 
-/// Where a peer is on one line: one address, and others where it was heard too.
+/// The addresses of a peer on one line: the first, and others where it was heard too.
 ///
-/// The worker that drains adds addresses, and control those that handshakes come from; what one does at the same moment as
-/// the other may be undone, and the next packet or handshake tells of it again.
+/// The worker that drains adds addresses of data packets, and control adds those of handshakes. If both write at once,
+/// one update may be lost; the next packet or handshake repeats it.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     first: ArcSwapOption<Endpoint>,
@@ -51,14 +51,14 @@ impl Gathered {
         self.first.load().as_deref().copied()
     }
 
-    /// Says where the peer is. Others are kept.
+    /// Sets the first address, and keeps the others.
     pub(crate) fn set_first(&self, endpoint: Endpoint) {
         self.first.store(Some(Arc::new(endpoint)));
     }
 
-    /// Control has heard the peer there, or was told that it is there. Where it was may still be a line, and stays the
-    /// first while the peer is heard at all: a peer asks by a line that waits, too, and what it asks by may cost money.
-    /// So the address counts as a line only once data, or copies of it, come from there.
+    /// Records an address from a handshake or from control's settings. The present first address may still be a line,
+    /// and stays first while the peer is heard there. A peer also asks by its standby lines, which may be metered. So
+    /// the new address counts as a line only once data or a copy comes from it.
     pub(crate) fn move_first(&self, to: Endpoint, millis: u64) {
         match self.first() {
             Some(first) if !is_at(&first, &to) => {
@@ -73,41 +73,42 @@ impl Gathered {
         }
     }
 
-    /// An address beside the first.
+    /// Finds an address beside the first.
     fn other(&self, at: &Endpoint) -> Option<Arc<Other>> {
         let others = self.others.load();
         let mut others = others.iter().flat_map(|others| others.iter());
         others.find(|other| is_at(&other.endpoint, at)).cloned()
     }
 
-    /// The peer was heard, at whatever address.
+    /// Notes that the peer was heard, at any address.
     pub(crate) fn note_heard(&self, millis: u64) {
         self.heard.set(millis);
     }
 
-    /// When the peer was heard last, at its first address where there are several.
+    /// When the peer was last heard; with several addresses, when it was last heard at the first.
     pub(crate) fn heard(&self) -> u64 {
         self.heard.millis()
     }
 
-    /// Forgets all.
+    /// Forgets all addresses and times.
     pub(crate) fn clear(&self) {
         self.first.store(None);
         self.others.store(None);
         self.heard.clear();
     }
 
-    /// Forgets which of our addresses is called.
+    /// Forgets the local source address that the peer calls.
     pub(crate) fn clear_source(&self) {
         if let Some(endpoint) = self.first() {
             self.set_first(Endpoint::new(endpoint.addr));
         }
-        // They come back with their sources when they are heard.
+        // The other addresses come back with their sources when the peer is heard there.
         self.others.store(None);
     }
 
-    /// Each address that counts as a line, and when it was heard: the first, and those that were heard in so many
-    /// milliseconds before the last. The first one stays whatever copies say: they may have been recorded.
+    /// Calls `each` for each address that counts as a line, with the time when it was heard. These are the first
+    /// address, and others heard within `within` milliseconds of the last packet. The first stays first whatever copies
+    /// say, since copies may be recordings.
     pub(crate) fn alive(&self, within: u64, mut each: impl FnMut(Endpoint, u64)) {
         let Some(first) = self.first() else { return };
         let others = self.others.load();
@@ -125,9 +126,9 @@ impl Gathered {
         }
     }
 
-    /// An authentic packet came from there; `new` if it was no copy. Returns whether the peer has moved.
+    /// Notes an authentic packet from this address; `new` if it was not a copy. Returns whether the peer has moved.
     ///
-    /// A copy proves nothing: it may have been recorded and sent from anywhere. So it adds no address.
+    /// An attacker may record a packet and send copies from anywhere, so a copy adds no address.
     pub(crate) fn heard_at(&self, from: Endpoint, new: bool, millis: u64) -> bool {
         let first = self.first.load();
         match first.as_deref() {
@@ -151,7 +152,7 @@ impl Gathered {
             if new {
                 self.add(from, millis);
             }
-            // Silent for so long that nothing else is to be waited for.
+            // The first address was silent so long that the peer must have moved.
             let moved = heard == 0 || heard + ALIVE <= millis;
             return new && moved && self.make_first(from, millis);
         };
@@ -170,7 +171,7 @@ impl Gathered {
         self.others.store(Some(Arc::new(others)));
     }
 
-    /// The peer is here now. Where it was may still be a line, and is not forgotten. Returns `true`.
+    /// Makes an address the first, and keeps the old first beside it as a possible line. Returns `true`.
     fn make_first(&self, from: Endpoint, millis: u64) -> bool {
         let others = self.others.load();
         let rest = others.iter().flat_map(|others| others.iter());
@@ -191,8 +192,8 @@ impl Gathered {
     }
 }
 
-/// Adds an address that was heard then to those beside the first. When there are too many, the one that was silent
-/// longest goes.
+/// Adds an address, heard at `millis`, to those beside the first. If there are too many, drops the one that was silent
+/// longest.
 fn keep_beside(others: &mut Vec<Arc<Other>>, endpoint: Endpoint, millis: u64) {
     if others.len() + 1 >= ADDRESSES_MAX {
         let longest = others.iter().enumerate();
@@ -205,7 +206,7 @@ fn keep_beside(others: &mut Vec<Arc<Other>>, endpoint: Endpoint, millis: u64) {
     others.push(Arc::new(Other { endpoint, heard }));
 }
 
-/// Whether a packet from there came from a known address. One whose source is not known is ours to complete.
+/// Whether a packet came from a known address. A known address without a source matches any source.
 fn is_at(known: &Endpoint, from: &Endpoint) -> bool {
     let source = |endpoint: &Endpoint| endpoint.source.map(|source| source.ip);
     known.addr == from.addr && (known.source.is_none() || source(known) == source(from))
@@ -253,7 +254,7 @@ mod tests {
         gathered.heard_at(at(1), true, 4_101);
         assert_eq!(shared(&gathered), [at(1)]);
         assert_eq!(alive(&gathered), [at(1), at(2)]);
-        // Copies, which may have been recorded, do not take the first one's place.
+        // Copies may be recordings, so they do not replace the first address.
         gathered.heard_at(at(2), false, 9_000);
         assert_eq!(shared(&gathered), [at(1), at(2)]);
     }

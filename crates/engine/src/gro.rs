@@ -4,9 +4,8 @@
 //! each other without a gap, whose headers differ in nothing but numbers and checksums. Payloads
 //! are not moved: a super-packet is gathered from where its packets lie.
 //!
-//! A super-packet is handed over with its checksum half done, which tells the kernel not to look
-//! at it; so a packet's own checksum is verified before it is joined. Otherwise damage that
-//! happened before the tunnel would be repaired without a trace.
+//! A super-packet's checksum is half done, which tells the kernel not to check it. So each packet's own checksum is
+//! verified before joining; otherwise joining would hide damage that happened before the tunnel.
 
 mod flow;
 
@@ -21,7 +20,7 @@ const HEADER_MAX: usize = IPV6_HEADER + 60;
 /// Most packets in one super-packet: the kernel's limit for UDP (`UDP_MAX_SEGMENTS`).
 pub(crate) const JOIN_MAX: usize = 64;
 
-/// How many earlier flows a packet is compared with.
+/// Earlier flows that a packet is compared with.
 const FLOWS: usize = 8;
 
 const TCP_ACK: u8 = 0x10;
@@ -30,13 +29,13 @@ const TCP_PSH: u8 = 0x08;
 /// A packet's role for the coalescer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Written as it is, and nothing of its flow may overtake it.
+    /// Written as it is; no packet of its flow may overtake it.
     Plain,
-    /// TCP or UDP that ends whatever of its flow is being joined (pure ACK, SYN, bad checksum…).
+    /// A TCP or UDP packet that ends the joining of its flow (pure ACK, SYN, bad checksum…).
     Barrier(u32),
     /// May be joined.
     Flow {
-        /// Of addresses and ports.
+        /// Hash of addresses and ports.
         hash: u32,
         udp: bool,
         v6: bool,
@@ -45,13 +44,13 @@ pub(crate) enum Shape {
     },
 }
 
-/// Looks at one inner packet and, if it might be joined, verifies its checksum.
+/// Inspects one inner packet and, if it might be joined, verifies its checksum.
 pub(crate) fn inspect(packet: &[u8]) -> Shape {
     let Some(&first) = packet.first() else {
         return Shape::Plain;
     };
     let (v6, l4, protocol, addresses) = match first {
-        // Options, which change nothing for bulk traffic, are left as they are.
+        // A packet with IP options is not joined: bulk traffic has none.
         0x45 if packet.len() >= 28 => {
             let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
             if fragment {
@@ -73,7 +72,7 @@ pub(crate) fn inspect(packet: &[u8]) -> Shape {
     let rest = &packet[l4..];
     let header = if udp {
         let stated = usize::from(u16::from_be_bytes([rest[4], rest[5]]));
-        // Zero: the sender computed no checksum, so a joined one would invent it.
+        // Zero means that the sender computed no checksum, and a super-packet would add one.
         if stated != rest.len() || rest[6..8] == [0, 0] {
             return barrier;
         }
@@ -83,7 +82,7 @@ pub(crate) fn inspect(packet: &[u8]) -> Shape {
             return barrier;
         }
         let offset = usize::from(rest[12] >> 4) * 4;
-        // Only plain data may be joined: any other flag means something by itself.
+        // Only plain data may be joined: any other flag has its own meaning.
         if offset < 20 || offset > rest.len() || rest[13] & !TCP_PSH != TCP_ACK {
             return barrier;
         }
@@ -108,7 +107,7 @@ pub(crate) fn inspect(packet: &[u8]) -> Shape {
 }
 
 fn flow_hash(addresses: &[u8], ports: &[u8]) -> u32 {
-    // Collisions cost a comparison, so anything that mixes will do.
+    // A collision costs only a comparison, so any mixing function will do.
     let mut h = 0x9e37_79b9_u32;
     for word in addresses
         .as_chunks::<4>()
@@ -138,7 +137,7 @@ const END: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Item {
     hash: u32,
-    /// May still be joined to.
+    /// Whether packets may still be joined to this write.
     open: bool,
     flow: bool,
     udp: bool,
@@ -271,19 +270,18 @@ impl Coalescer {
         parts[last].next = part;
         item.next_id = item.next_id.wrapping_add(1);
         item.next_seq = item.next_seq.wrapping_add(payload as u32);
-        // A shorter packet, or a pushed one, is the last that its sender cut.
+        // A shorter packet, or one with PSH, ends what its sender cut from one write.
         let l4 = if item.v6 { IPV6_HEADER } else { 20 };
         let pushed = !item.udp && new[l4 + 13] & TCP_PSH != 0;
         item.open = payload == usize::from(item.size) && !pushed;
         true
     }
 
-    /// Calls `write` for each write, in order, with its header and the places of its parts: the
-    /// first whole, of the others only the payload is to be written. The header of the first
-    /// packet of a super-packet is rewritten in `memory` for that call; `write` leaves the memory as it was.
+    /// Calls `write` for each write, in order, with its header and its parts: the first packet whole, then only the
+    /// payloads of the others. For that call, the first packet of a super-packet holds rewritten headers in `memory`;
+    /// `write` must leave the memory unchanged.
     ///
-    /// Where `write` says that the kernel refused a super-packet, its packets are given to it once
-    /// more, one by one and as they were.
+    /// If `write` reports that the kernel refused a super-packet, `write` gets its original packets one by one.
     pub(crate) fn drain(
         &mut self,
         memory: &mut [u8],
@@ -329,13 +327,13 @@ impl Coalescer {
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// It went, or was dropped for a reason that concerns the device.
+    /// The kernel took the packet, or the device dropped it.
     Done,
-    /// The kernel does not accept such a super-packet.
+    /// The kernel does not accept this super-packet.
     Refused,
 }
 
-/// The places that one write is gathered from.
+/// The parts that one write is gathered from.
 pub(crate) struct Gather<'a> {
     parts: &'a [Part],
     first: u32,
@@ -402,7 +400,7 @@ fn join_headers(memory: &mut [u8], start: usize, last: usize, item: &Item) -> Vn
     let l4 = if item.v6 { IPV6_HEADER } else { 20 };
     let header = usize::from(item.header);
     let total = item.total as usize;
-    // Only TCP has flags: a UDP packet may end, and the memory with it, before that byte.
+    // Only TCP has flags: a UDP packet, and the memory with it, may end before that byte.
     let last_psh = if item.udp {
         0
     } else {

@@ -15,7 +15,7 @@ const TCP_CWR: u8 = 0x80;
 const TCP_PSH: u8 = 0x08;
 const TCP_FIN: u8 = 0x01;
 
-/// A super-packet that has been understood.
+/// A super-packet whose headers were parsed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Super {
     v6: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Super {
 }
 
 impl Super {
-    /// Understands a super-packet. `None` when header and packet contradict each other.
+    /// Parses a super-packet. `None` when header and packet contradict each other.
     ///
     /// `hdr_len` is not read: forwarded packets carry wrong ones.
     pub(crate) fn parse(packet: &[u8], hdr: &VnetHdr) -> Option<Self> {
@@ -81,7 +81,7 @@ impl Super {
         })
     }
 
-    /// How many packets it stands for.
+    /// Number of packets that the super-packet stands for.
     pub(crate) fn count(&self) -> usize {
         self.payload.div_ceil(self.mss)
     }
@@ -91,9 +91,9 @@ impl Super {
         self.header + self.mss.min(self.payload - i * self.mss)
     }
 
-    /// Gives each packet of a super-packet to `each`, complete with its checksums, one behind the other and without moving
-    /// payload: the headers of each are written over the end of the payload before it, which is not needed any more.
-    /// `headers` is memory to keep them in.
+    /// Gives each packet of a super-packet to `each`, complete with its checksums, without moving payload. Each header
+    /// is written over the end of the payload before it, which is no longer needed. `headers` is scratch memory for the
+    /// headers.
     pub(crate) fn cut(
         &self,
         packet: &mut [u8],
@@ -114,8 +114,8 @@ impl Super {
         }
     }
 
-    /// Spreads the super-packet at `memory[from..]` out: packet `i` comes to lie at
-    /// `start + i * stride`, complete with its checksums. `start` is not in front of `from`.
+    /// Spreads the super-packet at `memory[from..]` out: packet `i` moves to `start + i * stride`, complete with its
+    /// checksums. `start` must be at least `from`.
     ///
     /// `stride` must be at least the length of a packet, and `memory` must reach to the end of
     /// the last.
@@ -140,8 +140,8 @@ impl Super {
         }
     }
 
-    /// The sums of what is the same in the headers of all packets: of IPv4's, and of the pseudo-header's and the rest. What
-    /// differs is taken away by adding its complement.
+    /// Sums of the header fields that all packets share: one for IPv4, one for the pseudo-header and the rest. Adding a
+    /// field's complement removes that field.
     #[inline(never)]
     fn sums(&self, header: &[u8]) -> Sums {
         let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -166,8 +166,8 @@ impl Super {
         Sums { ip, rest }
     }
 
-    /// Gives packet `i` its own lengths, numbers, flags and checksums. `payload` is the sum of its payload, which begins at a
-    /// whole word of what is summed: TCP's header is so many words long, and UDP's two.
+    /// Gives packet `i` its own lengths, numbers, flags and checksums. `payload` is the checksum of its payload, which
+    /// begins on a whole 32-bit word.
     #[inline(never)]
     fn finish(&self, packet: &mut [u8], sums: Sums, payload: checksum::Sum, i: usize, last: bool) {
         let len = packet.len();
@@ -188,7 +188,7 @@ impl Super {
         let l4 = &mut packet[self.l4..self.header];
         if self.udp {
             l4[4..6].copy_from_slice(&(rest as u16).to_be_bytes());
-            // Once in the pseudo-header, and once here.
+            // UDP's length counts twice: in the pseudo-header and here.
             let sum = !checksum::fold(sum + word(l4, 4));
             // Zero means "no checksum" (RFC 768), so a computed zero is sent as all ones.
             let sum = if sum == 0 { u16::MAX } else { sum };
@@ -213,9 +213,9 @@ impl Super {
 /// Sums of the header fields that all packets of a super-packet share.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
-    /// IPv4's, but for length, identification and checksum.
+    /// Sum of IPv4's header, without length, identification and checksum.
     ip: checksum::Sum,
-    /// The pseudo-header's and TCP's or UDP's, but for lengths, sequence number, flags and checksum.
+    /// Sum of the pseudo-header and the TCP or UDP header, without lengths, sequence number, flags and checksum.
     rest: checksum::Sum,
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn complete_checksum(packet: &mut [u8], hdr: &VnetHdr) -> bool {
     if field + 2 > packet.len() {
         return false;
     }
-    // The field holds the pseudo-header's sum and is part of what is summed.
+    // The checksum field holds the pseudo-header's sum, and the sum over the packet includes it.
     let sum = !checksum::fold(checksum::add(0, &packet[start..]));
     let is_udp = hdr.csum_offset == 6;
     let sum = if sum == 0 && is_udp { u16::MAX } else { sum };
@@ -266,7 +266,7 @@ mod tests {
     fn split(packet: &[u8], hdr: &VnetHdr, gap: usize) -> Vec<Vec<u8>> {
         let s = Super::parse(packet, hdr).unwrap();
         let stride = s.len(0) + gap;
-        // Where the first packet lies, and a little behind.
+        // The first packet stays in place, or moves up by two bytes.
         let [spread, behind] = [0, 2].map(|start| {
             let mut memory = packet.to_vec();
             memory.resize(start + s.count() * stride, 0xee);
@@ -298,7 +298,7 @@ mod tests {
                 needs_csum: true,
                 gso: if v6 { GsoKind::Tcp6 } else { GsoKind::Tcp4 },
                 gso_ecn: true,
-                // Deliberately wrong: the forwarding path lies about it.
+                // Deliberately wrong: the kernel's forwarding path reports a wrong `hdr_len`.
                 hdr_len: 17,
                 gso_size: 1000,
                 csum_start: if v6 { 40 } else { 20 },

@@ -1,4 +1,4 @@
-//! The lines that hold the interface back: it is not read while a stream of the line that is used to send has no room.
+//! Tracks the lines that stop the reading of the interface: those used to send that have a congested stream.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -6,13 +6,13 @@ use plane::LineId;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A line's bit is set by the worker that left something waiting in a stream of it, and cleared by the one that wrote
-/// that or closed the stream.
+/// A worker sets a line's bit when it leaves bytes waiting in a stream. The worker that writes those bytes or closes
+/// the stream clears the bit.
 #[derive(Debug)]
 pub(crate) struct HeldBack {
-    /// The lines with a stream that has no room, a bit each.
+    /// One bit for each line with a congested stream.
     lines: AtomicU32,
-    /// The line whose streams hold the interface back, as such a bit.
+    /// The bit of the line whose streams stop the reading.
     used: AtomicU32,
 }
 
@@ -30,10 +30,10 @@ impl HeldBack {
         lines != 0 && lines & self.used.load(Ordering::SeqCst) != 0
     }
 
-    /// Sets a line's bit. Returns whether it stays: not where `waits` says that nothing waits any more.
+    /// Sets a line's bit. Returns whether it stays set: if `waits` is false, the bit is cleared again.
     pub(crate) fn set(&self, line: LineId, waits: impl FnOnce() -> bool) -> bool {
         self.lines.fetch_or(bit(line), Ordering::SeqCst);
-        // The waiting records may have been written or dropped before the bit was set, and then no thread clears it.
+        // The waiting records may have been written or dropped before the bit was set; then no other thread clears it.
         let stays = waits();
         if !stays {
             self.clear(line);
@@ -45,29 +45,29 @@ impl HeldBack {
         self.lines.fetch_and(!bit(line), Ordering::SeqCst);
     }
 
-    /// Only the streams of this line count from now on. Returns whether that was another one before.
+    /// Counts only streams of this line from now on. Returns whether another line counted before.
     pub(crate) fn look_at(&self, line: LineId) -> bool {
         self.used.swap(bit(line), Ordering::SeqCst) != bit(line)
     }
 }
 
-/// A line among others in a word.
+/// A line's bit in a word.
 fn bit(line: LineId) -> u32 {
-    // There are 16 lines at most.
+    // There are at most 16 lines.
     1 << (line.0 % 32)
 }
 
-/// Every interleaving. Run with `make loom`.
+/// Model of every interleaving. Run with `make loom`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
     use loom::sync::atomic::AtomicBool;
     use loom::sync::{Arc, Mutex};
 
-    /// State that the worker that owns the interface and the one that owns the streams share.
+    /// State shared by the owner of the interface and the owner of the streams.
     struct World {
         held_back: HeldBack,
-        /// Bytes that wait in the stream.
+        /// Bytes waiting in the stream.
         waiting: Mutex<usize>,
         /// The wake-up of the worker that owns the interface.
         woken: AtomicBool,
@@ -90,7 +90,7 @@ mod model {
             self.woken.store(true, Ordering::SeqCst);
         }
 
-        /// Leaves something waiting, as `drain` does.
+        /// Leaves bytes waiting, as `drain` does.
         fn write(&self) {
             *self.waiting.lock().unwrap() += 1;
             if !self.held_back.set(LineId::FIRST, || self.waits()) {
@@ -98,7 +98,7 @@ mod model {
             }
         }
 
-        /// Empties the stream as `Stream::flush` and `Stream::close` do, with the steps that follow them.
+        /// Empties the stream as `Stream::flush` and `Stream::close` do, with the steps that follow.
         fn empty(&self) {
             *self.waiting.lock().unwrap() = 0;
             if !self.waits() {
@@ -117,7 +117,7 @@ mod model {
                 loom::thread::spawn(move || world.empty())
             };
             world.write();
-            // The worker's loop does so: it stops reading, and looks again.
+            // Does as the worker's loop: it stops reading, then checks again.
             let mut stopped = world.held_back.get();
             if stopped {
                 world.wake();
@@ -142,7 +142,7 @@ mod model {
             };
             world.write();
             other.join().unwrap();
-            // One more flush empties the stream, if anything waits.
+            // One more flush empties the stream, if bytes wait.
             if world.waits() {
                 world.empty();
             }

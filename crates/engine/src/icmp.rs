@@ -1,12 +1,12 @@
-//! Telling a local sender that its packet cannot go: ICMP destination unreachable, written back
-//! into the TUN (RFC 792, RFC 4443 section 3.1).
+//! Tells a local sender that its packet cannot be delivered: writes ICMP destination unreachable back into the TUN (RFC
+//! 792, RFC 4443 section 3.1).
 
 use crate::checksum;
 use crate::ip::{ICMP, ICMPV6, IPV6_HEADER, IpPacket};
 use std::net::IpAddr;
 
-/// Longest answer: within IPv6's minimum MTU, as RFC 4443 section 2.4 (c) asks; also more than
-/// RFC 1812 section 4.3.2.3 allows for IPv4 (576), which is cut shorter.
+/// Longest answer: IPv6's minimum MTU, as RFC 4443 section 2.4 (c) asks. RFC 1812 section 4.3.2.3 allows only 576 bytes
+/// for IPv4, so IPv4 answers are cut shorter.
 pub(crate) const ANSWER_MAX: usize = 1280;
 const ANSWER_MAX_V4: usize = 576;
 
@@ -17,9 +17,8 @@ const V6_ADDRESS_UNREACHABLE: [u8; 2] = [1, 3];
 
 /// Writes the answer to `packet` into `out` and returns its length.
 ///
-/// `None` where no answer may be given: to an ICMP error, to something sent to or from a
-/// multicast or unspecified address, to a fragment that is not the first (RFC 1122 section 3.2.2,
-/// RFC 4443 section 2.4 (e)).
+/// `None` if RFC 1122 section 3.2.2 or RFC 4443 section 2.4 (e) forbid an answer. They forbid it for ICMP errors,
+/// multicast or unspecified addresses, and fragments other than the first.
 pub(crate) fn unreachable(packet: &[u8], out: &mut [u8; ANSWER_MAX]) -> Option<usize> {
     let ip = IpPacket::parse(packet)?;
     let packet = &packet[..ip.len];
@@ -46,8 +45,8 @@ pub(crate) fn unreachable(packet: &[u8], out: &mut [u8; ANSWER_MAX]) -> Option<u
             head[2..4].copy_from_slice(&(len as u16).to_be_bytes());
             head[8] = 64;
             head[9] = ICMP;
-            // From the unreachable address itself: the tunnel has none of its own that is sure
-            // to exist, and the sender's kernel looks at the quoted packet.
+            // The answer comes from the unreachable address itself. The tunnel may lack an address of its own, and the
+            // sender's kernel looks at the quoted packet.
             head[12..16].copy_from_slice(&packet[16..20]);
             head[16..20].copy_from_slice(&packet[12..16]);
             head[20..22].copy_from_slice(&V4_HOST_UNREACHABLE);

@@ -1,7 +1,6 @@
-//! Packets of the interface, many at a time: super-packets are cut when they are read, and joined before they are written.
+//! Packets of the interface, many at a time: super-packets are cut after reading, and joined before writing.
 //!
-//! [`Reader`] and [`Writer`] are for tunnels whose packets do not go through the engine, because their keys follow from
-//! the order of their packets.
+//! [`Reader`] and [`Writer`] are for tunnels that bypass the engine, because their keys depend on the order of packets.
 
 use crate::alignment;
 use crate::gro::{self, Coalescer, JOIN_MAX, Joins, Shape, Written};
@@ -12,9 +11,9 @@ use std::ops::Range;
 
 /// Bytes of the longest super-packet, with its header.
 const READ_MAX: usize = VNET_HDR_LEN + u16::MAX as usize;
-/// Bytes that are gathered before they are written.
+/// Bytes gathered before a write.
 const GATHERED: usize = 128 << 10;
-/// One number on every Linux architecture.
+/// EINVAL has this value on every Linux architecture.
 const EINVAL: i32 = 22;
 
 /// The result of writing a batch.
@@ -22,11 +21,11 @@ const EINVAL: i32 = 22;
 pub(crate) struct Writes {
     pub(crate) calls: u64,
     pub(crate) super_packets: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused.
     pub(crate) refused: u64,
 }
 
-/// Writes what was gathered, and falls back to packets one by one where the kernel takes no super-packets.
+/// Writes the gathered packets; writes them one by one where the kernel takes no super-packets.
 pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> Writes {
     let mut writes = Writes::default();
     coalescer.drain(memory, |memory, hdr, gather| {
@@ -38,7 +37,7 @@ pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> 
         }
         let mut ranges = gather.ranges().peekable();
         let hdr_bytes = match ranges.peek() {
-            // The kernel puts so much into one place and the rest into pages, from their beginnings on.
+            // The kernel copies `hdr_len` bytes into one place, and the rest into pages, each from its beginning.
             Some(first) if alignment::MATTERS => VnetHdr {
                 hdr_len: alignment::up(first.clone(), hdr.hdr_len),
                 ..*hdr
@@ -74,8 +73,8 @@ pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> 
     writes
 }
 
-/// Writes a packet as it is. Its header goes to where it is one part with it, and what lies there is taken away meanwhile: the
-/// end of a packet that is still to be written, where the tunnel's own header is shorter.
+/// Writes a packet as it is. Its `virtio_net_hdr` goes directly in front of it, so that both are one part. If the
+/// tunnel's header is shorter, those bytes belong to a packet still to be written; they are saved and restored.
 fn write_single(tun: &Tun, memory: &mut [u8], packet: Range<usize>) -> io::Result<usize> {
     if !tun.vnet_hdr() {
         return tun.write(&[IoSlice::new(&memory[packet])]);
@@ -96,7 +95,7 @@ fn write_single(tun: &Tun, memory: &mut [u8], packet: Range<usize>) -> io::Resul
 /// Reads packets from an interface.
 pub struct Reader {
     memory: Vec<u8>,
-    /// Headers of a super-packet that is cut.
+    /// Scratch memory for the headers of a super-packet being cut.
     headers: Vec<u8>,
     malformed: u64,
 }
@@ -114,7 +113,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Allocates its memory, 64 KiB.
+    /// Allocates 64 KiB of memory for packets.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -124,7 +123,7 @@ impl Reader {
         }
     }
 
-    /// Reads once, and gives each packet that was read to `each`. Returns how many that were.
+    /// Reads once and gives each packet to `each`. Returns the number of packets.
     ///
     /// # Errors
     /// The errors of [`Tun::read`].
@@ -179,7 +178,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Nothing to write.
+    /// A writer with no packets.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -189,8 +188,8 @@ impl Writer {
         }
     }
 
-    /// Takes a packet, which is written at the next [`flush`](Self::flush) at the latest; after those before it, if it is of
-    /// the same flow.
+    /// Takes a packet and writes it at the next [`flush`](Self::flush) at the latest. Packets of one flow keep their
+    /// order.
     pub fn push(&mut self, tun: &Tun, packet: &[u8]) {
         if self.memory.len() + packet.len() > GATHERED {
             self.flush(tun);
@@ -200,7 +199,7 @@ impl Writer {
             udp: tun.uso.on(),
             most: JOIN_MAX,
         };
-        // Where nothing is joined nothing has to be looked at.
+        // No packets can be joined, so none are inspected.
         let shape = if tun.vnet_hdr() && (joins.tcp || joins.udp) {
             gro::inspect(packet)
         } else {
@@ -212,7 +211,7 @@ impl Writer {
             .push(&self.memory, start, packet.len() as u32, shape, joins);
     }
 
-    /// Writes what was taken.
+    /// Writes the packets taken so far.
     pub fn flush(&mut self, tun: &Tun) {
         if !self.memory.is_empty() {
             self.refused += write(tun, &mut self.coalescer, &mut self.memory).refused;
@@ -220,7 +219,7 @@ impl Writer {
         }
     }
 
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
@@ -242,7 +241,7 @@ mod tests {
         segment.extend_from_slice(&[0, 0, 0, 9, 0x50, 0x10, 0x10, 0, 0, 0, 0, 0]);
         segment.extend((0..payload).map(|at| (seq as usize + at) as u8));
         let mut packet = ipv4([10, 0, 0, 1], [10, 0, 0, 2], TCP, &segment);
-        // Do not fragment: numbers of packets do not matter.
+        // Don't Fragment is set, so the IP identification does not matter.
         packet[6] = 0x40;
         checksum::write_ipv4(&mut packet[..20]);
         let sum = checksum::pseudo_header(&packet[12..20], TCP, packet.len() - 20);
@@ -272,7 +271,7 @@ mod tests {
         assert_eq!((hdr.gso, hdr.gso_size), (GsoKind::Tcp4, 1000));
         assert_eq!(len, VNET_HDR_LEN + 40 + 5000);
         assert_eq!(writer.refused(), 0);
-        // Back, as the kernel hands over what it has joined.
+        // Reads the super-packet back as the kernel would hand it over.
         kernel.send(&bytes[..len]).unwrap();
         let (mut reader, mut read) = (Reader::new(), Vec::new());
         let count = reader.read(&tun, |packet| read.push(packet.to_vec()));
@@ -302,7 +301,7 @@ mod tests {
             let len = kernel.recv(&mut bytes).unwrap() - VNET_HDR_LEN;
             let hdr = VnetHdr::parse(&bytes).unwrap();
             assert_eq!((hdr.gso, len), (GsoKind::Tcp4, 40 + 2 * payload as usize));
-            // The kernel refuses what is longer, `drivers/net/tun.c`.
+            // The kernel refuses a longer `hdr_len` (`drivers/net/tun.c`).
             let said = usize::from(hdr.hdr_len);
             assert!((40..=len).contains(&said), "{said} of {len}");
         }
@@ -318,10 +317,10 @@ mod tests {
             _ => None,
         });
         let (mut writer, mut other) = (Writer::new(), tcp(7000, 1000));
-        // Of another flow: what does not change the sum.
+        // A packet of another flow; swapping these bytes leaves the checksum unchanged.
         other.swap(20, 22);
         other.swap(21, 23);
-        // The end of the second lies right before the third, which is written before it.
+        // The second packet ends right before the third, which is written first.
         let packets = [tcp(0, 1000), other, tcp(1000, 1000)];
         for packet in &packets {
             writer.push(&tun, packet);
@@ -335,7 +334,7 @@ mod tests {
             assert!(*packet == packets[at], "packet {at}");
         }
         assert_eq!(writer.refused(), 0);
-        // An ordinary packet that is refused is counted.
+        // The writer counts an ordinary packet that the kernel refuses.
         tun.faults
             .set(|_| Some(Err(io::Error::from_raw_os_error(EINVAL))));
         writer.push(&tun, &packets[0]);

@@ -4,24 +4,24 @@ use crate::checksum;
 use netio::udp::Ecn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// IP protocol numbers used here.
+/// IP protocol number of TCP.
 pub(crate) const TCP: u8 = 6;
-/// UDP.
+/// IP protocol number of UDP.
 pub(crate) const UDP: u8 = 17;
-/// ICMP for IPv4.
+/// IP protocol number of ICMP for IPv4.
 pub(crate) const ICMP: u8 = 1;
-/// ICMP for IPv6.
+/// IP protocol number of ICMP for IPv6.
 pub(crate) const ICMPV6: u8 = 58;
 
 /// IPv6's fixed header, in bytes.
 pub(crate) const IPV6_HEADER: usize = 40;
 
-/// The outline of an IP packet.
+/// The header fields of an IP packet that the data plane uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IpPacket {
     pub(crate) src: IpAddr,
     pub(crate) dst: IpAddr,
-    /// The packet's length by its IP header, in bytes; at most the bytes given.
+    /// Length from the IP header in bytes, at most the length of the slice.
     pub(crate) len: usize,
     pub(crate) ecn: Ecn,
 }
@@ -70,8 +70,7 @@ impl IpPacket {
     }
 }
 
-/// The port that a UDP packet is for and what it carries, also of the first fragment of one; `None`
-/// for anything else.
+/// Destination port and payload of a UDP packet, or of its first fragment; `None` for any other packet.
 pub(crate) fn udp_payload(packet: &[u8]) -> Option<(u16, &[u8])> {
     const HEADER: usize = 8;
     const FRAGMENT: u8 = 44;
@@ -105,8 +104,7 @@ pub(crate) fn udp_payload(packet: &[u8]) -> Option<(u16, &[u8])> {
     ))
 }
 
-/// Whether a packet is a TCP segment with data, as far as that is seen without a look at its options: acknowledgements are
-/// shorter.
+/// Whether a packet is a TCP segment with data, without reading its options: acknowledgements are shorter.
 pub(crate) fn carries_tcp(packet: &[u8]) -> bool {
     const DATA: usize = 512;
     let protocol = match packet.first() {
@@ -116,10 +114,10 @@ pub(crate) fn carries_tcp(packet: &[u8]) -> bool {
     packet.len() >= DATA && protocol == Some(&TCP)
 }
 
-/// The result of decapsulation for the two ECN fields (RFC 6040 section 4.2, figure 4).
+/// Sets the ECN field of a decapsulated packet from both ECN fields (RFC 6040 section 4.2, figure 4).
 ///
-/// Returns `false` when the packet must be dropped: congestion was experienced by a transport
-/// that does not understand the mark.
+/// Returns `false` if the packet must be dropped, because a transport that does not understand the mark experienced
+/// congestion.
 #[must_use]
 pub(crate) fn decapsulate_ecn(packet: &mut [u8], inner: Ecn, outer: Ecn) -> bool {
     match (inner, outer) {
@@ -136,13 +134,13 @@ pub(crate) fn decapsulate_ecn(packet: &mut [u8], inner: Ecn, outer: Ecn) -> bool
     }
 }
 
-/// The outer field for an inner one (RFC 6040 section 4.1, normal mode: copied).
+/// The outer ECN field for an inner one (RFC 6040 section 4.1, normal mode: copied).
 #[must_use]
 pub(crate) fn encapsulate_ecn(inner: Ecn) -> Ecn {
     inner
 }
 
-/// Sets the ECN field, and the checksum of an IPv4 header.
+/// Sets the ECN field, and updates the checksum of an IPv4 header.
 pub(crate) fn set_ecn(packet: &mut [u8], ecn: Ecn) {
     match packet[0] >> 4 {
         4 => {
@@ -206,7 +204,7 @@ pub(crate) mod tests {
         assert_eq!(udp_payload(&fragment).map(|p| p.1), Some(&[7][..]));
         fragment[43] = 8;
         assert_eq!(udp_payload(&fragment), None);
-        // Nothing that a packet can say leads beyond its end.
+        // Truncated packets must not cause reads beyond the slice.
         for len in 0..four.len() {
             udp_payload(&four[..len]);
             udp_payload(&fragment[..len]);

@@ -1,4 +1,4 @@
-//! The key to send with, and the limits that every key has.
+//! The sending key, and the limits that every key has.
 
 use plane::AtomicU64;
 use plane::{Format, KeyLimits};
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// The key to send with.
+/// The key used to seal packets to a peer.
 pub(crate) struct SendKey {
     /// The receiver's name for the session.
     pub(crate) index: u32,
-    /// Our name for it.
+    /// Our name for the session.
     pub(crate) session: u32,
     pub(crate) format: Arc<dyn Format>,
     pub(crate) limits: KeyLimits,
@@ -57,7 +57,7 @@ impl SendKey {
         {
             return Some(first);
         }
-        // Keep the counter from ever wrapping round to numbers that were used.
+        // Stops the counter before it could wrap round to used numbers.
         self.counter
             .store(self.limits.messages_max, Ordering::Relaxed);
         None
@@ -67,7 +67,7 @@ impl SendKey {
         now < self.limits.expires && self.used() < self.limits.messages_max
     }
 
-    /// Whether the caller has to ask for a new key: true once.
+    /// Whether the caller must ask for a new key: true once.
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         let due = self.limits.refresh_at.is_some_and(|at| now >= at)
             || self.used() >= self.limits.refresh_messages;
@@ -101,7 +101,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A control that hears nothing.
+    /// A control that ignores everything.
     pub(crate) struct Deaf;
 
     impl Control for Deaf {

@@ -1,16 +1,16 @@
-//! The data plane: moves packets between a TUN and UDP sockets, in batches, on every core, and
-//! knows no protocol.
+//! The data plane: moves packets between a TUN and UDP sockets in batches on every core, independent of the protocol.
 //!
-//! Both directions are the same five words, each a file:
+//! Both directions take the same five steps, each a file:
 //!
 //! ```text
 //! LAN -> TUN --fill--> [slot] --look up--> --transform--> --commit--> --drain--> UDP
 //! UDP --fill--> [slot] --look up--> --transform--> --commit--> --drain--> TUN -> LAN
 //! ```
 //!
-//! A *slot* is the memory of one batch. Packets are sealed, opened, cut up and joined in it; they
-//! are never copied to another. A protocol says how its messages are told apart ([`plane::Wire`]), gives keys with
-//! the format of their packets ([`plane::Format`]) through [`Tunnel`], and hears of what matters to its state machine through [`plane::Control`].
+//! A *slot* is the memory of one batch. Packets are sealed, opened, cut and joined in place, and never copied to
+//! another slot. A protocol says how to tell its messages apart ([`plane::Wire`]). It gives keys, with the format of
+//! their packets ([`plane::Format`]), through [`Tunnel`]. It hears of events for its state machine through
+//! [`plane::Control`].
 
 #![forbid(unsafe_code)]
 
@@ -70,6 +70,6 @@ pub use stats::{Counter, Drops, PipelineStats};
 pub use stream::{Stream, Written};
 pub use tunnel::{Tunnel, TunnelOptions};
 
-/// Entry points for fuzzing what the kernel and peers hand to the data plane. Not an interface.
+/// Entry points for fuzzing input from the kernel and from peers. Not a public interface.
 #[doc(hidden)]
 pub mod fuzzing;

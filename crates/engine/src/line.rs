@@ -1,4 +1,4 @@
-//! The local ends of a tunnel's lines: their sockets, and the tokens by which workers wait for them.
+//! The local ends of a tunnel's lines: their sockets, and the tokens by which workers wait for the sockets.
 
 use netio::poll::Poller;
 use netio::udp::{Family, UdpSocket};
@@ -16,7 +16,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// The socket for a family.
+    /// The socket for an address family.
     #[must_use]
     pub fn of(&self, family: Family) -> Option<&UdpSocket> {
         match family {
@@ -25,30 +25,30 @@ impl Sockets {
         }
     }
 
-    /// Both, where they are.
+    /// Both sockets, as far as they exist.
     pub fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
         self.v4.iter().chain(self.v6.iter())
     }
 }
 
-/// Tokens below this are not sockets'.
+/// The first token of a socket; lower tokens have other uses.
 const FIRST_TOKEN: u64 = 2;
 
-/// The first token that is no socket's: two families for each line.
+/// The first token after the sockets': each line has two.
 pub(crate) const TOKENS_END: u64 = FIRST_TOKEN + 2 * LINES_MAX as u64;
 
 fn token(line: LineId, family: Family) -> u64 {
     FIRST_TOKEN + 2 * u64::from(line.0) + u64::from(family == Family::V6)
 }
 
-/// The sockets of all lines, by number. An immutable snapshot: a change makes another.
+/// The sockets of all lines, by number. An immutable snapshot: each change makes a new one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lines {
     sockets: Vec<Arc<Sockets>>,
 }
 
 impl Lines {
-    /// The lines with other sockets for one of them.
+    /// A copy with other sockets for one line.
     pub(crate) fn with(&self, line: LineId, sockets: Sockets) -> Self {
         let mut all = self.clone();
         let len = all.sockets.len().max(line.index() + 1);
@@ -62,12 +62,12 @@ impl Lines {
         self.sockets.get(line.index())
     }
 
-    /// The socket of a line for a family.
+    /// The socket of a line for an address family.
     pub(crate) fn socket(&self, line: LineId, family: Family) -> Option<&UdpSocket> {
         self.of(line)?.of(family)
     }
 
-    /// The line and the socket that a worker waits for by this token.
+    /// The line and socket with this token.
     pub(crate) fn by_token(&self, token: u64) -> Option<(LineId, &UdpSocket)> {
         let number = token.checked_sub(FIRST_TOKEN)?;
         let family = if number % 2 == 0 {
@@ -84,7 +84,7 @@ impl Lines {
         self.sockets.iter().flat_map(|sockets| sockets.iter())
     }
 
-    /// Waits for these sockets instead of `before`'s. Those that are in both stay as they are.
+    /// Waits for these sockets instead of those of `before`. Sockets in both stay registered.
     ///
     /// # Errors
     /// Descriptor limits.
@@ -98,7 +98,7 @@ impl Lines {
                 continue;
             }
             for socket in old.iter().flat_map(|sockets| sockets.iter()) {
-                // One that was already closed has left the set by itself.
+                // A closed socket has left the poller by itself.
                 let _ = poller.remove(socket);
             }
             for socket in new.iter().flat_map(|sockets| sockets.iter()) {

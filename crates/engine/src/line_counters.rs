@@ -1,4 +1,4 @@
-//! Counts the traffic of one line of a peer, by workers.
+//! Counters of one line of a peer; workers update them.
 
 use crate::stats::Counter;
 use plane::LineCounts;
@@ -17,13 +17,13 @@ pub(crate) struct LineCounters {
 }
 
 impl LineCounters {
-    /// Packets were sent.
+    /// Counts sent packets.
     pub(crate) fn note_sent(&self, packets: u64, bytes: u64) {
         self.sent.add(packets);
         self.sent_bytes.add(bytes);
     }
 
-    /// Packets were received: the fields of `counts` that say so.
+    /// Counts received packets: adds the receive fields of `counts`.
     pub(crate) fn note_received(&self, counts: &LineCounts) {
         self.received_bytes.add(counts.received_bytes);
         self.accepted.add(counts.accepted);

@@ -1,4 +1,4 @@
-//! Look up: the peer that a packet is for, or the session that it is of; once for each run of equal ones.
+//! Look up: finds the peer of an outbound packet, or the session of an inbound one; once for each run of equal ones.
 
 mod destination;
 mod singly;
@@ -22,28 +22,28 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Outbound: by destination address.
+/// Outbound lookup, by destination address.
 pub(crate) struct OutboundLookup<W: Wire> {
     shared: Arc<Shared<W>>,
-    /// The last answer. Only good within one batch: everything in it may change between batches.
+    /// The last destination found. Valid within one batch only: everything in it may change between batches.
     last: Option<Destination>,
-    /// The ways of the last answer, where it has a plan.
+    /// The ways of the last destination, if it has a plan.
     ways: Vec<Way>,
     reader: Reader,
-    /// The head of the last packet: where to read the next one to, most likely.
+    /// Bytes of the last packet's header, the likely room for the next one's.
     head: usize,
 }
 
-/// A packet that was read: where it lies, and whether it is one packet or stands for many.
+/// A packet or super-packet that was read, and where it lies.
 #[derive(Clone, Copy)]
 struct Read {
     start: usize,
     len: usize,
     hdr: VnetHdr,
     parsed: Option<Super>,
-    /// An IP packet; otherwise a message of control's, which is no traffic.
+    /// Whether this is an IP packet; control's own messages do not count as traffic.
     inner: bool,
-    /// The line whose turn it is, of those that the packet may go by.
+    /// The line whose turn it is, among the lines that the packet may take.
     by: Option<LineId>,
 }
 
@@ -58,7 +58,7 @@ impl<W: Wire> OutboundLookup<W> {
         }
     }
 
-    /// Bytes to leave free before the next packet.
+    /// Bytes to leave free in front of the next packet.
     pub(crate) fn head(&self) -> usize {
         self.head
     }
@@ -73,7 +73,7 @@ impl<W: Wire> OutboundLookup<W> {
         Some(Destination::new(Some(address), peer, now, ways))
     }
 
-    /// The last destination is that of this address from now on.
+    /// Looks up the destination of an address, unless it is the last one.
     fn look_up(&mut self, address: IpAddr, now: Instant) {
         let known = |last: &Destination| last.address == Some(address);
         if !self.last.as_ref().is_some_and(known) {
@@ -81,7 +81,7 @@ impl<W: Wire> OutboundLookup<W> {
         }
     }
 
-    /// The line that a packet goes by, as things are now; `None` if it may go by several, or goes nowhere.
+    /// The only line that a packet may take now; `None` if it may take several, or has no destination.
     pub(crate) fn line_of(&mut self, packet: &[u8], now: Instant) -> Option<LineId> {
         self.look_up(IpPacket::parse(packet)?.dst, now);
         let to = self.last.as_ref()?;
@@ -91,7 +91,7 @@ impl<W: Wire> OutboundLookup<W> {
         }
     }
 
-    /// Takes the packet (or super-packet) at `start` into the batch, or deals with it otherwise.
+    /// Takes the packet or super-packet at `start` into the batch, or drops, stages or answers it.
     pub(crate) fn accept(
         &mut self,
         slot: &mut OutboundSlot,
@@ -102,7 +102,7 @@ impl<W: Wire> OutboundLookup<W> {
         self.accept_by(slot, (start, len), hdr, None);
     }
 
-    /// Accepts a packet; by this line if it is one of those that the packet may go by.
+    /// Accepts a packet, by line `by` if the packet may take that line.
     pub(crate) fn accept_by(
         &mut self,
         slot: &mut OutboundSlot,
@@ -168,7 +168,7 @@ impl<W: Wire> OutboundLookup<W> {
         self.take_in(slot, read, ecn);
     }
 
-    /// Lays out the datagrams of what was read, for the last destination.
+    /// Lays out the datagrams of the packet read, for the last destination.
     fn take_in(&mut self, slot: &mut OutboundSlot, mut read: Read, ecn: Ecn) {
         let Some(to) = &self.last else { return };
         let Some(endpoint) = to.endpoint else { return };
@@ -192,7 +192,7 @@ impl<W: Wire> OutboundLookup<W> {
             .plan
             .as_ref()
             .and_then(|plan| plan.choose(ways, reader, packet, (read.inner, read.by)));
-        // A plan's ways lead through sockets, whatever the line in use is.
+        // The ways of a plan lead through UDP sockets, even if the line in use has a stream.
         let stream = to.stream.as_ref().filter(|_| chosen.is_none());
         let (way, copies) = chosen.unwrap_or((way, &[]));
         let same = |r: &OutboundRun| {
@@ -230,18 +230,18 @@ impl<W: Wire> OutboundLookup<W> {
         let mut tail = key.format.tail(padded);
         let stride = head + padded + tail;
         if stream.is_some() && stride > W::RECORD_HEADER + RECORD_MAX {
-            // Its length would wrap, and the peer would take its middle for the next record.
+            // The 16-bit record length would wrap, and the peer would read the middle of this record as the next one.
             drops.too_long.add(count as u64);
             return;
         }
         let start = read.start.max(slot.used + head);
         if read.start < start {
-            // Another key's head is longer than the one that room was left for, or it was read in front of its place.
+            // This key's header is longer than the room left for it, or the packet was read in front of its place.
             if start + read.len > slot.memory.len() {
                 drops.tun_malformed.add(count as u64);
                 return;
             }
-            // A super-packet's packets are moved anyway.
+            // Spreading moves a super-packet's packets anyway.
             if read.parsed.is_none() {
                 slot.memory
                     .copy_within(read.start..read.start + read.len, start);
@@ -249,14 +249,14 @@ impl<W: Wire> OutboundLookup<W> {
             }
         }
         if start + count * stride > slot.memory.len() {
-            // Thousands of tiny segments in one super-packet: no kernel makes them.
+            // Thousands of tiny segments in one super-packet: no kernel makes such a super-packet.
             drops.tun_malformed.add(count as u64);
             return;
         }
         let mut bytes = 0;
         for i in 0..count {
             let inner = read.parsed.as_ref().map_or(read.len, |s| s.len(i));
-            // All but the last are as long as the first.
+            // All segments but the last have the same length.
             if inner != longest {
                 padded = self.shared.wire.padded(inner, mtu);
                 tail = key.format.tail(padded);
@@ -282,7 +282,7 @@ impl<W: Wire> OutboundLookup<W> {
         }
     }
 
-    /// Ends a batch: its packets get their numbers.
+    /// Ends a batch and numbers its packets.
     pub(crate) fn finish(&mut self, slot: &mut OutboundSlot) {
         self.last = None;
         let shared = &self.shared;
@@ -293,15 +293,15 @@ impl<W: Wire> OutboundLookup<W> {
     }
 }
 
-/// Inbound: by our name for the session.
+/// Inbound lookup, by our index of the session.
 pub(crate) struct InboundLookup<W: Wire> {
     shared: Arc<Shared<W>>,
     last: Option<Arc<ReceiveKey<W>>>,
-    /// The session whose packets belong to the batch's last run while they come from where they come from now.
+    /// The session of the batch's last run, while its packets come from the same origin.
     run: Option<SessionName>,
 }
 
-/// Where a datagram came from.
+/// Address and line that a datagram came from.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin<'a> {
     pub(crate) from: Endpoint,
@@ -319,18 +319,18 @@ impl<W: Wire> InboundLookup<W> {
         }
     }
 
-    /// Says that the packets from now on come from one place.
+    /// Begins a train: its packets share one origin.
     pub(crate) fn begin_train(&mut self) {
         self.run = None;
     }
 
-    /// Ends a batch: a key is not held on to while nothing comes.
+    /// Ends a batch, and releases the key while no packets come.
     pub(crate) fn finish(&mut self) {
         self.last = None;
         self.run = None;
     }
 
-    /// Takes a data packet into the batch: what is left of it, `len` bytes at `start`.
+    /// Takes a data packet into the batch: `len` bytes at `start`, after its header.
     pub(crate) fn accept(
         &mut self,
         slot: &mut InboundSlot<W>,
@@ -345,7 +345,7 @@ impl<W: Wire> InboundLookup<W> {
             counter,
             authentic: false,
         };
-        // Mostly a train is one session's, which is looked up once then.
+        // Most trains belong to one session, which is then looked up once.
         if self.run == Some(session)
             && let (Some(key), Some(run)) = (&self.last, slot.runs.last_mut())
             && counter < key.limits.messages_max
@@ -413,18 +413,17 @@ impl<W: Wire> InboundLookup<W> {
     }
 }
 
-/// A power of two: a shard is copied for each change, so there are many small ones.
+/// Count of shards, a power of two. Each change copies one shard, so many small ones are cheapest.
 const SHARDS: usize = 256;
 
 type Shard<W> = ArcSwap<HashMap<u32, Arc<ReceiveKey<W>>>>;
 
-/// All receiving sessions by our name for them.
+/// All receiving sessions, by our index.
 pub(crate) struct Sessions<W: Wire> {
     shards: Box<[Shard<W>]>,
-    /// The first of our names for the sessions of the peer at an address, where packets do not
-    /// name their session.
+    /// The first of our session indices for the peer at an address, for packets that do not name their session.
     of_senders: ArcSwap<HashMap<SocketAddr, u32>>,
-    /// Changes come from control only, but may come from two of its threads.
+    /// Lock for changes: only control makes them, but from up to two threads.
     changing: Mutex<()>,
 }
 
@@ -449,12 +448,12 @@ impl<W: Wire> Sessions<W> {
         self.shard(index).load().get(&index).cloned()
     }
 
-    /// Our name for a session that packets from `addr` call `number`.
+    /// Our index for the session that packets from `addr` call `number`.
     pub(crate) fn of_sender(&self, addr: SocketAddr, number: u8) -> Option<u32> {
         Some(self.of_senders.load().get(&addr)? + u32::from(number))
     }
 
-    /// Says that packets from `addr` belong to the sessions from `first` on, or no longer do.
+    /// Maps packets from `addr` to the sessions from `first` on; removes that mapping if `theirs` is false.
     pub(crate) fn set_sender(&self, addr: SocketAddr, first: u32, theirs: bool) {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut map = HashMap::clone(&self.of_senders.load());

@@ -1,16 +1,16 @@
-//! Requests for packets that were lost, of one end to the other, where both share packets out among lines.
+//! Requests from one end to the other for lost packets, if both ends share packets out among lines.
 //!
-//! A request is sealed as data is, and asks for packets of its own session. Its payload is no IP packet, so that an end that
-//! knows nothing of requests drops it:
+//! A request is sealed like data, and asks for packets of its own session. Its payload is not an IP packet, so an end
+//! that does not know requests drops it:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 4 | 0, "MR", 1 |
 //! | 10, up to [`RUNS_MAX`] times | the first number that is missing, and how many are: 8 and 2 bytes, big endian |
 //!
-//! Bytes behind the last run are padding, whose counts are 0.
+//! Bytes after the last run are padding, whose counts are 0.
 
-/// The mark of a request, with which no IP packet begins: its version is 0.
+/// The mark of a request. An IP packet never begins with version 0.
 const MAGIC: [u8; 4] = [0, b'M', b'R', 1];
 
 /// Most runs of numbers in one request.
@@ -24,7 +24,7 @@ const RUN: usize = 10;
 /// A request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
-    /// First numbers and counts.
+    /// First number and count of each run.
     runs: Vec<(u64, u16)>,
 }
 
@@ -35,7 +35,7 @@ impl Missing {
         self.runs.len() < RUNS_MAX && counts.sum::<usize>() < NUMBERS_MAX
     }
 
-    /// Adds a number, if there is room.
+    /// Adds a number if there is room.
     pub(crate) fn add(&mut self, number: u64) {
         if !self.has_room() {
             return;
@@ -52,7 +52,7 @@ impl Missing {
         self.runs.is_empty()
     }
 
-    /// The payload that says so.
+    /// The payload that carries this request.
     pub(crate) fn payload(&self) -> Vec<u8> {
         let mut payload = Vec::with_capacity(MAGIC.len() + self.runs.len() * RUN);
         payload.extend(MAGIC);
@@ -63,7 +63,7 @@ impl Missing {
         payload
     }
 
-    /// The request of a payload; `None` if it is none.
+    /// Parses the request in a payload; `None` if it has none.
     pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
         let runs = payload.strip_prefix(&MAGIC)?;
         let mut missing = Self::default();
@@ -76,7 +76,7 @@ impl Missing {
                 break;
             }
             left -= count;
-            // Not more than it was read from.
+            // `count` came from 16 bits, so the cast is exact.
             missing
                 .runs
                 .push((u64::from_be_bytes(*first), count as u16));
@@ -84,7 +84,7 @@ impl Missing {
         Some(missing)
     }
 
-    /// The numbers that are missing, at most [`NUMBERS_MAX`].
+    /// The missing numbers, at most [`NUMBERS_MAX`].
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         let runs = self.runs.iter();
         runs.flat_map(|(first, count)| (0..u64::from(*count)).map_while(|n| first.checked_add(n)))

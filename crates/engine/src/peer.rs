@@ -1,4 +1,4 @@
-//! A peer as the data plane sees it: its lines, what key to send with, when it was heard of.
+//! A peer in the data plane: its lines, its sending key, and when packets were last sent and received.
 
 use crate::armed::Armed;
 use crate::clock::{Epoch, Moment};
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Most packets that wait for one peer's session (the kernel's `MAX_STAGED_PACKETS`).
+/// Most packets staged for one peer until it has a session (the kernel's `MAX_STAGED_PACKETS`).
 const STAGED_PACKETS: usize = 128;
 
-/// Most bytes that wait for sessions, of all peers of a tunnel together.
+/// Most bytes staged for all peers of a tunnel together.
 const STAGED_BYTES: usize = 4 << 20;
 
 /// A peer. Shared by control, tables and workers; everything in it is atomic.
@@ -43,7 +43,7 @@ pub struct Peer {
     pub rx_bytes: Counter,
     /// Bytes of messages sent, headers and tags included.
     pub tx_bytes: Counter,
-    /// Bytes that are about to be added to one of the two, of keepalives and messages inside data packets.
+    /// Bytes of keepalives and of messages inside data packets, about to be added to `rx_bytes` or `tx_bytes`.
     pub message_bytes: Counter,
 }
 
@@ -71,48 +71,48 @@ impl Peer {
         }
     }
 
-    /// The number that control gave it.
+    /// The peer's number, given by control.
     #[must_use]
     pub fn id(&self) -> PeerId {
         self.id
     }
 
-    /// Where it is on the line that is used to send; `None` while that is not known.
+    /// The peer's address on the line used to send; `None` while unknown.
     #[must_use]
     pub fn endpoint(&self) -> Option<Endpoint> {
         self.lines.used().endpoint()
     }
 
-    /// Says where it is on the line that is used to send.
+    /// Sets the peer's address on the line used to send.
     pub fn set_endpoint(&self, endpoint: Endpoint) {
         self.lines.used().set_endpoint(endpoint);
     }
 
-    /// Forgets the sticky source address of the line that is used to send: it is no longer ours.
+    /// Forgets the sticky source address of the line used to send, because this host no longer has that address.
     pub fn clear_source(&self) {
         self.lines.used().clear_source();
     }
 
-    /// The connection of the line that is used to send, where that is not one of datagrams.
+    /// The TCP connection of the line used to send; `None` if that line sends datagrams.
     #[must_use]
     pub fn stream(&self) -> Option<Arc<Stream>> {
         self.lines.used().stream.load_full()
     }
 
-    /// Says that it is reached through `stream` from now on, or by datagrams, on the line that is used to send.
+    /// Sets the connection of the line used to send; `None` sends datagrams.
     pub fn set_stream(&self, stream: Option<Arc<Stream>>) {
         self.lines.used().set_stream(stream);
     }
 
-    /// Says what its authentic packets from another address mean.
+    /// Sets what an authentic packet from another address means for this peer.
     pub fn set_moving(&self, moving: Moving) {
         self.moving.store(moving as u8, Ordering::Relaxed);
     }
 
-    /// Whether authentic packets from there are not to be believed: those by a line that the peer does not have, those
-    /// of a line with a stream that came another way, and those from another address of a peer that stays.
+    /// Whether to reject authentic packets from this origin: by a line that the peer lacks, outside a line's stream, or
+    /// from a new address of a peer that may not move.
     ///
-    /// A recording of what goes through a stream must not be able to move the peer when it is sent as a datagram.
+    /// Otherwise an attacker could record a stream's records and send them as datagrams, to move the peer.
     pub(crate) fn refuses(&self, line: LineId, from: Endpoint, stream: Option<StreamId>) -> bool {
         let Some(known) = self.line(line) else {
             return true;
@@ -125,8 +125,8 @@ impl Peer {
             && known.endpoint().is_none_or(|e| e.addr != from.addr)
     }
 
-    /// Follows the peer to where an authentic packet that is no copy came from. Returns whether that is news that
-    /// control wants.
+    /// Follows the peer to the origin of an authentic packet that is not a copy. Returns whether control wants to know
+    /// of the move.
     pub(crate) fn heard_from(&self, line: LineId, from: Endpoint, millis: u64) -> bool {
         let Some(known) = self.line(line) else {
             return false;
@@ -145,7 +145,7 @@ impl Peer {
         moved && moving == Moving::Tell as u8
     }
 
-    /// Copies came from there of what had come, and nothing else: they move no peer.
+    /// Notes copies of packets received before. A copy never moves a peer.
     pub(crate) fn copies_from(&self, line: LineId, from: Endpoint, millis: u64) {
         let Some(known) = self.line(line) else {
             return;
@@ -162,13 +162,13 @@ impl Peer {
         self.moving.load(Ordering::Relaxed) == Moving::Gather as u8
     }
 
-    /// Whether the peer may be heard over several lines, so that copies of packets are nothing odd.
+    /// Whether the peer may be heard over several lines, so that copies of packets are normal.
     pub(crate) fn has_several_lines(&self) -> bool {
         self.gathers() || self.lines.known().nth(1).is_some()
     }
 
-    /// A line that the peer may be heard by: one that control has given it, or the one that is used to send, where the
-    /// peer may not have been heard yet.
+    /// A line that may carry the peer's packets: one that control has set, or the line used to send, even before the
+    /// peer was heard on it.
     fn line(&self, line: LineId) -> Option<&PeerLine> {
         let known = self.lines.get(line)?;
         let may = line == self.lines.used_id() || known.endpoint().is_some();
@@ -181,7 +181,7 @@ impl Peer {
         self.send_key.load().as_ref().map(|k| k.used())
     }
 
-    /// When it was active.
+    /// Times of the peer's activity.
     #[must_use]
     pub fn times(&self) -> Times {
         let at = |m: &Moment| self.epoch.instant(m.millis());
@@ -195,23 +195,22 @@ impl Peer {
         }
     }
 
-    /// Says that control looks at [`Peer::times`] by itself from now on: no [`Notice::Active`]
-    /// comes until [`Peer::disarm`]. Returns whether this call changed that; a worker
-    /// may have been faster, and then its notice is on its way.
+    /// Stops notices, because control now reads [`Peer::times`] itself: no [`Notice::Active`] comes until
+    /// [`Peer::disarm`]. Returns whether this call changed that. If a worker was faster, its notice is on its way.
     ///
     /// [`Notice::Active`]: plane::Notice::Active
     pub(crate) fn arm(&self) -> bool {
         self.armed.arm()
     }
 
-    /// Says that control waits for [`Notice::Active`](plane::Notice::Active).
+    /// Makes workers send [`Notice::Active`](plane::Notice::Active) again.
     ///
-    /// Look at [`Peer::times`] once more after this: what happened just before was not told.
+    /// Read [`Peer::times`] once more after this call: workers did not report activity just before it.
     pub fn disarm(&self) {
         self.armed.disarm();
     }
 
-    /// Notes that something authenticated was sent; `data` if it was more than a keepalive.
+    /// Notes that an authenticated packet was sent; `data` if it was more than a keepalive.
     pub(crate) fn note_sent(&self, millis: u64, data: bool) {
         self.unacked.clear();
         self.sent.set(millis);
@@ -221,7 +220,7 @@ impl Peer {
         }
     }
 
-    /// Notes that something authenticated was received; `data` if it was more than a keepalive.
+    /// Notes that an authenticated packet was received; `data` if it was more than a keepalive.
     pub(crate) fn note_received(&self, millis: u64, data: bool) {
         self.unanswered.clear();
         self.received.set(millis);
@@ -231,25 +230,25 @@ impl Peer {
         }
     }
 
-    /// Forgets what waits for an answer: there is no key to answer under.
+    /// Forgets that packets await an answer, because no key is left to answer with.
     pub(crate) fn expect_nothing(&self) {
         self.unanswered.clear();
         self.unacked.clear();
     }
 
-    /// Control sent a handshake message to the peer.
+    /// Notes that control sent a handshake message to the peer.
     pub(crate) fn handshake_sent(&self, now: Instant, bytes: usize) {
         self.note_sent(self.epoch.millis(now), false);
         self.tx_bytes.add(bytes as u64);
     }
 
-    /// Control received a valid handshake message from the peer.
+    /// Notes that control received a valid handshake message from the peer.
     pub(crate) fn handshake_received(&self, now: Instant, bytes: usize) {
         self.note_received(self.epoch.millis(now), false);
         self.rx_bytes.add(bytes as u64);
     }
 
-    /// Keeps a packet until there is a session. Returns how many packets were pushed out for it.
+    /// Stages a packet until there is a session. Returns how many older packets it displaced.
     pub(crate) fn stage(&self, packet: &[u8]) -> u64 {
         let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
         let mut dropped = 0;
@@ -270,14 +269,14 @@ impl Peer {
         Some(packet)
     }
 
-    /// Takes what waits, in order.
+    /// Takes the staged packets, in order.
     pub(crate) fn take_staged(&self) -> Vec<Box<[u8]>> {
         let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::with_capacity(staged.len());
         while let Some(packet) = self.unstage(&mut staged) {
             all.push(packet);
         }
-        // The queue is needed again after minutes at the earliest; give its memory back.
+        // The next packets are staged minutes later at the earliest, so the queue gives its memory back.
         staged.shrink_to_fit();
         all
     }

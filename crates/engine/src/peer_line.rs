@@ -1,4 +1,4 @@
-//! The lines of one peer: where it is on each, and which one is used to send.
+//! The lines of one peer: its address on each, and the line used to send.
 
 use crate::gathered::Gathered;
 use crate::line_counters::LineCounters;
@@ -11,7 +11,7 @@ use plane::{LINES_MAX, LineId, LineMode};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Where a peer is on one line, and the connection that leads there if it is not reached by datagrams.
+/// A peer's addresses on one line, and its stream if that line uses one.
 #[derive(Debug, Default)]
 pub(crate) struct PeerLine {
     pub(crate) addresses: Gathered,
@@ -28,7 +28,7 @@ impl PeerLine {
         self.addresses.set_first(endpoint);
     }
 
-    /// Forgets the sticky source address: it is no longer ours.
+    /// Forgets the sticky source address, because this host no longer has it.
     pub(crate) fn clear_source(&self) {
         self.addresses.clear_source();
     }
@@ -46,34 +46,34 @@ impl PeerLine {
     }
 }
 
-/// All lines of a peer. Most peers have one, the first, which is kept in place; memory for the others is there once
-/// one of them is set.
+/// All lines of a peer. Most peers have only the first, which is stored in place. Memory for the others is allocated
+/// when one of them is set.
 #[derive(Debug, Default)]
 pub(crate) struct PeerLines {
     first: PeerLine,
     others: OnceLock<Box<[PeerLine; LINES_MAX - 1]>>,
     used: AtomicU8,
-    /// Whether there is a plan, so that a peer that uses one line is not asked for it.
+    /// Whether there is a plan; spares peers with one line a look at `plan`.
     planned: AtomicBool,
-    /// Whether packets of one connection go by several lines, so that the peer may ask for those that are lost.
+    /// Whether packets of one connection take several lines, so that the peer may ask for lost ones.
     repairs: AtomicBool,
     sent: Mutex<Sent>,
     plan: ArcSwapOption<Plan>,
 }
 
 impl PeerLines {
-    /// The number of the line that is used to send.
+    /// The number of the line used to send.
     pub(crate) fn used_id(&self) -> LineId {
         LineId(self.used.load(Ordering::Relaxed))
     }
 
-    /// The line that is used to send.
+    /// The line used to send.
     pub(crate) fn used(&self) -> &PeerLine {
-        // One is used only after it was set, so that it is there.
+        // A line is used only after it was set, so it exists.
         self.get(self.used_id()).unwrap_or(&self.first)
     }
 
-    /// A line, if there is memory for it. It may have no endpoint.
+    /// The line, if memory for it is allocated. It may have no endpoint.
     pub(crate) fn get(&self, line: LineId) -> Option<&PeerLine> {
         match line.index().checked_sub(1) {
             None => Some(&self.first),
@@ -81,8 +81,8 @@ impl PeerLines {
         }
     }
 
-    /// Says where the peer is on a line, and by what connection. It is used to send if no other is. `None`: there is no
-    /// line of this number.
+    /// Sets the peer's endpoint and stream on a line, which becomes the line used to send if no other is. `None` if the
+    /// line number is invalid.
     pub(crate) fn set(
         &self,
         line: LineId,
@@ -96,7 +96,7 @@ impl PeerLines {
         Some(())
     }
 
-    /// Records an address of a peer whose addresses are gathered: the old one may still be a line.
+    /// Records an address of a peer whose addresses are gathered; the old address may still be a line.
     pub(crate) fn gather(&self, line: LineId, endpoint: Endpoint, millis: u64) {
         if let Some(wanted) = self.make(line) {
             wanted.set_stream(None);
@@ -112,14 +112,14 @@ impl PeerLines {
         self.get(line)
     }
 
-    /// Sends by a line if there is no other to send by.
+    /// Sends by a line if no other line can be used.
     fn use_first(&self, line: LineId) {
         if self.used().endpoint().is_none() {
             self.used.store(line.0, Ordering::Relaxed);
         }
     }
 
-    /// Says over which lines packets are sent.
+    /// Sets the lines by which packets are sent.
     pub(crate) fn set_mode(&self, mode: LineMode) {
         let plan = Plan::new(mode, self.plan.load().as_deref()).map(Arc::new);
         self.planned.store(plan.is_some(), Ordering::Relaxed);
@@ -131,17 +131,17 @@ impl PeerLines {
         self.plan.store(plan);
     }
 
-    /// The copies of sent datagrams that are kept.
+    /// The kept copies of sent datagrams.
     pub(crate) fn sent(&self) -> MutexGuard<'_, Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether what is sent is kept for a while, and what is missing is asked for.
+    /// Whether sent datagrams are kept for a while, and missing ones requested.
     pub(crate) fn repairs(&self) -> bool {
         self.repairs.load(Ordering::Relaxed)
     }
 
-    /// How packets are spread over several lines, if they are.
+    /// How packets are spread over several lines; `None` for one line.
     pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
         self.planned
             .load(Ordering::Relaxed)
@@ -149,7 +149,7 @@ impl PeerLines {
             .flatten()
     }
 
-    /// The ways for what is no traffic: those of all lines that are used. None where it goes by the line in use.
+    /// The ways for control's messages: those of all lines in the plan. Empty if messages take the line in use.
     pub(crate) fn ways_of_messages(&self) -> Vec<Way> {
         let mut ways = Vec::new();
         if let Some(plan) = self.plan() {
@@ -158,7 +158,7 @@ impl PeerLines {
         ways
     }
 
-    /// The ways without lines that carry only a small part of the packets.
+    /// The ways of messages, without lines that carry only a small part of the packets.
     pub(crate) fn large_ways(&self) -> Vec<Way> {
         let mut ways = self.ways_of_messages();
         if let Some(plan) = self.plan() {
@@ -167,7 +167,7 @@ impl PeerLines {
         ways
     }
 
-    /// All lines that the peer has, by number.
+    /// All lines of the peer, by number.
     pub(crate) fn known(&self) -> impl Iterator<Item = (LineId, &PeerLine)> {
         let all = (0..LINES_MAX as u8).map(LineId);
         all.filter_map(|id| Some((id, self.get(id)?)))
@@ -181,7 +181,7 @@ impl PeerLines {
         }
     }
 
-    /// Sends by this line from now on. Returns whether the peer has it.
+    /// Sends by this line from now on. Returns whether the peer has the line.
     pub(crate) fn choose(&self, line: LineId) -> bool {
         let known = self.get(line).is_some_and(|line| line.endpoint().is_some());
         if known {

@@ -1,4 +1,4 @@
-//! How a peer's packets are put back into order, as control wants it, and what that has counted.
+//! Reordering of a peer's packets: the settings from control, and the counts.
 
 use arc_swap::ArcSwapOption;
 use lines::reorder::{Learnt, Reordering};
@@ -7,10 +7,10 @@ use plane::{OrderCounts, Reorder};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Settings of control and counts of workers, of all sessions of one peer.
+/// Settings from control and counts from workers, for all sessions of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct PeerOrder {
-    /// Whether there are settings, so that a peer whose packets are written as they come is not asked for them.
+    /// Whether there are settings; spares peers without reordering a look at `settings`.
     on: AtomicBool,
     settings: ArcSwapOption<Reorder>,
     given_up: AtomicU64,
@@ -21,9 +21,9 @@ pub(crate) struct PeerOrder {
     received: AtomicU64,
     asked: AtomicU64,
     repaired: AtomicU64,
-    /// A session's experience with answers to requests, for the next one.
+    /// Experience of earlier sessions with answers to requests.
     learnt: Mutex<Learnt>,
-    /// A session's experience with the lines, for the next one.
+    /// Experience of earlier sessions with the lines.
     reordering: Mutex<Reordering>,
 }
 
@@ -50,13 +50,13 @@ impl PeerOrder {
             .unwrap_or_else(PoisonError::into_inner) = reordering;
     }
 
-    /// Says how packets are put into order from now on.
+    /// Sets how packets are reordered from now on; `None` turns reordering off.
     pub(crate) fn set(&self, reorder: Option<Reorder>) {
         self.on.store(reorder.is_some(), Ordering::Relaxed);
         self.settings.store(reorder.map(Arc::new));
     }
 
-    /// The settings, if packets are put into order. Each call of [`Self::set`] makes others.
+    /// The settings, if packets are reordered. Each call of [`Self::set`] makes a new object.
     pub(crate) fn settings(&self) -> Option<Arc<Reorder>> {
         self.on
             .load(Ordering::Relaxed)
@@ -67,7 +67,7 @@ impl PeerOrder {
     /// Adds the difference between the counts `before` and `after`.
     pub(crate) fn note(&self, before: &OrderCounts, after: &OrderCounts) {
         let note = |counter: &AtomicU64, before: u64, after: u64| {
-            // Packets that wait may become fewer: sums wrap.
+            // The number of waiting packets may fall, so the sums wrap.
             counter.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         };
         note(&self.given_up, before.given_up, after.given_up);

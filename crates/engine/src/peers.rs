@@ -1,4 +1,4 @@
-//! The peers of a tunnel by number, and what control has said of each that must be taken back with it.
+//! The peers of a tunnel by number, and everything to be undone when a peer is removed.
 
 use crate::peer::Peer;
 use plane::{PeerId, RouteChange, Routes, Sender};
@@ -6,18 +6,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// One peer, and what it has.
+/// One peer and its sessions, senders and prefixes.
 pub(crate) struct Entry {
     pub(crate) peer: Arc<Peer>,
-    /// Our names for the sessions whose packets are opened.
+    /// Our names for the peer's receiving sessions.
     pub(crate) sessions: Vec<u32>,
-    /// Where packets come from that name none of them, and the first of the sessions that they belong to.
+    /// Origins of packets that do not name their session, each with the first session that they belong to.
     pub(crate) senders: Vec<(Sender, u32)>,
-    /// A set, since a peer may own a country's ranges.
+    /// The peer's prefixes; a set, because a peer may own all ranges of a country.
     prefixes: BTreeSet<(IpAddr, u8)>,
 }
 
-/// All peers. Only control looks here; workers have the tables that are made of it.
+/// All peers. Only control uses this; workers use the tables made from it.
 #[derive(Default)]
 pub(crate) struct Peers {
     by_id: HashMap<PeerId, Entry>,
@@ -64,7 +64,7 @@ impl Peers {
         &self.routes
     }
 
-    /// Changes the routes. Peers that are not there get none.
+    /// Changes the routes. A change for an unknown peer has no effect.
     pub(crate) fn change_routes(&mut self, changes: &[RouteChange]) {
         for change in changes {
             match *change {

@@ -1,44 +1,44 @@
-//! Rates of lines, where packets have to wait for them: told by control, followed by the worker that reads the TUN.
+//! Rates of lines for which packets must wait: set by control, followed by the worker that reads the TUN.
 
 use plane::AtomicU64;
 use plane::LINES_MAX;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-/// At which rates packets may leave, in bits a second.
+/// Rates at which packets may leave, in bits per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Rates {
     /// Packets do not wait.
     #[default]
     None,
-    /// All lines together.
+    /// One rate for all lines together.
     Together(u64),
-    /// Each line by itself, by number; 0 for one by which nothing is to go.
+    /// One rate for each line, by number; 0 for a line that must not be used.
     Each([u64; LINES_MAX]),
 }
 
-/// The rates that control told last. What it costs to find that nothing has changed is one relaxed load.
+/// The rates that control set last. Finding that nothing has changed costs one relaxed load.
 #[derive(Debug, Default)]
 pub(crate) struct ToldRates {
-    /// 0 where there are none; else how often they were told.
+    /// 0 if there are no rates; otherwise a count of changes.
     word: AtomicU64,
     rates: Mutex<Rates>,
     told: AtomicU64,
 }
 
 impl ToldRates {
-    /// A number that is another when the rates are, and 0 without any.
+    /// A number that changes with the rates; 0 if there are none.
     pub(crate) fn word(&self) -> u64 {
         self.word.load(Ordering::Relaxed)
     }
 
-    /// The rates, and their number.
+    /// The rates and their number.
     pub(crate) fn get(&self) -> (Rates, u64) {
         let rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         (*rates, self.word())
     }
 
-    /// Returns whether these are others than before.
+    /// Sets the rates. Returns whether they changed.
     pub(crate) fn set(&self, wanted: Rates) -> bool {
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = std::mem::replace(&mut *rates, wanted) != wanted;

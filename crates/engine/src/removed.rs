@@ -1,11 +1,11 @@
-//! That a session is no more, said to workers that may just be about to send with its key.
+//! A flag that tells workers of a session's removal, even while they are about to send with its key.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Never unset.
+/// Set once, never cleared.
 #[derive(Debug)]
 pub(crate) struct Removed(AtomicBool);
 
@@ -18,15 +18,15 @@ impl Removed {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Says so, and then undoes with `undo` what a worker has done meanwhile.
+    /// Sets the flag, then undoes with `undo` what a worker did meanwhile.
     pub(crate) fn set(&self, undo: impl FnOnce()) {
         self.0.store(true, Ordering::SeqCst);
-        // The worker does its part and then looks here: with a fence on both sides one of the two undoes it.
+        // The worker acts, then checks the flag. With a fence on both sides, one of the two undoes the action.
         fence(Ordering::SeqCst);
         undo();
     }
 
-    /// Does what holds only while the session is there, and undoes it if it was removed meanwhile.
+    /// Runs `act` if the session still exists, and `undo` if it was removed meanwhile.
     pub(crate) fn unless(&self, act: impl FnOnce(), undo: impl FnOnce()) {
         if self.get() {
             return;
@@ -39,14 +39,14 @@ impl Removed {
     }
 }
 
-/// Every interleaving. Run with `make loom`.
+/// Model of every interleaving. Run with `make loom`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicUsize;
 
-    /// The key that a peer is sent with: none, the session's, or another one.
+    /// The sending key of a peer: none, the session's, or another one.
     const NONE: usize = 0;
     const ANSWER: usize = 1;
     const OTHER: usize = 2;
@@ -83,7 +83,7 @@ mod model {
                     removed.unless(|| swap(&key, NONE, ANSWER), || swap(&key, ANSWER, NONE));
                 })
             };
-            // The order of `ArcSwap::store`.
+            // Uses the memory order of `ArcSwap::store`.
             key.swap(OTHER, Ordering::AcqRel);
             removed.set(|| swap(&key, ANSWER, NONE));
             worker.join().unwrap();

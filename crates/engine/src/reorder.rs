@@ -1,8 +1,8 @@
-//! The place where packets that came by several lines are put back into order: behind the replay window, which has let
-//! them through, and in front of the write.
+//! Reordering of packets that came by several lines: after the replay window has accepted them, and before they are
+//! written.
 //!
-//! Each session has a window of its own, since each begins with new numbers. What a window holds is copied: the memory of
-//! a batch is used again.
+//! Each session has its own window, since each begins with new numbers. A window holds copies of packets, because the
+//! batch's memory is reused.
 
 use crate::missing::Missing;
 use crate::peer_order::PeerOrder;
@@ -13,35 +13,37 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Most bytes that windows of all sessions hold together. Beyond that packets are written as they come.
+/// Most bytes that the windows of all sessions hold together. Beyond that, packets are written as they come.
 pub(crate) const HELD_MAX: usize = 16 << 20;
 
-/// Packet numbers may have an epoch in front of so many bits (OpenVPN), from which they begin anew.
+/// Bits of a packet number below its epoch (OpenVPN); numbers restart in each epoch.
 const NUMBER_BITS: u32 = 48;
 
 /// The window of one session.
 pub(crate) struct Order {
     settings: Arc<Reorder>,
-    /// Packets that wait; empty for a number whose packet is none of the tunnel's, and was dealt with when it came.
+    /// Packets that wait. An empty entry stands for a number that needs no write, because its packet was handled on
+    /// arrival.
     window: Window<Box<[u8]>>,
     epoch: u64,
-    /// Counts of windows of former epochs.
+    /// Counts of windows of earlier epochs.
     before: OrderCounts,
-    /// Counts that the peer's counters have already.
+    /// Counts already added to the peer's counters.
     told: OrderCounts,
     reordering: Reordering,
-    /// Where a peer with several addresses was heard: the window counts each as a line.
+    /// Addresses at which a peer with several addresses was heard; the window counts each as a line.
     addresses: Vec<(LineId, SocketAddr)>,
-    /// The one that makes room for another.
+    /// Index of the address that the next new address replaces.
     oldest: usize,
-    /// Whether the session is among those that are looked at when a deadline comes.
+    /// Whether the session is in the list that is checked when a deadline comes.
     pub(crate) listed: bool,
-    /// The window knows what the one before it has learnt of requests.
+    /// Whether the window has taken over what the previous window learnt about requests.
     learns: bool,
 }
 
 impl Order {
-    /// A window that has seen nothing but what another has learnt of the peer's lines. `None`: the settings make no sense.
+    /// A new window that starts with what another has learnt about the peer's lines. `None` if the settings are
+    /// invalid.
     pub(crate) fn new(settings: &Arc<Reorder>, reordering: Reordering) -> Option<Box<Self>> {
         let mut window = window(settings)?;
         window.expect(reordering);
@@ -59,12 +61,12 @@ impl Order {
         }))
     }
 
-    /// Whether these are its settings, and no others that were set since.
+    /// Whether the window was made with these very settings.
     pub(crate) fn has(&self, settings: &Arc<Reorder>) -> bool {
         Arc::ptr_eq(&self.settings, settings)
     }
 
-    /// Whether this number begins an epoch. What waits becomes due, and is to be fetched first.
+    /// Whether this number begins an epoch. If so, waiting packets become due, and the caller must fetch them first.
     pub(crate) fn ends_before(&mut self, number: u64) -> bool {
         let ends = number >> NUMBER_BITS > self.epoch;
         if ends {
@@ -73,8 +75,8 @@ impl Order {
         ends
     }
 
-    /// The window's line for an address of a peer that calls by several lines, of which this end sees no more than that. A
-    /// packet has come from there that is no copy.
+    /// The window's line for an address of a peer that calls over several lines, where this end sees only their
+    /// addresses. The caller has received a new packet, not a copy, from that address.
     pub(crate) fn line_at(&mut self, line: LineId, address: SocketAddr) -> LineId {
         if let Some(known) = self.line_known_at(line, address) {
             return known;
@@ -92,19 +94,19 @@ impl Order {
         LineId(at as u8)
     }
 
-    /// The line of an address, if a packet has come from there before.
+    /// The line of an address, if a new packet has come from it before.
     pub(crate) fn line_known_at(&self, line: LineId, address: SocketAddr) -> Option<LineId> {
         let way = (line, address);
         let at = self.addresses.iter().position(|known| *known == way)?;
         Some(LineId(at as u8))
     }
 
-    /// All that waits becomes due.
+    /// Makes all waiting packets due.
     pub(crate) fn flush(&mut self) {
         self.window.flush();
     }
 
-    /// The number has come, and there is no packet to be held.
+    /// Notes a number whose packet needs no holding.
     pub(crate) fn passed(&mut self, number: u64, line: LineId, now: Instant) -> Verdict {
         self.follow(number);
         if number >> NUMBER_BITS < self.epoch {
@@ -118,13 +120,12 @@ impl Order {
         self.window.arrived(&arrival, now, Box::default)
     }
 
-    /// A packet has come that the replay window knows nothing of. For the window of the order it has not come.
+    /// Counts a packet that the replay window rejected; the order window has not seen it.
     pub(crate) fn dropped(&mut self) {
         self.before.received += 1;
     }
 
-    /// A packet has come that is no copy. Says whether it is to be written now or is held. Where there is no `room` it is
-    /// not held.
+    /// Notes a packet that is not a copy. Returns whether to write it now or to hold it. Without `room` it is not held.
     pub(crate) fn arrived(
         &mut self,
         (number, line): (u64, LineId),
@@ -135,19 +136,19 @@ impl Order {
     ) -> Verdict {
         self.follow(number);
         if number >> NUMBER_BITS < self.epoch {
-            // All that can still come of a former epoch is late.
+            // A packet of an earlier epoch is always late.
             self.before.late += 1;
             self.dropped();
             return Verdict::DeliverLate;
         }
-        // The usual case: nothing of the packet has to be known.
+        // The usual case, which needs no look at the packet.
         if self.window.arrived_in_order(low(number), 1, line) {
             return Verdict::Deliver;
         }
         let inner = reader.read(packet);
         let arrival = Arrival {
-            // Linux takes a segment for lost a quarter of a round trip after a later one has come (RFC 8985), however few
-            // came: bulk transfers wait for each gap.
+            // Linux takes a TCP segment for lost a quarter of a round trip after a later one arrived (RFC 8985),
+            // however few arrived. So TCP bulk transfers wait for each gap.
             flow: inner
                 .filter(|inner| inner.kind != Kind::Tcp)
                 .map(|inner| inner.flow),
@@ -155,13 +156,14 @@ impl Order {
             ..Arrival::new(low(number), line, packet.len())
         };
         match self.window.arrived(&arrival, now, || packet.into()) {
-            // The replay window knows that it is no copy.
+            // The replay window has established that this is not a copy.
             Verdict::Ancient | Verdict::Ignored => Verdict::DeliverLate,
             verdict => verdict,
         }
     }
 
-    /// The request for the peer, if it is asked at all: a request at most, and none if nothing is missing.
+    /// The request for missing packets, if the peer is asked at all: at most one, and an empty one if nothing is
+    /// missing.
     pub(crate) fn missing(&mut self, asks: bool, peer: &PeerOrder, now: Instant) -> Missing {
         let mut missing = Missing::default();
         self.window.set_repair(asks);
@@ -182,7 +184,7 @@ impl Order {
         missing
     }
 
-    /// The next packet whose turn has come.
+    /// The next packet that is due.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Box<[u8]>> {
         loop {
             let packet = self.window.due(now)?;
@@ -192,17 +194,17 @@ impl Order {
         }
     }
 
-    /// When the next packet that waits must go, though one in front of it is missing.
+    /// When the next waiting packet must be written, even if an earlier one is missing.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.window.next_deadline()
     }
 
-    /// Bytes that wait.
+    /// Bytes of waiting packets.
     pub(crate) fn held(&self) -> usize {
         self.window.waiting().1
     }
 
-    /// Adds to the peer's counters what was counted since the last time, and says what was learnt of its lines.
+    /// Adds the counts since the last call to the peer's counters, and stores what was learnt about its lines.
     pub(crate) fn tell(&mut self, peer: &PeerOrder, now: Instant) {
         let counts = self.counts();
         if counts != self.told {
@@ -230,7 +232,7 @@ impl Order {
         }
     }
 
-    /// Begins a window where the number begins an epoch.
+    /// Begins a new window if the number begins an epoch.
     fn follow(&mut self, number: u64) {
         let epoch = number >> NUMBER_BITS;
         if epoch > self.epoch

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! One producer publishes. Any worker claims the next filled slot, works on it and completes it.
-//! A worker that completes a slot then tries to commit: to release every done slot at the head, in
-//! order. There is no thread whose job is the order, and no worker waits for another: one that
-//! finds the commit taken leaves its slot to the one that has it.
+//! A worker that completes a slot then tries to commit: to release all done slots at the head, in order. No thread
+//! exists only to keep the order, and no worker waits for another. A worker that finds the commit taken leaves its slot
+//! to the worker that holds it.
 
 #[cfg(loom)]
 use loom::sync::{
@@ -30,7 +30,7 @@ const DONE: u8 = 3;
 
 struct Place<T> {
     state: AtomicU8,
-    /// Never contended: the state says whose it is. The mutex is what makes that safe code.
+    /// Never contended: the state says which worker owns the slot. The mutex only keeps the code free of `unsafe`.
     slot: Mutex<Option<T>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Ring<T> {
     committing: AtomicBool,
 }
 
-/// A slot being worked on, and its turn.
+/// A slot that a worker is processing, and its turn.
 pub(crate) struct Claim<T> {
     turn: usize,
     pub(crate) slot: T,
@@ -74,13 +74,13 @@ impl<T> Ring<T> {
         &self.places[turn & (self.places.len() - 1)]
     }
 
-    /// Whether everything published has been committed. Exact for the producer, as only it can
-    /// change it from true.
+    /// Whether everything published has been committed. Exact for the producer, because only the producer can make it
+    /// false again.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Relaxed)
     }
 
-    /// Whether another slot can be published. Exact for the producer in the positive.
+    /// Whether another slot can be published. When true, it stays true for the producer.
     pub(crate) fn has_room(&self) -> bool {
         let used = self
             .tail
@@ -96,7 +96,7 @@ impl<T> Ring<T> {
             .wrapping_sub(self.next.load(Ordering::Relaxed))
     }
 
-    /// Puts a filled slot behind the others. Only the producer may call this.
+    /// Publishes a filled slot after the others. Only the producer may call this.
     ///
     /// Gives the slot back when the ring is full.
     pub(crate) fn publish(&self, slot: T) -> Result<(), T> {
@@ -111,7 +111,7 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// Takes the next filled slot, if there is one that no worker has.
+    /// Claims the next filled slot that no worker has; `None` if there is none.
     pub(crate) fn claim(&self) -> Option<Claim<T>> {
         let mut turn = self.next.load(Ordering::Relaxed);
         loop {
@@ -129,13 +129,13 @@ impl<T> Ring<T> {
         }
         let place = self.place(turn);
         place.state.store(BUSY, Ordering::Relaxed);
-        // A published place always holds a slot until it is claimed, and this turn is only ours.
+        // A published place holds a slot until it is claimed, and this turn belongs to this worker only.
         let slot = lock(&place.slot).take()?;
         Some(Claim { turn, slot })
     }
 
-    /// Gives a slot back, worked on, and commits what can be committed: `release` gets every
-    /// slot whose turn it is, in order, and no two calls of it overlap.
+    /// Returns a processed slot, and commits as many slots as possible. `release` gets each slot whose turn it is, in
+    /// order; its calls never overlap.
     pub(crate) fn complete(&self, claim: Claim<T>, release: impl FnMut(T)) {
         let place = self.place(claim.turn);
         *lock(&place.slot) = Some(claim.slot);
@@ -144,9 +144,8 @@ impl<T> Ring<T> {
     }
 
     fn commit(&self, mut release: impl FnMut(T)) {
-        // Both ends of the lock are read-modify-writes: a worker that finds it taken has stored
-        // DONE before, and the holder's unlocking swap reads that worker's swap, so the holder's
-        // second look below cannot miss the slot.
+        // Both ends of the lock are read-modify-writes. A worker that finds the lock taken has stored DONE before. The
+        // holder's unlocking swap reads that worker's swap, so the holder's second look below cannot miss the slot.
         while !self.committing.swap(true, Ordering::AcqRel) {
             let mut head = self.head.load(Ordering::Relaxed);
             while let Some(slot) = self.take_done(head) {
@@ -173,7 +172,7 @@ impl<T> Ring<T> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
-    // A panic while the lock is held would have to come from moving an `Option`.
+    // Only moving an `Option` happens under the lock, so a panic there is impossible.
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -251,7 +250,7 @@ mod tests {
     }
 }
 
-/// Every interleaving of a small case. Run with `RUSTFLAGS="--cfg loom"`; see the Makefile.
+/// Model of every interleaving of a small case. Run with `RUSTFLAGS="--cfg loom"`; see the Makefile.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

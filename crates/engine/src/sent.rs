@@ -1,21 +1,20 @@
-//! Datagrams that were sent lately to one peer with one key are kept to be sent once more, unchanged, with their
-//! numbers.
+//! Keeps datagrams recently sent to one peer with one key, to send them again unchanged, with the same numbers.
 
 use crate::key::SendKey;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Bytes that are kept of one peer at most: what 150 Mbit/s carry in 200 ms.
+/// Most bytes kept for one peer: 200 ms at 150 Mbit/s.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Bytes that are kept of all peers of a tunnel together.
+/// Most bytes kept for all peers of a tunnel together.
 const ALL_MAX: usize = 16 << 20;
 
-/// The memory of a datagram beside its bytes.
+/// Memory of a kept datagram beyond its bytes.
 const OVERHEAD: usize = 64;
 
-/// How often a datagram is sent once more.
+/// Most times that a datagram is sent again.
 const AGAIN_MAX: u8 = 3;
 
 #[derive(Debug)]
@@ -28,16 +27,16 @@ struct Datagram {
 /// Datagrams in the order of their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
-    /// The key of all of them.
+    /// The key of all kept datagrams.
     key: Weak<SendKey>,
     datagrams: VecDeque<Datagram>,
     bytes: usize,
-    /// Bytes that are kept of all peers.
+    /// Bytes kept for all peers.
     all: Arc<AtomicUsize>,
 }
 
 impl Sent {
-    /// From now on datagrams of this key are kept, and counted with those of other peers. Those of another are forgotten.
+    /// Keeps datagrams of this key from now on, counted together with other peers'. Forgets datagrams of another key.
     pub(crate) fn begin(&mut self, key: &Arc<SendKey>, all: &Arc<AtomicUsize>) {
         if !std::ptr::eq(self.key.as_ptr(), Arc::as_ptr(key)) {
             self.clear();
@@ -46,7 +45,7 @@ impl Sent {
         }
     }
 
-    /// Keeps a datagram, in place of older ones if need be. Numbers ascend.
+    /// Keeps a datagram, and drops older ones if space is short. Numbers ascend.
     pub(crate) fn keep(&mut self, number: u64, datagram: &[u8]) {
         let bytes = datagram.len() + OVERHEAD;
         let full = |it: &Self| {
@@ -66,7 +65,7 @@ impl Sent {
         });
     }
 
-    /// Returns whether there was one.
+    /// Drops the oldest datagram. Returns whether there was one.
     fn forget_oldest(&mut self) -> bool {
         let Some(oldest) = self.datagrams.pop_front() else {
             return false;
@@ -77,7 +76,7 @@ impl Sent {
         true
     }
 
-    /// Keeps nothing any more.
+    /// Drops all kept datagrams.
     pub(crate) fn clear(&mut self) {
         while self.forget_oldest() {}
         self.datagrams = VecDeque::new();
@@ -89,8 +88,8 @@ impl Sent {
         std::ptr::eq(self.key.as_ptr(), Arc::as_ptr(key))
     }
 
-    /// The datagram with this number, to be sent once more, and how often it was before; `None` if it is not kept, or was
-    /// sent often enough.
+    /// The datagram with this number, to be sent again, and how often it was sent again before. `None` if it is not
+    /// kept or was resent often enough.
     pub(crate) fn again(&mut self, number: u64) -> Option<(&[u8], u8)> {
         let at = self.datagrams.binary_search_by_key(&number, |it| it.number);
         let datagram = self.datagrams.get_mut(at.ok()?)?;

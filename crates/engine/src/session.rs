@@ -18,10 +18,9 @@ pub(crate) struct ReceiveKey<W: Wire> {
     pub(crate) peer: Arc<Peer>,
     pub(crate) format: Arc<dyn Format>,
     pub(crate) limits: KeyLimits,
-    /// Only touched where batches are committed in order, so never contended.
+    /// Only the worker that commits batches touches this, so it is never contended.
     pub(crate) received: Mutex<Received<W>>,
-    /// The key of the other direction, where control gave it beside this one: to send with once control says so, or
-    /// once a packet has come.
+    /// The key of the other direction, if control gave one. It is used once control says so, or once a packet has come.
     pub(crate) answer: Option<Arc<SendKey>>,
     unconfirmed: AtomicBool,
     refresh_asked: AtomicBool,
@@ -31,10 +30,10 @@ pub(crate) struct ReceiveKey<W: Wire> {
     forged: AtomicU64,
 }
 
-/// Decides whether a packet is written, and when.
+/// Decides whether and when a packet is written.
 pub(crate) struct Received<W: Wire> {
     pub(crate) replay: W::Window,
-    /// `None`: packets are written as they come.
+    /// `None` if packets are written as they come.
     pub(crate) order: Option<Box<Order>>,
 }
 
@@ -50,9 +49,9 @@ impl<W: Wire> Default for Received<W> {
 /// The use of a receiving key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveUsage {
-    /// The greatest number of an authentic packet; 0 while there was none.
+    /// The greatest number of an authentic packet; 0 before the first one.
     pub opened: u64,
-    /// Packets for this key that were not authentic.
+    /// Packets for this key that failed authentication.
     pub forged: u64,
 }
 
@@ -81,7 +80,7 @@ impl<W: Wire> ReceiveKey<W> {
         }
     }
 
-    /// Notes what became of a run of packets: the greatest number opened, and how many were forged.
+    /// Notes the result of a run of packets: the greatest number opened, and how many were forged.
     pub(crate) fn note_opened(&self, greatest: u64, forged: u64) {
         self.opened.fetch_max(greatest, Ordering::Relaxed);
         if forged > 0 {
@@ -100,23 +99,23 @@ impl<W: Wire> ReceiveKey<W> {
         self.removed.get()
     }
 
-    /// Says that the session is no more: it was taken out of the table.
+    /// Marks the session as removed from the table.
     pub(crate) fn remove(&self) {
         self.removed.set(|| self.stop_sending());
     }
 
-    /// Whether this is the packet that confirms the session.
+    /// Whether this is the packet that confirms the session; true once.
     pub(crate) fn confirms(&self) -> bool {
         self.unconfirmed.load(Ordering::Relaxed) && self.unconfirmed.swap(false, Ordering::Relaxed)
     }
 
-    /// Answers are sealed with this session's key from now on.
+    /// Seals answers with this session's key from now on.
     ///
-    /// Before the packet that confirmed it is passed on: a peer that has started anew has no
-    /// older key to open its answer with, and control hears of this only later.
+    /// Call this before the confirming packet is passed on. A restarted peer has no older key to open the answer with,
+    /// and control hears of the packet only later.
     pub(crate) fn switch_sending(&self) {
         let current = self.peer.send_key.load();
-        // A later session may be in use already; where that is not sure, control decides.
+        // A later session may already be in use; if the order is unclear, control decides.
         let later = |current: &SendKey| {
             self.answer
                 .as_ref()
@@ -125,7 +124,7 @@ impl<W: Wire> ReceiveKey<W> {
         if current.as_deref().is_some_and(later) {
             return;
         }
-        // Only if control has not changed the key since, nor removed the session.
+        // The swap fails if control has changed the key meanwhile; removal undoes it.
         let switch = || {
             let answer = self.answer.clone();
             self.peer.send_key.compare_and_swap(&*current, answer);
@@ -133,19 +132,19 @@ impl<W: Wire> ReceiveKey<W> {
         self.removed.unless(switch, || self.stop_sending());
     }
 
-    /// A session that is no more is not sent with either.
+    /// Stops sending with a removed session's key.
     fn stop_sending(&self) {
         if let Some(answer) = &self.answer {
             self.peer.send_key.compare_and_swap(answer, None);
         }
     }
 
-    /// Whether the caller has to tell that the peer compresses: true once.
+    /// Whether the caller must tell control that the peer compresses: true once.
     pub(crate) fn should_tell_compression(&self) -> bool {
         !self.compression_told.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the caller has to ask for a new key: true once.
+    /// Whether the caller must ask for a new key: true once.
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         self.limits.refresh_at.is_some_and(|at| now >= at)
             && !self.refresh_asked.swap(true, Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Holding packets back in front of lines that are the bottleneck, so that they wait here, where their flows are known.
+//! Holds packets back in front of lines that are the bottleneck, so that they wait here, where their flows are known.
 
 mod lane;
 #[cfg(test)]
@@ -17,43 +17,42 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// The cost of a datagram for a line beyond its own bytes: Ethernet's, IP's and UDP's headers.
+/// Bytes of Ethernet, IP and UDP headers that a line carries per datagram, for IPv4 and IPv6.
 const OUTER: [usize; 2] = [14 + 20 + 8, 14 + 40 + 8];
 
-/// The time of packets that may be sent at once after a pause: the worker may have had packets of the other direction
-/// to open.
+/// Time's worth of packets that may be sent at once after a pause; the worker may have been busy opening packets.
 const BURST: Duration = Duration::from_millis(10);
 
-/// A packet that waits, with the kernel's header of it.
+/// A waiting packet with its `virtio_net_hdr`.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) hdr: VnetHdr,
     pub(crate) packet: Box<[u8]>,
 }
 
-/// The queues of the worker that reads the TUN. They are there only while lines have rates.
+/// The queues of the worker that reads the TUN; present only while lines have rates.
 pub(crate) struct Shaper {
-    /// Packets that may go by any line; where each has a rate of its own, packets for one only wait there.
+    /// Packets that may take any line. If each line has its own rate, packets bound to one line wait in its lane.
     queue: Queue<Held>,
     /// Lines that have rates of their own.
     lanes: Vec<Lane>,
     settings: Settings,
     reader: Reader,
-    /// Where packets are read to.
+    /// Buffer that packets are read into.
     buffer: Box<[u8]>,
-    /// The number of the rates that are followed.
+    /// Number of the rates in use.
     word: u64,
-    /// Packets that were dropped in queues that are no more.
+    /// Packets dropped in queues that no longer exist.
     dropped: u64,
-    /// Of the packets that were dropped, those that were told.
+    /// Dropped packets already reported.
     told: u64,
 }
 
 impl Shaper {
-    /// Empty queues, which follow no rates yet.
+    /// Empty queues that follow no rates yet.
     pub(crate) fn new<W: Wire>() -> Self {
         let settings = Settings {
-            // For whose turn it is. What a packet has cost is known when it is laid out.
+            // An estimate to choose whose turn it is; the real cost is known once a packet is laid out.
             overhead: W::HEAD_MAX + W::TAIL_MAX + OUTER[0],
             burst: BURST,
             ..Settings::default()
@@ -70,7 +69,7 @@ impl Shaper {
         }
     }
 
-    /// The lines have these rates, headers included. Without any, what waits goes at once.
+    /// Takes over these rates, headers included. Without rates, waiting packets leave at once.
     pub(crate) fn follow(&mut self, (rates, word): (Rates, u64)) {
         self.word = word;
         let (each, together) = match rates {
@@ -84,7 +83,7 @@ impl Shaper {
         let numbered = (0..).map(LineId).zip(each);
         let wanted: Vec<(LineId, u64)> = numbered.filter(|(_, rate)| *rate > 0).collect();
         let rate_of = |line| wanted.iter().find(|it| it.0 == line).map(|it| it.1);
-        // Packets that wait for a line that is not used any more go by another.
+        // Packets that wait for a line no longer in use take another.
         let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.lanes)
             .into_iter()
             .partition(|lane| rate_of(lane.line).is_some());
@@ -99,7 +98,7 @@ impl Shaper {
                 lane.queue.set_carries(rate);
             }
         }
-        // Together, and beside the common queue, they hold no more than one would.
+        // All lanes and the common queue together hold no more than a single queue would.
         let shares = wanted.len() + 1;
         let settings = Settings {
             packets_max: self.settings.packets_max / shares,
@@ -116,7 +115,7 @@ impl Shaper {
         self.queue.set_carries(Some(sum).filter(|sum| *sum > 0));
     }
 
-    /// Packets of a line that is not used any more wait for any. They begin to wait anew.
+    /// Moves packets of a line no longer in use to the common queue. Their waiting time starts anew.
     fn take_back(&mut self, mut lane: Lane) {
         let now = Instant::now();
         while let Some(popped) = lane.queue.pop(now) {
@@ -128,17 +127,17 @@ impl Shaper {
         self.dropped += dropped(&lane.queue);
     }
 
-    /// The number of the rates that are followed; 0 for none.
+    /// Number of the rates in use; 0 for none.
     pub(crate) const fn word(&self) -> u64 {
         self.word
     }
 
-    /// Whether packets have to pass through it.
+    /// Whether packets have to pass through the queues.
     pub(crate) fn engaged(&self) -> bool {
         self.queue.engaged() || !self.lanes.is_empty()
     }
 
-    /// When the next packet may go.
+    /// When the next packet may leave.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.lanes.is_empty() {
             return self.queue.next_deadline(now);
@@ -149,8 +148,8 @@ impl Shaper {
         waits.map(|lane| lane.free_at(now)).min()
     }
 
-    /// Reads one packet of the TUN into a queue; `line_of` says by which line it goes, if by one only. Returns whether
-    /// another may be there.
+    /// Reads one packet of the TUN into a queue; `line_of` returns its line if it may take only one. Returns whether
+    /// more packets may wait.
     ///
     /// # Errors
     /// The interface was deleted.
@@ -178,7 +177,7 @@ impl Shaper {
             Err(_) if vnet == 0 => Some(VnetHdr::NONE),
             Err(_) => None,
         };
-        // A header that is not there whole must not be marked either.
+        // An incomplete IP header must not be marked either.
         let inner = IpPacket::parse(packet).and_then(|_| self.reader.read(packet));
         match (hdr, inner) {
             (Some(hdr), Some(inner)) => {
@@ -197,7 +196,7 @@ impl Shaper {
         Ok(true)
     }
 
-    /// The next packet, if one may go, and the line whose turn it is, if lines have turns.
+    /// The next packet that may leave, and the line whose turn it is, if lines have turns.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<(Held, Option<LineId>)> {
         if self.lanes.is_empty() {
             return Some((marked(self.queue.pop(now)?), None));
@@ -205,7 +204,7 @@ impl Shaper {
         let Self { lanes, queue, .. } = self;
         lanes.sort_unstable_by_key(Lane::idle_since);
         for lane in lanes.iter_mut().filter(|lane| lane.pacer.is_idle(now)) {
-            // Packets that can go by this line only come first: calls, where packets are shared out.
+            // Packets bound to this line come first: when packets are shared out, these are calls.
             let popped = lane.queue.pop(now).or_else(|| queue.pop(now));
             if let Some(popped) = popped {
                 return Some((marked(popped), Some(lane.line)));
@@ -214,8 +213,8 @@ impl Shaper {
         None
     }
 
-    /// Charges the last packet as so many datagrams of so many bytes together, by this line and IP version 6 or 4; none
-    /// if it goes nowhere.
+    /// Charges the last packet as `datagrams` datagrams of `bytes` bytes together, by this line and IP version; zero
+    /// datagrams if it was dropped.
     pub(crate) fn settle(
         &mut self,
         (line, v6): (LineId, bool),
@@ -233,7 +232,7 @@ impl Shaper {
         }
     }
 
-    /// How many packets were dropped since this was last asked.
+    /// Packets dropped since the last call.
     pub(crate) fn dropped(&mut self) -> u64 {
         let lanes = self.lanes.iter().map(|lane| dropped(&lane.queue));
         let all = self.dropped + dropped(&self.queue) + lanes.sum::<u64>();
@@ -246,7 +245,7 @@ fn dropped(queue: &Queue<Held>) -> u64 {
     counters.dropped + counters.overflowed
 }
 
-/// A packet that was taken out, marked if it is to be.
+/// A packet taken from a queue, ECN-marked if the queue asks for it.
 fn marked(popped: Popped<Held>) -> Held {
     let mut held = popped.packet;
     if popped.mark {
@@ -255,6 +254,6 @@ fn marked(popped: Popped<Held>) -> Held {
     held
 }
 
-/// The interface is no more.
+/// The interface was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;

@@ -1,4 +1,4 @@
-//! State that every worker and the boundary share.
+//! State shared by all workers and by the calls of control.
 
 use crate::alarm::Alarm;
 use crate::carried::Carried;
@@ -28,23 +28,23 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Most payloads of our own that wait for a worker.
+/// Most injected payloads that wait for a worker.
 const INJECTED_MAX: usize = 1024;
 
-/// The rung's name.
+/// Name of the coalescing rung.
 const COALESCING: &str = "coalescing";
 
-/// Unreachable messages per second, at most.
+/// Most ICMP unreachable messages per second.
 const UNREACHABLE_PER_SECOND: u64 = 100;
 
 /// The routing table: which peer owns an address.
 pub(crate) type PeerRoutes = Routes<Arc<Peer>>;
 
-/// A payload of our own.
+/// A payload that control sends among a peer's packets.
 pub(crate) struct Injected {
     /// The peer that it is for.
     pub(crate) peer: Arc<Peer>,
-    /// The only line that it goes by; `None` for those of the peer's packets.
+    /// The only line that the payload takes; `None` for any line of the peer's packets.
     pub(crate) line: Option<LineId>,
     pub(crate) payload: Box<[u8]>,
 }
@@ -72,23 +72,23 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) kept_bytes: Arc<AtomicUsize>,
     injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,
-    /// Wakes the worker that owns the TUN and takes payloads of our own.
+    /// Wakes the worker that owns the TUN and takes injected payloads.
     pub(crate) tun_waker: OnceLock<Arc<Waker>>,
     /// Wakes the worker that owns the sockets.
     pub(crate) receiver_waker: OnceLock<Arc<Waker>>,
-    /// When that worker must look at packets that are held.
+    /// When the worker that owns the sockets must look at held packets.
     pub(crate) alarm: Alarm,
-    /// Whether what comes is of one flow only.
+    /// Whether received packets belong to more than one flow.
     pub(crate) cross_traffic: CrossTraffic,
-    /// A sender was told to send slower since that was asked last.
+    /// Whether a sender was told to slow down since the AQM last asked.
     pub(crate) told: AtomicBool,
-    /// Where `true`, the TUN is not read while a stream of the line that is used to send has no room.
+    /// If true, the TUN is not read while a stream of the line used to send has no room.
     pub(crate) backpressure: bool,
-    /// The lines with a stream that has no room.
+    /// The lines that have a congested stream.
     congested: HeldBack,
-    /// Rates of the lines, where packets have to wait for them.
+    /// Rates of the lines for which packets must wait.
     pub(crate) rates: ToldRates,
-    /// Packets for other peers do not go through the kernel.
+    /// Whether packets from one peer to another bypass the kernel.
     pub(crate) hairpin: AtomicBool,
     unreachable: UnreachableLimit,
 }
@@ -159,7 +159,7 @@ impl<W: Wire> Shared<W> {
         self.mtu.load(Ordering::Relaxed)
     }
 
-    /// The longest datagram that a peer should send, in bytes, and a little more.
+    /// A little more than the longest datagram that a peer should send, in bytes.
     pub(crate) fn longest_datagram(&self) -> usize {
         self.mtu() + W::HEAD_MAX + W::TAIL_MAX + 64
     }
@@ -184,26 +184,26 @@ impl<W: Wire> Shared<W> {
         }
     }
 
-    /// Makes the worker that owns the TUN look at what there is to do beside it.
+    /// Wakes the worker that owns the TUN, to look at work other than the TUN.
     pub(crate) fn wake_tun(&self) {
         if let Some(waker) = self.tun_waker.get() {
             waker.wake();
         }
     }
 
-    /// Makes the worker that owns the sockets look at the alarm.
+    /// Wakes the worker that owns the sockets, to look at the alarm.
     pub(crate) fn wake_receiver(&self) {
         if let Some(waker) = self.receiver_waker.get() {
             waker.wake();
         }
     }
 
-    /// Whether payloads of our own wait.
+    /// Whether injected payloads wait.
     pub(crate) fn has_injected(&self) -> bool {
         self.has_injected.load(Ordering::Acquire)
     }
 
-    /// A batch's worth of the payloads of our own.
+    /// Takes one batch of injected payloads.
     pub(crate) fn take_injected(&self) -> Vec<Injected> {
         if !self.has_injected() {
             return Vec::new();
@@ -216,12 +216,12 @@ impl<W: Wire> Shared<W> {
         taken
     }
 
-    /// Whether the TUN must not be read for now.
+    /// Whether the TUN must not be read now.
     pub(crate) fn congested(&self) -> bool {
         self.congested.get()
     }
 
-    /// Bytes that may wait in a stream. Where they hold the TUN back, everything that was read before goes in.
+    /// Most bytes that may wait in a stream. If streams hold the TUN back, every packet already read must fit.
     pub(crate) fn pending_max(&self) -> usize {
         if self.backpressure {
             PENDING_IN_FLIGHT_MAX
@@ -230,7 +230,7 @@ impl<W: Wire> Shared<W> {
         }
     }
 
-    /// Writes records of a batch. The TUN is not to be read while they wait, in a client.
+    /// Writes records of a batch. On a client, the TUN is not read while records wait.
     pub(crate) fn write(&self, stream: &Stream, records: &[u8]) -> Written {
         let written = stream.write(records, self.pending_max());
         if written != Written::Dropped {
@@ -242,7 +242,7 @@ impl<W: Wire> Shared<W> {
         written
     }
 
-    /// Something was left waiting in `stream`: the TUN is not to be read until that is gone.
+    /// Stops reading the TUN, because bytes wait in `stream`; reading resumes when they are gone.
     pub(crate) fn hold_back(&self, stream: &Stream) {
         let line = stream.line();
         if !self.congested.set(line, || stream.is_congested()) {
@@ -250,20 +250,20 @@ impl<W: Wire> Shared<W> {
         }
     }
 
-    /// There is room again on a line: the TUN may be read.
+    /// Lets the TUN be read again, because a line's streams have room.
     pub(crate) fn go_on(&self, line: LineId) {
         self.congested.clear(line);
         self.wake_tun();
     }
 
-    /// Leads packets from the TUN by this line from now on: others do not hold it back.
+    /// Sends packets from the TUN by this line from now on; streams of other lines no longer hold the TUN back.
     pub(crate) fn send_by(&self, line: LineId) {
         if self.congested.look_at(line) {
             self.wake_tun();
         }
     }
 
-    /// Tells the sender of `packet`, an inner packet that cannot go, that it cannot.
+    /// Answers the sender of `packet`, an undeliverable inner packet, with ICMP unreachable.
     pub(crate) fn answer_unreachable(&self, packet: &[u8], millis: u64) {
         if !self.unreachable.allow(millis) {
             return;
@@ -282,7 +282,7 @@ impl<W: Wire> Shared<W> {
     }
 }
 
-/// A limit per second, approximate under contention.
+/// Limits events per second; approximate under contention.
 #[derive(Debug, Default)]
 struct UnreachableLimit {
     second: AtomicU64,
@@ -299,10 +299,10 @@ impl UnreachableLimit {
     }
 }
 
-/// Whether an error of the TUN means that the interface is no more.
+/// Whether an error of the TUN means that the interface was deleted.
 pub(crate) fn tun_is_gone(error: &std::io::Error) -> bool {
-    // EBADFD: the descriptor is no longer attached to an interface. The number is Linux's on
-    // every architecture we build for.
+    // EBADFD: the descriptor is no longer attached to an interface. Linux uses this number on every architecture we
+    // build for.
     const EBADFD: i32 = 77;
     error.raw_os_error() == Some(EBADFD)
 }
@@ -324,7 +324,7 @@ mod tests {
         while stream.write(&[0; 60_000], PENDING_MAX) != Written::Waiting {}
         shared.hold_back(&stream);
         assert!(shared.congested());
-        // Between the write that left something waiting and the flag, the stream is removed.
+        // The stream is removed between the write that left bytes waiting and the setting of the flag.
         while stream.write(&[0; 60_000], PENDING_MAX) == Written::Waiting {}
         stream.close();
         shared.go_on(LineId::FIRST);
@@ -342,9 +342,9 @@ mod tests {
             let batch = vec![0; BATCH_BYTES + BATCH_PACKETS * 100];
             while shared.write(&stream, &batch) != Written::Waiting {}
             assert_eq!(shared.congested(), backpressure);
-            // The batches of a full ring, without the one that found no room.
+            // The batches of a full ring, less the one that found no room.
             let mut rest = (1..RING_SLOTS).map(|_| shared.write(&stream, &batch));
-            // A server's interface is read on, so nothing else bounds what waits.
+            // A server keeps reading its interface, so only this limit bounds the waiting bytes.
             let dropped = rest.any(|written| written == Written::Dropped);
             assert_eq!(dropped, !backpressure);
         }

@@ -1,4 +1,4 @@
-//! Slots: the memory of one batch and what is known of the packets in it.
+//! Slots: the memory of one batch, and metadata of its packets.
 
 use crate::gro::Shape;
 use crate::key::SendKey;
@@ -22,11 +22,11 @@ pub(crate) const BATCH_BYTES: usize = 64 << 10;
 /// A batch is full at this many packets: two trains of the kernel's limit.
 pub(crate) const BATCH_PACKETS: usize = 128;
 
-/// Room that spreading one super-packet can need beyond its own size, in bytes: a 64 KiB one with
-/// the smallest segment that Linux makes (48 bytes) gains 1,366 headers, tunnel headers and tags.
+/// Room that spreading one super-packet can need beyond its own size, in bytes. A 64 KiB super-packet of Linux's
+/// smallest segments (48 bytes) gains 1,366 headers, tunnel headers and tags.
 const SPREAD_ROOM: usize = 192 << 10;
 
-/// Bytes that may be left free in front of what is received.
+/// Bytes that alignment may leave free in front of received data.
 const APART: usize = 8;
 
 /// Bytes of the memory of an outbound batch.
@@ -35,35 +35,35 @@ pub(crate) const OUTBOUND_BYTES: usize = BATCH_BYTES + TRAIN_ROOM + SPREAD_ROOM;
 /// One read of the TUN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
-    /// First byte of what was read.
+    /// First byte of the data read.
     pub(crate) from: usize,
-    /// First byte of the inner packet, or of the first of a super-packet's: there or behind.
+    /// First byte of the inner packet, or of a super-packet's first packet; at or after `from`.
     pub(crate) start: usize,
     /// Bytes read, without the `virtio_net_hdr`.
     pub(crate) len: usize,
     pub(crate) hdr: VnetHdr,
-    /// Bytes from one packet's start to the next, where it is a super-packet.
+    /// Bytes from one packet's start to the next, in a super-packet.
     pub(crate) stride: usize,
-    /// Its run, in [`OutboundSlot::runs`].
+    /// Index of the packet's run in [`OutboundSlot::runs`].
     pub(crate) run: usize,
 }
 
-/// Packets in a row for one peer.
+/// Consecutive packets for one peer.
 pub(crate) struct OutboundRun {
     pub(crate) peer: Arc<Peer>,
     pub(crate) key: Arc<SendKey>,
     pub(crate) endpoint: Endpoint,
-    /// The line that its trains leave by.
+    /// The line that the run's trains leave by.
     pub(crate) line: LineId,
-    /// The connection that its trains are written to, where there is one.
+    /// The connection that the run's trains are written to, if any.
     pub(crate) stream: Option<Arc<Stream>>,
-    /// The ways of its copies, in [`OutboundSlot::copies`].
+    /// The ways of the run's copies, in [`OutboundSlot::copies`].
     pub(crate) copies: Range<usize>,
     pub(crate) first: usize,
     pub(crate) count: usize,
-    /// Its trains, in [`OutboundSlot::trains`].
+    /// The run's first train in [`OutboundSlot::trains`].
     pub(crate) first_train: usize,
-    /// Inner bytes, padding not counted.
+    /// Inner bytes without padding.
     pub(crate) bytes: u64,
 }
 
@@ -78,17 +78,17 @@ pub(crate) struct OutboundSlot {
     pub(crate) lens: Vec<u32>,
     pub(crate) runs: Vec<OutboundRun>,
     pub(crate) trains: Vec<Train>,
-    /// The last datagram of the last train is as long as the first. Kept, as a remainder would tell it only by a division,
-    /// which ARMv7 need not have.
+    /// Whether the last datagram of the last train is as long as the first. A stored flag saves a division, which ARMv7
+    /// may lack.
     whole: bool,
-    /// Ways that runs take beside their own. Empty where each packet leaves once.
+    /// Ways that runs take beside their own; empty if each packet leaves once.
     pub(crate) copies: Vec<Way>,
     pub(crate) now: Instant,
 }
 
 impl OutboundSlot {
     pub(crate) fn new() -> Self {
-        // Zeroed pages cost nothing until they are touched, and few ever are.
+        // Zeroed pages cost nothing until touched, and few are ever touched.
         Self {
             memory: vec![0; OUTBOUND_BYTES].into_boxed_slice(),
             used: 0,
@@ -125,8 +125,8 @@ impl OutboundSlot {
         runs.map(|(run, end)| (run, &self.trains[run.first_train..end]))
     }
 
-    /// Numbers the packets, one `fetch_add` a run, in the order in which they will leave: a key may
-    /// have several runs in a batch. Nothing of a run whose key is used up will be sent.
+    /// Numbers the packets in the order in which they will leave, with one `fetch_add` per run. A key may have several
+    /// runs in a batch. Runs with a used-up key are not sent.
     pub(crate) fn number(&mut self, mut used_up: impl FnMut(&OutboundRun)) {
         for at in 0..self.runs.len() {
             let next = self.runs.get(at + 1).map(|run| run.first_train);
@@ -140,7 +140,7 @@ impl OutboundSlot {
                     }
                 }
                 None => {
-                    // Used up between two batches.
+                    // The key was used up between two batches.
                     used_up(run);
                     for train in &mut self.trains[trains] {
                         train.len = 0;
@@ -151,8 +151,7 @@ impl OutboundSlot {
         }
     }
 
-    /// Adds the packet whose payload lies at `at` to the last run, and couples its datagram to the
-    /// last train, or starts another.
+    /// Adds the packet whose payload lies at `at` to the last run. Its datagram joins the last train or starts another.
     pub(crate) fn push(
         &mut self,
         at: usize,
@@ -174,12 +173,12 @@ impl OutboundSlot {
         self.lens.push(inner as u32);
         self.used = at + padded + tail;
         let (start, len) = ((at - head) as u32, (head + padded + tail) as u32);
-        // A run has one line and one endpoint, and so have its trains.
+        // A run's trains share its line and endpoint.
         if let Some(train) = self.trains.last_mut()
             && same_run
             && train.ecn == ecn
             && train.start + train.len == start
-            // A stream does not care where a datagram ends.
+            // A stream has no datagram boundaries.
             && (in_stream || (self.whole && len <= train.segment))
         {
             train.len += len;
@@ -197,35 +196,35 @@ impl OutboundSlot {
     }
 }
 
-/// The fate of an inner packet before its turn to be committed.
+/// Result of the transform for an inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inner {
-    /// To be written.
+    /// A packet to be written.
     Packet {
-        /// Without padding.
+        /// Length without padding.
         len: u32,
         shape: Shape,
     },
     Keepalive,
-    /// For the protocol's state machine.
+    /// A message for the protocol's state machine.
     Message,
-    /// A piece of a packet, to be joined, or a compressed one.
+    /// A compressed packet, or a piece of a packet to be reassembled.
     Piece,
     Malformed,
     WrongSource,
     Congestion,
-    /// Dropped to tell its sender to send slower.
+    /// A packet dropped to make its sender slow down.
     Signal,
     NotAuthentic,
 }
 
-/// Packets in a row of one session, from one address.
+/// Consecutive packets of one session, from one address.
 pub(crate) struct InboundRun<W: Wire> {
     pub(crate) key: Arc<ReceiveKey<W>>,
     pub(crate) from: Endpoint,
-    /// The line that it came by.
+    /// The line that the packets came by.
     pub(crate) line: LineId,
-    /// The stream that it came through, whose other end cannot move.
+    /// The stream that the packets came through, whose other end cannot move.
     pub(crate) stream: Option<StreamId>,
     pub(crate) ecn: Ecn,
     pub(crate) first: usize,
@@ -240,7 +239,7 @@ pub(crate) struct InboundSlot<W: Wire> {
     pub(crate) inner: Vec<Inner>,
     pub(crate) runs: Vec<InboundRun<W>>,
     pub(crate) now: Instant,
-    /// The first TCP segment that is new shall tell its sender to send slower.
+    /// Whether the first new TCP segment must tell its sender to slow down.
     pub(crate) signals: bool,
 }
 

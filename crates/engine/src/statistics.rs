@@ -34,7 +34,7 @@ impl<W: Wire> Tunnel<W> {
         rungs.push((coalescing.name(), coalescing.to_string()));
         let lines = self.shared().lines.load();
         let mut note = |rung: &Rung| match rungs.iter_mut().find(|(name, _)| *name == rung.name()) {
-            // Sockets climb alike; the one that got less far is the one to know about.
+            // All sockets try the same rungs; the one that got less far is reported.
             Some((_, state)) if state == "on" => *state = rung.to_string(),
             Some(_) => {}
             None => rungs.push((rung.name(), rung.to_string())),

@@ -1,4 +1,5 @@
-//! Counters of the data plane. All 64 bits on every machine, all relaxed: they are read for people.
+//! Counters of the data plane. All are 64 bits wide on every machine and use relaxed ordering, because only people read
+//! them.
 
 use plane::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -23,12 +24,12 @@ impl Counter {
     }
 }
 
-/// The value that was measured last.
+/// A gauge: the last measured value.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// Replaces it.
+    /// Replaces the value.
     #[inline]
     pub fn store(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
@@ -41,24 +42,24 @@ impl Gauge {
     }
 }
 
-/// The work of one direction.
+/// Counters of one direction.
 #[derive(Debug, Default)]
 pub struct PipelineStats {
     /// Batches drained.
     pub batches: Counter,
-    /// Inner packets in them.
+    /// Inner packets in the drained batches.
     pub packets: Counter,
-    /// Inner bytes.
+    /// Inner bytes in the drained batches.
     pub bytes: Counter,
     /// Super-packets read from or written to the TUN.
     pub super_packets: Counter,
-    /// Inner packets that the peer had compressed. Ours never are.
+    /// Inner packets that the peer had compressed. This end never compresses.
     pub unpacked: Counter,
     /// Reads, writes, sends and receives.
     pub syscalls: Counter,
-    /// Batches that went through the ring, where several workers may share them.
+    /// Batches that went through the ring, if several workers share a direction.
     pub parallel_batches: Counter,
-    /// How long packets have waited in the sockets lately, on average by bytes, in microseconds; 0 where that is not known.
+    /// Mean time that packets waited in the sockets recently, weighted by bytes, in microseconds; 0 if unknown.
     pub waited: Gauge,
 }
 
@@ -71,7 +72,7 @@ macro_rules! drops {
         }
 
         impl Drops {
-            /// Every reason with its count, in the order of a packet's way.
+            /// Every reason with its count, in the order in which a packet meets them.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name.value()),)+].into_iter()
             }
@@ -80,19 +81,19 @@ macro_rules! drops {
 }
 
 drops! {
-    /// The TUN gave something that is not an IP packet or contradicts its own header.
+    /// The TUN gave data that is not an IP packet or contradicts its own header.
     tun_malformed,
-    /// The fair queue in front of the lines was full, or packets of a flow had stood in it for too long (RFC 8290).
+    /// The fair queue in front of the lines was full, or packets of a flow had waited in it too long (RFC 8290).
     queue,
     /// No peer owns the destination.
     no_route,
     /// The peer's address is not known.
     no_endpoint,
-    /// Pushed out of a peer's full queue, or purged, before there was a session.
+    /// Pushed out of a peer's full staging queue, or purged, before there was a session.
     staged,
     /// The tunnel's own datagram came back into it: its endpoint is routed into the tunnel.
     looped,
-    /// Sealed, it would be longer than a record of a TCP connection can be (65,535 bytes).
+    /// The sealed packet would exceed the longest record of a TCP connection (65,535 bytes).
     too_long,
     /// The kernel refused a datagram, or had no room for it.
     send_failed,
@@ -102,22 +103,22 @@ drops! {
     truncated,
     /// Not a message of the protocol.
     not_ours,
-    /// A handshake message that came faster than handshakes can be answered.
+    /// Handshake messages arrived faster than they can be answered.
     handshake_queue_full,
-    /// No session of that name (any more).
+    /// No session has this name, or no longer.
     no_session,
     /// The session is past its end.
     expired,
     /// The tag was wrong.
     not_authentic,
-    /// Authentic, but its number was received before: the network or a second line delivered it twice, or it was
-    /// recorded and sent again. Of a peer with several lines also what is older than the replay window reaches.
+    /// Authentic, but its number was received before: delivered twice by the network or a second line, or recorded and
+    /// replayed. With several lines, this includes packets older than the replay window.
     duplicate,
-    /// Authentic, but its number is older than the replay window reaches: very late, or recorded and sent again.
+    /// Authentic, but its number is older than the replay window: very late, or recorded and replayed.
     replayed,
     /// Authentic, but from an address that the peer may not move to.
     wrong_address,
-    /// Authentic, but compressed where that is not allowed, or into what does not unpack to a packet.
+    /// Authentic, but compressed where compression is not allowed, or its contents do not decompress to a packet.
     compressed,
     /// Authentic, but not an IP packet.
     inner_malformed,
@@ -125,8 +126,8 @@ drops! {
     wrong_source,
     /// Congestion was marked on a packet whose transport does not know the mark (RFC 6040).
     congestion,
-    /// A TCP segment that told its sender to send slower, because packets waited in the sockets for too long (RFC 7567).
+    /// A TCP segment dropped to make its sender slow down, because packets waited in the sockets too long (RFC 7567).
     aqm,
-    /// The TUN did not take a packet.
+    /// The TUN refused a packet.
     tun_write,
 }

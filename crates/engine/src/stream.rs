@@ -1,7 +1,6 @@
-//! A TCP connection to a peer: records, each behind its length in 16 bits, big-endian.
+//! A TCP connection to a peer. Each record follows its length in 16 bits, big-endian.
 //!
-//! Records are laid out in a slot as datagrams are, with the length as part of the header, so that
-//! a whole batch is written by one call.
+//! A slot holds records like datagrams, with the length as part of the header, so that one call writes a whole batch.
 
 use crate::commit::RING_SLOTS;
 use crate::slot::OUTBOUND_BYTES;
@@ -16,71 +15,71 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most bytes of a record behind its length, which has 16 bits.
+/// Most bytes of a record after its 16-bit length.
 pub(crate) const RECORD_MAX: usize = u16::MAX as usize;
 
-/// Bytes that may wait for a peer that does not read. A batch always goes in as a whole or not at
-/// all, so this is exceeded by one batch at most. What was sent is no part of it, nor kept.
+/// Most bytes that may wait for a peer that does not read. A batch is queued whole or dropped, so the queue exceeds
+/// this by one batch at most. Bytes already sent do not count and are not kept.
 pub(crate) const PENDING_MAX: usize = 256 << 10;
 
-/// The bound where the interface is not read while something waits: batches that are in flight at that moment go in,
-/// too. No more than the ring has places for can be in flight, so packets of a client are not dropped for a lack of
-/// room.
+/// The limit where the interface is not read while bytes wait. It also covers batches in flight at that moment, which
+/// the ring's places bound. So a client drops no packets for lack of room.
 pub(crate) const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 
-/// No session belongs to a stream yet.
+/// No session belongs to the stream yet.
 const NO_SESSIONS: u32 = u32::MAX;
 
-/// A connection. Written by workers and by control, read by the worker that owns the sockets.
+/// A connection. Workers and control write it; the worker that owns the sockets reads it.
 #[derive(Debug)]
 pub struct Stream {
     id: StreamId,
     line: LineId,
     socket: TcpStream,
     endpoint: Endpoint,
-    /// The first of our names for the sessions of the peer at the other end.
+    /// The first of our session indices for the peer at the other end.
     sessions: AtomicU32,
     out: Mutex<Outgoing>,
-    /// The beginning of a record whose rest has not come yet.
+    /// The beginning of a record whose rest has not arrived yet.
     pub(crate) partial: Mutex<Vec<u8>>,
     closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Outgoing {
-    /// Bytes that wait, and none that were sent: a peer that is always a little behind never lets this become empty.
+    /// Bytes still to be sent. Sent bytes are removed, since a peer that is always a little behind never empties the
+    /// queue.
     pending: VecDeque<u8>,
-    /// Where writability is waited for, once the data plane knows the stream.
+    /// The poller and token that report writability, once the data plane knows the stream.
     poller: Option<(Arc<Poller>, u64)>,
 }
 
 impl Outgoing {
     fn wait(&mut self, records: &[u8]) {
-        // Not doubled: the limit is one of memory, too.
+        // Reserves exactly, without doubling: the limit bounds memory too.
         self.pending.reserve_exact(records.len());
         self.pending.extend(records);
     }
 }
 
-/// The fate of records that were to be written.
+/// The result of writing records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The kernel has them.
+    /// The kernel has the records.
     Sent,
-    /// They wait until the peer reads.
+    /// The records wait until the peer reads.
     Waiting,
-    /// Too much waits already, or the connection has ended.
+    /// Too many bytes wait already, or the connection has ended.
     Dropped,
 }
 
 impl Stream {
-    /// Takes a connection over. `id` is what [`Control`](plane::Control) will call it.
+    /// Takes over a connection. `id` is its number in [`Control`](plane::Control).
     ///
     /// # Errors
     /// The kernel's error for the addresses or for making it non-blocking.
     pub fn new(id: StreamId, socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        // Records are written in batches; holding the last one back would only add delay.
+        // Workers write records in batches, so holding the last one back would only add delay.
         socket.set_nodelay(true)?;
         let endpoint = Endpoint {
             addr: socket.peer_addr()?,
@@ -92,7 +91,7 @@ impl Stream {
         Ok(Self::over(id, socket, endpoint))
     }
 
-    /// A stream to `peer` that is none of the network, and its other end: for simulations.
+    /// A simulated stream to `peer` without a network, and its other end.
     ///
     /// # Errors
     /// Descriptor limits.
@@ -118,51 +117,51 @@ impl Stream {
         }
     }
 
-    /// Makes it a connection of another line than the first.
+    /// Moves the connection to another line than the first.
     #[must_use]
     pub fn on_line(mut self, line: LineId) -> Self {
         self.line = line;
         self
     }
 
-    /// Its number.
+    /// The stream's number.
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// The line that it belongs to.
+    /// The line that the stream belongs to.
     #[must_use]
     pub fn line(&self) -> LineId {
         self.line
     }
 
-    /// Both ends' addresses.
+    /// Addresses of both ends.
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint
     }
 
-    /// The connection itself, for options.
+    /// The TCP socket, for setting options.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Says which sessions data packets belong to that name none
-    /// ([`SessionName::OfSender`](plane::SessionName::OfSender)): `first` and those after it.
+    /// Assigns data packets that name no session ([`SessionName::OfSender`](plane::SessionName::OfSender)) to the
+    /// sessions from `first` on.
     pub fn set_sessions(&self, first: u32) {
         self.sessions.store(first, Ordering::Relaxed);
     }
 
-    /// Says that such packets belong to the sessions from `first` on, or no longer do.
+    /// Assigns packets that name no session to the sessions from `first` on; if `theirs` is false, removes that.
     pub(crate) fn set_sender(&self, first: u32, theirs: bool) {
         if theirs {
             self.set_sessions(first);
         } else {
             let sessions = &self.sessions;
             let order = Ordering::Relaxed;
-            // Unless it has become another peer's.
+            // Another peer may have taken over the stream; then its number stays.
             let _ = sessions.compare_exchange(first, NO_SESSIONS, order, order);
         }
     }
@@ -192,22 +191,22 @@ impl Stream {
         }
     }
 
-    /// Ends the connection, for both sides, and drops what waits.
+    /// Ends the connection for both sides, and drops waiting bytes.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        // A write that did not see the flag is over when this has the lock, and later ones see it:
-        // nothing waits in a closed stream, so nothing is waited for.
+        // A write that missed the flag ends before this call gets the lock, and later writes see the flag. So no bytes
+        // wait in a closed stream.
         self.out().pending = VecDeque::new();
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
-    /// Whether it has ended.
+    /// Whether the stream has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Writes whole records, each with its length before it. They are dropped where more than `most` bytes wait already.
+    /// Writes whole records, each after its length. Drops them if more than `most` bytes wait already.
     pub(crate) fn write(&self, records: &[u8], most: usize) -> Written {
         let mut out = self.out();
         if self.closed.load(Ordering::Relaxed) {
@@ -234,13 +233,13 @@ impl Stream {
         }
     }
 
-    /// Writes what waits. Returns whether nothing waits any more.
+    /// Writes waiting bytes. Returns whether none are left.
     pub(crate) fn flush(&self) -> bool {
         let mut out = self.out();
         if out.pending.is_empty() {
             return true;
         }
-        // A ring is two pieces at most: the second is tried only when the first has gone as a whole.
+        // A ring buffer has at most two pieces; the second is written only after the whole first.
         loop {
             let (piece, _) = out.pending.as_slices();
             let len = piece.len();
@@ -260,7 +259,7 @@ impl Stream {
         }
     }
 
-    /// Whether something waits.
+    /// Whether bytes wait.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         !self.out().pending.is_empty()
@@ -268,12 +267,12 @@ impl Stream {
 
     fn wait_for_room(&self, out: &Outgoing, wait: bool) {
         if let Some((poller, token)) = &out.poller {
-            // A stream that was removed meanwhile needs no waiting.
+            // A removed stream is no longer in the poller, so this error does not matter.
             let _ = poller.modify(&self.socket, *token, wait);
         }
     }
 
-    /// Writes until the kernel has enough. Returns the bytes that went.
+    /// Writes until the kernel takes no more. Returns the bytes written.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < bytes.len() {
@@ -288,7 +287,7 @@ impl Stream {
         Ok(done)
     }
 
-    /// Reads what is there. `Ok(0)`: the peer has closed.
+    /// Reads available bytes. `Ok(0)`: the peer has closed.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         (&self.socket).read(buffer)
     }
@@ -351,7 +350,7 @@ mod tests {
         theirs.set_nonblocking(true).unwrap();
         let (mut read, mut waited) = (0_usize, 0_usize);
         while read < 32 << 20 {
-            // More than the peer reads, so that something waits at all times.
+            // Writes more than the peer reads, so that bytes wait at all times.
             waited += usize::from(ours.write(&batch, PENDING_MAX) == Written::Waiting);
             ours.flush();
             match theirs.read(&mut buffer) {

@@ -1,7 +1,7 @@
 //! Transform: the work that several workers may do at once, each on a slot of its own.
 //!
-//! Outbound: cut super-packets, complete checksums, pad, write headers, seal. Inbound: open, look
-//! at what is inside, verify what may be joined.
+//! Outbound: cut super-packets, complete checksums, pad, write headers, seal. Inbound: open, inspect the inner packet,
+//! verify packets that may be joined.
 
 use crate::gro::{self, Shape};
 use crate::gso::{self, Super};

@@ -1,6 +1,6 @@
-//! A running data plane: a TUN, lines, workers, and what control may ask of them.
+//! A running data plane: a TUN, lines, workers, and the calls that control makes on them.
 //!
-//! `DataPlane` (in `data_plane.rs`) is these calls for control that knows peers by number and keys as material.
+//! `data_plane.rs` implements `DataPlane` with these calls, for control that knows peers by number and keys as bytes.
 
 use crate::key::SendKey;
 use crate::line::Sockets;
@@ -28,21 +28,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// How a tunnel is run.
+/// Options of a tunnel's data plane.
 #[derive(Clone, Debug)]
 pub struct TunnelOptions {
     /// Threads, at least 1.
     pub workers: usize,
     /// Whether several workers may share one direction.
     pub parallel: bool,
-    /// Whether a worker may wait for up to 50 µs where packets come quickly and one by one, for some of them to be a batch.
+    /// Whether a worker may wait up to 50 µs, to collect a batch when packets arrive quickly and one by one.
     pub coalescing: bool,
     /// The interface's MTU in bytes.
     pub mtu: usize,
     /// Most packets in one super-packet handed to the kernel.
     pub gso_max_segs: usize,
-    /// Stop reading the interface while a stream has no room: right where all packets go to one
-    /// peer. Else packets that find no room are dropped.
+    /// Stop reading the interface while a stream has no room: right if all packets go to one peer. Otherwise packets
+    /// that find no room are dropped.
     pub backpressure: bool,
 }
 
@@ -96,7 +96,7 @@ impl<W: Wire> Tunnel<W> {
         Ok(tunnel)
     }
 
-    /// Everything but the threads.
+    /// Builds the tunnel without starting threads.
     pub(crate) fn without_workers(
         tun: Tun,
         wire: W,
@@ -123,7 +123,7 @@ impl<W: Wire> Tunnel<W> {
         &self.workers
     }
 
-    /// A new peer, which no table knows yet. `id` is what [`Control::notify`] will call it.
+    /// Creates a peer that is in no table yet. `id` is its number in [`Control::notify`].
     #[must_use]
     pub fn new_peer(&self, id: PeerId) -> Arc<Peer> {
         Arc::new(Peer::new(
@@ -133,7 +133,7 @@ impl<W: Wire> Tunnel<W> {
         ))
     }
 
-    /// Replaces the table of the peers that own addresses.
+    /// Replaces the table of peers by address.
     pub fn set_routes(&self, routes: Routes<Arc<Peer>>) {
         self.shared.routes.store(Arc::new(routes));
     }
@@ -145,7 +145,7 @@ impl<W: Wire> Tunnel<W> {
 
     /// Sets the sockets of any line, whose number must be below [`LINES_MAX`](plane::LINES_MAX).
     pub(crate) fn set_line_sockets(&self, line: LineId, sockets: Sockets) {
-        // Every change of lines holds the lock, so that no change is lost.
+        // Every change of lines holds this lock, so that two changes cannot overwrite each other.
         let _one = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = self.shared.lines.load().with(line, sockets);
         self.shared.lines.store(Arc::new(lines));
@@ -169,20 +169,20 @@ impl<W: Wire> Tunnel<W> {
         &self.shared.tun
     }
 
-    /// The interface's MTU in bytes has changed.
+    /// Sets the interface's MTU in bytes.
     pub fn set_mtu(&self, mtu: usize) {
         self.shared.mtu.store(mtu, Ordering::Relaxed);
         self.shared.wire.follow_mtu(mtu);
     }
 
-    /// The interface's MTU in bytes, as last told.
+    /// The interface's MTU in bytes, as last set.
     #[must_use]
     pub fn mtu(&self) -> usize {
         self.shared.mtu()
     }
 
-    /// Sends to `peer` with this key from now on, after what waited for it. `index` is the
-    /// receiver's name for the session, `session` ours.
+    /// Sends to `peer` with this key from now on, after the staged packets. `index` is the receiver's name for the
+    /// session, `session` our own.
     pub fn set_send_key(
         &self,
         peer: &Peer,
@@ -190,10 +190,9 @@ impl<W: Wire> Tunnel<W> {
         format: Arc<dyn Format>,
         limits: KeyLimits,
     ) {
-        // A session that a packet has confirmed is being sent with already, and its numbers must
-        // never begin again.
+        // A session confirmed by a packet already sends with its own key, whose counter must never restart.
         let Some(receiving) = self.shared.sessions.find(session) else {
-            // Removed meanwhile: with its counter unknown, nothing may be sealed under its key.
+            // Control removed the session meanwhile. Its counter is unknown, so nothing may be sealed under its key.
             return;
         };
         let key = receiving
@@ -203,17 +202,17 @@ impl<W: Wire> Tunnel<W> {
         self.send_by_key(peer, &key);
     }
 
-    /// Seals with `key` from now on.
+    /// Seals packets with `key` from now on.
     pub(crate) fn send_by_key(&self, peer: &Peer, key: &Arc<SendKey>) {
-        // Packets that waited are numbered and sent before a worker can see the key, so that the order on the wire is
-        // the order of the numbers.
+        // Staged packets are numbered and sent before a worker can see the key, so that packets leave in the order of
+        // their numbers.
         self.send_staged(peer, key);
         peer.send_key.store(Some(Arc::clone(key)));
-        // A worker that did not see the key yet may have staged a packet meanwhile.
+        // A worker that had not seen the key yet may have staged a packet meanwhile.
         self.send_staged(peer, key);
     }
 
-    /// Sends what waits for `peer` if there is a key.
+    /// Sends the packets staged for `peer` if there is a key.
     pub fn flush_staged(&self, peer: &Peer) {
         if let Some(key) = peer.send_key.load_full() {
             self.send_staged(peer, &key);
@@ -230,13 +229,13 @@ impl<W: Wire> Tunnel<W> {
         }
     }
 
-    /// Forgets the key to send to `peer` with.
+    /// Forgets the sending key of `peer`.
     pub fn clear_send_key(&self, peer: &Peer) {
         peer.send_key.store(None);
         peer.expect_nothing();
     }
 
-    /// Drops what waits for `peer`.
+    /// Drops the packets staged for `peer`.
     pub fn drop_staged(&self, peer: &Peer) {
         self.shared
             .drops
@@ -246,9 +245,8 @@ impl<W: Wire> Tunnel<W> {
 
     /// Accepts data packets for `index`, our name for the session, from now on.
     ///
-    /// With an `answer` (the receiver's name, cipher and limits of the sending half) the first of
-    /// them is reported as [`Notice::Confirmed`], and what is sent to the peer after it is sealed
-    /// with that.
+    /// If `answer` is given (the receiver's name, cipher and limits of the sending half), the first data packet is
+    /// reported as [`Notice::Confirmed`]. Packets to the peer are then sealed with `answer`.
     ///
     /// [`Notice::Confirmed`]: plane::Notice::Confirmed
     pub fn add_receive_key(
@@ -267,23 +265,23 @@ impl<W: Wire> Tunnel<W> {
         self.shared.sessions.insert(key);
     }
 
-    /// Says that data packets from `addr` which name no session belong to the sessions from
-    /// `first` on ([`SessionName::OfSender`](plane::SessionName::OfSender)).
+    /// Assigns data packets from `addr` that name no session to the sessions from `first` on
+    /// ([`SessionName::OfSender`](plane::SessionName::OfSender)).
     pub fn set_sender(&self, addr: SocketAddr, first: u32) {
         self.shared.sessions.set_sender(addr, first, true);
     }
 
-    /// Takes that back, unless the address has become another's.
+    /// Undoes [`Self::set_sender`], unless the address now belongs to another peer.
     pub fn clear_sender(&self, addr: SocketAddr, first: u32) {
         self.shared.sessions.set_sender(addr, first, false);
     }
 
-    /// Seals `payload` for `peer` among its packets, in their order. Dropped where there is no key.
+    /// Seals `payload` for `peer`, in order with its packets. Dropped if there is no key.
     pub fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) {
         self.shared.inject(peer, None, payload);
     }
 
-    /// Whether packets from one peer to another are passed on here, or left to the kernel.
+    /// Sets whether the tunnel passes packets between peers itself; otherwise the kernel does.
     pub fn set_hairpin(&self, hairpin: bool) {
         self.shared.hairpin.store(hairpin, Ordering::Relaxed);
     }
@@ -296,14 +294,14 @@ impl<W: Wire> Tunnel<W> {
         self.workers.add_stream(stream)
     }
 
-    /// Reads from a stream no more, and closes it.
+    /// Stops reading from a stream and closes it.
     pub fn remove_stream(&self, stream: &Stream) {
-        // Closed first: what waits in it must not keep the interface from being read.
+        // Closed first: bytes waiting in the stream must not keep the interface from being read.
         stream.close();
         self.workers.remove_stream(stream.id());
     }
 
-    /// Sends a message that is not a data packet through a stream. Returns whether it went.
+    /// Sends a message other than a data packet through a stream. Returns whether it was sent.
     pub fn send_record(&self, stream: &Stream, record: &[u8]) -> bool {
         let most = self.shared.pending_max();
         let sent = W::to_record(record)
@@ -321,14 +319,14 @@ impl<W: Wire> Tunnel<W> {
         self.shared.sessions.remove(index);
     }
 
-    /// The use of the receiving key of this name; nothing where there is none.
+    /// The use of the receiving key with this index; zero if there is no such key.
     #[must_use]
     pub fn receive_usage(&self, index: u32) -> ReceiveUsage {
         let key = self.shared.sessions.find(index);
         key.map(|key| key.usage()).unwrap_or_default()
     }
 
-    /// Sends an empty data packet. Returns whether there was a key and an address to send it.
+    /// Sends an empty data packet. Returns whether the peer had a key and an address.
     pub fn send_keepalive(&self, peer: &Peer) -> bool {
         let now = Instant::now();
         match peer.send_key.load_full() {
@@ -361,7 +359,7 @@ impl<W: Wire> Tunnel<W> {
         peer.tx_bytes.add(datagram.len() as u64);
         peer.note_sent(self.shared.epoch.millis(now), !packet.is_empty());
         if !packet.is_empty() {
-            // Packets that waited for the session are traffic like any other.
+            // Staged packets count as traffic like any other.
             self.shared.outbound.packets.add(1);
             self.shared.outbound.bytes.add(packet.len() as u64);
             self.shared.outbound.syscalls.add(report.syscalls);
@@ -369,7 +367,7 @@ impl<W: Wire> Tunnel<W> {
         true
     }
 
-    /// Sends a datagram to a peer by each of these ways. What is said of it is the sum over all.
+    /// Sends a datagram to a peer by each of these ways. The report is the sum over all ways.
     pub(crate) fn send_over(&self, peer: &Peer, ways: &[Way], datagram: &[u8]) -> SendReport {
         let mut sum = SendReport::default();
         for way in ways {
@@ -387,7 +385,7 @@ impl<W: Wire> Tunnel<W> {
         sum
     }
 
-    /// Sends a datagram that is not a data packet by the first line.
+    /// Sends a datagram other than a data packet by the first line.
     pub fn send(&self, endpoint: Endpoint, datagram: &[u8]) -> SendReport {
         self.send_by(LineId::FIRST, endpoint, datagram)
     }
@@ -437,7 +435,7 @@ impl<W: Wire> Tunnel<W> {
         &self.shared.inbound
     }
 
-    /// Threads at work.
+    /// Number of worker threads.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.workers.count()

@@ -8,14 +8,14 @@ use netio::udp::Endpoint;
 use plane::{LINES_MAX, LineId, LineMode, LineSet};
 use std::sync::{Mutex, PoisonError};
 
-/// One line, and an address that it leads to.
+/// A line and a peer's address on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) line: LineId,
     pub(crate) endpoint: Endpoint,
 }
 
-/// How a peer's packets are spread over several lines. A peer that uses one line has none.
+/// How a peer's packets are spread over several lines. A peer that uses one line has no plan.
 #[derive(Debug)]
 pub(crate) enum Plan {
     Duplicate(LineSet),
@@ -26,28 +26,28 @@ pub(crate) enum Plan {
     },
     BalancePackets {
         lines: LineSet,
-        /// The worker that fills batches uses it; control copies it when the mode changes.
+        /// Used by the worker that fills batches; copied by control when the mode changes.
         packets: Box<Mutex<Packets>>,
     },
 }
 
-/// Packets in turn among lines, and among the addresses of one line.
+/// Shares packets among lines, and among the addresses of one line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packets {
     lines: PacketShare,
-    /// By position.
+    /// Shares among the addresses, by position.
     addresses: PacketShare,
     count: usize,
 }
 
 impl Packets {
-    /// The way of a packet, if the line that is next has one.
+    /// The way of a packet by the next line; `None` if that line has no way.
     fn next(&mut self, ways: &[Way], bytes: usize) -> Option<Way> {
         let line = self.lines.next(bytes)?;
         self.on(line, ways, bytes)
     }
 
-    /// The way of a packet by a line, if it has one.
+    /// The way of a packet by `line`, if that line has one.
     fn on(&mut self, line: LineId, ways: &[Way], bytes: usize) -> Option<Way> {
         let same = || ways.iter().filter(|way| way.line == line);
         let count = same().count().min(LINES_MAX);
@@ -72,7 +72,7 @@ fn sharing(shares: &[u64; LINES_MAX]) -> LineSet {
 }
 
 impl Plan {
-    /// The plan of a mode; `None` for one line only. Flows stay where they were before where they can.
+    /// The plan of a mode; `None` for a single line. Flows keep their lines of the plan `before` where possible.
     pub(crate) fn new(mode: LineMode, before: Option<&Self>) -> Option<Self> {
         Some(match mode {
             LineMode::Single => return None,
@@ -101,8 +101,8 @@ impl Plan {
         })
     }
 
-    /// Collects the ways of a peer. Of `Critical` the first is that of the line in use, if that has any. Returns whether
-    /// there are ways to choose from; else packets go by the line in use.
+    /// Collects the ways of a peer. With `Critical`, the first way belongs to the line in use, if it has any. Returns
+    /// whether there are ways to choose from; if not, packets take the line in use.
     pub(crate) fn collect(&self, peer: &PeerLines, ways: &mut Vec<Way>) -> bool {
         ways.clear();
         let used = peer.used_id();
@@ -125,7 +125,7 @@ impl Plan {
             add(peer, line, within, ways);
         }
         if shares {
-            // A connection keeps its way although another address has become the first.
+            // Sorting keeps a connection on its way when another address becomes first.
             ways.sort_unstable_by_key(|way| {
                 let source = way.endpoint.source.map(|source| source.ip);
                 (way.line, way.endpoint.addr, source)
@@ -134,7 +134,7 @@ impl Plan {
         !ways.is_empty()
     }
 
-    /// The line by which a packet goes and no other; `used` is that which is in use.
+    /// The only line that a packet may take; `None` if it may take any. `used` is the line in use.
     pub(crate) fn line_of(
         &self,
         ways: &[Way],
@@ -143,7 +143,7 @@ impl Plan {
         used: LineId,
     ) -> Option<LineId> {
         if let Self::BalancePackets { .. } = self {
-            // A packet that cannot be read goes by the line in use as well.
+            // An unreadable packet takes the line in use too.
             let any = reader.read(packet).is_some_and(|it| !it.critical());
             return (!any).then_some(used);
         }
@@ -151,7 +151,7 @@ impl Plan {
         Some(chosen.map_or(used, |(way, _)| way.line))
     }
 
-    /// Whether a line carries a large part of the packets, so that what is sent once more is little for it.
+    /// Whether a line carries a large part of the packets, so that retransmissions add little load.
     pub(crate) fn is_large(&self, line: LineId) -> bool {
         match self {
             Self::BalancePackets { packets, .. } => locked(packets).lines.is_large(line),
@@ -159,8 +159,8 @@ impl Plan {
         }
     }
 
-    /// The way of a packet, and those of its copies. `None`: the line in use, without copies. `inner`: it is none of control's.
-    /// `by`: where packets are shared out, the line whose turn it is, in place of that which had the least.
+    /// The way of a packet and the ways of its copies; `None` means the line in use, without copies. `inner` is false
+    /// for control's messages. `by` is the line whose turn it is, instead of the line with the least traffic.
     pub(crate) fn choose<'a>(
         &self,
         ways: &'a [Way],
@@ -179,7 +179,7 @@ impl Plan {
                 let flow = reader.read(packet).filter(|_| inner)?.flow;
                 let line = flows.line(flow)?;
                 let same = || ways.iter().filter(|way| way.line == line);
-                // Addresses of one line share its flows.
+                // The addresses of a line share its flows.
                 let turn = flow as usize % same().count().max(1);
                 same().nth(turn).map(|way| (*way, &[][..]))
             }
@@ -201,7 +201,7 @@ fn locked(packets: &Mutex<Packets>) -> std::sync::MutexGuard<'_, Packets> {
     packets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds the ways of one line, where copies can go: not those of streams.
+/// Adds the ways of one line, unless the line has a stream: copies cannot take streams.
 fn add(peer: &PeerLines, line: LineId, within: u64, ways: &mut Vec<Way>) {
     if let Some(known) = peer.get(line)
         && known.stream.load().is_none()

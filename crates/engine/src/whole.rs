@@ -1,4 +1,4 @@
-//! One packet sealed outside the pipelines, and sent in one datagram that nothing on its way may cut.
+//! Seals one packet outside the pipelines and sends it in one datagram that routers must not fragment.
 
 use crate::key::SendKey;
 use crate::peer::Peer;
@@ -10,14 +10,14 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 impl SendKey {
-    /// The datagram of a packet that is padded to so many bytes; `None` where the key has no numbers left.
+    /// The datagram of a packet padded to `padded` bytes; `None` if the key has no numbers left.
     pub(crate) fn sealed(&self, packet: &[u8], padded: usize) -> Option<Vec<u8>> {
         let counter = self.take(1)?;
         let (head, tail) = (self.format.head(), self.format.tail(padded));
         let mut datagram = vec![0; head + padded + tail];
         let inner = &mut datagram[head..head + packet.len()];
         inner.copy_from_slice(packet);
-        // The first packet of a connection is often what the session is made for.
+        // The session is often made for a connection's first packet, so its MSS is adjusted too.
         self.format.adjust(inner);
         let mut packets = [Packet {
             start: head as u32,
@@ -34,7 +34,7 @@ impl SendKey {
 }
 
 impl<W: Wire> Tunnel<W> {
-    /// Seals `payload` as long as it is, and sends it whole by the way to the peer that is in use.
+    /// Seals `payload` without padding, and sends it unfragmented by the peer's way in use.
     pub(crate) fn send_whole(&self, peer: &Peer, payload: &[u8]) -> Whole {
         let now = Instant::now();
         let key = peer.send_key.load_full().filter(|key| key.alive(now));
@@ -55,7 +55,7 @@ impl<W: Wire> Tunnel<W> {
             return Whole::Nowhere;
         };
         let report = {
-            // Held while the socket is asked for other than it has.
+            // The lock is held while the socket has changed options.
             let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
             socket.send_whole(&mut scratch, &datagram, endpoint)
         };

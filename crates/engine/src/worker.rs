@@ -1,8 +1,8 @@
 //! Workers: threads that fill, and help each other when there is a backlog.
 //!
 //! The first worker owns the TUN, the second the sockets; on one core one worker owns both. A
-//! worker that has nothing to read helps with whatever batch waits in either pipeline. There are no
-//! other threads in the data plane, and none that only passes things on.
+//! worker that has nothing to read helps with batches that wait in either pipeline. The data plane has no other
+//! threads, and none that only passes packets on.
 
 use crate::coalescing::PAUSE;
 use crate::commit::{Direction, Pipeline};
@@ -25,15 +25,16 @@ use std::time::{Duration, Instant};
 
 const WAKE: u64 = 0;
 const TUN: u64 = 1;
-/// The first stream's, behind those of the lines' sockets; the others follow by number.
+/// Poller token of the first stream, after those of the lines' sockets. Other streams follow by number.
 const STREAMS: u64 = 64;
 const _: () = assert!(TOKENS_END <= STREAMS);
 
-/// Batches that one descriptor fills before another has its turn; fewer where packets wait for the time to leave.
+/// Batches that one descriptor fills before the next has its turn. [`ROUNDS_SHAPED`] applies while packets wait for a
+/// line's rate.
 const ROUNDS: usize = 64;
 const ROUNDS_SHAPED: usize = 4;
 
-/// Batches that must wait before another worker is woken: waking one costs more than one batch.
+/// Waiting batches beyond which another worker is woken: waking one costs more than one batch.
 const BACKLOG: usize = 2;
 
 pub(crate) struct Outbound<W: Wire>(Arc<Shared<W>>);
@@ -93,7 +94,7 @@ pub(crate) struct Workers<W: Wire> {
     all: Vec<Worker>,
     stop: AtomicBool,
     parallel: bool,
-    /// Rounds that all workers were asked for: see [`Workers::pulse`].
+    /// The latest round that all workers were asked for: see [`Workers::pulse`].
     rounds: AtomicU32,
     streams: Mutex<HashMap<StreamId, Arc<Stream>>>,
 }
@@ -103,7 +104,7 @@ struct Worker {
     poller: Arc<Poller>,
     waker: Arc<Waker>,
     idle: AtomicBool,
-    /// The round that it has done last of those that were asked for.
+    /// The latest round that this worker has done.
     round: AtomicU32,
 }
 
@@ -155,7 +156,7 @@ impl<W: Wire> Workers<W> {
         }
     }
 
-    /// Whether every worker has come by since the last call, which asked it to; asks for another time.
+    /// Whether every worker has run since the last call. Asks all of them for another round.
     pub(crate) fn pulse(&self) -> bool {
         let asked = self.rounds.load(Ordering::Relaxed);
         let done = |worker: &Worker| worker.round.load(Ordering::Relaxed) == asked;
@@ -179,7 +180,7 @@ impl<W: Wire> Workers<W> {
     /// # Errors
     /// Descriptor limits.
     pub(crate) fn add_stream(&self, stream: &Arc<Stream>) -> io::Result<()> {
-        // Known before it is watched: its first event must find it.
+        // The stream is in the table before the poller watches it, so that its first event finds it.
         self.streams().insert(stream.id(), Arc::clone(stream));
         let token = STREAMS + stream.id().0;
         stream
@@ -195,14 +196,14 @@ impl<W: Wire> Workers<W> {
         }
     }
 
-    /// The TUN may be read again if it was not for this stream's sake.
+    /// Lets the TUN be read again, if this stream's congestion had stopped it.
     fn room_again(&self, stream: &Stream) {
         if self.shared.backpressure && !stream.is_congested() {
             self.shared.go_on(stream.line());
         }
     }
 
-    /// The stream of this number.
+    /// The stream with this number.
     pub(crate) fn stream(&self, id: StreamId) -> Option<Arc<Stream>> {
         self.streams().get(&id).cloned()
     }
@@ -218,7 +219,7 @@ impl<W: Wire> Workers<W> {
         self.shared.control.device_gone();
     }
 
-    /// The life of worker `me`.
+    /// Runs worker `me` until the tunnel stops.
     ///
     /// # Errors
     /// Descriptor limits, at the start.
@@ -264,10 +265,10 @@ impl<W: Wire> Workers<W> {
                     (TUN, Some(fill), _) => {
                         self.pump_tun(fill);
                         if self.shared.congested() && !tun_waits {
-                            // Readable all the while: not to be asked until there is room.
+                            // The TUN stays readable, so the poller must not report it until a stream has room.
                             poller.remove(&self.shared.tun)?;
                             tun_waits = true;
-                            // Room may have come between the two.
+                            // A stream may have got room in between, so look again.
                             self.all[me].waker.wake();
                         }
                     }
@@ -280,7 +281,7 @@ impl<W: Wire> Workers<W> {
                     _ => {}
                 }
             }
-            // Packets whose turn on a line has come.
+            // Packets whose turn on a line has come are sent now.
             if let Some(fill) = tun
                 .as_mut()
                 .filter(|fill| Self::held(fill).is_some_and(|wait| wait.is_zero()))
@@ -288,7 +289,7 @@ impl<W: Wire> Workers<W> {
                 self.pump_tun(fill);
             }
             self.help();
-            // The worker that owns the sockets is the one that looks after packets from them that are held.
+            // The worker that owns the sockets also releases held packets that came from them.
             if owns_udp && self.shared.alarm.is_due(self.shared.epoch) {
                 self.inbound.expire();
             }
@@ -312,14 +313,14 @@ impl<W: Wire> Workers<W> {
                 self.stop();
                 self.tell_gone();
             }
-            // An injected packet wakes this worker only if nothing waited before it, and the poller knows only of the
+            // An injected payload wakes this worker only if no other waited before it. The poller knows only the
             // interface.
             Filled::Full if self.shared.has_injected() => self.shared.wake_tun(),
             _ => {}
         }
     }
 
-    /// A line's socket is readable.
+    /// Handles a readable socket of a line.
     pub(crate) fn pump_socket(&self, fill: &mut InboundFill<W>, line: LineId, socket: &UdpSocket) {
         self.pump(
             &self.inbound,
@@ -328,7 +329,7 @@ impl<W: Wire> Workers<W> {
         );
     }
 
-    /// A stream is readable, or writable after it was not, or both, or at its end.
+    /// Handles a stream that is readable, writable again, or at its end.
     pub(crate) fn pump_stream(&self, id: StreamId, fill: &mut InboundFill<W>) {
         let Some(stream) = self.stream(id) else {
             return;
@@ -354,7 +355,7 @@ impl<W: Wire> Workers<W> {
         }
     }
 
-    /// How long packets that were read have to wait for their turn on a line, if some do.
+    /// How long packets that were read must still wait for a line; `None` if none wait.
     fn held(fill: &OutboundFill<W>) -> Option<Duration> {
         if !fill.shapes() {
             return None;
@@ -364,8 +365,8 @@ impl<W: Wire> Workers<W> {
         Some(deadline.saturating_duration_since(now))
     }
 
-    /// Waits for something to do: no longer than until the turn of a packet that was read from the TUN, and the worker that
-    /// owns the sockets no longer than packets may be held that came from them.
+    /// Waits for work. A worker with shaped packets wakes when the first may leave. The owner of the sockets also wakes
+    /// when held packets are due.
     fn wait(
         &self,
         me: usize,
@@ -376,7 +377,7 @@ impl<W: Wire> Workers<W> {
         let idle = &self.all[me].idle;
         if self.parallel {
             idle.store(true, Ordering::SeqCst);
-            // A batch that was published before the flag was set woke no worker.
+            // A batch published before the flag was set has woken no worker.
             self.help();
         }
         let alarm = owns_udp.then_some(&self.shared.alarm);
@@ -396,14 +397,14 @@ impl<W: Wire> Workers<W> {
         while self.outbound.work() || self.inbound.work() {}
     }
 
-    /// Reads and passes on until nothing waits.
+    /// Reads batches and passes them on until nothing waits.
     fn pump<D: Direction>(
         &self,
         pipeline: &Pipeline<D>,
         mut fill: impl FnMut(&mut D::Slot) -> Filled,
         filled_any: impl Fn(&D::Slot) -> bool,
     ) -> Filled {
-        // A bound, so that one descriptor cannot keep a worker that owns both from the other.
+        // The bound keeps one descriptor from starving the others that the worker owns.
         let rounds = match self.shared.rates.word() {
             0 => ROUNDS,
             _ => ROUNDS_SHAPED,
@@ -412,7 +413,7 @@ impl<W: Wire> Workers<W> {
             let mut slot = loop {
                 match pipeline.spare() {
                     Some(slot) => break slot,
-                    // All are in flight: help with one, or let the workers that have them finish.
+                    // All slots are in flight: help with one, or let their workers finish.
                     None if pipeline.work() => {}
                     None => std::thread::yield_now(),
                 }
@@ -427,7 +428,7 @@ impl<W: Wire> Workers<W> {
                 if pipeline.waiting() >= BACKLOG {
                     self.wake_one();
                 }
-                // With a backlog, read on while others work; without, do it now.
+                // With a backlog, read on while other workers process batches; without, process one now.
                 if filled != Filled::Full || pipeline.waiting() > BACKLOG {
                     pipeline.work();
                 }

@@ -1,4 +1,4 @@
-//! Records of TCP connections through a data plane that the test turns by hand.
+//! Records of TCP connections through a data plane that the test steps by hand.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The peer's number and the packet as it is.
+/// A cipher that sends the peer's number and the packet in clear.
 struct Clear;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Window for AllNew {
     }
 }
 
-/// Bytes of length in front of each packet of a stream.
+/// Length field in front of each packet of a stream.
 const RECORD_HEADER: usize = 2;
 
 impl Wire for Clear {
@@ -112,7 +112,7 @@ fn address(number: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, number).into()
 }
 
-/// A data plane with so many peers, whose connections and addresses are numbered from 1.
+/// Builds a data plane with `peers` peers, whose connections and addresses are numbered from 1.
 fn plane(mtu: usize, peers: u8) -> (Plane<Clear>, Vec<Remote>) {
     let options = TunnelOptions {
         workers: 1,
@@ -152,7 +152,7 @@ fn plane(mtu: usize, peers: u8) -> (Plane<Clear>, Vec<Remote>) {
     (plane, remotes)
 }
 
-/// A UDP packet without a checksum, of so many bytes.
+/// A UDP packet of `len` bytes without a checksum.
 fn packet(from: u8, to: u8, len: usize) -> Vec<u8> {
     let mut packet = vec![0; len];
     packet[0] = 0x45;
@@ -167,7 +167,7 @@ fn record(number: u8, packet: &[u8]) -> Vec<u8> {
     [&len[..], &[number], packet].concat()
 }
 
-/// Packets that wait at the interface's other side.
+/// Packets that wait at the far side of the interface.
 fn written(plane: &Plane<Clear>) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; 70_000];
     let mut packets = Vec::new();
@@ -207,7 +207,7 @@ fn what_one_peer_sends_another_may_be_as_long_as_the_interface_takes() {
     plane.stream(StreamId(1));
     plane.interface();
     assert_eq!(received(&mut remotes[1]), record(2, &packet(1, 2, 1500)));
-    // The kernel fragments it, or tells its sender.
+    // The kernel fragments the packet or informs its sender.
     assert_eq!(written(&plane), [packet(1, 2, 1501)]);
 }
 
@@ -217,7 +217,7 @@ fn the_longest_records_of_the_longest_packets_come_in_any_pieces() {
     let sent = packet(1, 9, 65_534);
     let bytes = record(1, &sent);
     for cut in [1, 2, 3, 30_000, bytes.len() - 1] {
-        // The second is behind the first in one read, and a part of it is left.
+        // One read holds a whole record and a part of the next, which stays for later.
         remotes[0].end.write_all(&bytes).unwrap();
         remotes[0].end.write_all(&bytes[..cut]).unwrap();
         plane.stream(StreamId(1));
@@ -234,7 +234,7 @@ fn datagrams_of_a_byte_are_joined_up_to_the_end_of_a_batch_s_memory() {
     let (mut plane, mut remotes) = plane(1500, 1);
     // Records of 32 bytes fill a slot of 128 KiB exactly, the last of them to the last byte.
     let mut tiny = packet(1, 9, 29);
-    // Don't fragment: the identification need not count up.
+    // Don't Fragment, so that the identification need not increase.
     tiny[6] = 0x40;
     tiny[20..28].copy_from_slice(&[0, 7, 0, 7, 0, 9, 0, 0]);
     let sum = checksum(&tiny);

@@ -1,4 +1,4 @@
-//! Does what a plan says.
+//! Applies a plan to the host.
 
 use config::guard::Guard;
 use host::dnsmasq::Restarts;
@@ -13,28 +13,28 @@ use crate::plan::{Lead, Plan};
 use crate::rules::holds;
 use crate::system::{System, listed, nft};
 
-/// The result of a plan. A step that the kernel refuses does not keep the others from being done.
+/// The result of applying a plan. When the kernel refuses a step, the other steps are still done.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     /// The refused steps.
     pub(crate) errors: Vec<GuardError>,
-    /// The default routes that the kernel refused to set or to delete. Where a tunnel has gone meanwhile, this is no error.
+    /// Default routes that the kernel refused to set or delete. It is no error if their tunnel has gone meanwhile.
     pub(crate) refused: Vec<(Lead, NetlinkError)>,
-    /// Something that holds was missing, and is set: what was refused is not among it.
+    /// Whether this plan restored a missing part that holds packets.
     pub(crate) closed: bool,
 }
 
 impl Applied {
     fn added(&mut self, rule: &Rule, result: Result<(), NetlinkError>) {
         match result {
-            // Another process of the guard was faster.
+            // Another process of the guard has added the rule already.
             Err(error) if error.is_exists() => {}
             Err(error) => self.errors.push(error.into()),
             Ok(()) => self.closed |= holds(rule),
         }
     }
 
-    /// Makes errors of the refused default routes that this later plan still asks for.
+    /// Turns refused default routes into errors, if this later plan still asks for them.
     pub(crate) fn settle(&mut self, still: &Plan) {
         let refused = self.refused.drain(..);
         let refused = refused.filter(|(lead, _)| still.leads.contains(lead));
@@ -42,7 +42,8 @@ impl Applied {
     }
 }
 
-/// Sets the guard: the chain first, which holds by itself, then the rules, new ones before old ones go.
+/// Sets the guard: first the chains, which hold by themselves, then the rules, adding new ones before deleting old
+/// ones.
 pub(crate) fn set(
     guard: &Guard,
     facts: &Facts,
@@ -58,27 +59,27 @@ pub(crate) fn set(
             Err(error) => applied.errors.push(error),
         }
     }
-    // The chains are made one by one: a kernel that cannot make one of them can still hold packets.
+    // One transaction for each chain: a kernel that cannot make one of them can still hold packets.
     for name in &plan.further {
         let wanted = WantedChain::further(name, guard, &around);
         let done = match &wanted {
             Some(wanted) => make_chain(wanted),
             None => nft(&removal(name)),
         };
-        // Connections to other name servers, and those with an address that nobody behind the tunnel knows, are to end as
-        // well. The chain of foreign sources follows networks.
+        // A new chain also means forgetting old connections: those to other name servers, and those whose source the
+        // tunnel's other end does not know. The foreign chain changes with every network.
         applied.closed |= done.is_ok() && wanted.is_some() && *name != FOREIGN_CHAIN;
         applied.errors.extend(done.err());
     }
     change(plan, system, &mut applied);
-    // Last, as it may take a second.
+    // Last, as restarting dnsmasq may take a second.
     applied
         .errors
         .extend(tell_dnsmasq(plan, system, restarts).err());
     applied
 }
 
-/// Takes the guard away.
+/// Removes the guard.
 pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
     let mut applied = Applied::default();
     if plan.chain {
@@ -111,11 +112,11 @@ fn make_chain(wanted: &WantedChain) -> Result<(), GuardError> {
         Err(error @ GuardError::Nft(_)) => error,
         other => return other,
     };
-    // A kernel that cannot answer can still drop.
+    // A kernel that cannot reject with an answer can still drop.
     nft(&wanted.script(Refusal::Drop)).map_err(|_| refused)
 }
 
-/// Takes the table away if it holds nothing else.
+/// Deletes the table if it holds nothing else.
 fn tidy() {
     let Ok(text) = listed(TABLE) else { return };
     let is_empty = text.lines().filter(|line| !line.trim().is_empty()).count() == 2;
@@ -182,7 +183,7 @@ mod tests {
         };
         let refused = |errno| Err(NetlinkError::Open(io::Error::from_raw_os_error(errno)));
         let mut applied = Applied::default();
-        // Each look brings this error again where a kernel has no rules.
+        // On a kernel without routing rules, each look brings this error again.
         applied.added(&rule(981), refused(95));
         assert_eq!((applied.errors.len(), applied.closed), (1, false));
         applied.added(&rule(900), Ok(()));

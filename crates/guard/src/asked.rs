@@ -1,7 +1,7 @@
-//! The record of what was asked for: the settings in force, until `off` or the next boot.
+//! The record of the guard's settings in force, until `off` or the next boot.
 //!
-//! It tells a process that sets the guard again whether it still shall, and one that takes over changed settings whether the
-//! user has let go. What holds does not depend on it.
+//! It tells a process that sets the guard again whether the guard shall still be on, and `reload` whether the user has
+//! said `off`. The kernel's chains and rules hold without it.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::GuardError;
 use crate::networks::Known;
 use crate::record::{self, Record};
 
-/// The name of its file.
+/// The name of the record's file.
 const NAME: &str = "guard";
 
-/// The text that stands in the place of settings after `off`.
+/// The record's text after `off`.
 const LET_GO: &str = "# off\n";
 
 /// The record, locked.
@@ -37,23 +37,23 @@ impl Asked {
         Known::of_text(&self.0.read().unwrap_or_default())
     }
 
-    /// Records that the guard shall be on, with the known parts of the LAN.
+    /// Records the settings of a guard that is on, with the known parts of the LAN.
     pub(crate) fn write(&self, guard: &Guard, known: &Known) -> Result<(), GuardError> {
         self.0.write(&(known.text() + &guard.to_kept()))
     }
 
-    /// Says that it shall be off, as the user has said.
+    /// Records that the user has switched the guard off.
     pub(crate) fn let_go(&self) -> Result<(), GuardError> {
         self.0.write(LET_GO)
     }
 
-    /// Says that nothing was asked for.
+    /// Removes the record.
     pub(crate) fn remove(&self) -> Result<(), GuardError> {
         self.0.remove()
     }
 }
 
-/// Waits until no process sets the guard, as [`record::settle`].
+/// Waits until no process is setting the guard; see [`record::settle`].
 pub(crate) fn settle() -> impl Sized {
     record::settle(NAME)
 }
@@ -68,7 +68,7 @@ pub(crate) fn peek_known() -> Known {
     Known::of_text(&record::peek(NAME).unwrap_or_default())
 }
 
-/// Whether the user has let go, and not asked for it since.
+/// Whether the user has switched the guard off, and nobody has switched it on since.
 pub(crate) fn is_let_go() -> bool {
     record::peek(NAME).is_some_and(|text| text == LET_GO)
 }
@@ -107,7 +107,7 @@ mod tests {
         };
         asked.write(&guard(), &known).unwrap();
         assert_eq!((asked.read(), asked.known()), (Some(guard()), known));
-        // A name for each network namespace.
+        // Each network namespace has a record of its own.
         let inode = namespace::inode().unwrap();
         assert!(directory.join(format!("guard@{inode}.toml")).exists());
         asked.let_go().unwrap();

@@ -1,20 +1,20 @@
-//! The first layer: chains of the packet filter, as texts for `nft`.
+//! The first layer: chains of the packet filter, as scripts for `nft`.
 //!
 //! | chain | hook | what it does |
 //! |---|---|---|
-//! | `guard` | forward | refuses what the LAN sends by no tunnel |
-//! | `guard-foreign` | prerouting | drops what the LAN sends with a source that is not the LAN's, before anything answers it |
-//! | `guard-source` | postrouting | gives what leaves by a tunnel the router's address there |
-//! | `guard-dns` | prerouting | has the router answer what the LAN asks other name servers |
-//! | `guard-router` | output | refuses what the router itself sends by no tunnel |
+//! | `guard` | forward | refuses packets from the LAN that leave by anything but a tunnel |
+//! | `guard-foreign` | prerouting | drops packets from the LAN with a foreign source, before anything answers them |
+//! | `guard-source` | postrouting | masquerades packets that leave by a tunnel |
+//! | `guard-dns` | prerouting | redirects the LAN's queries for other name servers to the router |
+//! | `guard-router` | output | refuses the router's own packets that leave by anything but a tunnel |
 //!
-//! The first two are always there, the others where settings ask for them.
+//! The first two always exist, the others where settings ask for them.
 //!
-//! A chain is replaced in one transaction: at no moment is a packet judged by half of it. The table is shared with what
-//! else the program has in the packet filter, and only these chains are the guard's.
+//! Each chain is replaced in one transaction, so no packet ever meets half of a chain. Other parts of the program have
+//! chains in the same table; only these chains are the guard's.
 //!
-//! Each rule has a comment that tells which text it is of and its place. By that the chain is known again, whatever `nft`
-//! of whichever version would print for it.
+//! Each rule has a comment with a hash of its chain's text and the rule's position. The guard recognises its chains by
+//! that, however this version of `nft` prints them.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -25,68 +25,69 @@ use netio::netlink::{Chain, Family, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING,
 use crate::facts::FAMILIES;
 use crate::networks::{Network, Surroundings};
 
-/// The table, of the family `inet`.
+/// The name of the table, whose family is `inet`.
 pub const TABLE: &str = "millrace";
 
 /// The chain that holds packets.
 pub const CHAIN: &str = "guard";
 
-/// Before the firewall's own chains, which have 0: what is refused here is not accepted there.
+/// Before the firewall's own chains, which have 0: the firewall cannot accept a packet that this chain refuses.
 pub const PRIORITY: i32 = -5;
 
-/// The chain of name servers.
+/// The chain that redirects queries to the router.
 const DNS_CHAIN: &str = "guard-dns";
 
-/// Before the firewall's own chains of that kind, which have -100: the first that says where a connection goes decides.
+/// Before the firewall's own redirecting chains (-100): the first one to set a connection's destination decides.
 const DNS_PRIORITY: i32 = -105;
 
-/// The chain of foreign sources.
+/// The chain that drops foreign sources.
 pub(crate) const FOREIGN_CHAIN: &str = "guard-foreign";
 
-/// The priority before connection tracking: a packet that is dropped here leaves no trace.
+/// Before connection tracking: a packet that is dropped here makes no entry.
 const FOREIGN_PRIORITY: i32 = -300;
 
-/// The chain that translates sources.
+/// The chain that masquerades.
 pub(crate) const SOURCE_CHAIN: &str = "guard-source";
 
-/// The priority of source translation.
+/// The usual priority of source NAT.
 const SOURCE_PRIORITY: i32 = 100;
 
-/// The chain of the router's own packets.
+/// The chain for the router's own packets.
 pub(crate) const ROUTER_CHAIN: &str = "guard-router";
 
 /// All chains beside the one that holds packets.
 pub(crate) const FURTHER: [&str; 4] = [FOREIGN_CHAIN, DNS_CHAIN, SOURCE_CHAIN, ROUTER_CHAIN];
 
-/// The name of the chain of name servers.
+/// The name of the chain that redirects queries.
 pub(crate) const fn dns_chain() -> &'static str {
     DNS_CHAIN
 }
 
-/// The mark of packets that full tunnels of this program, and of `wg-quick`, send themselves.
+/// The mark that full tunnels of this program and of `wg-quick` put on their own packets.
 const TUNNELS_MARK: u32 = 51820;
 
-/// How packets are refused.
+/// How a chain refuses packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// Refuses with an answer, so that programs give up at once. The kernel's routes judge sources.
+    /// Refuses with an answer, so that programs give up at once. Lets the kernel's routes judge sources.
     Reject,
-    /// Refuses in silence, for kernels that cannot answer. The known networks judge sources.
+    /// Drops silently, for kernels that cannot reject. Compares sources with the known networks.
     Drop,
 }
 
 /// The effect on packets that a rule matches.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Verdict {
-    /// The firewall's chains are asked.
+    /// Passes packets on to the firewall's chains.
     Accept,
-    /// They go nowhere.
+    /// Refuses packets, by the chosen [`Refusal`].
     Refuse,
-    /// Drops packets in silence: their source may be anybody's.
+    /// Drops packets silently: anybody may have forged their source.
     Drop,
-    /// Drops packets in silence, if their source is not behind the device that they came by: the networks that are.
+    /// Silently drops packets whose source is not behind the device that they came in by; these are the networks behind
+    /// it.
     DropForeign(Vec<Network>, Family),
-    /// They come to this host.
+    /// Redirects packets to this host.
     Redirect,
     /// Gives packets the address of the device that they leave by.
     Masquerade,
@@ -102,7 +103,7 @@ pub struct WantedChain {
     place: (u32, i32),
     /// The match of each rule, and its verdict.
     rules: Vec<(String, Verdict)>,
-    /// Tells this text from others.
+    /// A hash of the chain's text, kept in each rule's comment.
     mark: String,
 }
 
@@ -116,7 +117,7 @@ pub(crate) fn tunnels_marks(around: &Surroundings) -> Vec<u32> {
 }
 
 impl WantedChain {
-    /// The chain that holds, for these settings, whose names are checked ones. Its last rules refuse.
+    /// Builds the chain that holds packets. The names in `guard` must have been checked. The last rules refuse.
     #[must_use]
     pub fn new(guard: &Guard, around: &Surroundings) -> Self {
         let all = from(&guard.guarded());
@@ -132,8 +133,8 @@ impl WantedChain {
             rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Accept));
         }
         rules.push((format!("{all} counter"), Verdict::Refuse));
-        // The next rules do not ask for a device: ports that are taken out of a bridge, and a renamed bridge, are still
-        // the LAN's. Such packets get no answer, as it might go astray.
+        // The next rules name no device: ports that were taken out of a bridge, and a renamed bridge, still belong to
+        // the LAN. Such packets get no answer, as it might go astray.
         let mut held = Vec::new();
         if !around.ports.is_empty() {
             held.push(from(&names(&around.ports)));
@@ -158,7 +159,7 @@ impl WantedChain {
         Self::of(CHAIN, "filter hook forward", place, rules)
     }
 
-    /// One of [`FURTHER`], where settings ask for it.
+    /// Builds one of the chains in [`FURTHER`]; `None` where settings do not ask for it.
     pub(crate) fn further(name: &str, guard: &Guard, around: &Surroundings) -> Option<Self> {
         match name {
             DNS_CHAIN => Self::of_dns(guard),
@@ -169,7 +170,7 @@ impl WantedChain {
         }
     }
 
-    /// All chains that settings ask for.
+    /// Builds all chains that settings ask for.
     pub(crate) fn all(guard: &Guard, around: &Surroundings) -> Vec<Self> {
         let further = FURTHER.iter();
         let further = further.filter_map(|it| Self::further(it, guard, around));
@@ -178,7 +179,7 @@ impl WantedChain {
             .collect()
     }
 
-    /// The chain by which queries to other name servers come to this host, where that is wanted.
+    /// Builds the chain that redirects queries for other name servers to this host, where settings ask for it.
     fn of_dns(guard: &Guard) -> Option<Self> {
         let from = from(&names(&guard.lan));
         let rule = |protocol| (format!("{from} {protocol} dport 53"), Verdict::Redirect);
@@ -188,7 +189,7 @@ impl WantedChain {
             .then(|| Self::of(DNS_CHAIN, "nat hook prerouting", place, rules))
     }
 
-    /// The chain that drops packets whose answer would not go back to the LAN.
+    /// Builds the chain that drops packets whose answer would not go back to the LAN.
     fn of_foreign(guard: &Guard, around: &Surroundings) -> Self {
         let mut devices = guard.guarded();
         devices.extend(around.ports.iter().map(String::as_str));
@@ -204,7 +205,7 @@ impl WantedChain {
         Self::of(FOREIGN_CHAIN, "filter hook prerouting", place, rules)
     }
 
-    /// The chain by which the other end of a tunnel, which knows nothing of the LAN, answers it.
+    /// Builds the masquerading chain, so that a tunnel's other end can answer the LAN without knowing its addresses.
     fn of_source(guard: &Guard) -> Self {
         let within = format!("oifname {}", set(&guard.within()));
         let mut rules = vec![(within, Verdict::Accept)];
@@ -215,14 +216,15 @@ impl WantedChain {
         Self::of(SOURCE_CHAIN, "nat hook postrouting", place, rules)
     }
 
-    /// The chain of the router's own packets: they leave by a tunnel, to the LAN, or for the needs of line and tunnel.
+    /// Builds the chain for the router's own packets: they may leave by a tunnel, go to the LAN, or serve uplink and
+    /// tunnel.
     fn of_router(guard: &Guard, around: &Surroundings) -> Self {
         let mut accepted = vec![
             "oifname \"lo\"".to_owned(),
             format!("oifname {}", set(&guard.within())),
         ];
         accepted.extend(tunnels(guard).iter().map(|it| format!("oifname \"{it}\"")));
-        // Answers to packets that came by the line, such as a login from there.
+        // Answers to packets that came in by the uplink, such as a login.
         accepted.push("ct direction reply ct state { established, related }".to_owned());
         let marks = tunnels_marks(around).into_iter();
         accepted.extend(marks.map(|mark| format!("meta mark {mark:#x}")));
@@ -262,7 +264,7 @@ impl WantedChain {
         }
     }
 
-    /// The text that makes it, in the place of what was there.
+    /// The `nft` script that makes the chain and replaces an older one.
     #[must_use]
     pub fn script(&self, refusal: Refusal) -> String {
         let Self { name, kind, .. } = self;
@@ -302,7 +304,7 @@ impl WantedChain {
         text
     }
 
-    /// Whether this is the chain, with nothing before, between or behind its rules.
+    /// Whether `chain` is this chain, with no other rule before, between or behind its rules.
     #[must_use]
     pub fn is(&self, chain: &Chain) -> bool {
         let comments = (0..self.rules.len()).map(|place| self.comment(place));
@@ -315,7 +317,7 @@ impl WantedChain {
                 .all(|(rule, comment)| rule.comment == comment)
     }
 
-    /// Whether the chain is whole, but for other networks or other settings.
+    /// Whether `chain` is complete, though made for other networks or other settings.
     pub(crate) fn is_of_before(&self, chain: &Chain) -> bool {
         let count = chain.rules.len();
         let first = chain.rules.first().map_or("", |it| it.comment.as_str());
@@ -332,8 +334,8 @@ impl WantedChain {
     }
 }
 
-/// Packets that a line needs: an address by DHCP, neighbours and routers of IPv6, groups; and the time, without which
-/// no certificate is valid and no handshake is new.
+/// Packets that an uplink needs: DHCP, IPv6 neighbours and routers, multicast; and NTP, without which no certificate is
+/// valid and no handshake is new.
 const LINE: [&str; 5] = [
     "udp dport { 67, 123, 547 }",
     "icmpv6 type { nd-router-solicit, nd-neighbor-solicit, nd-neighbor-advert, mld2-listener-report }",
@@ -346,8 +348,8 @@ fn comment(mark: &str, place: usize, count: usize) -> String {
     format!("guard {mark} {place} of {count}")
 }
 
-/// Devices of the LAN, as `nft` compares them, with each of their tunnels. One by one: names with an open end do not go into
-/// the sets of every kernel.
+/// Devices of the LAN, each with its tunnels, as `nft` compares them. No `nft` sets: not every kernel allows wildcard
+/// names in them.
 fn ways(guard: &Guard) -> Vec<(String, String)> {
     let parts = guard.parts();
     let parts = parts.iter().filter(|it| !it.lan.is_empty());
@@ -367,7 +369,7 @@ fn tunnels(guard: &Guard) -> Vec<String> {
     all
 }
 
-/// The LAN's devices and their ports, whatever they are called by now.
+/// The condition that matches the LAN's devices and their ports by index, even after a rename.
 fn by_index(around: &Surroundings) -> Option<String> {
     let indices: Vec<String> = around.indices.iter().map(ToString::to_string).collect();
     (!indices.is_empty()).then(|| format!("iif {{ {} }}", indices.join(", ")))
@@ -377,7 +379,7 @@ fn from(names: &[&str]) -> String {
     format!("iifname {}", set(names))
 }
 
-/// The words of a family for `nft`: of its header, and of itself.
+/// The `nft` words for a family: its header's name, and its own.
 const fn words(family: Family) -> (&'static str, &'static str) {
     match family {
         Family::V4 => ("ip", "ipv4"),
@@ -385,7 +387,7 @@ const fn words(family: Family) -> (&'static str, &'static str) {
     }
 }
 
-/// Networks as a set of `nft`.
+/// Networks as an `nft` set.
 fn networks_set(networks: &[Network]) -> String {
     let networks = networks.iter();
     let texts: Vec<String> = networks
@@ -394,7 +396,7 @@ fn networks_set(networks: &[Network]) -> String {
     format!("{{ {} }}", texts.join(", "))
 }
 
-/// The statement that drops all other sources, except those that a host has before it has an address.
+/// The statement that drops all other sources, except those that a host uses before it has an address.
 fn drop_others(networks: &[Network], family: Family) -> String {
     let first = match family {
         Family::V4 => "0.0.0.0".to_owned(),
@@ -410,27 +412,27 @@ fn names(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
 }
 
-/// Names as a set of `nft`.
+/// Names as an `nft` set.
 fn set(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     format!("{{ {} }}", quoted.join(", "))
 }
 
-/// The text that takes a chain away.
+/// The `nft` script that deletes a chain.
 #[must_use]
 pub fn removal(name: &str) -> String {
     format!("flush chain inet {TABLE} {name}\ndelete chain inet {TABLE} {name}\n")
 }
 
-/// The number of packets that a chain of the guard's has refused since it was made: the count of its rules that refuse.
+/// Packets that a chain of the guard's has refused since it was made, as its refusing rules count them.
 #[must_use]
 pub fn refused(chain: &Chain) -> Option<u64> {
     let counted = chain.rules.iter().filter_map(|it| it.packets);
     counted.reduce(|a, b| a.saturating_add(b))
 }
 
-/// A number for a text, the same in every build: Fowler, Noll, Vo (1991), FNV-1a with 64 bits. It tells texts apart that
-/// nothing made alike on purpose.
+/// A hash of a text, the same in every build: FNV-1a with 64 bits (Fowler, Noll, Vo, 1991). It does not protect against
+/// texts that were made to collide.
 fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -457,7 +459,7 @@ mod tests {
         }
     }
 
-    /// The chain as the kernel would tell it.
+    /// The chain as the kernel would list it.
     fn made(wanted: &WantedChain) -> Chain {
         let rule = |place| ChainRule {
             comment: wanted.comment(place),
@@ -481,8 +483,7 @@ mod tests {
         assert!(lines[4].contains("oifname \"mr-*\" accept"));
         assert!(lines[5].contains("oifname \"tun0\" accept"));
         assert!(lines[6].contains("\"br-guest\" } counter reject with icmpx"));
-        // Packets that come by another device are judged by the port and by the source, and their sender gets no
-        // answer.
+        // The port and the source decide about packets that come by another device, and their sender gets no answer.
         assert!(lines[7].contains(" guard oifname { \"br-lan\""));
         assert!(lines[8].contains(" guard oifname \"mr-*\" accept"));
         let ends = [
@@ -516,7 +517,7 @@ mod tests {
         let mut other = guard();
         other.tunnels.pop();
         assert!(!WantedChain::new(&other, &around()).is(&chain));
-        // A changed network is no fault; a missing rule is one.
+        // A changed network counts as whole; a missing rule does not.
         let elsewhere = Surroundings::default();
         let wanted = WantedChain::new(&guard(), &elsewhere);
         assert!(!wanted.is(&chain) && wanted.is_of_before(&chain));
@@ -587,7 +588,7 @@ mod tests {
         guard.dns_redirect = true;
         guard.dns_block_tls = true;
         let text = WantedChain::new(&guard, &around()).script(Refusal::Reject);
-        // Before anything is accepted.
+        // The drop comes before any rule accepts.
         let first = text.lines().nth(3).unwrap();
         assert!(first.contains("th dport 853 reject with icmpx"), "{first}");
         assert!(!WantedChain::new(&guard, &around()).is(&made(&plain)));
@@ -606,7 +607,7 @@ mod tests {
     }
 
     proptest! {
-        /// For any names, each stands between quotes, and no part of them is a statement.
+        /// Any name stays between quotes, and no part of it becomes a statement.
         #[test]
         fn names_stay_between_quotes(lan in "[ -~]{1,15}", tunnel in "[ -~]{1,16}") {
             let text = format!("lan = [{lan:?}]\ntunnels = [{tunnel:?}]");
@@ -615,7 +616,7 @@ mod tests {
                 prop_assert!(Pattern::new(&tunnel).is_some());
                 let script = WantedChain::new(&guard, &around()).script(Refusal::Reject);
                 prop_assert_eq!(script.lines().count(), 12);
-                // Without what is between quotes nothing is left but the guard's own words.
+                // Outside the quotes, only the guard's own words are left.
                 let own: String = script.split('"').step_by(2).collect();
                 let plain = "iifname {  } oifname {  } accept comment";
                 prop_assert!(own.contains(plain), "{}", own);

@@ -1,4 +1,4 @@
-//! Actions of the commands: on, again, off, and a look.
+//! Actions of the commands: on, refresh, off, status.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::system::System;
 use crate::way::{Way, servers};
 use crate::{GuardError, apply, flows};
 
-/// For each table the interfaces that packets of IPv4 and of IPv6 go through; none where they are held.
+/// For each table, the interfaces that IPv4 and IPv6 packets go through; `None` where packets are held.
 pub(crate) type Ways = Vec<(u32, [Option<u32>; 2])>;
 
 /// The result of an action.
@@ -27,9 +27,9 @@ pub struct Done {
     pub report: Report,
     /// Errors of the steps that failed. All others were done.
     pub errors: Vec<GuardError>,
-    /// Anything of the two layers was missing, and was set.
+    /// Whether a part of the two layers was missing and is set again.
     pub closed: bool,
-    /// Connections that were forgotten, as they had another way.
+    /// Number of connections that were forgotten because their way has changed.
     pub forgotten: usize,
     pub(crate) ways: Ways,
 }
@@ -37,8 +37,7 @@ pub struct Done {
 /// Sets the guard by these settings, which are in force from now on.
 ///
 /// # Errors
-/// [`GuardError::Settings`], or when the host cannot be looked at. What could not be set or recorded is among
-/// [`Done::errors`].
+/// [`GuardError::Settings`], or when the host cannot be inspected. Steps that failed are in [`Done::errors`].
 pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     if let Some(fault) = guard.fault() {
         return Err(GuardError::Settings(fault));
@@ -47,7 +46,7 @@ pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     let mut errors = Vec::new();
     let record = or_note(Asked::lock(), &mut errors);
     let before = record.as_ref().and_then(Asked::read);
-    // A device that is no longer guarded takes its networks along, as the networks of devices are not kept apart.
+    // A device that is no longer guarded loses all known networks: the record does not tell which device had which.
     let lets_go = before.as_ref().is_some_and(|before| {
         let guarded = guard.guarded();
         let mut devices = before.guarded().into_iter();
@@ -71,12 +70,12 @@ pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     Ok(done)
 }
 
-/// The value, or its error among others.
+/// The value; an error is added to `errors`.
 fn or_note<T>(result: Result<T, GuardError>, errors: &mut Vec<GuardError>) -> Option<T> {
     result.map_err(|error| errors.push(error)).ok()
 }
 
-/// Sets again what another program has taken away, if the guard is on; `None` if it is not.
+/// Restores any part that another program has removed, if the guard is on; `None` if it is off.
 ///
 /// # Errors
 /// The errors of [`on`], or [`GuardError::Record`].
@@ -84,7 +83,7 @@ pub fn refresh() -> Result<Option<Done>, GuardError> {
     refresh_since(None, &mut Restarts::at_once())
 }
 
-/// Sets the guard again for a caller that knows which ways there were before.
+/// Restores the guard for a caller that knows the ways before.
 pub(crate) fn refresh_since(
     before: Option<Ways>,
     restarts: &mut Restarts,
@@ -103,16 +102,16 @@ pub(crate) fn refresh_since(
     set(&wanted, before, restarts).map(Some)
 }
 
-/// Takes the guard away: everything leaves by the way that the host has for it, until it is asked for again. Returns what
-/// could not be taken away.
+/// Removes the guard: packets leave by the host's own routes until the guard is switched on again. Returns the steps
+/// that failed.
 ///
 /// # Errors
-/// When the host cannot be looked at.
+/// When the host cannot be inspected.
 pub fn off(guard: Option<&Guard>) -> Result<Vec<GuardError>, GuardError> {
     lift(guard, Asked::let_go)
 }
 
-/// Ends the guard where settings ask for nothing any more; later settings that ask for something set it again.
+/// Ends the guard when no settings ask for it any more; later settings can set it again.
 ///
 /// # Errors
 /// The errors of [`off`].
@@ -126,7 +125,7 @@ pub fn in_force() -> Option<Guard> {
     asked::peek()
 }
 
-/// Whether it is off since [`off`], and nothing has asked for it since.
+/// Whether [`off`] has switched the guard off, and nobody has switched it on since.
 #[must_use]
 pub fn is_let_go() -> bool {
     asked::is_let_go()
@@ -153,10 +152,10 @@ fn lift(
     Ok(errors)
 }
 
-/// How the guard stands, by the settings in force, or by those given where none are. Changes nothing.
+/// Reports how the guard stands, by the settings in force, or else by the given ones. Changes nothing.
 ///
 /// # Errors
-/// When the host cannot be looked at.
+/// When the host cannot be inspected.
 pub fn status(guard: Option<&Guard>) -> Result<Report, GuardError> {
     let _settled = asked::settle();
     let asked = asked::peek();
@@ -168,7 +167,8 @@ pub fn status(guard: Option<&Guard>) -> Result<Report, GuardError> {
     Ok(report(settings.as_ref(), asked.is_some(), &facts, &system))
 }
 
-/// The settings with the devices of servers on this host, whose clients are held like the LAN: a device of the LAN may be one.
+/// The settings plus the devices of VPN servers on this host. Their clients are held like the LAN, as a LAN device may
+/// be one.
 fn with_servers(guard: &Guard, facts: &Facts) -> Guard {
     let mut guard = guard.clone();
     if guard.servers && !guard.is_empty() {
@@ -182,15 +182,15 @@ fn with_servers(guard: &Guard, facts: &Facts) -> Guard {
 struct Wanted<'a> {
     guard: &'a Guard,
     record: Option<&'a Asked>,
-    /// The record has the guard on.
+    /// Whether the record has the guard on.
     asked: bool,
-    /// Other settings were in force before.
+    /// Whether these settings differ from the earlier ones.
     is_new: bool,
-    /// The file's table of the settings before.
+    /// The table of the file's devices in the earlier settings.
     earlier: Option<u32>,
 }
 
-/// The host, with what is known of the LAN, which the record keeps.
+/// Gathers facts about the host, with the parts of the LAN that the record knows.
 fn gather(
     guard: &Guard,
     known: &Known,
@@ -218,7 +218,7 @@ fn set(
     let known = wanted.record.map(Asked::known).unwrap_or_default();
     let (guard, mut facts) = gather(wanted.guard, &known, wanted.earlier, &mut system)?;
     let mut errors = Vec::new();
-    // The record is written before the layers are set, so that a later process holds no less.
+    // The record is written before the layers are set, so that a later process holds at least as much.
     if let Some(record) = wanted.record.filter(|_| facts.known != known) {
         or_note(record.write(wanted.guard, &facts.known), &mut errors);
     }
@@ -233,7 +233,7 @@ fn set(
     }
     let now = ways(&guard, &facts);
     let closed = applied.closed || wanted.is_new && plan.chain;
-    // A tunnel that comes or goes is no matter of those who have another.
+    // When a tunnel comes or goes, only connections of its own devices are forgotten.
     let devices: Vec<&str> = match closed {
         true => guard.guarded(),
         false => guard
@@ -312,8 +312,8 @@ fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) ->
     report
 }
 
-/// Whether the kernel drops what comes by an interface that it would not send the answer by, which is so for all tunnels
-/// of the guard: the main table does not lead there. The larger of two values counts, and 2 is the loose mode.
+/// Whether the kernel's strict `rp_filter` drops answers from a tunnel, as the main table has no route into it. The
+/// larger of two values counts; 2 is the loose mode.
 fn is_filter_strict(device: &str) -> bool {
     let value = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
@@ -322,10 +322,10 @@ fn is_filter_strict(device: &str) -> bool {
     value("all").max(value(device)) == Some(1)
 }
 
-/// Shows the texts for `nft` and the rules that these settings would set on this host. Changes nothing.
+/// Returns the `nft` scripts and the rules that these settings would set on this host. Changes nothing.
 ///
 /// # Errors
-/// When the host cannot be looked at.
+/// When the host cannot be inspected.
 pub fn shown(guard: &Guard) -> Result<String, GuardError> {
     let (guard, facts) = gather(guard, &Known::default(), None, &mut System::open()?)?;
     let mut text = String::new();

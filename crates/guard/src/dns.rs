@@ -1,8 +1,8 @@
-//! The way of the router's own `dnsmasq`: it asks name servers behind the tunnel, by the tunnel's device and no other.
-//! The way is set with the guard and stays while no tunnel is up; names are refused then, and not asked elsewhere.
+//! Settings for the router's own `dnsmasq`: it queries name servers behind the tunnel, by the tunnel's device only.
+//! They are set with the guard and stay while no tunnel is up; queries then fail instead of leaking.
 //!
-//! `dnsmasq` remembers the number of a device that is there when it starts ([`host::dnsmasq`]). So it is started anew for each
-//! device that comes, and not for one that goes.
+//! `dnsmasq` remembers the index of a device that exists when it starts ([`host::dnsmasq`]). So it is restarted for
+//! each device that appears, but not for one that disappears.
 
 use config::guard::Guard;
 use host::{NameServers, dnsmasq};
@@ -13,19 +13,19 @@ use crate::way::{Way, tunnels};
 /// The guard's file, among those that `dnsmasq` reads. No tunnel's file has this name.
 pub(crate) const FILE: &str = "millrace.guard.conf";
 
-/// How the first line of the file begins: the device and its number follow, 0 for one that was not there.
+/// The beginning of the file's first line; the device's name and index follow, 0 for a missing device.
 const HEAD: &str = "# millrace guard: ";
 
-/// A change of the file.
+/// A change to the guard's file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DnsChange {
-    /// It is written, and read.
+    /// Write this text, and have `dnsmasq` read it.
     Set(String),
-    /// It is taken away.
+    /// Remove the file.
     Remove,
 }
 
-/// The change that settings ask for, on a host where the facts hold.
+/// The change that leads from the host's present state to these settings.
 pub(crate) fn change(guard: &Guard, facts: &Facts) -> Option<DnsChange> {
     let DnsmasqFact::File(file) = &facts.dnsmasq else {
         return None;
@@ -60,10 +60,10 @@ fn head(file: &str) -> Option<(&str, u32)> {
     Some((device, index.parse().ok()?))
 }
 
-/// The device that queries leave by, and its number: that of the way, or the preferred tunnel's. Without one the name that it
-/// would have, or, of names with an open end, their beginning, which is a tunnel's too.
+/// The device that queries leave by, and its index: the one in use, or the preferred tunnel. Without any, the
+/// configured name and 0; of a wildcard name, the fixed part, which is a valid tunnel name too.
 fn device<'a>(guard: &'a Guard, facts: &'a Facts) -> (&'a str, u32) {
-    // Its table is led into even where each of its devices is in a group.
+    // The file's own part is always routed, even where each of its devices is in a group.
     let part = guard.own();
     let through = crate::facts::FAMILIES
         .into_iter()
@@ -133,7 +133,7 @@ mod tests {
             facts.links.pop();
             assert_eq!(change(&settings(), &facts), None);
         }
-        // Other settings count at once, also without a tunnel.
+        // Changed settings are written at once, even without a tunnel.
         let mut other = settings();
         other.dns_names.clear();
         assert!(set(&other, &facts).contains("no-resolv\nserver=10.8.0.1@mr-\n"));

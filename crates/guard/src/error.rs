@@ -6,29 +6,29 @@ use std::path::PathBuf;
 use netio::netlink::NetlinkError;
 use thiserror::Error;
 
-/// Why something of the guard could not be set, taken away or seen.
+/// Why a part of the guard could not be set, removed or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GuardError {
     /// The settings guard nothing, or contradict each other.
     #[error("{0}")]
     Settings(String),
-    /// There is no `nft`.
+    /// The program `nft` is missing.
     #[error(
         "there is no program nft (nftables): only the routing rules hold. While another program flushes all rules, as \
          OpenWrt's netifd does when it starts, packets leave in clear; install nftables, or a firmware that has it"
     )]
     NoNft,
-    /// `nft` did not do what it was told.
+    /// `nft` failed, with this message.
     #[error("nft: {0}")]
     Nft(String),
-    /// The kernel refused.
+    /// The kernel refused a request.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// `dnsmasq` was not told.
+    /// `dnsmasq` could not be configured.
     #[error("name servers: {0}")]
     Dns(#[from] host::DnsError),
-    /// The record of what was asked for.
+    /// The guard's record cannot be written or locked.
     #[error("{}: {error}", path.display())]
     Record {
         /// The file.

@@ -8,7 +8,7 @@ use crate::networks::Known;
 use crate::system::System;
 use crate::way::inner;
 
-/// The families in the order of what there is for each.
+/// The families, in the order of all per-family arrays.
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// The host as it is.
@@ -16,52 +16,53 @@ pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 pub struct Facts {
     /// Interfaces.
     pub links: Vec<Link>,
-    /// Their addresses.
+    /// Addresses of the interfaces.
     pub addresses: Vec<Address>,
     /// Routes of the main table.
     pub main: Vec<Route>,
-    /// Routes of the guard's tables: those that settings name, those that groups may have, and those of settings before.
+    /// Routes of the guard's tables: those of these settings, of possible groups, and of the earlier settings.
     pub tables: Vec<Route>,
     /// Rules of IPv4 and of IPv6; `None` where the kernel has none for the family.
     pub rules: [Option<Vec<Rule>>; 2],
     /// The guard's chain.
     pub chain: ChainFact,
-    /// The guard's further chains, by their names.
+    /// The guard's further chains, by name.
     pub further: Vec<(&'static str, ChainFact)>,
-    /// Devices that are no tunnels, whatever their names are.
+    /// Devices that are not tunnels, whatever their names.
     pub inner: Vec<String>,
-    /// The networks and ports of the LAN that were known before.
+    /// Networks and ports of the LAN from the record.
     pub known: Known,
-    /// The settings that the guard has given the host's `dnsmasq`.
+    /// The guard's settings for the host's `dnsmasq`.
     pub dnsmasq: DnsmasqFact,
-    /// The kernel has IPv6.
+    /// Whether the kernel has IPv6.
     pub ipv6: bool,
 }
 
 /// The state of the guard's chain.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum ChainFact {
-    /// It is not there.
+    /// The chain does not exist.
     #[default]
     Absent,
-    /// It is there, as it was made or not.
+    /// The chain exists, unchanged or not.
     There(Chain),
-    /// It cannot be seen, for this reason.
+    /// The chain cannot be read, for this reason.
     Unseen(String),
 }
 
 /// The state of the guard's settings for `dnsmasq`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum DnsmasqFact {
-    /// The host has none.
+    /// The host has no `dnsmasq`.
     #[default]
     None,
-    /// This file, which is not there yet, or is.
+    /// The content of the guard's file; `None` if the file does not exist.
     File(Option<String>),
 }
 
 impl Facts {
-    /// Looks at the host, as far as it matters for these settings. `earlier` is the file's table of those before.
+    /// Inspects the host, as far as these settings need it. `earlier` is the table of the file's devices in the earlier
+    /// settings.
     ///
     /// # Errors
     /// When the kernel refuses to list interfaces, addresses or routes.
@@ -110,7 +111,7 @@ impl Facts {
         found.map_or(&ChainFact::Absent, |it| &it.1)
     }
 
-    /// The routes of a table of the guard's.
+    /// The routes in one of the guard's tables.
     pub(crate) fn of_table(&self, table: u32) -> impl Iterator<Item = &Route> {
         self.tables.iter().filter(move |it| it.table == table)
     }
@@ -121,14 +122,14 @@ impl Facts {
         self.links.iter().find(|link| link.index == index)
     }
 
-    /// Whether an interface has an address of the family that others than its link know.
+    /// Whether an interface has an address of the family beyond link-local ones.
     #[must_use]
     pub fn has_address(&self, index: u32, family: Family) -> bool {
         let mut own = self.addresses.iter().filter(|it| it.index == index);
         own.any(|it| Family::of(it.ip) == family && !is_link_local(it))
     }
 
-    /// Whether anything of the guard is in the kernel.
+    /// Whether the kernel has any part of the guard.
     #[must_use]
     pub fn is_any_there(&self) -> bool {
         let rules = self.rules.iter().flatten().flatten();

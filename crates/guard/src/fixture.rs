@@ -1,4 +1,4 @@
-//! A router for tests of what decides.
+//! A router for tests.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Two devices are guarded, and may reach a third.
+/// Settings that guard two devices, which may reach a third.
 pub(crate) fn guard() -> Guard {
     let mut guard = Guard::default();
     guard.lan = vec!["br-lan".to_owned(), "br-guest".to_owned()];
@@ -56,7 +56,7 @@ pub(crate) fn tunnel(facts: &mut Facts, index: u32, own: &str) {
     facts.addresses.push(address(index, own, bits));
 }
 
-/// The LAN, the guests and the WAN, with what the kernel makes of their addresses.
+/// The LAN, the guests and the WAN, with the routes that the kernel makes of their addresses.
 pub(crate) fn facts() -> Facts {
     let rule = |family, priority, table| Rule {
         priority: Some(priority),

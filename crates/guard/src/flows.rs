@@ -1,6 +1,5 @@
-//! Connections of guarded devices that began by another way than the one that they have now. They are forgotten, or they
-//! would keep the address that the old way gave them, and a device that moves packets without asking the kernel's chains
-//! (flow offload) would go on with them.
+//! Forgets connections of guarded devices whose way has changed since they began. Otherwise they would keep the address
+//! of the old way, and flow offload, which bypasses the kernel's chains, would go on with them.
 
 use std::net::IpAddr;
 
@@ -11,10 +10,10 @@ use crate::facts::Facts;
 use crate::networks::{Network, covers, networks};
 use crate::system::System;
 
-/// Connections that are taken at a time: each is about 100 bytes.
+/// Connections per batch: each is about 100 bytes.
 const BATCH: usize = 4096;
 
-/// Most batches: a router follows some tens of thousands of connections.
+/// The most batches: a router tracks some tens of thousands of connections.
 const BATCHES: usize = 64;
 
 /// Which connections leave the LAN.
@@ -37,7 +36,8 @@ impl Leaving {
         self.either_leaves((flow.src, flow.dst), flow.reply)
     }
 
-    /// A connection that began elsewhere, such as a port forward from the WAN, leaves with its answers.
+    /// Both directions count: a connection that began elsewhere, such as a port forward from the WAN, leaves with its
+    /// answers.
     fn either_leaves(&self, first: (IpAddr, IpAddr), reply: Option<(IpAddr, IpAddr)>) -> bool {
         let mut ways = [Some(first), reply].into_iter().flatten();
         ways.any(|(src, dst)| self.leaves(src, dst))
@@ -60,7 +60,7 @@ pub(crate) fn forget(guard: &Guard, devices: &[&str], facts: &Facts, system: &mu
     forget_those(system, |flow| leaving.has(flow))
 }
 
-/// Forgets the connections that are meant, and returns how many.
+/// Forgets the connections that `is_meant` selects, and returns how many.
 pub fn forget_those(system: &mut System, is_meant: impl Fn(&Flow) -> bool) -> usize {
     let mut forgotten = 0;
     for _ in 0..BATCHES {
@@ -68,7 +68,7 @@ pub fn forget_those(system: &mut System, is_meant: impl Fn(&Flow) -> bool) -> us
             Ok(0) => break,
             Ok(count) => forgotten += count,
             Err(error) => {
-                // Without them there is nothing to forget.
+                // Without connection tracking there is nothing to forget.
                 log::debug!("connections stay as they are: {error}");
                 break;
             }
@@ -108,7 +108,7 @@ mod tests {
         for (src, dst, wanted) in [
             ("192.168.1.9", "203.0.113.9", true),
             ("2001:db8:1:1::9", "2001:db8:f::9", true),
-            // Within the LAN, to the router, from the router, of others, and to a group.
+            // Within the LAN, to the router, from the router, of other hosts, and to a multicast group.
             ("192.168.1.9", "192.168.2.9", false),
             ("192.168.1.9", "198.51.100.7", false),
             ("192.168.1.1", "203.0.113.9", false),
@@ -129,7 +129,7 @@ mod tests {
         // A port forward from the WAN to a guarded device.
         let far = "203.0.113.9";
         assert!(leaves(far, "198.51.100.7", "192.168.1.9", far));
-        // The router itself asks a device; a device of the LAN comes back in by the forward.
+        // The router itself asks a device; a device of the LAN comes back in by the port forward.
         let (own, pc) = ("192.168.1.1", "192.168.1.9");
         assert!(!leaves(own, pc, pc, own));
         assert!(!leaves(pc, "198.51.100.7", "192.168.2.9", own));

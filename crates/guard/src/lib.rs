@@ -1,25 +1,25 @@
-//! The guard: devices of the LAN leave by a tunnel, or not at all.
+//! The guard: devices of the LAN reach the Internet through a tunnel, or not at all.
 //!
-//! Two layers hold, each of which is enough where the other has been taken away:
+//! Two layers hold packets of IPv4 and IPv6, and each is enough when the other has been removed:
 //!
 //! | layer | where | what it says |
 //! |---|---|---|
-//! | [`chain`] | chains of the table `inet millrace`, above all in the `forward` hook | what came in by a guarded device, or has an address of its networks, leaves by one of the LAN or by a tunnel |
-//! | [`rules`] | routing rules 900 to 981, of both families | networks of the LAN by the main table; else the guard's own table; else nowhere |
+//! | [`chain`] | table `inet millrace` | packets by a guarded device, or from its networks, leave by LAN or tunnel |
+//! | [`rules`] | routing rules 900 to 981 | main table for the LAN's networks; else the guard's table; else nowhere |
 //!
-//! They are the kernel's and belong to no process: no tunnel that ends, is killed or was never started changes anything
-//! of them. A tunnel's only part is the default route in the guard's table, and where no tunnel makes one, the guard does
-//! when it sees the device ([`plan`]).
+//! The layers belong to the kernel and to no process, so they stay when a tunnel ends, is killed or never starts. A
+//! tunnel only adds the default route in the guard's table; where it adds none, the guard does when it sees the device
+//! ([`plan`]).
 //!
-//! The last rule is a *rule* and not a route, for IPv6 ties a route of that kind to `lo`, with which it goes. The first
-//! ones name networks, instead of letting the main table decide about all but its default route: that table also has what
-//! a DHCP server has sent (option 121) and the WAN's own network.
+//! The last rule is a *rule* and not a route: IPv6 ties an "unreachable" route to `lo`, and loses it with `lo`. The
+//! first rules name networks instead of using the whole main table but its default route. That table also has routes
+//! from DHCP (option 121) and the WAN's own network.
 //!
-//! Where it is wanted, the router's own `dnsmasq` asks name servers behind the tunnel by the tunnel's device only, queries of the
-//! LAN to other servers come to the router, and DNS with ciphers of its own is refused.
+//! Where settings ask for it, the router's own `dnsmasq` queries name servers only by the tunnel's device. The LAN's
+//! queries for other servers are then redirected to the router, and DNS over TLS or QUIC (port 853) is refused.
 //!
-//! [`Plan`] decides and does nothing: settings and [`Facts`] in, changes out. [`control`] does them, [`watch()`] does them
-//! again when another program has undone them. Nothing here is needed for what has been set to hold.
+//! [`Plan`] only decides: settings and [`Facts`] in, changes out. [`control`] applies the changes; [`watch()`] applies
+//! them again when another program has undone them. The layers hold without any process.
 
 #![forbid(unsafe_code)]
 

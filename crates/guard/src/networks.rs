@@ -1,5 +1,5 @@
-//! The networks that guarded devices reach without a tunnel: those of the LAN. And what is held by whatever device it comes:
-//! the ports and the networks of guarded devices, those too that were there before.
+//! Networks of the LAN, which guarded devices reach without a tunnel; and the ports and networks of guarded devices,
+//! past ones included, whose packets are held whatever device they come in by.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,15 +13,15 @@ use crate::facts::Facts;
 /// A network: address and bits of its prefix.
 pub type Network = (IpAddr, u8);
 
-/// Bits that a network of the LAN has at least, IPv4 and IPv6. A route of fewer bits by a device of the LAN is a gateway's,
-/// and most of what it leads to is not the LAN.
+/// Shortest prefix of a LAN's network, IPv4 and IPv6. A shorter route by a device of the LAN leads to a gateway, and
+/// mostly beyond the LAN.
 const PREFIX_MIN: [u8; 2] = [8, 16];
 
-/// Most networks that are led past the tunnel, each of which is a rule for each device. A LAN has a handful.
+/// The most networks that bypass the tunnel, each with a rule for each device. A LAN has a handful.
 const NETWORKS_MAX: usize = 64;
 
-/// The most networks, and the most ports, that stay held after the LAN has lost them. A prefix that is delegated anew
-/// each day would fill the list otherwise.
+/// The most past networks, and the most past ports, that stay held. Otherwise a prefix that is delegated anew each day
+/// would fill the list.
 const BEFORE_MAX: usize = 8;
 
 /// Most ports of bridges of the LAN.
@@ -30,11 +30,11 @@ const PORTS_MAX: usize = 64;
 /// Networks, ports and interface indices of the LAN. They stay known when a bridge is deleted or renamed.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Known {
-    /// Networks, of which none is within another. The newest that is the LAN's no more is the last of these.
+    /// Networks, none within another. Those that the LAN has lost come first, the oldest at the front.
     pub networks: Vec<Network>,
-    /// Devices that are ports of its bridges, or were.
+    /// Present and past ports of the LAN's bridges.
     pub ports: Vec<String>,
-    /// Indices of its devices and ports, which a device keeps when it gets another name, with the names that they had.
+    /// Indices and names of the LAN's devices and ports; a device keeps its index when it is renamed.
     pub indices: Vec<(u32, String)>,
 }
 
@@ -50,12 +50,12 @@ pub struct Surroundings {
     pub ports: Vec<String>,
     /// Indices of guarded devices and their ports, sorted.
     pub indices: Vec<u32>,
-    /// Marks of what full tunnels send themselves.
+    /// Marks that full tunnels put on their own packets.
     pub marks: Vec<u32>,
 }
 
 impl Surroundings {
-    /// The surroundings to be held on a host where the facts hold.
+    /// Gathers the surroundings from settings and facts.
     #[must_use]
     pub fn new(guard: &Guard, facts: &Facts) -> Self {
         let Facts {
@@ -92,7 +92,7 @@ impl Surroundings {
 }
 
 impl Known {
-    /// Reads it from lines of a text among others.
+    /// Reads the known parts from the lines of [`Self::text`] among others.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         let mut known = Self::default();
@@ -134,7 +134,7 @@ impl Known {
         text
     }
 
-    /// Adds the networks, ports and indices that these devices have now. Networks that an uplink has taken since are dropped.
+    /// Adds the present networks, ports and indices of these devices. Drops networks that an uplink has taken since.
     #[must_use]
     pub fn with(
         &self,
@@ -172,7 +172,7 @@ impl Known {
         let ports: Vec<String> = newest(before).chain(ports).collect();
         let all = links.iter().filter(|it| is_lan(it)).chain(bridged);
         let indices: Vec<(u32, String)> = all.map(|it| (it.index, it.name.clone())).collect();
-        // A device with the name that it had is known by that, or settings do not mean it any more.
+        // Only renamed devices count: under its old name a device is known by that, or the settings no longer mean it.
         let is_renamed = |(index, name): &&(u32, String)| {
             let link = links.iter().find(|it| it.index == *index);
             link.is_some_and(|it| it.name != *name || ports.contains(name))
@@ -188,7 +188,7 @@ impl Known {
         }
     }
 
-    /// Sorts all parts, so that the order of discovery does not count, and drops networks within others.
+    /// Sorts all parts, so that equal contents compare equal, and drops networks within others.
     #[must_use]
     pub fn sorted(self) -> Self {
         let Self {
@@ -208,13 +208,13 @@ impl Known {
     }
 }
 
-/// The last of a list, up to [`BEFORE_MAX`].
+/// The last elements of a list, at most [`BEFORE_MAX`].
 fn newest<T>(mut list: Vec<T>) -> impl Iterator<Item = T> {
     list.drain(..list.len().saturating_sub(BEFORE_MAX));
     list.into_iter()
 }
 
-/// The devices that default routes of the host lead out of.
+/// The devices of the host's default routes.
 fn lines(main: &[Route]) -> Vec<u32> {
     let routes = main.iter();
     let defaults = routes.filter(|it| it.prefix == 0 && it.kind == RouteKind::Unicast);
@@ -226,8 +226,7 @@ pub(crate) fn networks(facts: &Facts, devices: &[&str]) -> Vec<Network> {
     of_devices(&facts.links, &facts.addresses, &facts.main, devices)
 }
 
-/// The networks of devices, by their addresses and by the routes of the main table that lead there. Sorted; none is
-/// within another.
+/// The networks of devices, from their addresses and their routes in the main table. Sorted; none is within another.
 #[must_use]
 pub fn of_devices(
     links: &[Link],
@@ -275,7 +274,7 @@ pub(crate) fn widest(mut all: Vec<Network>) -> Vec<Network> {
 fn is_lan(&(ip, prefix): &Network) -> bool {
     let least = PREFIX_MIN[usize::from(ip.is_ipv6())];
     let is_link_local = match ip {
-        // Routers do not forward between links by these; 169.254 they do.
+        // Routers do not forward IPv6 link-local addresses; they do forward 169.254/16.
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
         IpAddr::V4(_) => false,
     };
@@ -296,7 +295,7 @@ fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// Whether the network has the address.
+/// Whether the network contains the address.
 #[must_use]
 pub fn covers((network, prefix): Network, ip: IpAddr) -> bool {
     Family::of(network) == Family::of(ip) && masked(ip, prefix) == masked(network, prefix)
@@ -314,7 +313,7 @@ mod tests {
         let behind = [
             ("192.168.50.0", 24),
             ("2001:db8:1:10::", 60),
-            // Within the LAN's own, the LAN itself, and no networks of a LAN.
+            // A network within the LAN's own, the LAN itself, and networks that are not the LAN's.
             ("192.168.1.128", 25),
             ("0.0.0.0", 0),
             ("0.0.0.0", 1),
@@ -334,7 +333,7 @@ mod tests {
                 (ip("2001:db8:1:10::"), 60),
             ]
         );
-        // A route of DHCP's option 121 by the WAN is none of the LAN's.
+        // A route from DHCP option 121 by the WAN does not belong to the LAN.
         facts.main.push(route("203.0.113.0", 24, 3, 254));
         assert_eq!(networks(&facts, &["br-lan"]).len(), 4);
         assert_eq!(networks(&facts, &["no-such"]), []);
@@ -359,7 +358,7 @@ mod tests {
             Known::of_text(&format!("# a\n{}lan = []\n", first.text())),
             first
         );
-        // A port that is pulled keeps its name, until it gets another.
+        // A port that was taken out of its bridge is known by its name, until it is renamed.
         facts.links.last_mut().unwrap().master = None;
         let pulled = known(&facts, &first);
         facts.links.last_mut().unwrap().name = "lan9".to_owned();
@@ -367,7 +366,7 @@ mod tests {
         facts.links.iter_mut().find(is_bridge).unwrap().name = "lan0".to_owned();
         let renamed = known(&facts, &pulled);
         assert_eq!(of(&renamed), [9, 2]);
-        // Another device of the old name, and settings without it.
+        // Another device has taken the old name, and the settings name no device.
         let other = link(11, "br-lan", true);
         facts.links.push(other);
         assert_eq!(of(&known(&facts, &renamed)), [9, 2, 11]);
@@ -389,7 +388,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every address of a device that is not left out is in one of the networks, and none of them is in another.
+        /// Every address of a listed device is in one of the networks, and no network is in another.
         #[test]
         fn own_addresses_are_covered(v4 in prop::collection::vec((any::<u32>(), 8u8..=32), 0..20),
                                      v6 in prop::collection::vec((any::<u128>(), 16u8..=128), 0..20)) {

@@ -1,4 +1,4 @@
-//! Decides what has to be done. Nothing is read or changed: settings and facts in, changes out.
+//! Decides what to change. Does no I/O: settings and facts in, changes out.
 
 use config::guard::{Guard, Part};
 use netio::netlink::{Family, Route};
@@ -10,38 +10,37 @@ use crate::networks::Surroundings;
 use crate::rules::{Changes, changes, is_ours, wanted};
 use crate::way::tunnels;
 
-/// Metric of the routes that the guard makes: behind any that a tunnel makes itself, of which the kernel's choice for IPv6
-/// is 1024.
+/// Metric of the guard's own routes: behind those that a tunnel makes itself. The kernel's default for IPv6 is 1024.
 pub const METRIC: u32 = 9000;
 
-/// A change of the default route that the guard makes for tunnels that make none.
+/// A change to the guard's own default routes, for tunnels that make none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lead {
-    /// It is made, or leads elsewhere from now on.
+    /// Add the route, or replace the present one.
     Set(Route),
-    /// It is taken away.
+    /// Delete the route.
     Remove(Route),
 }
 
-/// Everything that is to be done.
+/// All changes to the host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
-    /// The chain is to be made anew.
+    /// Whether to make the holding chain anew.
     pub chain: bool,
-    /// A part of the chain that holds packets was missing; other networks in it do not count.
+    /// Whether a part of the holding chain is missing; changed networks do not count.
     pub is_open: bool,
-    /// Further chains that are to be made anew, or taken away where settings ask for none.
+    /// Further chains to make anew, or to delete where settings do not ask for them.
     pub further: Vec<&'static str>,
     /// The change to `dnsmasq`'s settings.
     pub dns: Option<DnsChange>,
-    /// The rules, of both families.
+    /// The changes to the rules of both families.
     pub rules: Changes,
-    /// The default routes.
+    /// The changes to the default routes.
     pub leads: Vec<Lead>,
 }
 
 impl Plan {
-    /// The plan that sets the guard on a host where the facts hold.
+    /// The plan that sets the guard on this host.
     #[must_use]
     pub fn set(guard: &Guard, facts: &Facts) -> Self {
         let around = Surroundings::new(guard, facts);
@@ -59,7 +58,7 @@ impl Plan {
             chain: match &facts.chain {
                 ChainFact::There(chain) => !wanted_chain.is(chain),
                 ChainFact::Absent => true,
-                // Trying tells why.
+                // Trying to make it tells the reason.
                 ChainFact::Unseen(_) => true,
             },
             is_open: match &facts.chain {
@@ -78,14 +77,14 @@ impl Plan {
             plan.leads
                 .extend(parts.iter().filter_map(|part| lead(part, facts, family)));
         }
-        // After the rules: no rule leads into these tables any more.
+        // After the rules: no rule leads into these tables any longer.
         let is_gone = |route: &&Route| !parts.iter().any(|part| part.table == route.table);
         plan.leads
             .extend(leads(facts.tables.iter().filter(is_gone)));
         plan
     }
 
-    /// The plan that takes the guard away.
+    /// The plan that removes the guard.
     #[must_use]
     pub fn lift(facts: &Facts) -> Self {
         let rules = facts.rules.iter().flatten().flatten();
@@ -109,7 +108,7 @@ impl Plan {
         }
     }
 
-    /// Whether everything is as it should be.
+    /// Whether there is nothing to change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.chain
@@ -124,14 +123,14 @@ fn is_lead(route: &Route) -> bool {
     route.prefix == 0 && route.metric == Some(METRIC)
 }
 
-/// The steps that take the guard's own default routes away.
+/// The steps that delete the guard's own default routes.
 fn leads<'f>(routes: impl Iterator<Item = &'f Route>) -> impl Iterator<Item = Lead> {
     let ours = routes.filter(|route| is_lead(route));
     ours.copied().map(Lead::Remove)
 }
 
-/// The change of the guard's own default route of a part and a family. It leads to the preferred tunnel that is up and has an address
-/// of the family: through one without, packets would only vanish, and programs would wait for them.
+/// The change to the guard's own default route for a part and a family. It leads to the preferred tunnel that is up and
+/// has an address of the family; without an address, packets would vanish and programs would wait.
 fn lead(part: &Part<'_>, facts: &Facts, family: Family) -> Option<Lead> {
     let mut ours = facts.of_table(part.table);
     let now = ours.find(|route| is_lead(route) && Family::of(route.dst) == family);
@@ -160,7 +159,7 @@ mod tests {
     use crate::fixture::{facts, guard, link, tunnel};
     use netio::netlink::Rule;
 
-    /// The facts after a plan was done, as far as rules and routes go.
+    /// The facts after a plan was applied, for rules and routes only.
     fn done(facts: &Facts, plan: &Plan) -> Facts {
         let mut facts = facts.clone();
         for (family, rules) in FAMILIES.into_iter().zip(&mut facts.rules) {
@@ -184,9 +183,9 @@ mod tests {
         let before = facts();
         let plan = Plan::set(&guard(), &before);
         assert!(plan.chain && plan.rules.add.iter().any(crate::rules::holds));
-        // Each of two devices has rules to nowhere and to the table in both families, and to two networks of IPv4 and
-        // one of IPv6. Each of three networks has the first two, and leads to those of its family (2 x 2 + 1). The
-        // router's own packets have one in each family.
+        // In both families, each of two devices has a rule to nowhere and one to the table, and rules to two IPv4
+        // networks and one IPv6 network. Each of three networks has the first two, and leads to those of its family (2
+        // x 2 + 1). The router's own packets have one in each family.
         let devices = 2 * (2 * 2 + 2 + 1);
         assert_eq!(plan.rules.add.len(), devices + 3 * 2 + (2 * 2 + 1) + 2);
         let after = done(&before, &plan);

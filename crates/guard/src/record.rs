@@ -1,6 +1,6 @@
-//! A record of what was asked for, in force until it is taken back or until the next boot.
+//! The record of settings in force, until they are withdrawn or the next boot.
 //!
-//! Its lock keeps a process that sets something again from setting what another is taking away.
+//! Its lock keeps one process from setting what another one is removing.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -15,16 +15,16 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 
 use crate::GuardError;
 
-/// Where records are, as all that the program knows of the host as it is.
+/// The directory of records, as of all the program's runtime state.
 pub const DIRECTORY: &str = "/run/millrace";
 
-/// How long a report waits for a change to be over, which takes longer only where `dnsmasq` is started anew.
+/// How long a report waits for a running change; only a restart of `dnsmasq` takes longer.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// A number that the kernel makes anew at each boot.
+/// The kernel's random identifier of the current boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A record, locked: no other process reads or writes it, or sets anything by it, meanwhile.
+/// A locked record: no other process reads or writes it, or applies its settings, meanwhile.
 #[derive(Debug)]
 pub struct Record {
     directory: PathBuf,
@@ -69,7 +69,7 @@ impl Record {
         read(&self.directory, self.name)
     }
 
-    /// Says what is asked for.
+    /// Records these settings.
     ///
     /// # Errors
     /// [`GuardError::Record`].
@@ -90,7 +90,7 @@ impl Record {
         write().map_err(|error| GuardError::Record { path, error })
     }
 
-    /// Says that nothing is asked for.
+    /// Removes the settings from the record.
     ///
     /// # Errors
     /// [`GuardError::Record`].
@@ -109,8 +109,8 @@ pub fn peek(name: &str) -> Option<String> {
     read(Path::new(DIRECTORY), name)
 }
 
-/// Waits until no other process sets anything by the record of this name, and keeps them from it until what is returned is
-/// dropped: a report looks between two changes. `None` for a user who may not, and where a change takes too long.
+/// Waits until no other process is applying the settings of this record, and blocks new changes while the result is
+/// held. A report can then look between two changes. `None` without permission, or when a change takes too long.
 #[must_use]
 pub fn settle(name: &str) -> Option<Flock<File>> {
     let mut file = File::open(path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
@@ -125,15 +125,15 @@ pub fn settle(name: &str) -> Option<Flock<File>> {
     }
 }
 
-/// Tells [`is_taken`] that this process does what the name says, until what is returned is dropped. `None` where another does,
-/// or no file can be made.
+/// Claims this name for the process, for [`is_taken`], while the result is held. `None` if another process has it, or
+/// the file cannot be created.
 #[must_use]
 pub fn take(name: &str) -> Option<Flock<File>> {
     let file = open_lock(&path_of(Path::new(DIRECTORY), name, "lock")).ok()?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()
 }
 
-/// Whether a process has taken the name. True where that cannot be known, as for a user who may not look.
+/// Whether a process has claimed the name. True if this user cannot tell.
 #[must_use]
 pub fn is_taken(name: &str) -> bool {
     match File::open(path_of(Path::new(DIRECTORY), name, "lock")) {
@@ -142,14 +142,14 @@ pub fn is_taken(name: &str) -> bool {
     }
 }
 
-/// The file of a record. Each network namespace has records of its own, and `/run` may be one for all.
+/// The file of a record. Each network namespace has its own, as namespaces may share one `/run`.
 #[must_use]
 pub fn path_of(directory: &Path, name: &str, suffix: &str) -> PathBuf {
     let namespace = namespace::inode().unwrap_or(0);
     directory.join(format!("{name}@{namespace}.{suffix}"))
 }
 
-/// Which boot it is, as a comment: `/run` outlives a boot where it is no file system of its own.
+/// The boot's identifier, as a comment: `/run` survives a boot where it is on disk.
 fn first_line() -> String {
     let boot = fs::read_to_string(BOOT).unwrap_or_default();
     format!("# boot {}", boot.trim())

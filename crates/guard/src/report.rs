@@ -1,4 +1,4 @@
-//! How the guard stands.
+//! Reports how the guard stands.
 
 use config::guard::{Guard, Part};
 use netio::netlink::{Family, RouteKind, Rule};
@@ -16,11 +16,11 @@ use crate::way::Way;
 /// The three states.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// Nothing is held. Only the user brings this about.
+    /// No packets are held. Only the user switches the guard off.
     Off,
-    /// Nothing of guarded devices leaves, or nothing of those that have tunnels of their own.
+    /// No packet of guarded devices leaves; or, for a group, none of its devices.
     Held,
-    /// Packets of guarded devices leave through a tunnel, of each device in one family at least.
+    /// Packets of every guarded device leave through a tunnel, in at least one family.
     Through,
 }
 
@@ -36,21 +36,21 @@ impl State {
     }
 }
 
-/// How a layer stands.
+/// The state of a layer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Layer {
-    /// In place.
+    /// The layer is complete.
     Whole,
-    /// Not in place, or in part.
+    /// The layer is missing, wholly or in part.
     Missing,
-    /// The kernel has no such family, so that nothing of it leaves.
+    /// The kernel lacks this family, so no such packet leaves.
     NotNeeded,
-    /// It cannot be seen, for this reason.
+    /// The layer cannot be read, for this reason.
     Unseen(String),
 }
 
 impl Layer {
-    /// In words.
+    /// The state in words.
     #[must_use]
     pub fn words(&self) -> &str {
         match self {
@@ -66,7 +66,7 @@ impl Layer {
     }
 }
 
-/// How devices stand that have the same tunnels.
+/// The state of devices that share the same tunnels.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PartReport {
     /// The devices.
@@ -89,7 +89,7 @@ impl PartReport {
         }
     }
 
-    /// Whether there is a way in one family at least.
+    /// Whether at least one family has a way.
     #[must_use]
     pub fn is_through(&self) -> bool {
         self.ways.iter().any(|way| way.index().is_some())
@@ -110,43 +110,44 @@ impl PartReport {
     }
 }
 
-/// How the guard stands.
+/// The state of the guard.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
     /// The state.
     pub state: State,
-    /// The settings; `None` where none are known.
+    /// The settings, if known.
     pub guard: Option<Guard>,
-    /// It was asked for, and not lifted since.
+    /// Whether the record has the guard on.
     pub asked: bool,
-    /// Groups of devices, each with tunnels of its own: at least one, that of the file first where it guards something.
+    /// Groups of devices, each with tunnels of its own: at least one. The file's own group is first if it guards a
+    /// device.
     pub parts: Vec<PartReport>,
     /// The chains that hold packets.
     pub chain: Layer,
     /// The rules of IPv4 and of IPv6.
     pub rules: [Layer; 2],
-    /// The chain by which queries come to the router; `None` where that is not wanted.
+    /// The chain that redirects queries to the router; `None` where settings do not ask for it.
     pub redirect: Option<Layer>,
-    /// The chain that gives what leaves by a tunnel the router's address; `None` where that is not wanted.
+    /// The masquerading chain; `None` where settings do not ask for it.
     pub masquerade: Option<Layer>,
-    /// The chain of what the router itself sends; `None` where that is not wanted.
+    /// The chain for the router's own packets; `None` where settings do not ask for it.
     pub router: Option<Layer>,
-    /// Marks of tunnels' own packets, which that chain lets through.
+    /// Marks of tunnels' own packets, which the router's chain lets through.
     pub marks: Vec<u32>,
-    /// The state of `dnsmasq`'s settings; `None` where none are wanted.
+    /// The state of `dnsmasq`'s settings; `None` where settings do not ask for them.
     pub dnsmasq: Option<Layer>,
-    /// A process follows tunnels and networks, and sets again what others take away.
+    /// Whether a `watch` process follows tunnels and networks, and restores what other programs remove.
     pub watched: bool,
-    /// Packets that the chain has refused since it was made, where that can be seen.
+    /// Packets that the chain has refused since it was made; `None` if that cannot be read.
     pub refused: Option<u64>,
-    /// Devices of the LAN by which nothing comes in as things are, so that nothing of theirs is held: a sentence for each.
+    /// Devices of the LAN by which no packet can come in now, so that none is held: a sentence for each.
     pub idle: Vec<String>,
     /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// How it stands, where the facts hold.
+    /// Builds the report from facts.
     #[must_use]
     pub fn new(guard: Option<&Guard>, asked: bool, facts: &Facts) -> Self {
         let settings = guard.cloned().unwrap_or_default();
@@ -209,13 +210,13 @@ impl Report {
         report
     }
 
-    /// The devices of which nothing leaves, while the guard is on.
+    /// Groups whose packets are held, while the guard is on.
     pub fn held(&self) -> impl Iterator<Item = &PartReport> {
         let on = self.state != State::Off;
         self.parts.iter().filter(move |it| on && !it.is_through())
     }
 
-    /// Whether both layers are in place. Without the first the second holds, and the other way round.
+    /// Whether both layers are in place.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let further = self.redirect.iter().chain(&self.dnsmasq);
@@ -223,13 +224,13 @@ impl Report {
         self.chain.holds() && self.rules.iter().all(Layer::holds) && further.all(Layer::holds)
     }
 
-    /// Whether one layer at least is in place, so that nothing leaves in clear.
+    /// Whether at least one layer is in place, so that no packet leaks.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.chain.holds() || self.rules.iter().all(Layer::holds)
     }
 
-    /// Whether both layers are in place, for devices that packets come in by.
+    /// Whether both layers are in place, and every device of the LAN can receive packets.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.is_whole() && self.idle.is_empty()
@@ -253,7 +254,7 @@ impl Report {
             (_, true) => {}
         }
         let rules = facts.rules.iter().flatten().flatten();
-        // A tunnel that takes all packets has a mark of its table's number.
+        // A full tunnel's mark equals its table's number.
         let is_marked = |rule: &Rule| rule.invert && rule.fwmark == Some(rule.table);
         let is_tunnels = |rule: &&Rule| {
             let mut others = rules.clone();
@@ -309,7 +310,7 @@ fn dnsmasq(guard: &Guard, facts: &Facts) -> Layer {
     }
 }
 
-/// Faults of devices of the LAN. Packets of a bridge's port come in by the bridge.
+/// Faults of devices of the LAN. Packets of a bridge's port come in by the bridge, not by the port.
 fn idle(guard: &Guard, facts: &Facts) -> Vec<String> {
     let of = |name: &str| {
         let Some(link) = facts.links.iter().find(|link| link.name == name) else {
@@ -326,8 +327,7 @@ fn idle(guard: &Guard, facts: &Facts) -> Vec<String> {
     guard.guarded().into_iter().filter_map(of).collect()
 }
 
-/// A warning where the host's default route leads out of a device that the LAN reaches: both layers know ways only by
-/// their devices.
+/// Warns where the host's default route leaves by a device of the LAN: both layers tell ways apart only by device.
 fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
     let mut out = facts.main.iter().filter(|route| {
         route.kind == RouteKind::Unicast && route.prefix == 0 && route.dev.is_some()
@@ -348,7 +348,7 @@ mod tests {
     use crate::fixture::{facts, guard, link, route};
     use netio::netlink::Rule;
 
-    /// The rules of a guard that is on.
+    /// The facts of a guard that is on.
     fn on() -> Facts {
         let mut facts = facts();
         let plan = crate::Plan::set(&guard(), &facts);
@@ -359,7 +359,7 @@ mod tests {
         facts
     }
 
-    /// A LAN that is held is not hidden by another that is not.
+    /// One group that is held shows as held, even when another one is not.
     #[test]
     fn it_is_held_while_some_devices_are() {
         let list = config::guard::Listed {
@@ -390,7 +390,7 @@ mod tests {
         assert!(matches!(report.parts[0].ways[1], Way::Held(_)));
         assert_eq!(report.held().count(), 0);
         assert_eq!(report.rules, [Layer::Whole, Layer::Whole]);
-        // The chain is not there.
+        // The chain is missing.
         assert!(!report.is_whole());
     }
 
@@ -434,7 +434,7 @@ mod tests {
     fn devices_that_nothing_comes_in_by_are_named() {
         let mut facts = on();
         let idle = |facts: &Facts| Report::new(Some(&guard()), true, facts).idle;
-        // A further device that may be reached need not be there.
+        // A further device that the LAN may reach need not exist.
         assert!(idle(&facts).is_empty());
         facts.links[2].master = Some(2);
         assert!(idle(&facts)[0].contains("br-guest is a part of br-lan"));
@@ -442,7 +442,7 @@ mod tests {
         assert!(idle(&facts)[0].contains("no device br-guest"));
         let report = Report::new(Some(&guard()), true, &facts);
         assert!(!report.is_good());
-        // Where the guard is off there is nothing to say.
+        // No fault is reported while the guard is off.
         facts.rules = crate::fixture::facts().rules;
         assert!(Report::new(Some(&guard()), false, &facts).idle.is_empty());
     }

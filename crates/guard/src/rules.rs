@@ -3,15 +3,15 @@
 //! | priority | packets | way |
 //! |---|---|---|
 //! | 900 | of the LAN to the LAN | the main table |
-//! | 974 | of the router itself | past the next two |
-//! | 975 | from a network of the LAN, by whatever device | the guard's table, or its group's |
-//! | 976 | the same, and from what was a network of the LAN | "unreachable" |
+//! | 974 | of the router itself | skip 975 and 976 |
+//! | 975 | from a network of the LAN, by any device | the guard's table, or its group's |
+//! | 976 | the same, and from past networks of the LAN | "unreachable" |
 //! | 980 | by a device of the LAN | the guard's table, or its group's |
-//! | 981 | the same | dropped: their source is not the LAN's, and an answer would go to whoever has it |
+//! | 981 | the same | dropped: their source is not the LAN's, so an answer would go to a stranger |
 //!
-//! All rules with one of these priorities are the guard's. Those of the crate `policy` are between and behind them:
-//! what it leads through a tunnel goes there before the guard's tables are asked, what it leads around tunnels does not.
-//! Groups need no priorities of their own: a device is in one of them, and its rules name the device.
+//! All rules with these priorities are the guard's. Rules of the crate `policy` lie before and behind them: those
+//! before send packets into a tunnel first, those behind lead around tunnels only what the guard does not hold. Groups
+//! need no priorities of their own, as each device is in one group and its rules name it.
 
 use config::guard::Guard;
 use netio::netlink::{DeviceName, Family, Rule, RuleAction, TABLE_MAIN};
@@ -21,35 +21,36 @@ use crate::networks::{Network, Surroundings, networks};
 
 /// Priority of the rules by which the LAN reaches its own networks.
 pub const TO_LAN: u32 = 900;
-/// Priority of the rule by which the router itself passes the next two over.
+/// Priority of the rule that lets the router's own packets skip the next two.
 pub const OWN: u32 = 974;
-/// Priority of the rules by which networks of the LAN look into the guard's table, or their group's.
+/// Priority of the rules that lead networks of the LAN into the guard's table, or their group's.
 pub const FROM_LAN: u32 = 975;
-/// Priority of the rules by which all else of these networks goes nowhere.
+/// Priority of the rules that refuse all other packets of these networks.
 pub const FROM_LAN_NOWHERE: u32 = 976;
-/// Priority of the rules by which devices of the LAN look into the guard's table, or their group's.
+/// Priority of the rules that lead devices of the LAN into the guard's table, or their group's.
 pub const INTO_TABLE: u32 = 980;
-/// Priority of the rules by which all else goes nowhere.
+/// Priority of the rules that drop all other packets of these devices.
 pub const NOWHERE: u32 = 981;
 
 /// The priorities of the guard's rules.
 pub const PRIORITIES: [u32; 6] = [TO_LAN, OWN, FROM_LAN, FROM_LAN_NOWHERE, INTO_TABLE, NOWHERE];
 
-/// Most networks of a family from which others are reached by rules of their own, a rule for each pair. A LAN has a handful.
+/// The most networks per family that get rules to other networks, one for each pair. A LAN has a handful.
 const PAIRED_MAX: usize = 8;
 
-/// How many priorities in a row rules of the crate `policy` have.
+/// Number of consecutive priorities that the crate `policy` uses.
 pub const POLICY_SPAN: u32 = 7;
 
-/// Where rules of the crate `policy` begin that come before the guard's table: [`POLICY_SPAN`] in a row, of which all ask for a
-/// mark, or for none under a mask. The first is where they are unless another program's rules are before them.
+/// First priorities for the rules of the crate `policy` before the guard's table, [`POLICY_SPAN`] each. All of these
+/// rules ask for a mark, or for no mark under a mask. The first entry is used unless another program's rules come
+/// before it.
 pub const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
 
-/// Whether a rule is one of those.
+/// Whether a rule belongs to the crate `policy`.
 #[must_use]
 pub fn is_policys(rule: &Rule) -> bool {
     let priority = rule.priority.unwrap_or(0);
-    // A rule for all but a mark is another program's, such as `wg-quick`'s.
+    // A rule that inverts its mark belongs to another program, such as `wg-quick`.
     (rule.fwmark.is_some() || rule.mask.is_some())
         && !rule.invert
         && POLICY
@@ -60,27 +61,27 @@ pub fn is_policys(rule: &Rule) -> bool {
 /// The changes to rules.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
-    /// Rules to be added, in this order, before any is deleted.
+    /// Rules to add, in this order, before any is deleted.
     pub add: Vec<Rule>,
-    /// Rules to be deleted.
+    /// Rules to delete.
     pub delete: Vec<Rule>,
 }
 
 impl Changes {
-    /// Whether everything is as it should be.
+    /// Whether there is nothing to change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.add.is_empty() && self.delete.is_empty()
     }
 }
 
-/// Whether a rule of the guard's is one of those that hold a device of the LAN. Others come and go with its networks.
+/// Whether a rule of the guard's holds a device of the LAN. Other rules change with its networks.
 pub(crate) fn holds(rule: &Rule) -> bool {
     rule.iif.is_some() && matches!(rule.priority, Some(INTO_TABLE | NOWHERE))
 }
 
-/// The rules of a family that settings ask for. The one that goes nowhere comes first: as long as only it is there,
-/// nothing passes.
+/// The rules of a family that settings ask for. The refusing rule of each device comes first: while it is alone, no
+/// packet passes.
 pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> {
     let is_family = |it: &&Network| Family::of(it.0) == family;
     let within = networks(facts, &guard.within());
@@ -105,8 +106,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
         }
     }
     if !held.is_empty() {
-        // This rule comes first, as the router's own address may be in one of these networks, and be the only one that
-        // it has.
+        // This rule comes first: the router's only address may be in one of these networks.
         rules.push(Rule {
             iif: DeviceName::new("lo"),
             priority: Some(OWN),
@@ -126,7 +126,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
     let mut of_now: Vec<Network> = Vec::new();
     for part in guard.parts() {
         for network in networks(facts, &part.lan) {
-            // The first part decides about a network that two parts have.
+            // If two parts have a network, the first part decides.
             if held.contains(&network) && !of_now.contains(&network) {
                 rules.push(from(network, FROM_LAN, part.table));
                 of_now.push(network);
@@ -140,7 +140,7 @@ pub(crate) fn wanted(guard: &Guard, facts: &Facts, family: Family) -> Vec<Rule> 
             priority: Some(TO_LAN),
             ..Rule::new(family, TABLE_MAIN)
         }));
-        // The rules ask for no device: the other end of a tunnel may have an address of the LAN.
+        // These rules name no device: a tunnel's other end may have an address of the LAN.
         rules.extend(of_now.iter().take(PAIRED_MAX).map(|network| Rule {
             to: Some(to),
             ..from(*network, TO_LAN, TABLE_MAIN)
@@ -160,19 +160,20 @@ pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
     changes_among(have, want, is_ours)
 }
 
-/// The changes among rules of which `is_ours` says that they may be changed.
+/// The changes among the rules that `is_ours` selects.
 #[must_use]
 pub fn changes_among(have: &[Rule], want: &[Rule], is_ours: fn(&Rule) -> bool) -> Changes {
     let mut left: Vec<&Rule> = want.iter().collect();
     let mut delete = Vec::new();
     for rule in have.iter().filter(|rule| is_ours(rule)) {
-        // Kernels before 4.11 may have one twice.
+        // Kernels before 4.11 may have a rule twice.
         match left.iter().position(|wanted| *wanted == rule) {
             Some(place) => drop(left.remove(place)),
             None => delete.push(*rule),
         }
     }
-    // The kernel deletes the first rule that has all that is given: one with more goes before its plain twin is meant.
+    // The kernel deletes the first rule that has all given attributes, so the more specific one must go before its
+    // plain twin.
     delete.sort_by_key(|rule| rule.further.is_empty());
     Changes {
         add: left.into_iter().copied().collect(),
@@ -209,7 +210,7 @@ mod tests {
         for rule in &rules[7..] {
             assert_eq!((rule.to, rule.table), (network, TABLE_MAIN));
         }
-        // The router's own packets with an address of the LAN are not the LAN's.
+        // The router's own packets skip the LAN's rules, though their source is in the LAN.
         assert_eq!(rules[4].action, RuleAction::Goto(INTO_TABLE));
         assert_eq!(rules[4].iif, DeviceName::new("lo"));
     }
@@ -254,7 +255,8 @@ mod tests {
     }
 
     proptest! {
-        /// From any part of the rules of one setting, with strange ones among them, the changes lead to those of another.
+        /// From any subset of one setting's rules, mixed with foreign ones, the changes lead to another setting's
+        /// rules.
         #[test]
         fn changes_lead_to_what_is_wanted(kept in prop::collection::vec(any::<bool>(), 16), table in 1u32..3000) {
             let mut before = guard();

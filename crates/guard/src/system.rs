@@ -9,12 +9,12 @@ use netio::netlink::{Netfilter, Netlink};
 
 use crate::GuardError;
 
-/// Reads and changes the host, in the network namespace of the thread that opened it.
+/// Access to the host's network, in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct System {
     /// Links, addresses, routes, rules.
     pub netlink: Netlink,
-    /// The packet filter and the table of connections; `None` in a kernel without.
+    /// The packet filter and connection tracking; `None` if the kernel lacks them.
     pub netfilter: Option<Netfilter>,
     /// The `dnsmasq` of the host, if it has one.
     pub(crate) dnsmasq: Option<Dnsmasq>,
@@ -24,7 +24,7 @@ impl System {
     /// Opens the sockets.
     ///
     /// # Errors
-    /// When the kernel gives no routing socket.
+    /// When the kernel provides no routing socket.
     pub fn open() -> Result<Self, GuardError> {
         Ok(Self {
             netlink: Netlink::open()?,
@@ -34,17 +34,17 @@ impl System {
     }
 }
 
-/// The `dnsmasq` of the host, as it is now. Before OpenWrt has started its own, as at boot, UCI says what it will read.
+/// The host's `dnsmasq`. Before OpenWrt has started it, as at boot, UCI tells which directory it will read.
 #[must_use]
 pub fn dnsmasq() -> Option<Dnsmasq> {
     let not_started = || openwrt::dhcp::directory_of(Path::new("/etc/config"));
     Dnsmasq::find().or_else(|| not_started().map(Dnsmasq::not_started))
 }
 
-/// Has `nft` do what a text says, in one transaction.
+/// Runs an `nft` script, in one transaction.
 ///
 /// # Errors
-/// [`GuardError::NoNft`], or what it says.
+/// [`GuardError::NoNft`], or the message of `nft`.
 pub fn nft(script: &str) -> Result<(), GuardError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => GuardError::NoNft,

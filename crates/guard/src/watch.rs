@@ -1,5 +1,5 @@
-//! Sets the guard again when another program has taken something of it away, follows the networks of the LAN, and leads
-//! into tunnels as they come and go.
+//! Restores the guard when another program has removed a part of it. Follows the networks of the LAN, and routes into
+//! tunnels as they come and go.
 //!
 //! ```text
 //! news of links, addresses, routes, rules ─┐
@@ -7,8 +7,7 @@
 //! half a minute has passed ────────────────┘
 //! ```
 //!
-//! Any news makes it look at everything: a look costs about a millisecond, and no order of events can leave anything
-//! out.
+//! Any event triggers a complete look, which costs about a millisecond. So no order of events can hide a change.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -24,16 +23,16 @@ use crate::control::{Done, Ways, refresh_since};
 use crate::{GuardError, Report, record};
 use netio::netlink::ChainsWatch;
 
-/// How long it may take to notice what no news was of.
+/// The longest delay for a change without an event.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// Between two looks, for news may come by the thousand: a firewall that is loaded, a routing daemon.
+/// The pause between two looks: a firewall reload or a routing daemon brings events by the thousand.
 const PACE: Duration = Duration::from_millis(20);
 
 /// The name of the lock of a process that watches.
 const NAME: &str = "guard-watch";
 
-/// Whether a process watches, as far as this one may know.
+/// Whether a process watches, as far as this user can tell.
 pub(crate) fn runs() -> bool {
     record::is_taken(NAME)
 }
@@ -46,12 +45,12 @@ struct Known {
     complaints: BTreeSet<String>,
 }
 
-/// Watches until the process ends. While the guard is off it does nothing but wait.
+/// Watches until the process ends. While the guard is off it only waits.
 ///
 /// # Errors
-/// When the kernel tells no news. What fails later is logged, and tried again.
+/// When the kernel provides no events. Later failures are logged, and tried again.
 pub fn watch() -> Result<Infallible, GuardError> {
-    // Another process may watch as well. When one of them ends, status knows of the other only if that began first.
+    // Another process may watch too. When the lock's holder ends, status does not see the other watcher.
     let _place = record::take(NAME);
     let mut monitor = Monitor::open(Watch {
         rules: true,
@@ -68,7 +67,7 @@ pub fn watch() -> Result<Infallible, GuardError> {
     let mut known = Known::default();
     let mut restarts = Restarts::aside();
     loop {
-        // Heard before the look: what comes after this is news for the next one.
+        // Events are read before the look: a later event triggers the next look.
         while monitor.next()?.is_some() {}
         if let Some(chains) = &mut chains {
             chains.changed()?;
@@ -111,9 +110,9 @@ impl Known {
         }
     }
 
-    /// Says once what does not work.
+    /// Logs each complaint once.
     fn complain(&mut self, error: &GuardError) {
-        // New complaints are rare; this is a bound all the same.
+        // New complaints are rare; the bound only limits memory.
         if self.complaints.len() < 64 && self.complaints.insert(error.to_string()) {
             log::error!("{error}");
         }

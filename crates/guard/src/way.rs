@@ -1,4 +1,4 @@
-//! Which way guarded devices go, for each family: through a tunnel, or none.
+//! The way of guarded devices' packets in each family: through a tunnel, or none.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use netio::netlink::{Family, Link, Route, RouteKind};
 
 use crate::facts::Facts;
 
-/// Most bits of the prefix of routes that stand for a default route: halves of all, or the global networks of IPv6.
+/// Longest prefix that counts as a default route: one half of IPv4, or the global IPv6 networks (2000::/3).
 const DEFAULT_BITS: [u8; 2] = [1, 3];
 
-/// Which way packets of one family go that are not for the LAN.
+/// The way of one family's packets that are not for the LAN.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Way {
     /// Into a tunnel.
@@ -21,7 +21,7 @@ pub enum Way {
         /// The interface's index.
         index: u32,
     },
-    /// None.
+    /// No way: packets are held.
     Held(Why),
 }
 
@@ -29,33 +29,33 @@ pub enum Way {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Why {
-    /// There is no interface that is a tunnel.
+    /// No tunnel's interface exists.
     NoDevice {
-        /// The tunnels that would do.
+        /// The configured tunnels.
         tunnels: String,
     },
-    /// No tunnel is in the list and in the guard's file, so that there never is a way.
+    /// No tunnel is both in the list and in the guard's file, so packets never have a way.
     NoTunnel,
     /// The tunnel's interface is not up.
     Down {
         /// The interface.
         device: String,
     },
-    /// The tunnel has no address of the family, so that the guard makes no route of it.
+    /// The tunnel has no address of the family, so the guard adds no route to it.
     NoAddress {
         /// The interface.
         device: String,
     },
-    /// Nothing has put a default route into the guard's table.
+    /// The guard's table has no default route.
     NoRoute {
         /// The tunnel's interface.
         device: String,
         /// The guard's table.
         table: u32,
     },
-    /// The guard's table leads elsewhere.
+    /// The guard's table leads to a device that is not a tunnel.
     Elsewhere {
-        /// The interface that it leads to.
+        /// The interface that the table leads to.
         device: String,
         /// The guard's table.
         table: u32,
@@ -89,7 +89,7 @@ impl fmt::Display for Why {
 }
 
 impl Way {
-    /// The way of a family on a host where the facts hold.
+    /// Finds the way of a family.
     #[must_use]
     pub fn of(part: &Part<'_>, facts: &Facts, family: Family) -> Self {
         let route = default_route(part.table, facts, family);
@@ -130,15 +130,14 @@ impl Way {
     }
 }
 
-/// The devices of servers on this host. A device that is named as a tunnel by exactly its name is none of these: its
-/// owner decides.
+/// The devices of VPN servers on this host, except those that the settings name exactly as a tunnel.
 pub(crate) fn servers(guard: &Guard, links: &[Link]) -> Vec<String> {
     let links = links.iter();
     let servers = links.filter(|it| it.group == SERVER_GROUP && !guard.names_tunnel(&it.name));
     servers.map(|it| it.name.clone()).collect()
 }
 
-/// Devices that are no tunnels, whatever they are called: servers, and what the LAN is or reaches.
+/// Devices that are not tunnels, whatever their names: servers, and the LAN and the devices that it may reach.
 pub(crate) fn inner(guard: &Guard, links: &[Link]) -> Vec<String> {
     let within = guard.within().into_iter().map(str::to_owned);
     servers(guard, links).into_iter().chain(within).collect()
@@ -150,7 +149,7 @@ fn rank(part: &Part<'_>, facts: &Facts, name: &str) -> Option<usize> {
         .filter(|_| !facts.inner.iter().any(|it| it == name))
 }
 
-/// The tunnels that are there, the preferred first.
+/// The tunnels that exist, the preferred first.
 pub(crate) fn tunnels<'f>(part: &Part<'_>, facts: &'f Facts) -> Vec<&'f Link> {
     let ranked = facts.links.iter().filter_map(|link| {
         let rank = rank(part, facts, &link.name)?;
@@ -161,7 +160,7 @@ pub(crate) fn tunnels<'f>(part: &Part<'_>, facts: &'f Facts) -> Vec<&'f Link> {
     ranked.into_iter().map(|(_, link)| link).collect()
 }
 
-/// The default route of a table that the kernel would take.
+/// The default route that the kernel would choose in a table.
 fn default_route(table: u32, facts: &Facts, family: Family) -> Option<&Route> {
     let bits = DEFAULT_BITS[usize::from(family == Family::V6)];
     facts

@@ -19,24 +19,23 @@ use crate::journal::JournalError;
 pub use applied::Applied;
 pub use recovery::{left_behind, recover, recover_all};
 
-/// Why a plan could not be applied, or not be undone. What had been done before it has been
-/// undone.
+/// Why a plan could not be applied or undone. Steps done before the error have been undone.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ApplyError {
     /// The kernel refused a change.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// The name servers.
+    /// Setting the name servers failed.
     #[error(transparent)]
     Dns(#[from] DnsError),
-    /// The journal.
+    /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Another route wins over one that must lead, or block, all packets.
     #[error("{0}")]
     Shadowed(String),
-    /// A setting below `/proc/sys`.
+    /// A setting below `/proc/sys` could not be changed.
     #[error("/proc/sys/{key}: {error}")]
     Sysctl {
         /// The setting.
@@ -53,7 +52,7 @@ impl ApplyError {
     }
 }
 
-/// The step may have been recorded and not done, or undone by the user.
+/// Ignores "not found" when undoing: the step may have been recorded and not done, or undone by the user.
 fn absent_is_fine(outcome: Result<(), NetlinkError>) -> Result<(), ApplyError> {
     match outcome {
         Err(error) if error.is_not_found() => Ok(()),

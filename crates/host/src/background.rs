@@ -1,9 +1,8 @@
-//! Going into the background: the program starts itself once more and waits until that one is
-//! ready or has failed.
+//! Goes into the background: the program starts itself again and waits until that child is ready or has failed.
 //!
-//! Starting anew instead of forking keeps threads and safe code. The child finds a pipe in the place
-//! of its standard input, moves it to a descriptor that no program of its own inherits, says one
-//! word there when it is ready, and lets go of the terminal.
+//! A new process instead of a fork keeps threads and safe code possible. The child's standard input is a pipe to the
+//! parent. The child moves it to a descriptor that its own programs do not inherit, writes one word when it is ready,
+//! and detaches from the terminal.
 
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::fs::File;
@@ -14,29 +13,29 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Holds the parent's process number in the child. Programs that the child runs must not see it:
-/// they may be this one.
+/// Holds the parent's process number in the child. Programs that the child runs must not see it, since they may be this
+/// program.
 pub const CHILD: &str = "MILLRACE_IN_BACKGROUND";
 
 /// The child's word for "ready".
 const READY: &str = "ready";
 
-/// The child's words when it goes on in the background without being ready.
+/// The child's words when it stays in the background without being ready.
 const NOT_YET: &str = "not yet";
 
-/// Exit status of the parent where the child goes on without being ready.
+/// Exit status of the parent when the child stays in the background without being ready.
 pub const NOT_YET_STATUS: u8 = 3;
 
-/// The way to the parent, in the child, until it was told.
+/// The pipe to the parent, in the child; `None` once it has been used.
 static PARENT: OnceLock<Mutex<Option<File>>> = OnceLock::new();
 
-/// Whether this process is the one in the background. To be asked first before anything else is
-/// started or opened: only then is the standard input still the pipe.
+/// Whether this process is the child in the background. Call it before anything else is started or opened: only then is
+/// the standard input still the pipe.
 pub fn is_child() -> bool {
     if PARENT.get().is_some() {
         return true;
     }
-    // The number is compared: a variable that a process further up has set says nothing.
+    // Compares the number: an ancestor further up may have set the variable.
     let told = std::env::var(CHILD).ok();
     if told.and_then(|text| text.parse().ok()) != Some(parent_id()) {
         return false;
@@ -55,8 +54,8 @@ pub fn is_child() -> bool {
     }
 }
 
-/// Starts this program again in the background with the same arguments and waits until it is
-/// ready. Errors that it meets before appear on our standard error.
+/// Starts this program again in the background with the same arguments and waits until it is ready. Its errors until
+/// then appear on our standard error.
 pub fn spawn() -> ExitCode {
     let start = || -> io::Result<ExitCode> {
         let mut arguments = std::env::args_os();
@@ -64,13 +63,13 @@ pub fn spawn() -> ExitCode {
         let (read, write) = io::pipe()?;
         let mut command = Command::new(std::env::current_exe()?);
         command
-            // The name can say which command this is.
+            // The program's name can select the command.
             .arg0(name)
             .args(arguments)
             .env(CHILD, std::process::id().to_string())
             .stdin(Stdio::from(write));
         let mut child = command.spawn()?;
-        // Our copy of the child's end goes with it, so that the child's is the last.
+        // Dropping the command closes our copy of the child's end, so that the child's is the last.
         drop(command);
         let mut word = String::new();
         BufReader::new(read).read_line(&mut word)?;
@@ -79,7 +78,7 @@ pub fn spawn() -> ExitCode {
             NOT_YET => return Ok(ExitCode::from(NOT_YET_STATUS)),
             _ => {}
         }
-        // It has said on standard error what was wrong.
+        // The child has printed its error.
         let code = child.wait()?.code().unwrap_or(1);
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
     };
@@ -89,13 +88,13 @@ pub fn spawn() -> ExitCode {
     })
 }
 
-/// In the child: lets go of the terminal and tells the parent that all is well. What is logged
-/// from now on goes nowhere, unless `MILLRACE_LOG` is set.
+/// In the child: detaches from the terminal and tells the parent that the tunnel is up. Log lines are discarded from
+/// now on, unless `MILLRACE_LOG` is set.
 pub fn ready() -> io::Result<()> {
     let_go(READY)
 }
 
-/// The last words to a terminal of a start that goes on in the background after it has waited for so long.
+/// The last message on a terminal when the start has waited this long and continues in the background.
 pub fn still_trying(name: &str, waited: Duration) -> String {
     format!(
         "{name} is not up after {} s; it goes on trying in the background (`millrace status` shows how it stands, \
@@ -104,13 +103,13 @@ pub fn still_trying(name: &str, waited: Duration) -> String {
     )
 }
 
-/// In the child: lets go of the terminal as [`ready`] does, and tells the parent that the tunnel is not up yet.
+/// In the child: detaches from the terminal as [`ready`] does, and tells the parent that the tunnel is not up yet.
 pub fn not_yet() -> io::Result<()> {
     let_go(NOT_YET)
 }
 
 fn let_go(word: &str) -> io::Result<()> {
-    // Fails only for a group leader, which has let go already.
+    // Fails only for a group leader, which is already detached.
     let _ = setsid();
     let null = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&null)?;
@@ -118,11 +117,11 @@ fn let_go(word: &str) -> io::Result<()> {
     if std::env::var_os("MILLRACE_LOG").is_none() {
         dup2_stderr(&null)?;
     }
-    // Last, so that nothing of the terminal is held when the parent goes.
+    // Last, so that the child no longer holds the terminal when the parent ends.
     if let Some(parent) = PARENT.get() {
         let parent = parent.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut pipe) = parent {
-            // It may have been killed; the tunnel is up all the same.
+            // The parent may have been killed; the tunnel is up all the same.
             let _ = pipe.write_all(word.as_bytes());
         }
     }

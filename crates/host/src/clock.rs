@@ -1,30 +1,30 @@
-//! Whether the clock of this host can be believed. Routers have none that runs while they are off.
+//! Whether this host's clock can be believed. Many routers have no clock that runs while they are off.
 
 use std::time::{Duration, SystemTime};
 
-/// 2026-11-01, in seconds since 1970: this source was written later. To be raised now and then; a package that is built by
-/// `SOURCE_DATE_EPOCH` (reproducible-builds.org) has that date.
+/// 2026-11-01, in seconds since 1970: a time before this source was written. Raise it now and then. A package built
+/// with `SOURCE_DATE_EPOCH` (reproducible-builds.org) uses that date instead.
 const WRITTEN: u64 = 1_793_491_200;
 
-/// The build's time, if the build was told one.
+/// The build's time, if `SOURCE_DATE_EPOCH` was set.
 const BUILT: Option<u64> = match option_env!("SOURCE_DATE_EPOCH") {
     Some(text) => number(text.as_bytes()),
     None => None,
 };
 
-/// The moment that this program was certainly not made before. Every clock that shows an earlier one is not set.
+/// A time at which this program did not exist yet. A clock that shows an earlier one is not set.
 #[must_use]
 pub fn built() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(WRITTEN.max(BUILT.unwrap_or(0)))
 }
 
-/// Whether a clock that shows this may be right.
+/// Whether a clock that shows this time may be right.
 #[must_use]
 pub fn is_set(clock: SystemTime) -> bool {
     clock >= built()
 }
 
-/// Decimal digits; `None` for anything else, and for what is beyond the year 3000.
+/// The value of decimal digits; `None` for other text, and for times after the year 3000.
 const fn number(text: &[u8]) -> Option<u64> {
     let (mut value, mut at) = (0, 0);
     while at < text.len() {

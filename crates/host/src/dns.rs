@@ -1,5 +1,5 @@
-//! Name servers: told to the program that manages them, which is the one thing here that cannot
-//! be done by netlink.
+//! Name servers. The program that manages them sets them: of all changes to the host only this one is impossible by
+//! netlink.
 
 use std::env;
 use std::ffi::OsStr;
@@ -20,14 +20,14 @@ use dnsmasq::{Dnsmasq, Restarts};
 pub mod dnsmasq;
 mod helper;
 
-/// How long a program may take. A restart of `dnsmasq` takes seconds on a small router; one that
-/// hangs must not keep a tunnel from coming up, or its end from putting things back.
+/// Time limit for a program. A restart of `dnsmasq` takes seconds on a small router. A program that hangs must not keep
+/// a tunnel from starting or from being undone.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The order of interfaces of Debian's resolvconf; it gives a record its place by a prefix.
+/// Debian's resolvconf sorts interfaces by this file; a record gets its place by a prefix of its name.
 const INTERFACE_ORDER: &str = "/etc/resolvconf/interface-order";
 
-/// Name servers, and what they are asked about.
+/// Name servers, and the domains that they are asked about.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct NameServers {
     /// The servers, the preferred one first.
@@ -49,7 +49,7 @@ pub enum Resolver {
     },
     /// `resolvectl` of systemd-resolved.
     Resolvectl,
-    /// `dnsmasq` as OpenWrt and Debian run it: a file in the directory that it reads when it starts.
+    /// `dnsmasq` on OpenWrt and Debian: a file in the directory that it reads when it starts.
     #[serde(alias = "OpenWrt")]
     Dnsmasq {
         /// The directory.
@@ -61,45 +61,45 @@ pub enum Resolver {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DnsError {
-    /// It could not be started or spoken to.
+    /// The program could not be started or spoken to.
     #[error("{program}: cannot be run: {error}")]
     Run {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
         /// The kernel's error.
         error: io::Error,
     },
-    /// It failed.
+    /// The program failed.
     #[error("{program}: {status}: {message}")]
     Failed {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
-        /// How it ended.
+        /// The program's exit status.
         status: std::process::ExitStatus,
-        /// The first of what it printed.
+        /// The beginning of its output.
         message: String,
     },
-    /// It took too long, and was killed.
+    /// The program took too long, and was killed.
     #[error("{program}: ended after {} seconds, in which it did not finish", LIMIT.as_secs())]
     TooSlow {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
     },
-    /// `dnsmasq` would not start with the lines.
+    /// `dnsmasq` would not start with these lines.
     #[error("dnsmasq refuses the lines for it, which are not put into use: {message}")]
     Refused {
-        /// Its message about them.
+        /// The message of `dnsmasq` about the lines.
         message: String,
     },
-    /// It was not started anew.
+    /// `dnsmasq` could not be restarted.
     #[error("{command}: {reason}; until dnsmasq starts anew it does as before")]
     Restart {
-        /// The command that would have done it.
+        /// The restart command.
         command: String,
-        /// Why it did not.
+        /// Why the command failed.
         reason: String,
     },
-    /// A file of its configuration.
+    /// A file of `dnsmasq`'s configuration failed.
     #[error("{}: {error}", path.display())]
     File {
         /// The file.
@@ -110,8 +110,8 @@ pub enum DnsError {
 }
 
 impl Resolver {
-    /// The program that is installed: a `dnsmasq` that the host itself asks, `resolvconf`, `resolvectl`, and another
-    /// `dnsmasq` of OpenWrt.
+    /// The first of these that is installed: a `dnsmasq` that the host itself asks, `resolvconf`, `resolvectl`,
+    /// OpenWrt's `dnsmasq`.
     pub(crate) fn find() -> Option<Self> {
         let dnsmasq = Dnsmasq::find();
         let of = |dnsmasq: Dnsmasq| Self::Dnsmasq {
@@ -126,7 +126,7 @@ impl Resolver {
                 prefix: interface_prefix(&order),
             });
         }
-        // The program is there on hosts whose names are looked up otherwise.
+        // The program is also installed on hosts that look names up by other means.
         let runs = Path::new("/run/systemd/resolve").exists();
         if runs && find_program("resolvectl").is_some() {
             return Some(Self::Resolvectl);
@@ -134,13 +134,13 @@ impl Resolver {
         dnsmasq.filter(Dnsmasq::is_openwrts).map(of)
     }
 
-    /// True when servers can be asked about some domains only.
+    /// True when servers can serve some domains only.
     pub(crate) const fn can_split(&self) -> bool {
         !matches!(self, Self::Resolvconf { .. })
     }
 
-    /// Makes the servers the only ones while the interface is there; where it names domains and
-    /// [`Resolver::can_split`], the only ones for those domains.
+    /// Makes these servers the only ones while the interface exists. If `wanted` names domains and
+    /// [`Resolver::can_split`], they are the only ones for those domains.
     ///
     /// # Errors
     /// The program cannot be run, fails or does not end in time.
@@ -153,7 +153,7 @@ impl Resolver {
         match self {
             Self::Resolvconf { prefix } => {
                 let record = format!("{prefix}{ifname}");
-                // Metric 0 and exclusive: first, and the only one.
+                // Metric 0 and exclusive: these servers come first, and are the only ones.
                 let arguments = ["-a", &record, "-m", "0", "-x"];
                 run("resolvconf", arguments, &resolvconf_record(servers, search))
             }
@@ -161,7 +161,7 @@ impl Resolver {
                 let servers = servers.iter().map(ToString::to_string);
                 let arguments = ["dns", ifname].map(str::to_owned).into_iter();
                 run("resolvectl", arguments.chain(servers), "")?;
-                // `~.` sends all names this way.
+                // `~.` sends all names to these servers.
                 let routed: Vec<String> = match only.as_slice() {
                     [] => vec!["~.".to_owned()],
                     domains => domains.iter().map(|domain| format!("~{domain}")).collect(),
@@ -180,7 +180,7 @@ impl Resolver {
                     );
                 }
                 match it.read(&name) == Some(text.clone()) {
-                    // Left by a tunnel that was killed: `dnsmasq` remembers the number of its device.
+                    // A killed tunnel left the file: `dnsmasq` still remembers the number of its device.
                     true => it.again(&name, now),
                     false => it.set(&name, &text, now),
                 }
@@ -188,7 +188,7 @@ impl Resolver {
         }
     }
 
-    /// Undoes [`Resolver::set`]; nothing set is no error.
+    /// Undoes [`Resolver::set`]. It is no error if nothing was set.
     ///
     /// # Errors
     /// The errors of [`Resolver::set`].
@@ -198,7 +198,7 @@ impl Resolver {
                 let record = format!("{prefix}{ifname}");
                 run("resolvconf", ["-d", &record, "-f"], "")
             }
-            // The settings belong to the interface, and may be gone with it.
+            // The settings belong to the interface, and may have gone with it.
             Self::Resolvectl if !interface_exists(ifname) => Ok(()),
             Self::Resolvectl => run("resolvectl", ["revert", ifname], ""),
             Self::Dnsmasq { directory } => {
@@ -220,8 +220,8 @@ fn resolvconf_record(servers: &[IpAddr], search: &[String]) -> String {
     record
 }
 
-/// The first line of the order that is a name and `*` names the family of virtual interfaces:
-/// `tun*` makes the prefix `tun.`.
+/// The prefix for virtual interfaces: the first line of the order that is a name and `*`. `tun*` makes the prefix
+/// `tun.`.
 fn interface_prefix(order: &str) -> String {
     let plain = |name: &&str| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
@@ -237,7 +237,7 @@ fn interface_exists(ifname: &str) -> bool {
     Path::new("/sys/class/net").join(ifname).exists()
 }
 
-/// Daemons are often started without the `sbin` directories, where these programs are.
+/// Finds a program, also in the `sbin` directories, which are often missing from a daemon's PATH.
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);

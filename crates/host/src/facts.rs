@@ -1,4 +1,4 @@
-//! Facts about the host that a plan needs. Gathering them changes nothing that stays.
+//! Facts about the host that a plan needs. Gathering them leaves the host unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,75 +14,74 @@ use crate::system::System;
 use crate::want::{Gateway, Mtu, Want};
 use crate::ways::{FIRST_METRIC, covers, way_without};
 
-/// Priority of the rule that is added and removed to see whether the kernel knows its attribute:
-/// after the default table's 32767, where no packet comes by.
+/// Priority of a probe rule, added and removed to see whether the kernel knows its attribute. It comes after the
+/// default table's rule (32767), where no packet arrives.
 const PROBE_PRIORITY: u32 = 40_000;
 
 /// Priority of the main table's rule, unless it has been moved.
 const MAIN_RULE: u32 = 32_766;
 
-/// Priorities of the rules that lead devices of the LAN (the guard's first). They stay before a tunnel's, which would let
-/// the main table decide about those devices too.
+/// Priorities of the rules that route devices of the LAN (the guard's first). They must stay before a tunnel's rules,
+/// which would let the main table decide about those devices too.
 const DEVICE_RULES: RangeInclusive<u32> = 900..=999;
 
-/// Where the policy's rules, which ask for a mark, move to where another program's are before 900.
+/// Priorities that the policy's rules, which match a mark, move to when another program has a rule before 900.
 pub const POLICY_RULES: RangeInclusive<u32> = 830..=896;
 
-/// Addresses for documentation (RFC 5737, RFC 3849): what leads there leads everywhere.
+/// Addresses for documentation (RFC 5737, RFC 3849): a route that covers them is a default route or nearly one.
 pub(crate) const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// Most name servers of the host that are looked at.
+/// Most name servers of the host that are read.
 const NAME_SERVERS_MAX: usize = 8;
 
-/// The host as it is before the tunnel. What the [`Want`] that it was gathered for does not need
-/// to be known is left out.
+/// The host as it is before the tunnel. Facts that the given [`Want`] does not need are left out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Facts {
     /// The tunnel's own interface.
     pub interface: String,
-    /// The ways to the endpoints.
+    /// The present ways to the endpoints.
     pub endpoints: Vec<EndpointWay>,
     /// Default routes of the main table, the best of each family first.
     pub defaults: Vec<Route>,
-    /// The MTU of the line of the best default route, if there is one.
+    /// The MTU of the interface that the best default route uses, if there is one.
     pub default_line: Option<LineMtu>,
     /// IPv4 addresses, with the bits of their networks, of the interface that the best default
     /// route leads to.
     pub local_networks: Vec<(IpAddr, u8)>,
     /// Networks of the host's other interfaces, for tunnels with pushed routes.
     pub connected: Vec<Connected>,
-    /// Ways to routers that are given by address, and to name servers.
+    /// Ways to gateways that the want names by address, and to name servers.
     pub ways: BTreeMap<IpAddr, EndpointWay>,
-    /// The host's name servers that are other machines.
+    /// The host's name servers that run on other machines.
     pub name_servers: Vec<IpAddr>,
     /// The kernel has IPv6.
     pub ipv6: bool,
-    /// IPv6 is switched off for new interfaces, as the tunnel's; the host's line may have it all the same.
+    /// IPv6 is switched off for new interfaces, such as the tunnel's; the host's own uplink may still have it.
     pub ipv6_off: bool,
-    /// Rules can pass over default routes.
+    /// The kernel's rules can ignore default routes (`suppress_prefixlength`).
     pub suppress_prefixlength: bool,
-    /// IPv4 packets are dropped unless the way back to their source is the way they came.
+    /// The kernel drops IPv4 packets unless the route to their source uses the interface that they came in on.
     pub strict_rp_filter: bool,
-    /// Value of the sysctl, if the kernel has it.
+    /// Value of the sysctl `src_valid_mark`, if the kernel has it.
     pub src_valid_mark: Option<String>,
-    /// The least priority of a rule beside the local table's and those that lead devices, in both families.
+    /// The lowest priority of any rule in both families, except the local table's rule and the rules that route devices
+    /// of the LAN.
     pub first_rule: u32,
     /// Routing tables that hold routes.
     pub used_tables: BTreeSet<u32>,
-    /// The program that manages the name servers, where some are wanted.
+    /// The program that manages the name servers, if the want has any.
     pub resolver: Option<Resolver>,
-    /// Settings that packets are forwarded by, in the order in which they are to be set, and what they
-    /// are to be.
+    /// Settings for forwarding packets, in the order in which they are to be set, with their wanted values.
     pub forwarding: Vec<Setting>,
 }
 
 /// A network that an interface of the host is on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Connected {
-    /// Its first address.
+    /// The network's first address.
     pub network: IpAddr,
     /// Bits of its prefix.
     pub prefix: u8,
@@ -91,7 +90,7 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// True when an address is of the network.
+    /// True when the network contains the address.
     pub(crate) fn holds(&self, addr: IpAddr) -> bool {
         covers(self.network, self.prefix, addr)
     }
@@ -126,17 +125,17 @@ pub struct EndpointWay {
     pub addr: IpAddr,
     /// The gateway, if it is not on the link.
     pub via: Option<IpAddr>,
-    /// Index of the interface; none when there is no way.
+    /// Index of the interface; `None` when there is no way.
     pub dev: Option<u32>,
     /// The address is one of this host.
     pub local: bool,
-    /// The MTU of that way.
+    /// The MTU of this way.
     pub mtu: Option<LineMtu>,
 }
 
 impl EndpointWay {
-    /// The route that keeps the address where it is now, and follows when the way changes; none when there is no way, and for
-    /// this host's own addresses, which need none.
+    /// The route that keeps packets to this address on its present way, and follows when that changes. `None` without a
+    /// way, and for this host's own addresses, which need no route.
     pub(crate) fn outer_route(&self) -> Option<Step> {
         if self.local {
             return None;
@@ -153,9 +152,9 @@ impl EndpointWay {
 }
 
 impl Facts {
-    /// Looks at the host of `system`, which must be this thread's network namespace too, after
-    /// [`crate::recover`]: the rules of a killed process would lead the ways astray. `ifname` is the
-    /// tunnel's own interface, whose routes do not count.
+    /// Reads the host of `system`, which must also be this thread's network namespace. Call it after
+    /// [`crate::recover`]: rules that a killed process left would give wrong ways. `ifname` is the tunnel's own
+    /// interface, whose routes are ignored.
     ///
     /// # Errors
     /// When the kernel refuses to list routes, addresses or interfaces.
@@ -172,7 +171,7 @@ impl Facts {
                 .sysctl("net/ipv6/conf/default/disable_ipv6")
                 .as_deref()
                 == Some("1"),
-            // Looked for in every directory of PATH.
+            // This searches every directory of PATH.
             resolver: want.name_servers.as_ref().and_then(|_| system.resolver()),
             ..Self::default()
         };
@@ -203,8 +202,8 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Looks at the ways to endpoints that were not known, or to which there was none, while the
-    /// tunnel is up as `ifname`. The rest stays as it was before the tunnel.
+    /// Looks up the ways to endpoints that are new or had none, while the tunnel is up as `ifname`. The other facts
+    /// stay as they were before the tunnel.
     ///
     /// # Errors
     /// The errors of [`Facts::gather`].
@@ -228,7 +227,7 @@ impl Facts {
             self.resolver = system.resolver();
         }
         if !self.suppress_prefixlength && want.uses_rules() {
-            // The tunnel has no table of its own yet, and another may have taken one since.
+            // The tunnel has no table of its own yet; another program may have taken one since.
             let routes = system.routes(None)?;
             self.used_tables = routes.iter().map(|route| route.table).collect();
             self.look_at_rules(system);
@@ -239,9 +238,9 @@ impl Facts {
         Ok(())
     }
 
-    /// Looks anew at what the ways to the endpoints carry while the tunnel is up, as its own packets with `mark` go now:
-    /// another line, another MTU of its device or route, or what the kernel has learned of the path, which it tells only
-    /// those who ask. The ways themselves stay as they were before the tunnel. Nothing where the MTU is not derived.
+    /// Reads the MTU on the ways to the endpoints again while the tunnel is up, for packets with `mark`. It may change
+    /// with the uplink, its device or its route, or when the kernel learns the path's MTU, which it does not announce.
+    /// The ways themselves stay as they were before the tunnel. Does nothing if the MTU is not derived.
     ///
     /// # Errors
     /// The errors of [`Facts::gather`].
@@ -260,7 +259,7 @@ impl Facts {
         }
         self.default_line = None;
         if self.endpoints.iter().all(|way| way.mtu.is_none()) {
-            // Not by listing the routes, which may be many.
+            // Asks for single routes: listing all of them may take long.
             for addr in ANYWHERE {
                 let found = way_past(system, addr, mark, Some(tunnel))?.mtu;
                 self.default_line = self.default_line.take().or(found);
@@ -281,7 +280,7 @@ impl Facts {
         self.ways.get(&addr).or_else(endpoint)
     }
 
-    /// The line that the best default route leads to.
+    /// Reads the interface that the best default route uses.
     fn look_at_line(&mut self, want: &Want, system: &mut dyn System) -> Result<(), NetlinkError> {
         let Some(&best) = self.defaults.first() else {
             return Ok(());
@@ -314,8 +313,8 @@ impl Facts {
         Ok(())
     }
 
-    /// The settings by which packets are forwarded. A host that forwards IPv6 takes no more default routes from
-    /// routers, and forgets those that it has, unless a setting has it take them.
+    /// Reads the settings for forwarding. A host that forwards IPv6 forgets its default routes from router
+    /// advertisements and takes no new ones, unless `accept_ra` says otherwise.
     fn look_at_forwarding(&mut self, want: &Want, system: &mut dyn System) {
         let mut settings = Vec::new();
         let mut set = |key: String, value, system: &mut dyn System| {
@@ -339,8 +338,8 @@ impl Facts {
         self.forwarding = settings;
     }
 
-    /// Facts that default routes by rules depend on. The probe costs two requests and a place in the kernel's tables:
-    /// not for every tunnel.
+    /// Reads the facts that default routes by rules depend on. The probe costs two requests and a place in the kernel's
+    /// tables, so not every tunnel makes it.
     fn look_at_rules(&mut self, system: &mut dyn System) {
         self.first_rule = first_rule(system);
         self.strict_rp_filter = is_rp_filter_strict(system);
@@ -349,7 +348,8 @@ impl Facts {
     }
 }
 
-/// The networks of the host's interfaces other than the tunnel's, by the routes that the kernel makes for their addresses.
+/// The networks of the host's interfaces other than the tunnel's, from the routes that the kernel made for their
+/// addresses.
 fn connected(routes: &[Route], tunnel: Option<u32>, system: &mut dyn System) -> Vec<Connected> {
     // linux/rtnetlink.h
     const RTPROT_KERNEL: u8 = 2;
@@ -375,13 +375,13 @@ fn connected(routes: &[Route], tunnel: Option<u32>, system: &mut dyn System) -> 
     found
 }
 
-/// The MTU of the interface `dev`, and of a route by it.
+/// The MTU of the interface `dev`, and of a route through it.
 fn line(system: &mut dyn System, dev: u32, route: Option<u32>) -> Option<LineMtu> {
     let (device, mtu) = system.device(dev).ok()?;
     Some(LineMtu { device, mtu, route })
 }
 
-/// A way as [`way`] finds it, but not through the tunnel itself, the interface of index `tunnel`.
+/// A way as [`way`] finds it, but never through the tunnel itself, the interface with index `tunnel`.
 fn way_past(
     system: &mut dyn System,
     addr: IpAddr,
@@ -399,8 +399,7 @@ fn way_past(
     Ok(found)
 }
 
-/// The way that a packet with `mark` (0 for none) would go to `addr` now; that there is none is no
-/// error.
+/// The way that a packet with `mark` (0 for none) would take to `addr` now. Having no way is not an error.
 fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, NetlinkError> {
     let none = EndpointWay {
         addr,
@@ -417,7 +416,7 @@ fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, 
             mtu: line(system, found.dev, found.mtu),
             ..none
         }),
-        // No way now: the line may be down, and come up later.
+        // There is no way now: the uplink may be down, and come up later.
         Err(NetlinkError::Refused { .. }) => Ok(none),
         Err(error) => Err(error),
     }
@@ -443,8 +442,8 @@ fn first_rule(system: &mut dyn System) -> u32 {
     first.unwrap_or(MAIN_RULE).min(MAIN_RULE)
 }
 
-/// Adds a rule, reads it back and removes it. Kernels before 3.12 take the rule and drop the
-/// attribute without a word, so that its acceptance proves nothing.
+/// Adds a rule, reads it back and removes it. Kernels before 3.12 accept the rule and silently drop the attribute, so
+/// success alone proves nothing.
 fn knows_suppress_prefixlength(system: &mut dyn System) -> bool {
     let probe = Rule {
         priority: Some(PROBE_PRIORITY),
@@ -452,7 +451,7 @@ fn knows_suppress_prefixlength(system: &mut dyn System) -> bool {
     };
     match system.add_rule(&probe) {
         Ok(()) => {}
-        // Left by a probe that was killed.
+        // A killed process left its probe rule.
         Err(error) if error.is_exists() => {}
         Err(error) => {
             log::debug!("no policy routing: {error}");
@@ -463,7 +462,7 @@ fn knows_suppress_prefixlength(system: &mut dyn System) -> bool {
     let known = rules.iter().any(|rule| {
         rule.priority == probe.priority && rule.suppress_prefixlength == probe.suppress_prefixlength
     });
-    // By its place only: an old kernel's rule has nothing else to be known by.
+    // Identified by its priority only: an old kernel's rule has no other attribute to match.
     let place = Rule {
         suppress_prefixlength: None,
         ..probe
@@ -474,8 +473,8 @@ fn knows_suppress_prefixlength(system: &mut dyn System) -> bool {
     known
 }
 
-/// The kernel takes the larger of the value for all interfaces and the interface's own, and 2 is
-/// the loose mode. Any interface may be the one that the answers come by.
+/// Whether any interface has the strict filter; answers may come in on any of them. The kernel uses the larger of the
+/// value for all interfaces and the interface's own; 2 is the loose mode.
 fn is_rp_filter_strict(system: &mut dyn System) -> bool {
     let names = system.configured_interfaces();
     let mut value = |name: &str| system.sysctl(&format!("net/ipv4/conf/{name}/rp_filter"));
@@ -486,7 +485,7 @@ fn is_rp_filter_strict(system: &mut dyn System) -> bool {
     names.any(|name| value(name).as_deref() == Some("1"))
 }
 
-/// The name servers of a `resolv.conf` that are other machines.
+/// The name servers of a `resolv.conf` that run on other machines.
 fn name_servers(text: &str) -> Vec<IpAddr> {
     let value = |line: &str| {
         let mut words = line.split_ascii_whitespace();

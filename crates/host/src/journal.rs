@@ -1,16 +1,14 @@
-//! A record on disk of the changes to the host, so that a daemon that was killed can be cleaned up after.
+//! A record on disk of the changes to the host, so that the next process can clean up after a killed daemon.
 //!
-//! A step is written **before** it is done: a step in the file may not have happened, one that
-//! is not in the file did not. Locks tell a living daemon's file from a dead one's: the kernel
-//! drops them however the process ends, and no process number can be taken for another's.
+//! A step is written **before** it is done: a step in the file may not have happened, one that is missing from the file
+//! did not. Locks tell a living daemon's file from a dead one's: the kernel drops them however the process ends, and
+//! unlike process numbers they cannot be confused.
 //!
-//! The first line says which host the steps were done to: the boot, the network namespace and the
-//! interface. What was done to another is not to be undone on this one: such a journal is
-//! discarded.
+//! The first line names the host: the boot, the network namespace and the interface. A journal of another host is
+//! discarded, because its steps must not be undone on this one.
 //!
-//! Several tunnels may need one route, rule or setting. Each writes it down, and it goes with the
-//! last of them. So that no two processes decide at once, a process that reads the journals of others
-//! holds the lock of the [`Directory`].
+//! Several tunnels may need one route, rule or setting. Each records it, and the last tunnel removes it. A process that
+//! reads other tunnels' journals holds the lock of the [`Directory`], so that no two processes decide at once.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
@@ -36,7 +34,7 @@ pub(super) const DIRECTORY: &str = "/run/millrace";
 /// Largest journal that is read, in bytes; a real one has a few lines.
 const SIZE_MAX: u64 = 1 << 20;
 
-/// Longest first line that is looked at, in bytes.
+/// Longest first line that is read, in bytes.
 const LINE_MAX: u64 = 256;
 
 /// A number that the kernel makes anew at each boot.
@@ -46,7 +44,7 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// Another process has the interface up.
+    /// Another process is running the tunnel on this interface.
     #[error(
         "{ifname}: another millrace process has this tunnel up; `millrace down {ifname}` ends it"
     )]
@@ -64,11 +62,11 @@ pub enum JournalError {
     },
 }
 
-/// File in the directory that is locked while a process opens, reads or removes journals of others.
+/// Lock file in the directory, held while a process opens, reads or removes other tunnels' journals.
 const LOCK: &str = "undo.lock";
 
-/// The directory of the journals, locked: no other process opens, reads or removes one meanwhile. The
-/// lock is given back with the value.
+/// The locked directory of the journals: no other process opens, reads or removes one meanwhile. Dropping this releases
+/// the lock.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -76,10 +74,9 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Makes the directory if there is none, and waits for its lock.
+    /// Creates the directory if it is missing, and waits for its lock.
     ///
-    /// Steps are undone as they stand in the files there, by root. So the directory must be one
-    /// that only this user, or root, writes to.
+    /// Root undoes the steps in the files there, so only this user or root may be able to write to the directory.
     pub(super) fn lock(path: &Path) -> Result<Self, JournalError> {
         let lock = || {
             DirBuilder::new().recursive(true).mode(0o755).create(path)?;
@@ -119,8 +116,8 @@ impl Directory {
         })
     }
 
-    /// The interfaces in this network namespace whose journals no process holds. What killed processes left
-    /// of another boot, or of a namespace that is gone, is removed.
+    /// The interfaces in this network namespace whose journals no process holds. Removes journals that killed processes
+    /// left from another boot, or from a namespace that is gone.
     pub(super) fn abandoned(&self) -> Vec<String> {
         let here = Origin::here(0);
         let mut names = Vec::new();
@@ -135,7 +132,7 @@ impl Directory {
                 Some(origin) if !origin.is_gone(&here) => {}
                 _ => {
                     log::info!("{}: discarded, it is of another time", path.display());
-                    // Tried again at the next start.
+                    // If this fails, the next start tries again.
                     let _ = fs::remove_file(&path);
                 }
             }
@@ -149,9 +146,9 @@ impl Directory {
 pub(super) struct Journal {
     path: PathBuf,
     file: Flock<File>,
-    /// The file of the directory's lock, for a process that may not open it any more.
+    /// The lock file of the directory, kept open for a process that may no longer open it.
     directory: File,
-    /// Index of the interface that it is about, 0 while there is none.
+    /// Index of the journal's interface; 0 while there is none.
     interface: u32,
 }
 
@@ -160,12 +157,12 @@ pub(super) struct Journal {
 pub(super) struct Left {
     /// The steps, in order.
     pub(super) steps: Vec<Step>,
-    /// Index of the interface that it had, 0 when unknown.
+    /// Index of the daemon's interface, 0 when unknown.
     pub(super) interface: u32,
 }
 
 impl Journal {
-    /// Opens the journal of an interface, and gives what a dead daemon left in it.
+    /// Opens the journal of an interface, and returns the steps that a dead daemon left in it.
     pub(super) fn open(directory: &Directory, ifname: &str) -> Result<(Self, Left), JournalError> {
         let path = path_of(&directory.path, ifname);
         let failed = |error| JournalError::File {
@@ -203,7 +200,7 @@ impl Journal {
                 steps,
                 interface: origin.interface,
             },
-            // A reboot or the end of a namespace has undone these steps already.
+            // A reboot or the end of the namespace has undone these steps already.
             _ => {
                 if !steps.is_empty() {
                     log::info!("{}: discarded, it is of another time", path.display());
@@ -214,12 +211,12 @@ impl Journal {
         Ok((journal, left))
     }
 
-    /// Says which interface the steps from now on are about.
+    /// Sets the interface of all steps that follow.
     pub(super) const fn set_interface(&mut self, index: u32) {
         self.interface = index;
     }
 
-    /// Writes down that a step is about to be done. Returns what [`Journal::retract`] needs.
+    /// Records that a step is about to be done. Returns the mark for [`Journal::retract`].
     pub(super) fn record(&mut self, step: &Step) -> Result<u64, JournalError> {
         let write = || {
             let mut mark = self.file.metadata()?.len();
@@ -233,7 +230,7 @@ impl Journal {
         write().map_err(|error| self.failed(error))
     }
 
-    /// Takes back what was written since a record gave this mark: it was not done.
+    /// Removes everything recorded since [`Journal::record`] returned this mark: the step was not done.
     pub(super) fn retract(&mut self, mark: u64) -> Result<(), JournalError> {
         self.file.set_len(mark).map_err(|error| self.failed(error))
     }
@@ -241,7 +238,7 @@ impl Journal {
     fn write(&self, line: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
-        // In one call, so that a line is whole or torn but never mixed with another.
+        // One write call: a line may be cut off, but never mixed with another.
         (&*self.file).write_all(text.as_bytes())
     }
 
@@ -250,8 +247,7 @@ impl Journal {
         self.file.set_len(0).map_err(|error| self.failed(error))
     }
 
-    /// Removes the file, which nothing must be undone of any more. A process that may not remove it
-    /// any more leaves it empty.
+    /// Removes the file once all its steps are undone. A process that may no longer remove it leaves it empty.
     pub(super) fn remove(mut self) -> Result<(), JournalError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.clear(),
@@ -264,7 +260,7 @@ impl Journal {
         let here = Origin::here(0);
         let mut others = Vec::new();
         for path in self.other_paths() {
-            // Gone meanwhile, or about to go.
+            // The file is gone, or about to go.
             let Ok(file) = open_own(&path) else {
                 continue;
             };
@@ -308,18 +304,17 @@ pub(super) struct Other {
     pub(super) ifname: String,
     /// The steps that were done for it.
     pub(super) steps: Vec<Step>,
-    /// Its daemon runs.
+    /// Whether its daemon runs.
     pub(super) alive: bool,
 }
 
-/// The first line of a journal: what it is about. Interfaces of the same name in two network
-/// namespaces have nothing to do with each other, but `/run` is the same for both, and may outlive a
-/// boot.
+/// The first line of a journal: the host and interface of its steps. Interfaces of one name in two network namespaces
+/// are unrelated, but both namespaces share `/run`, which may also outlive a boot.
 #[derive(Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct Origin {
-    /// Inode of the namespace, 0 when unknown. Used again when the namespace is gone.
+    /// Inode number of the namespace, 0 when unknown. The kernel reuses it when the namespace is gone.
     namespace: u64,
-    /// The namespace's number, which is never used again; 0 before Linux 5.14.
+    /// The namespace's number, which the kernel never reuses; 0 before Linux 5.14.
     cookie: u64,
     /// The boot.
     boot: String,
@@ -350,13 +345,13 @@ impl Origin {
         (self.namespace, self.cookie, &self.boot) == (here.namespace, here.cookie, &here.boot)
     }
 
-    /// True when the namespace is none of those that there are.
+    /// True when the namespace no longer exists.
     fn is_gone(&self, here: &Self) -> bool {
         self.boot != here.boot || (self.namespace == here.namespace && self.cookie != here.cookie)
     }
 }
 
-/// Opens a journal of another tunnel to read it, if only this user or root can have written it.
+/// Opens another tunnel's journal for reading, if only this user or root can have written it.
 fn open_own(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -390,13 +385,13 @@ pub(super) fn journals(directory: Option<&Path>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The journal of an interface of this network namespace: others may have interfaces of that name.
+/// The journal's path for an interface of this network namespace: other namespaces may have interfaces of that name.
 pub(super) fn path_of(directory: &Path, ifname: &str) -> PathBuf {
     let namespace = namespace::inode().unwrap_or(0);
     directory.join(format!("{ifname}@{namespace}.undo"))
 }
 
-/// The interface of a journal.
+/// The interface that a journal's name gives.
 fn stem(path: &Path) -> Option<String> {
     let stem = path.file_stem()?.to_str()?;
     Some(
@@ -414,12 +409,12 @@ fn read(file: &File) -> io::Result<Vec<Step>> {
             continue;
         }
         match serde_json::from_slice(line.as_bytes()) {
-            // Written to below `/proc/sys`, by root.
+            // Root writes this value below `/proc/sys`, so the key must be one of ours.
             Ok(Step::Sysctl { key, .. }) if !is_setting_of_ours(&key) => {
                 log::warn!("a line of the undo journal is passed over: no setting of ours: {key}");
             }
             Ok(step) => steps.push(step),
-            // The last line of a daemon that was killed while writing, or of another version.
+            // The last line of a daemon that was killed while writing, or a line of another version.
             Err(error) => log::warn!("a line of the undo journal is passed over: {error}"),
         }
     }

@@ -1,27 +1,25 @@
-//! Changes that a tunnel makes to its host, and services of the system that its process needs.
+//! Changes that a tunnel makes to its host, and system services that its process needs.
 //!
 //! # The network
-//! Addresses, MTU, routes, rules, name servers, and for a server forwarding and masquerading. A service describes what its tunnel
-//! needs as a [`Want`]. [`Facts::gather`] reads the host, [`Plan::new`] decides and changes nothing,
-//! [`Applied::apply`] makes the changes, and [`Applied::undo`] undoes them. All of it goes through
-//! [`System`]: netlink, files below `/proc/sys`, and the program that manages the name servers.
+//! Addresses, MTU, routes, rules, name servers, and for a server forwarding and masquerading. A service describes its
+//! tunnel's needs as a [`Want`]. [`Facts::gather`] reads the host, [`Plan::new`] decides and changes nothing,
+//! [`Applied::apply`] makes the changes, and [`Applied::undo`] undoes them. All access goes through [`System`]:
+//! netlink, files below `/proc/sys`, and the program that manages the name servers.
 //!
-//! A step that outlives the interface is written to a journal in `/run/millrace` before it is done. The next process
-//! undoes the steps that a killed one has left: [`recover`] for an interface whose name is known, [`recover_all`] where
-//! the kernel chooses the name.
+//! A step that outlives the interface is recorded in a journal in `/run/millrace` before it is done. The next process
+//! undoes the steps that a killed one left: [`recover`] for a known interface name, [`recover_all`] if the kernel
+//! chooses the name.
 //!
-//! When a process is killed, the kernel removes the interface with its addresses and routes. Of a
-//! full tunnel the rules stay, which point to an empty table then, and packets go on to the main
-//! table: **traffic leaves outside the tunnel**. What prevents that has to be there before the tunnel and
-//! after it, so it is not made here: the crate `guard` does it for devices behind a router, whose rules
-//! (priorities 900 to 999) those of a tunnel are put behind.
+//! When a process is killed, the kernel removes the interface with its addresses and routes. A full tunnel's rules
+//! stay, but their table is empty, so packets continue to the main table: **traffic leaves outside the tunnel**.
+//! Protection must exist before and after the tunnel, so this crate does not provide it. The crate `guard` does, for
+//! devices behind a router. Its rules (priorities 900 to 999) go before a tunnel's.
 //!
-//! wg-quick marks connections so that a strict `rp_filter` accepts the server's answers. Here
-//! no such rules are made, and endpoints get host routes where the filter is strict. They are made once
-//! and do not follow a gateway that changes later.
+//! wg-quick marks connections so that a strict `rp_filter` accepts the server's answers. This crate makes no such
+//! rules: where the filter is strict, endpoints get host routes. Those are made once and do not follow a gateway that
+//! changes later.
 //!
-//! Where another program gives interfaces their addresses and routes (OpenWrt's netifd), [`Managed`] tells it what a
-//! tunnel wants in place of all that.
+//! Where another program configures interfaces (OpenWrt's netifd), [`Managed`] passes a tunnel's wishes to it instead.
 //!
 //! # The process
 //! [`background`], [`notify`], [`privileges`], [`logging`] and [`syslog`], [`written_file`] for files that a

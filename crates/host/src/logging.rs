@@ -1,4 +1,4 @@
-//! Where log lines go that are not OpenVPN's: standard error, a file, or the system log.
+//! Where log lines other than OpenVPN's go: standard error, a file, or the system log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use crate::syslog::{self, Syslog};
 /// The variable that sets the level, and keeps the log of a process in the background on standard error.
 const VARIABLE: &str = "MILLRACE_LOG";
 
-/// Another place than standard error.
+/// A destination other than standard error.
 enum Sink {
     File(PathBuf, File),
     Syslog(Syslog),
@@ -22,7 +22,7 @@ enum Sink {
 
 static SINK: Mutex<Option<Sink>> = Mutex::new(None);
 
-/// Begins to log what `level` or the environment wants, to standard error.
+/// Starts logging to standard error, at `level` or the environment's level.
 pub fn begin(level: &str) {
     let environment = env_logger::Env::default().filter_or(VARIABLE, level);
     env_logger::Builder::from_env(environment)
@@ -37,19 +37,19 @@ pub fn begin(level: &str) {
         .init();
 }
 
-/// Logs to a file, relative to the current directory, which [`reopen`] opens anew.
+/// Logs to a file, relative to the current directory. [`reopen`] opens it again.
 ///
 /// # Errors
-/// It cannot be opened; the text names it.
+/// The file cannot be opened; the text names it.
 pub fn to_file(path: &Path) -> Result<(), String> {
-    // Absolute: a process in the background may be elsewhere when it opens it anew.
+    // Absolute: a process in the background may have another directory when it opens the file again.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let file = open(&path).map_err(|e| format!("--log {}: {e}", path.display()))?;
     *sink() = Some(Sink::File(path, file));
     Ok(())
 }
 
-/// Lets go of standard error: without a file of its own, the log goes to the system log, now or when there is one.
+/// Stops using standard error. Without a log file, lines go to the system log, now or once it runs.
 pub fn leave_terminal(ifname: &str) {
     let mut sink = sink();
     if sink.is_none() && std::env::var_os(VARIABLE).is_none() {
@@ -59,7 +59,7 @@ pub fn leave_terminal(ifname: &str) {
     }
 }
 
-/// Opens the file anew, if that is where the log goes: it may have been moved away.
+/// Opens the log file again, if there is one: another program may have moved it away.
 pub fn reopen() {
     let mut sink = sink();
     if let Some(Sink::File(path, file)) = &mut *sink
@@ -78,7 +78,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn sink() -> std::sync::MutexGuard<'static, Option<Sink>> {
-    // Nothing that can panic runs under it.
+    // No code that can panic holds this lock.
     SINK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -87,7 +87,7 @@ fn line(record: &Record<'_>) -> String {
     format!("{level}: {}", unmarked(&record.args().to_string()))
 }
 
-/// A line without the mark that OpenVPN's own log has for a warning: here each line says its level.
+/// A line without the mark that OpenVPN's own log puts before a warning: here each line shows its level.
 fn unmarked(text: &str) -> &str {
     text.strip_prefix("WARNING: ").unwrap_or(text)
 }

@@ -1,11 +1,11 @@
-//! The machine that carries it all.
+//! The machine that the program runs on.
 
 use std::fs;
 use std::thread;
 
 use serde::Serialize;
 
-/// Facts about the machine by which a reader judges the figures.
+/// Facts about the machine, which help to judge measured figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Processors that this process may use.
@@ -19,7 +19,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine; what cannot be found out is "unknown".
+    /// This machine; unknown values are "unknown".
     pub fn this() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Self {
@@ -33,7 +33,7 @@ impl Machine {
         }
     }
 
-    /// One line.
+    /// The facts as one line.
     pub fn show(&self) -> String {
         let Self {
             processors,

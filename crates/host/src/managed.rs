@@ -1,4 +1,4 @@
-//! A tunnel whose interface another program of the host gives its addresses, routes and name servers.
+//! A tunnel whose interface gets its addresses, routes and name servers from another program of the host.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,50 +14,50 @@ use crate::plan::{Plan, PlanError};
 use crate::step::{MAIN, Step};
 use crate::want::{DefaultV4, DefaultV6, Destination, EndpointRoutes, Want};
 
-/// The program that gives interfaces their addresses and routes, as the tunnel sees it.
+/// The program that configures interfaces, as the tunnel sees it.
 pub trait Manager: fmt::Debug + Send + Sync {
-    /// The tunnel is up, and wants this.
+    /// Called when the tunnel is up, with its wishes.
     fn set(&self, want: &Want);
 
-    /// It is up no more, and may come back.
+    /// Called when the tunnel is down; it may come back.
     fn lost(&self);
 
-    /// The other end does not take the credentials.
+    /// Called when the other end rejects the credentials.
     fn refused(&self, why: &str);
 
-    /// Whether the way to endpoints of this IP version has to be kept past the tunnel by routes.
+    /// Whether endpoints of this IP version need routes past the tunnel.
     fn keeps_endpoints(&self, v6: bool) -> bool;
 
-    /// Why the tunnel ends by itself.
+    /// Called when the tunnel ends by itself, with the reason.
     fn failed(&self, why: &str);
 
-    /// Whether what the tunnel was made with has changed, when a signal says to read it again.
+    /// Whether the tunnel's configuration has changed, when a signal asks for a reload.
     fn wants_reload(&self) -> bool;
 
-    /// Whether the configuration that is there now is whole, for a service that takes changes over in place and is
-    /// asked for files that the configuration only names. Compare [`wants_reload`](Self::wants_reload).
+    /// Whether the present configuration is complete. For a service that applies changes in place, and is asked to
+    /// reload files that the configuration only names. Compare [`wants_reload`](Self::wants_reload).
     fn takes_reload(&self) -> bool;
 }
 
 /// [`Manager`], shared by the parts of a service.
 pub type SharedManager = Arc<dyn Manager>;
 
-/// Why something was not done. What the manager is told does not depend on it.
+/// Why a change was not made. The manager is told the wishes all the same.
 #[derive(Debug, Error)]
 pub enum ManagedError {
-    /// The host cannot be read, or the MTU not be set.
+    /// The host cannot be read, or the kernel refuses the MTU.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// There is no way to do it.
+    /// No plan is possible.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Routes past the tunnel.
+    /// A route past the tunnel failed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
 }
 
-/// Does for such a tunnel what its manager has no word for: the MTU, and routes past the tunnel to its endpoints.
-/// Dropping it undoes the routes.
+/// Does for a managed tunnel what its manager cannot: sets the MTU, and keeps endpoints outside by routes past the
+/// tunnel. Dropping it undoes the routes.
 #[derive(Debug)]
 pub struct Managed {
     manager: SharedManager,
@@ -70,7 +70,7 @@ pub struct Managed {
 }
 
 impl Managed {
-    /// Nothing is done yet.
+    /// Creates the value; changes nothing yet.
     #[must_use]
     pub fn new(manager: SharedManager, ifname: &str) -> Self {
         Self {
@@ -84,14 +84,14 @@ impl Managed {
         }
     }
 
-    /// Whether the manager was told what the tunnel wants, and nothing else since: what is beside that may have failed, and
-    /// is to be tried again.
+    /// Whether the manager's last message was the tunnel's wishes. The changes made besides may have failed, and are to
+    /// be tried again.
     #[must_use]
     pub const fn is_told(&self) -> bool {
         self.told
     }
 
-    /// The MTU that the interface has, in bytes; 0 before [`Managed::set`].
+    /// The interface's MTU in bytes; 0 before [`Managed::set`].
     #[must_use]
     pub fn mtu(&self) -> u32 {
         self.plan.mtu
@@ -103,25 +103,25 @@ impl Managed {
         plan.chain(self.applied.iter().flat_map(Applied::refused))
     }
 
-    /// The manager that the tunnel belongs to.
+    /// The manager of the tunnel.
     #[must_use]
     pub fn manager(&self) -> &SharedManager {
         &self.manager
     }
 
-    /// Has the host be as wanted, or follow it: to be called whenever the host's network has changed, too.
+    /// Makes the host match the wishes. Call it again whenever the host's network has changed.
     ///
     /// # Errors
     /// See [`ManagedError`]; the manager was told all the same.
     pub fn set(&mut self, want: &Want) -> Result<(), ManagedError> {
         let outcome = self.outside(want);
-        // After the routes past the tunnel: no packet of the tunnel's own is led into it.
+        // After the routes past the tunnel: otherwise the tunnel's own packets would be led into it.
         self.manager.set(&self.told(want));
         self.told = true;
         outcome
     }
 
-    /// The wishes as the manager is told them, which looks at neither the MTU nor the endpoints.
+    /// The wishes for the manager, which reads neither the MTU nor the endpoints.
     fn told(&self, want: &Want) -> Want {
         let mut want = want.clone();
         want.no_ipv6 = !self.facts.interface.is_empty() && !self.plan.has_v6(&self.facts);
@@ -169,16 +169,16 @@ impl Managed {
         errors.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// The MTU that is wanted, and why.
+    /// The wanted MTU, and why.
     #[must_use]
     pub fn tunnel_mtu(&self) -> &TunnelMtu {
         self.mtu.wanted()
     }
 
-    /// Has the MTU follow what the kernel has learned of the path meanwhile. Nothing before [`Managed::set`].
+    /// Makes the MTU follow what the kernel has learned of the path. Does nothing before [`Managed::set`].
     ///
     /// # Errors
-    /// When the host cannot be read, or the MTU not be set.
+    /// When the host cannot be read, or the kernel refuses the MTU.
     pub fn look_at_path(&mut self, want: &Want) -> Result<(), ManagedError> {
         if self.facts.interface.is_empty() {
             return Ok(());
@@ -189,7 +189,7 @@ impl Managed {
         Ok(self.mtu.follow(&want, &self.facts, &mut netlink)?)
     }
 
-    /// The tunnel is up no more: the manager takes back what it has given the interface.
+    /// Reports that the tunnel is down: the manager removes the settings that it gave the interface.
     pub fn lost(&mut self) {
         self.manager.lost();
         self.told = false;
@@ -205,7 +205,7 @@ impl Managed {
     }
 }
 
-/// A warning about name servers for some domains only: the manager has no word for these domains.
+/// A warning for name servers that serve some domains only: the manager cannot limit them.
 fn unlimited_names(want: &Want) -> Option<String> {
     let names = want.name_servers.as_ref()?;
     let domain = names.only.first()?;
@@ -217,7 +217,7 @@ fn unlimited_names(want: &Want) -> Option<String> {
     ))
 }
 
-/// The want as the routes past the tunnel depend on it: without rules, which are the manager's.
+/// The wishes that concern routes past the tunnel: without rules, which the manager makes.
 fn past(want: &Want, manager: &dyn Manager) -> Want {
     let (v4, v6) = (
         manager.keeps_endpoints(false),
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(all.endpoints, want.endpoints);
         let v4 = past(&want, &Keeps(true, false));
         assert_eq!((v4.default_v6, v4.endpoints.len()), (None, 1));
-        // The way to them still tells the MTU.
+        // The way to the endpoints still determines the MTU.
         let none = past(&want, &Keeps(false, false));
         assert_eq!(
             (none.endpoint_routes, none.endpoints.len(), none.default_v4),

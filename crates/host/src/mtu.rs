@@ -1,4 +1,4 @@
-//! The MTU of a tunnel's interface: what it is to be and why, and how it follows the line.
+//! The MTU of a tunnel's interface: its value and reason, and how it follows the uplink.
 
 use netio::netlink::NetlinkError;
 
@@ -6,28 +6,28 @@ use crate::facts::Facts;
 use crate::system::System;
 use crate::want::{Mtu, Want};
 
-/// Below this MTU, in bytes, the kernel has no IPv6 on an interface (RFC 8200, section 5).
+/// Below this MTU, in bytes, the kernel removes IPv6 from an interface (RFC 8200, section 5).
 pub(crate) const IPV6_MTU_MIN: u32 = 1280;
 
 /// Least and largest MTU of an IPv4 interface in bytes.
 const MTU_RANGE: (u32, u32) = (68, 65535);
 
-/// MTU of a line that is not known, in bytes.
+/// MTU assumed for an unknown uplink, in bytes.
 const MTU_USUAL: u32 = 1500;
 
-/// The MTU of a line.
+/// The MTU of an uplink.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LineMtu {
-    /// Name of its device.
+    /// Name of the uplink's device.
     pub device: String,
     /// MTU of the device in bytes.
     pub mtu: u32,
-    /// The route's value in bytes: its metric `mtu`, or the one that the kernel has learned of the path.
+    /// The route's MTU in bytes: its `mtu` metric, or the path's MTU that the kernel has learned.
     pub route: Option<u32>,
 }
 
 impl LineMtu {
-    /// A line of which nothing is known but its device.
+    /// An uplink of which only the device is known.
     #[must_use]
     pub fn of(device: &str, mtu: u32) -> Self {
         Self {
@@ -37,30 +37,30 @@ impl LineMtu {
         }
     }
 
-    /// The longest packet in bytes.
+    /// The longest packet that fits, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u32 {
         self.route.map_or(self.mtu, |route| route.min(self.mtu))
     }
 }
 
-/// The MTU that an interface is to have, and why.
+/// The MTU that an interface should have, and why.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TunnelMtu {
     /// Bytes.
     pub bytes: u32,
     /// Why, in words.
     pub reason: String,
-    /// It was written down, and not derived.
+    /// The configuration sets the MTU; it is not derived.
     configured: bool,
-    /// There is a way to derive it from.
+    /// A way is known from which the MTU is derived.
     known: bool,
     /// The least and the largest MTU that are possible without probes, in bytes.
     range: (u32, u32),
 }
 
 impl TunnelMtu {
-    /// The MTU of a tunnel as `want` says, on a host where `facts` hold.
+    /// The MTU for the tunnel of `want` on the host of `facts`.
     #[must_use]
     pub fn new(want: &Want, facts: &Facts) -> Self {
         let overhead = match want.mtu {
@@ -77,7 +77,7 @@ impl TunnelMtu {
         };
         let ways = facts.endpoints.iter();
         let ways = ways.filter_map(|way| Some((Some(way.addr), way.mtu.as_ref()?)));
-        // The widest, as wg-quick: the narrow ones are what path MTU discovery is for.
+        // The widest, as wg-quick chooses: path MTU discovery handles the narrow ones.
         let widest = ways.max_by_key(|(_, line)| line.bytes());
         let line = widest.or_else(|| Some((None, facts.default_line.as_ref()?)));
         let outer = line.map_or(MTU_USUAL, |(_, line)| line.bytes());
@@ -115,14 +115,14 @@ impl TunnelMtu {
         }
     }
 
-    /// The least and the most that it may be, in bytes, for all that is known without probes; `None` where it is not derived,
-    /// or no line is known.
+    /// The least and largest possible MTU, in bytes, as far as is known without probes. `None` if the MTU is not
+    /// derived or no uplink is known.
     #[must_use]
     pub fn range(&self) -> Option<(u32, u32)> {
         (self.known && !self.configured).then_some(self.range)
     }
 
-    /// Why an interface has `bytes` for which this was set last, in words.
+    /// Why an interface has an MTU of `bytes`, in words. The last value set was this one.
     #[must_use]
     pub fn why(&self, bytes: u32) -> String {
         if bytes == self.bytes {
@@ -140,19 +140,19 @@ impl TunnelMtu {
 enum Decision {
     Set,
     Keep,
-    /// Another program has set it.
+    /// Leaves the MTU alone: another program has set it.
     Leave,
 }
 
-/// Keeps the MTU of a tunnel's interface what the line asks for. What another program sets is left as it is until that
-/// takes it back.
+/// Keeps the MTU of a tunnel's interface what the uplink needs. A value that another program sets stays until that
+/// program restores the old one.
 #[derive(Debug, Default)]
 pub struct MtuFollower {
     /// The value that was wanted last.
     wanted: TunnelMtu,
     /// The value that was set last, in bytes; 0 before.
     set: u32,
-    /// The value that was reported as another program's.
+    /// The last value that was reported as another program's.
     told: Option<u32>,
 }
 
@@ -163,7 +163,7 @@ impl MtuFollower {
         &self.wanted
     }
 
-    /// Has the interface follow: to be called whenever something has changed that `facts` were gathered from.
+    /// Updates the interface's MTU. Call it whenever something has changed that `facts` were gathered from.
     ///
     /// # Errors
     /// When there is no such interface, or the kernel refuses the MTU.
@@ -204,7 +204,7 @@ impl MtuFollower {
         Ok(())
     }
 
-    /// The MTU has been set to what these facts lead to.
+    /// Starts with the MTU of these facts, which has been set already.
     pub fn begin(&mut self, want: &Want, facts: &Facts) {
         self.wanted = TunnelMtu::new(want, facts);
         self.set = self.wanted.bytes;
@@ -212,7 +212,7 @@ impl MtuFollower {
 
     fn decide(&self, wanted: &TunnelMtu, now: u32) -> Decision {
         let first = self.set == 0;
-        // The owner has changed it.
+        // The owner has changed the setting.
         let written = wanted.configured != self.wanted.configured
             || (wanted.configured && wanted.bytes != self.wanted.bytes);
         if now == wanted.bytes {
@@ -224,7 +224,7 @@ impl MtuFollower {
         } else if wanted.known {
             Decision::Set
         } else {
-            // The line is down, and comes back.
+            // The uplink is down, and may come back.
             Decision::Keep
         }
     }

@@ -1,7 +1,7 @@
 //! Messages to a service manager: systemd's `sd_notify(3)`, or any listener where `NOTIFY_SOCKET` says.
 //!
-//! A process is one service, so there is one manager, which [`begin`] finds in the environment. Without one nothing here
-//! does anything.
+//! A process is one service, so it has one manager, which [`begin`] finds in the environment. Without a manager, these
+//! functions do nothing.
 
 use std::env;
 use std::io;
@@ -11,13 +11,14 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Where the manager listens: a path, or behind `@` a name that no file has.
+/// Environment variable with the manager's socket: a path, or an abstract name after `@`.
 pub const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// How long it waits between two signs of life, in microseconds; and whose, if not everyone's.
+/// Environment variables with the watchdog's period in microseconds, and the process that it watches (every one if
+/// unset).
 const WATCHDOG: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
 
-/// How long a manager whose queue is full is waited for with what it must not miss: systemd that starts many services.
+/// How long an important message waits for a manager whose queue is full: systemd may be starting many services.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
@@ -25,9 +26,9 @@ static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
 /// A service manager.
 #[derive(Debug)]
 struct Manager {
-    /// Of signs that come again, which are not waited with.
+    /// For repeated messages, which do not wait for room in the manager's queue.
     socket: UnixDatagram,
-    /// Of those that come once.
+    /// For messages that are sent once.
     patient: UnixDatagram,
     address: SocketAddr,
     watchdog: Option<Duration>,
@@ -47,7 +48,7 @@ impl Manager {
 
     fn new(address: SocketAddr, watchdog: Option<Duration>) -> io::Result<Self> {
         let (socket, patient) = (UnixDatagram::unbound()?, UnixDatagram::unbound()?);
-        // A manager that is slow must not hold the tunnel up.
+        // A slow manager must not hold up the tunnel.
         socket.set_nonblocking(true)?;
         patient.set_write_timeout(Some(PATIENCE))?;
         Ok(Self {
@@ -69,17 +70,17 @@ fn address(name: &[u8]) -> io::Result<SocketAddr> {
     match name {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         [b'/', ..] => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)),
-        // Others, as of a virtual machine's host, are not spoken.
+        // Other kinds of address, such as vsock from a virtual machine's host, are not supported.
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
-/// Finds the manager. To be called once, before there are threads.
+/// Finds the manager. Call it once, before other threads start.
 pub fn begin() {
     let _ = MANAGER.set(Manager::of_environment());
 }
 
-/// Sends a message that comes again.
+/// Sends a message that is repeated, and so may be lost.
 fn tell(words: &str) {
     if let Some(Some(manager)) = MANAGER.get() {
         manager.send(&manager.socket, words);
@@ -93,39 +94,39 @@ fn tell_once(words: &str) {
     }
 }
 
-/// A status is one line.
+/// The status as one line.
 fn line(status: &str) -> String {
     status.replace(['\n', '\r'], " ")
 }
 
-/// The service does what it is there for, or waits for something that it cannot bring about: what waits for it may go on.
-/// Also the end of [`reloading`].
+/// Reports that the service works, or waits for an event outside its control: units that wait for it may start. Also
+/// ends [`reloading`].
 pub fn ready(status: &str) {
     tell_once(&format!("READY=1\nSTATUS={}", line(status)));
 }
 
-/// Tells the present state, for people.
+/// Reports the present state, as text for people.
 pub fn status(status: &str) {
     tell(&format!("STATUS={}", line(status)));
 }
 
-/// It reads its configuration again.
+/// Reports that the service is reading its configuration again.
 pub fn reloading() {
     tell_once("RELOADING=1");
 }
 
-/// It ends.
+/// Reports that the service is ending.
 pub fn stopping() {
     tell_once("STOPPING=1");
 }
 
-/// How long the manager waits for a sign of life before it starts the service anew; `None` where it does not.
+/// How long the manager waits for [`alive`] before it restarts the service; `None` if it has no watchdog.
 #[must_use]
 pub fn watchdog() -> Option<Duration> {
     MANAGER.get()?.as_ref()?.watchdog
 }
 
-/// A sign of life.
+/// Tells the manager's watchdog that the service is alive.
 pub fn alive() {
     tell("WATCHDOG=1");
 }
@@ -134,7 +135,7 @@ pub fn alive() {
 mod tests {
     use super::*;
 
-    /// Both kinds of address, by a socket that is the manager's.
+    /// Both kinds of address reach a manager's socket.
     #[test]
     fn the_manager_hears_by_a_path_and_by_a_name_that_no_file_has() {
         let directory = tempfile::tempdir().unwrap();
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!(line("one\ntwo"), "one two");
     }
 
-    /// A manager whose queue is full hears in the end what comes once, and what comes again is not waited with.
+    /// A manager whose queue is full still receives a message that is sent once. Repeated messages do not wait for it.
     #[test]
     fn a_manager_whose_queue_is_full_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Decides what has to be done for a tunnel. Nothing is read or changed: wants and facts in, steps
-//! out.
+//! Decides which steps a tunnel needs. Reads and changes nothing: the input is wants and facts, the output steps.
 
 mod default_route;
 mod endpoints;
@@ -14,7 +13,7 @@ use crate::mtu::{IPV6_MTU_MIN, TunnelMtu};
 use crate::step::Step;
 use crate::want::{Want, WantedAddress};
 
-/// Everything that is to be done, in order.
+/// All steps, in order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
     /// The changes.
@@ -28,7 +27,7 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
-/// Why there is no plan.
+/// Why no plan is possible.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -37,7 +36,7 @@ pub enum PlanError {
         "no routing table from 51820 to 52819 is empty; set FwMark to the number of one that is"
     )]
     NoTable,
-    /// Without rules and without a way to the endpoint the tunnel would carry itself.
+    /// Without rules and without a way to the endpoint, the tunnel's own packets would enter the tunnel.
     #[error(
         "this kernel cannot pass over default routes (it needs 3.12 and policy routing), and \
          there is no route to the endpoint {0} to keep outside the tunnel; add one, or set Table"
@@ -59,7 +58,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Addresses, MTU, the interface itself, name servers.
+    /// Plans addresses, MTU, bringing the interface up, and name servers.
     pub fn of_interface(want: &Want, facts: &Facts) -> Self {
         let mut plan = Self::empty(want, facts);
         if want.leaves_interface {
@@ -80,7 +79,7 @@ impl Plan {
         plan
     }
 
-    /// The routes and rules, those past the tunnel first.
+    /// Plans the routes and rules; those past the tunnel come first.
     ///
     /// # Errors
     /// See [`PlanError`].
@@ -125,7 +124,7 @@ impl Plan {
         ));
     }
 
-    /// The addresses first: a packet that is forwarded before they are translated is not answered.
+    /// Plans masquerading before forwarding: a packet forwarded untranslated gets no answer.
     fn add_forwarding(&mut self, want: &Want, facts: &Facts) {
         let Some(forwarding) = &want.forwarding else {
             return;

@@ -1,4 +1,4 @@
-//! Giving up what is not needed after set-up.
+//! Gives up privileges that are not needed after set-up.
 
 use crate::written_file;
 use caps::{CapSet, Capability, CapsHashSet};
@@ -13,15 +13,14 @@ pub fn administers() -> bool {
     caps::has_cap(None, CapSet::Effective, Capability::CAP_NET_ADMIN).unwrap_or(false)
 }
 
-/// Keeps the capabilities that a running tunnel needs and gives up all others, for this thread
-/// and those it will start; no program it executes can get more. Threads that run already are
-/// [`confine_other_threads`]'s.
+/// Keeps the capabilities that a running tunnel needs and gives up all others, for this thread and those it will start.
+/// No program it executes can get more. For threads that already run, see [`confine_other_threads`].
 ///
 /// `CAP_NET_ADMIN`: marks on sockets, links and routes. `CAP_NET_BIND_SERVICE`: a listen port
 /// below 1024. `CAP_NET_RAW`: binding sockets to a device.
 ///
-/// Does nothing where it cannot (an old kernel, a user namespace that lacks them): a tunnel with
-/// more privileges than it needs is better than none, and the log says so.
+/// Does nothing where it is impossible (an old kernel, a user namespace without these capabilities), and logs that. A
+/// tunnel with excess privileges is better than none.
 pub fn drop_privileges() {
     let wanted: CapsHashSet = [
         Capability::CAP_NET_ADMIN,
@@ -34,7 +33,7 @@ pub fn drop_privileges() {
         let held = caps::read(None, CapSet::Permitted)?;
         let kept: CapsHashSet = held.intersection(&wanted).copied().collect();
         for capability in caps::all() {
-            // Refused for those that this kernel does not know.
+            // This fails for capabilities that the kernel does not know.
             if !wanted.contains(&capability) {
                 let _ = caps::drop(None, CapSet::Bounding, capability);
             }
@@ -50,18 +49,17 @@ pub fn drop_privileges() {
     }
 }
 
-/// Has every thread but this one give up all capabilities: workers need none once they have their
-/// descriptors, and what reads hostile packets is to have nothing else.
+/// Makes every other thread give up all capabilities. Workers need none once they have their descriptors, and they read
+/// hostile packets.
 ///
-/// To be called whenever workers were started, and after [`become_user`], which needs the
-/// capabilities of all threads.
+/// Call it whenever workers were started, and after [`become_user`], which needs the capabilities of all threads.
 pub fn confine_other_threads() {
     if let Err(e) = netio::privilege::give_up_in_other_threads() {
         log::warn!("workers keep their capabilities: {e}");
     }
 }
 
-/// Has the calling thread give up all capabilities: for one that reads what others send and needs nothing.
+/// Makes the calling thread give up all capabilities, for a thread that only reads packets of others.
 pub fn confine_this_thread() {
     for set in [CapSet::Effective, CapSet::Permitted] {
         if let Err(e) = caps::clear(None, set) {
@@ -73,12 +71,12 @@ pub fn confine_this_thread() {
 /// Why the process could not become another user.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// There is none of that name.
+    /// No user or group has this name.
     #[error("{what} {name}: there is none of that name on this machine")]
     Unknown {
         /// "user" or "group".
         what: &'static str,
-        /// Its name.
+        /// The missing name.
         name: String,
     },
     /// The system refused.
@@ -91,7 +89,7 @@ pub enum UserError {
     },
 }
 
-/// Looks whether there are the user and group that [`become_user`] is to become.
+/// Checks that the user and group for [`become_user`] exist.
 ///
 /// # Errors
 /// See [`UserError`].
@@ -101,7 +99,7 @@ pub fn look_up(user: Option<&str>, group: Option<&str>) -> Result<(), UserError>
     Ok(())
 }
 
-/// Gives a file to another user and group; it is made if there is none.
+/// Gives a file to another user and group, and creates it if it is missing.
 ///
 /// # Errors
 /// See [`UserError`].
@@ -121,7 +119,7 @@ pub fn give_away(path: &Path, user: Option<&str>, group: Option<&str>) -> Result
     let data = file
         .metadata()
         .map_err(|error| refused(error.to_string()))?;
-    // Another name of it may be one that matters.
+    // Another hard link to the file may be in use elsewhere.
     if data.is_file() && data.nlink() > 1 {
         return Err(refused(
             "has several names (hard links); remove this one".to_owned(),
@@ -161,9 +159,8 @@ fn group_id(name: &str) -> Result<Gid, UserError> {
         })
 }
 
-/// Becomes another user and group, all threads, and keeps for this thread the capabilities that
-/// [`drop_privileges`] keeps. Without a group it is the user's own: root's, and those that root was
-/// in besides, would be as good as the user.
+/// Makes all threads run as another user and group. This thread keeps the capabilities that [`drop_privileges`] keeps.
+/// Without `group` the user's own group is used: staying in root's groups would undo the effect.
 ///
 /// # Errors
 /// See [`UserError`].

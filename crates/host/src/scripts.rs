@@ -6,11 +6,11 @@ use thiserror::Error;
 
 use crate::background;
 
-/// Why the commands did not all run.
+/// Why not all commands ran.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ScriptError {
-    /// There is no shell, or no process to be had.
+    /// The kernel has no shell to run, or no process to spare.
     #[error("`{command}`: cannot be run: {error}")]
     Run {
         /// The command with `%i` replaced.
@@ -23,14 +23,13 @@ pub enum ScriptError {
     Failed {
         /// The command with `%i` replaced.
         command: String,
-        /// How it ended.
+        /// The command's exit status.
         status: ExitStatus,
     },
 }
 
-/// Runs the commands of one phase in order, each by a shell of its own, with `%i` replaced by
-/// the interface. The shell is `bash` where there is one, which is what the commands were
-/// written for, and `sh` on the many routers that have none.
+/// Runs the commands of one phase in order, each in its own shell, with `%i` replaced by the interface. The shell is
+/// `bash` if installed, for which the commands were written; otherwise `sh`, as many routers have no `bash`.
 ///
 /// # Errors
 /// The first command that failed.
@@ -42,7 +41,7 @@ pub fn run_scripts(commands: &[String], ifname: &str) -> Result<(), ScriptError>
             .iter()
             .map(|shell| {
                 let mut process = Command::new(shell);
-                // It may start a tunnel of its own.
+                // The command may start a tunnel of its own.
                 process.arg("-c").arg(&command).env_remove(background::CHILD);
                 process.status()
             })

@@ -1,4 +1,4 @@
-//! One change to the host, as it is planned, done, written down and undone.
+//! One change to the host: planned, done, recorded and undone.
 
 use std::net::IpAddr;
 
@@ -10,29 +10,29 @@ use super::dns::{NameServers, Resolver};
 
 mod written;
 
-/// Prefixes of so many bits or fewer lead the whole world, or a part of it that a tunnel redirects.
+/// Longest prefix, in bits, of a route for the whole Internet, or for a part of it that a tunnel redirects.
 pub(super) const WORLD_BITS: u8 = 4;
 
 /// The main routing table.
 pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
 
-/// The names of the packet filter's tables in which servers of this host masquerade: [`netio::netlink::ChainsWatch`] hears
-/// when another program deletes one, and [`Applied::follow`](crate::Applied::follow) makes it again.
+/// Pattern of the nftables tables in which this host's servers masquerade. [`netio::netlink::ChainsWatch`] reports when
+/// another program deletes one, and [`Applied::follow`](crate::Applied::follow) restores it.
 pub const MASQUERADE_TABLES: &str = "millrace_*";
 
-/// With it the reverse-path filter looks at marks.
+/// Setting that makes the reverse-path filter consider marks.
 pub(super) const SRC_VALID_MARK: &str = "net/ipv4/conf/all/src_valid_mark";
 
 /// Forwarding of IPv4 and of IPv6, for all interfaces.
 pub(super) const FORWARD_V4: &str = "net/ipv4/ip_forward";
 pub(super) const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 
-/// Whether an interface takes what routers advertise.
+/// Setting for whether an interface accepts router advertisements.
 pub(super) fn accept_ra(ifname: &str) -> String {
     format!("net/ipv6/conf/{ifname}/accept_ra")
 }
 
-/// Whether a step of this crate sets what is of this path below `/proc/sys`.
+/// Whether a step of this crate sets the value `key` below `/proc/sys`.
 pub(super) fn is_setting_of_ours(key: &str) -> bool {
     let of_interface = || {
         let name = key.strip_prefix("net/ipv6/conf/")?;
@@ -42,7 +42,7 @@ pub(super) fn is_setting_of_ours(key: &str) -> bool {
     [SRC_VALID_MARK, FORWARD_V4, FORWARD_V6].contains(&key) || of_interface().is_some()
 }
 
-/// One change. Those that outlive the interface are written to the journal as they are here.
+/// One change. The journal stores those that outlive the interface in this form.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(try_from = "Written")]
 pub enum Step {
@@ -52,8 +52,7 @@ pub enum Step {
         addr: IpAddr,
         /// Bits of the prefix.
         prefix: u8,
-        /// The other end of a point-to-point interface, where the two share no network; the prefix
-        /// is not used then.
+        /// The other end of a point-to-point interface, if the two ends share no network; `prefix` is unused then.
         peer: Option<IpAddr>,
     },
     /// The interface's MTU in bytes.
@@ -61,7 +60,7 @@ pub enum Step {
         /// Bytes.
         mtu: u32,
     },
-    /// The interface goes up.
+    /// Brings the interface up.
     Up,
     /// A route into the tunnel.
     Route {
@@ -69,15 +68,15 @@ pub enum Step {
         dst: IpAddr,
         /// Bits of the prefix.
         prefix: u8,
-        /// The gateway; none for what is on the link.
+        /// The gateway; `None` for a destination on the link.
         via: Option<IpAddr>,
         /// The route's metric; the kernel's default where there is none.
         metric: Option<u32>,
         /// Number of the routing table.
         table: u32,
-        /// The tunnel is of use without it: what the kernel refuses is left out.
+        /// The tunnel works without this route: if the kernel refuses it, it is left out.
         optional: bool,
-        /// In the main table it goes before a route of others to the same network, and does not fail because of one.
+        /// In the main table, goes before another program's route to the same network, which is then no error.
         first: bool,
     },
     /// Name servers and search domains.
@@ -88,7 +87,7 @@ pub enum Step {
         #[serde(flatten)]
         wanted: NameServers,
     },
-    /// Packets that the tunnel did not send itself look into its table.
+    /// A rule: packets that the tunnel did not send itself use its table.
     UnmarkedRule {
         /// Whether it is about IPv6.
         v6: bool,
@@ -98,16 +97,17 @@ pub enum Step {
         table: u32,
         /// Priority of the rule; the lowest number is looked at first.
         priority: u32,
-        /// Routes of that table with so many bits or fewer are passed over, and left to a later rule.
+        /// The rule ignores routes of that table with a prefix of at most this many bits, and leaves those packets to a
+        /// later rule.
         passes: Option<u8>,
     },
-    /// Before that, the main table decides where it has a longer prefix than the tunnel's table.
+    /// An earlier rule: the main table decides where its prefix is longer than the one in the tunnel's table.
     MainRule {
         /// Whether it is about IPv6.
         v6: bool,
         /// Priority of the rule; the lowest number is looked at first.
         priority: u32,
-        /// Routes of prefixes of so many bits or fewer are passed over: 0 for default routes only.
+        /// The rule ignores routes with a prefix of at most this many bits: 0 for default routes only.
         passes: u8,
     },
     /// A setting below `/proc/sys`, and its value before.
@@ -120,14 +120,13 @@ pub enum Step {
         before: String,
     },
 
-    /// Packets of those who call leave with the host's own address: a table of nftables that is the
-    /// tunnel's own.
+    /// An nftables table of the tunnel's own, which gives the clients' packets the host's address when they leave.
     Masquerade {
-        /// The interface that they come by, which the table is named after.
+        /// The interface that the clients' packets come in on; the table is named after it.
         interface: String,
-        /// Their networks, each with the bits of its prefix.
+        /// The clients' networks, each with the bits of its prefix.
         sources: Vec<(IpAddr, u8)>,
-        /// Networks to which they keep their addresses.
+        /// Destinations for which clients keep their own addresses.
         except: Vec<(IpAddr, u8)>,
     },
     /// A route past the tunnel in the main table.
@@ -136,18 +135,18 @@ pub enum Step {
         dst: IpAddr,
         /// Bits of the prefix.
         prefix: u8,
-        /// The gateway; none for what is on the link.
+        /// The gateway; `None` for a destination on the link.
         via: Option<IpAddr>,
         /// Number of the interface.
         dev: u32,
-        /// Raised until no other route to the destination has it: of several tunnels that need the
-        /// same route each has its own.
+        /// Raised until no other route to the destination has it. Each of several tunnels that need the same route adds
+        /// its own.
         metric: u32,
-        /// When the way to here changes, the route changes with it. A network's all-zero address
-        /// stands for the default route.
+        /// The address whose way this route follows when it changes. A network's all-zero address stands for the
+        /// default route.
         towards: Option<IpAddr>,
     },
-    /// Packets to there are answered with "unreachable".
+    /// Packets to this destination are answered with "unreachable".
     Unreachable {
         /// Destination.
         dst: IpAddr,
@@ -156,11 +155,11 @@ pub enum Step {
         /// The metric; see [`Step::OuterRoute`].
         metric: u32,
     },
-    /// A route of the host that is in the way is taken out, and put back in the end.
+    /// Removes a route of the host that is in the way; undoing puts it back.
     Displace(SavedRoute),
 }
 
-/// A route of the main table with what it takes to restore it.
+/// A route of the main table, with everything needed to restore it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct SavedRoute {
     dst: IpAddr,
@@ -176,8 +175,8 @@ pub struct SavedRoute {
 }
 
 impl SavedRoute {
-    /// Saves a unicast route; `None` for one that is of another kind, in another table, or has
-    /// several ways, and so could not be put back as it was.
+    /// Saves a unicast route of the main table. `None` if the route could not be restored: another kind, another table,
+    /// or several next hops.
     pub fn new(route: &Route) -> Option<Self> {
         if route.kind != RouteKind::Unicast || route.table != MAIN || route.dev.is_none() {
             return None;
@@ -213,7 +212,7 @@ impl SavedRoute {
 }
 
 impl Step {
-    /// True for what stays when the interface goes.
+    /// True for steps whose effect stays when the interface goes.
     pub const fn outlives_interface(&self) -> bool {
         match self {
             Self::Address { .. } | Self::Mtu { .. } | Self::Up | Self::Route { .. } => false,
@@ -228,13 +227,13 @@ impl Step {
         }
     }
 
-    /// True for what goes with the interface but is taken back while that is still there: it may
-    /// stay (persistent ones), or get other addresses when the tunnel comes back.
+    /// True for steps whose effect goes with the interface, but that are undone while it still exists. A persistent
+    /// interface stays, and a tunnel that comes back may get other addresses.
     pub(super) const fn belongs_to_interface(&self) -> bool {
         matches!(self, Self::Address { .. } | Self::Route { .. })
     }
 
-    /// True for what several tunnels may need and only one can make.
+    /// True for steps that several tunnels may need but only one can do.
     pub(super) const fn may_be_shared(&self) -> bool {
         matches!(
             self,
@@ -242,7 +241,7 @@ impl Step {
         )
     }
 
-    /// True when the same route, rule or setting would be made and taken back by both.
+    /// True when both steps would make, and undo, the same rule or setting.
     pub(super) fn is_shared_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sysctl { key: a, .. }, Self::Sysctl { key: b, .. }) => a == b,
@@ -250,7 +249,7 @@ impl Step {
         }
     }
 
-    /// True for what is undone by the interface's name, which another interface may have by then.
+    /// True for steps that are undone by the interface's name, which another interface may have by then.
     pub(super) const fn is_by_interface_name(&self) -> bool {
         matches!(
             self,
@@ -258,12 +257,12 @@ impl Step {
         )
     }
 
-    /// The table of a step that makes one, for this interface: one of [`MASQUERADE_TABLES`].
+    /// The nftables table of a [`Step::Masquerade`] for this interface: one of [`MASQUERADE_TABLES`].
     pub(super) fn table_of(interface: &str) -> String {
         format!("millrace_{interface}")
     }
 
-    /// True for a route that must lead or block its packets, or there is no tunnel.
+    /// True for a route that must lead or block its packets: without it the tunnel fails.
     pub(super) const fn must_win(&self) -> bool {
         match self {
             Self::Route {
@@ -277,7 +276,7 @@ impl Step {
         }
     }
 
-    /// The step's name in sentences.
+    /// The step's name in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Address { addr, prefix, .. } => format!("the address {addr}/{prefix}"),
@@ -290,13 +289,13 @@ impl Step {
         }
     }
 
-    /// True when the tunnel is of use without it.
+    /// True when the tunnel works without this step.
     pub(super) fn is_optional(&self) -> bool {
         match self {
             Self::Route { optional, .. } => *optional,
             // Settings are read-only in many containers.
             Self::Masquerade { .. } | Self::Sysctl { .. } => true,
-            // Without the way to the server everything stands still.
+            // A route to the server itself is needed: without it the tunnel carries nothing.
             Self::OuterRoute { dst, towards, .. } => *towards != Some(*dst),
             _ => false,
         }
@@ -337,7 +336,7 @@ impl Step {
         }
     }
 
-    /// True when this was made for the `planned` step, whose metric may have been taken by another route.
+    /// True when this step was done for `planned`, possibly with another metric because the planned one was taken.
     pub(super) fn is_made_for(&self, planned: &Self) -> bool {
         let mut made = planned.clone();
         match (&mut made, self) {
@@ -358,7 +357,7 @@ impl Step {
         made == *self
     }
 
-    /// The route of a step that is one; `dev` is the tunnel's interface.
+    /// The route of this step, if it has one; `dev` is the tunnel's interface.
     pub(super) fn route(&self, dev: Option<u32>) -> Option<Route> {
         let new = |dst: IpAddr, prefix: u8| Route::new(dst, prefix);
         Some(match *self {
@@ -399,7 +398,7 @@ impl Step {
         })
     }
 
-    /// The rule of a step that is one.
+    /// The rule of this step, if it has one.
     pub(super) fn rule(&self) -> Option<Rule> {
         let family = |v6: bool| if v6 { Family::V6 } else { Family::V4 };
         match *self {

@@ -1,11 +1,11 @@
-//! The system log of the machine, by its socket (RFC 3164, section 4.1).
+//! Writes to the machine's system log through its socket (RFC 3164, section 4.1).
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Severities, of RFC 3164's table 2.
+/// Severities of RFC 3164, table 2.
 pub const ERROR: u32 = 3;
 /// See [`ERROR`].
 pub const WARNING: u32 = 4;
@@ -19,7 +19,7 @@ pub const DEBUG: u32 = 7;
 /// The socket of the system log.
 const SOCKET: &str = "/dev/log";
 
-/// The system log's number for daemons, in its place.
+/// The facility for daemons, shifted into place.
 const FACILITY: u32 = 3 << 3;
 
 /// The system log.
@@ -34,20 +34,20 @@ impl Syslog {
     /// Connects to the system log of this machine, under the name `name`.
     ///
     /// # Errors
-    /// There is none.
+    /// No system log listens.
     pub fn new(name: &str) -> io::Result<Self> {
         Self::at(Path::new(SOCKET), name)
     }
 
-    /// Opens a log as [`Syslog::new`] does, where it may be there only later.
+    /// Opens a log as [`Syslog::new`] does, but lets the system log start later.
     ///
     /// # Errors
-    /// No socket can be made.
+    /// The kernel gives no socket.
     pub fn later(name: &str) -> io::Result<Self> {
         Self::unconnected(Path::new(SOCKET), name)
     }
 
-    /// Opens a log as [`Syslog::new`] does, by another socket than the machine's.
+    /// Opens a log as [`Syslog::new`] does, on another socket than the machine's.
     ///
     /// # Errors
     /// The errors of [`Syslog::new`].
@@ -59,7 +59,7 @@ impl Syslog {
 
     fn unconnected(path: &Path, name: &str) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
-        // A log that is full must not hold up the tunnel.
+        // A full log must not hold up the tunnel.
         socket.set_nonblocking(true)?;
         Ok(Self {
             socket,
@@ -71,7 +71,7 @@ impl Syslog {
     /// Sends a line.
     ///
     /// # Errors
-    /// There is no log, or it is full.
+    /// No system log listens, or its queue is full.
     pub fn send(&self, severity: u32, text: &str, now: SystemTime) -> io::Result<()> {
         let priority = FACILITY | severity;
         let at = netio::time::local(now).syslog();
@@ -80,7 +80,7 @@ impl Syslog {
         let sent = self.socket.send(message.as_bytes());
         match sent {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                // It has started since, or started anew: its socket is another.
+                // The system log has started or restarted since, with a new socket.
                 self.socket.connect(&self.path)?;
                 self.socket.send(message.as_bytes()).map(drop)
             }

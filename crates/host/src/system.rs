@@ -1,5 +1,5 @@
-//! The host as a trait, with everything that this crate reads and changes: [`Netlink`] for the host of this process,
-//! and a host in memory for tests.
+//! The host as a trait, which this crate reads and changes: [`Netlink`] is the host of this process, and tests use a
+//! host in memory.
 
 use std::fs;
 use std::io;
@@ -19,8 +19,8 @@ const RESOLV_CONFS: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resol
 
 /// Links, addresses, routes, rules, masquerading, settings and name servers of one network namespace.
 ///
-/// Errors are the kernel's: [`NetlinkError::is_exists`] for what is there already,
-/// [`NetlinkError::is_not_found`] for what is not there.
+/// Errors are the kernel's: [`NetlinkError::is_exists`] for an object that exists already,
+/// [`NetlinkError::is_not_found`] for one that does not exist.
 pub trait System {
     /// Index of an interface.
     fn index_of(&mut self, ifname: &str) -> Result<u32, NetlinkError>;
@@ -35,8 +35,7 @@ pub trait System {
 
     /// The addresses of an interface.
     fn addresses(&mut self, dev: u32) -> Result<Vec<Address>, NetlinkError>;
-    /// Adds an address; `peer` is the other end of a point-to-point interface, and `prefix` is not
-    /// used where there is one.
+    /// Adds an address; `peer` is the other end of a point-to-point interface, which makes `prefix` unused.
     fn add_address(
         &mut self,
         dev: u32,
@@ -59,39 +58,39 @@ pub trait System {
     fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
     /// Adds an IPv4 route in front of others with its destination, metric and table.
     fn prepend_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
-    /// Deletes the first route that has all that `route` gives.
+    /// Deletes the first route that matches every value given in `route`.
     fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
-    /// Which way a packet with a firewall mark (0 for none) would go.
+    /// The way that a packet with a firewall mark (0 for none) would take.
     fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError>;
 
     /// The rules of a family.
     fn rules(&mut self, family: Family) -> Result<Vec<Rule>, NetlinkError>;
     /// Adds a rule.
     fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError>;
-    /// Deletes the first rule that has all that `rule` gives.
+    /// Deletes the first rule that matches every value given in `rule`.
     fn delete_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError>;
 
-    /// Makes a table that masquerades, in the place of one of its name.
+    /// Makes a table that masquerades, and replaces an existing one of that name.
     fn masquerade(&mut self, wanted: &Masquerade<'_>) -> Result<(), NetlinkError>;
-    /// Deletes such a table.
+    /// Deletes such a masquerading table.
     fn delete_table(&mut self, name: &str) -> Result<(), NetlinkError>;
-    /// Whether there is such a table.
+    /// Whether a masquerading table of that name exists.
     fn has_table(&mut self, name: &str) -> Result<bool, NetlinkError>;
 
-    /// A value below `/proc/sys`, without the line's end; `None` if the kernel does not have it.
+    /// A value below `/proc/sys`, without the final newline; `None` if the kernel does not have it.
     fn sysctl(&mut self, key: &str) -> Option<String>;
     /// Sets a value below `/proc/sys`.
     fn set_sysctl(&mut self, key: &str, value: &str) -> io::Result<()>;
-    /// The interfaces that have settings below `net/ipv4/conf`, `all` and `default` among them.
+    /// The interfaces that have settings below `net/ipv4/conf`, including `all` and `default`.
     fn configured_interfaces(&mut self) -> Vec<String>;
     /// True when the kernel has IPv6.
     fn has_ipv6(&mut self) -> bool;
 
     /// The program that manages the name servers.
     fn resolver(&mut self) -> Option<Resolver>;
-    /// The text that lists the name servers which the host asks now, in the form of `resolv.conf`.
+    /// The list of name servers that the host uses now, in the format of `resolv.conf`.
     fn resolv_conf(&mut self) -> String;
-    /// Sets the name servers that are asked while the interface is there; see [`Resolver::set`].
+    /// Sets the name servers to use while the interface exists; see [`Resolver::set`].
     fn set_dns(
         &mut self,
         resolver: &Resolver,
@@ -102,7 +101,7 @@ pub trait System {
     fn unset_dns(&mut self, resolver: &Resolver, ifname: &str) -> Result<(), DnsError>;
 }
 
-/// The namespace of the socket, which must be the thread's own: settings are files of that one.
+/// Works on the namespace of the socket, which must be the thread's own: settings are files in the thread's namespace.
 impl System for Netlink {
     fn index_of(&mut self, ifname: &str) -> Result<u32, NetlinkError> {
         self.index_of(ifname)

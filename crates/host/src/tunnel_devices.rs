@@ -1,19 +1,19 @@
-//! Which network devices are tunnels, by what the kernel says of them.
+//! Recognises tunnels among network devices, by what the kernel reports about them.
 
 use std::fs;
 use std::path::Path;
 
 use netio::netlink::{Link, Netlink};
 
-/// The group (`ip link set group`) of devices by which others call this host. It is the device's own and goes with it, so no
-/// file can tell of a server that has ended.
+/// Group (`ip link set group`) of a server's devices, by which clients reach this host. The group goes with its device,
+/// so no stale file can remain when a server ends.
 pub const SERVER_GROUP: u32 = 0x6d72;
 
-/// Stands in the alias of such a device before the ports at which it is called, behind what others have written there.
+/// Text in such a device's alias before the server's ports. Text that others have written stays in front of it.
 const PORTS: &str = "serves ports ";
 
-/// Marks a device as a server's, which is called at these ports: the guard leads nothing into it, and holds what its clients
-/// send; devices that the policy holds cannot call it.
+/// Marks a device as a server's, with the server's ports. The guard routes nothing into it, and holds its clients'
+/// packets. Devices that the policy holds cannot connect to it.
 pub fn mark_server(name: &str, ports: impl IntoIterator<Item = u16>) {
     let ports: Vec<String> = ports.into_iter().map(|it| it.to_string()).collect();
     let mark = || {
@@ -29,7 +29,7 @@ pub fn mark_server(name: &str, ports: impl IntoIterator<Item = u16>) {
     }
 }
 
-/// Takes the mark of a server's device back.
+/// Removes the mark from a server's device.
 pub fn unmark_server(name: &str) {
     let unmark = || {
         let mut netlink = Netlink::open()?;
@@ -46,7 +46,7 @@ pub fn unmark_server(name: &str) {
     }
 }
 
-/// The ports at which servers of this host are called, sorted.
+/// The ports of this host's servers, sorted.
 #[must_use]
 pub fn server_ports(links: &[Link]) -> Vec<u16> {
     let servers = links.iter().filter(|it| it.group == SERVER_GROUP);
@@ -61,7 +61,7 @@ pub fn server_ports(links: &[Link]) -> Vec<u16> {
     ports
 }
 
-/// Whether a network device is a TUN, or one of the kernel's WireGuard.
+/// Whether a network device is a TUN or a kernel WireGuard device.
 #[must_use]
 pub fn is_tunnel(name: &str) -> bool {
     let place = Path::new("/sys/class/net").join(name);
@@ -69,7 +69,7 @@ pub fn is_tunnel(name: &str) -> bool {
     place.join("tun_flags").exists() || kind.lines().any(|line| line == "DEVTYPE=wireguard")
 }
 
-/// A sentence for reports that miss a device, on devices that are up and may be what is meant. `None` without any.
+/// A sentence for reports about a missing device: names devices that are up and may be meant. `None` without any.
 #[must_use]
 pub fn instead<'n>(
     up: impl Iterator<Item = &'n str>,

@@ -1,12 +1,12 @@
-//! A tunnel's wishes of the host, in terms that no protocol has for itself.
+//! What a tunnel wants of the host, in terms that are the same for every protocol.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::dns::NameServers;
 use crate::step::MAIN;
 
-/// A tunnel's wishes of the host: made by a service from its settings and from the other end's messages, and turned
-/// into steps by [`crate::Plan`].
+/// What a tunnel wants of the host. A service makes it from its settings and the other end's messages; [`crate::Plan`]
+/// turns it into steps.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Want {
     /// Addresses of the interface.
@@ -15,46 +15,45 @@ pub struct Want {
     pub pushed_addresses: bool,
     /// MTU of the interface.
     pub mtu: Mtu,
-    /// The MTU that probes have found, where it is less than that of the lines.
+    /// The MTU that probes have found, if it is less than the uplinks' MTU.
     pub probed: Option<ProbedPath>,
-    /// A script gives the interface its addresses, its MTU and its name servers, and sets it up.
+    /// A script brings the interface up, and sets its addresses, MTU and name servers.
     pub leaves_interface: bool,
     /// Name servers; `None` keeps the host's.
     pub name_servers: Option<NameServers>,
     /// Routes other than default routes, in the order in which they are made.
     pub routes: Vec<WantedRoute>,
-    /// The router inside the tunnel that routes for all packets name, where it is on a network of the
-    /// interface.
+    /// The gateway inside the tunnel for routes that lead all packets, if it is on a network of the interface.
     pub gateway: Option<IpAddr>,
-    /// How all IPv4 packets are led into the tunnel; `None` for only those that `routes` cover.
+    /// How all IPv4 packets are led into the tunnel; `None` leads only those that `routes` cover.
     pub default_v4: Option<DefaultV4>,
-    /// The default route for IPv6.
+    /// How all IPv6 packets are led into the tunnel; `None` leads only those that `routes` cover.
     pub default_v6: Option<DefaultV6>,
     /// Packets to global IPv6 networks are answered with "unreachable".
     pub block_ipv6: bool,
-    /// The interface cannot have IPv6: packets to its IPv6 routes are answered with "unreachable". Known once the host was looked
-    /// at.
+    /// The interface cannot have IPv6: packets to its IPv6 routes are answered with "unreachable". Set once the host
+    /// has been read.
     pub no_ipv6: bool,
     /// The network of the host's default gateway is led into the tunnel, except the gateway.
     pub block_local: bool,
     /// The name servers that the host has are kept outside the tunnel.
     pub bypass_name_servers: bool,
-    /// Where the tunnel's own packets go: peers, a server, or the proxy in front of it.
+    /// The addresses that the tunnel's own packets go to: peers, a server, or the proxy in front of it.
     pub endpoints: Vec<IpAddr>,
     /// Which endpoints get a route that keeps them outside the tunnel.
     pub endpoint_routes: EndpointRoutes,
     /// Firewall mark of the tunnel's own packets, 0 for none.
     pub fwmark: u32,
-    /// Packets of those who call are forwarded; `None` leaves that as it is.
+    /// How clients' packets are forwarded; `None` leaves forwarding as it is.
     pub forwarding: Option<Forwarding>,
-    /// Warnings about settings that the service has left out, one sentence each.
+    /// Warnings about settings that the service has ignored, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// A path's MTU, as probes have shown.
+/// A path's MTU, as found by probes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ProbedPath {
-    /// Where it leads to, outside the tunnel.
+    /// The path's destination, outside the tunnel.
     pub to: IpAddr,
     /// The longest packet inside the tunnel that passes, in bytes.
     pub bytes: u32,
@@ -62,12 +61,12 @@ pub struct ProbedPath {
     pub overhead: u32,
 }
 
-/// How packets of those who call are forwarded.
+/// How clients' packets are forwarded.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Forwarding {
-    /// They leave with the host's own address.
+    /// Clients' packets leave with the host's own address.
     pub masquerade: bool,
-    /// Networks to which they keep theirs all the same, each with the bits of its prefix.
+    /// Destinations for which clients keep their own addresses, each with the bits of its prefix.
     pub except: Vec<(IpAddr, u8)>,
 }
 
@@ -76,18 +75,18 @@ pub struct Forwarding {
 pub struct WantedAddress {
     /// The address.
     pub addr: IpAddr,
-    /// Leading bits that its network has in common; all of them where there is a peer.
+    /// Leading bits that its network has in common; all bits if there is a peer.
     pub prefix: u8,
-    /// The other end, where the two have no network in common.
+    /// The other end's address, if the two ends have no network in common.
     pub peer: Option<IpAddr>,
 }
 
 /// How the MTU of the interface is found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mtu {
-    /// So many bytes.
+    /// This many bytes.
     Exact(u32),
-    /// The MTU of the way to the endpoints, less what the tunnel adds to a packet.
+    /// The MTU of the way to the endpoints, less the bytes that the tunnel adds to a packet.
     Path {
         /// Outer headers and the tunnel's own, in bytes.
         overhead: u32,
@@ -100,10 +99,10 @@ impl Default for Mtu {
     }
 }
 
-/// A route, not yet resolved.
+/// A route before its gateway is resolved.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WantedRoute {
-    /// The name in warnings.
+    /// The route's name in warnings.
     pub name: String,
     /// The network.
     pub to: Destination,
@@ -115,15 +114,15 @@ pub struct WantedRoute {
     pub metric: Option<u32>,
     /// Number of the routing table, for routes into the tunnel.
     pub table: u32,
-    /// The tunnel is useful without it, and it goes before a route of the host to the same network; otherwise such a
-    /// route is a reason to fail.
+    /// The tunnel works without this route, and it goes before a route of the host to the same network. For other
+    /// routes, such a route of the host is an error.
     pub optional: bool,
     /// The other end asked for it, not the configuration.
     pub pushed: bool,
 }
 
 impl WantedRoute {
-    /// True for a default route that is to win over the host's: one without a metric of its own.
+    /// True for a default route that must win over the host's: one without a metric of its own.
     #[must_use]
     pub const fn leads_all(&self) -> bool {
         self.optional && self.prefix == 0 && self.metric.is_none() && self.table == MAIN
@@ -133,11 +132,11 @@ impl WantedRoute {
 /// The network of a route.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Destination {
-    /// This one; bits behind the prefix are ignored.
+    /// This network; bits behind the prefix are ignored.
     Network(IpAddr),
     /// The gateway of the host's default route.
     DefaultGateway {
-        /// The route of IPv6.
+        /// Whether this is the gateway for IPv6.
         v6: bool,
     },
 }
@@ -164,23 +163,23 @@ impl Destination {
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Gateway {
-    /// Into the tunnel. The address is named where it is on a network of the interface.
+    /// Into the tunnel. The gateway, if any, is on a network of the interface.
     Tunnel(Option<IpAddr>),
-    /// Past the tunnel, by the gateway of the host's default route, and follows that.
+    /// Past the tunnel, by the gateway of the host's default route; follows that route.
     Default,
-    /// By a router, which may be inside the tunnel or on a network of the host.
+    /// By a gateway inside the tunnel or on a network of the host.
     Router(IpAddr),
 }
 
 /// How all IPv4 packets are led into the tunnel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DefaultV4 {
-    /// By a table of its own and rules that except the tunnel's own packets; by halves where the
-    /// kernel has no such rules.
+    /// By a table of its own, with rules that exempt the tunnel's own packets; by halves if the kernel does not support
+    /// such rules.
     Rules,
     /// By two routes that are more specific than a default route.
     Halves,
-    /// By a default route, which takes the place of the host's if both have the same metric.
+    /// By a default route, which replaces the host's if both have the same metric.
     Replace,
 }
 
@@ -197,23 +196,23 @@ pub enum DefaultV6 {
 /// Which endpoints get a route that keeps them outside the tunnel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum EndpointRoutes {
-    /// Endpoints that a default route into the tunnel needs. The routes are made once, and tunnels share them.
+    /// Endpoints that a default route into the tunnel would cover. The routes are made once, and tunnels share them.
     #[default]
     ForDefault,
     /// Endpoints that an address or a route of the tunnel covers. Each tunnel has its own routes, which follow the
     /// host's.
     Follow {
-        /// IPv4 endpoints get one in any case.
+        /// IPv4 endpoints always get a route.
         always_v4: bool,
         /// Endpoints on a network of the host get none.
         not_on_link: bool,
     },
-    /// None.
+    /// No endpoint gets a route.
     Off,
 }
 
 impl Want {
-    /// True where rules lead packets into the tunnel, if the kernel has them.
+    /// True when the tunnel uses rules, if the kernel supports them.
     pub(crate) fn uses_rules(&self) -> bool {
         self.default_v4 == Some(DefaultV4::Rules)
             || self.default_v6 == Some(DefaultV6::Rules)
@@ -232,7 +231,7 @@ impl Want {
         self.routes.iter().any(covered)
     }
 
-    /// True when an address or a route into the tunnel is of IPv6.
+    /// True when the tunnel has an IPv6 address or route.
     pub(crate) fn has_v6(&self) -> bool {
         let inside =
             |route: &WantedRoute| route.to.is_v6() && matches!(route.gateway, Gateway::Tunnel(_));

@@ -1,4 +1,4 @@
-//! Which way the host's own routes lead.
+//! The ways that the host's own routes lead.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,20 +7,20 @@ use netio::netlink::{Family, NetlinkError, Route, RouteKind};
 use crate::step::{MAIN, Step};
 use crate::system::System;
 
-/// First metric of routes past the tunnel. Not 0: routes that were made by hand go before, and what
-/// is deleted in the end is surely the tunnel's own.
+/// First metric of routes past the tunnel. Not 0: routes made by hand take precedence, and undoing surely deletes the
+/// tunnel's own.
 pub(crate) const FIRST_METRIC: u32 = 1;
 
-/// Metrics that are tried for one route; so many tunnels may need the same one.
+/// Metrics that are tried for one route, and so the number of tunnels that can share a destination.
 const METRICS_TRIED: u32 = 256;
 
-/// Metric of IPv6 routes that were made without one, include/uapi/linux/ipv6_route.h.
+/// Metric of IPv6 routes that were added without one, include/uapi/linux/ipv6_route.h.
 const METRIC_V6: u32 = 1024;
 
 /// A gateway, if any, and the interface's index.
 pub(crate) type Way = (Option<IpAddr>, u32);
 
-/// The best of the routes for packets to `dst`: the longest prefix, then the lowest metric.
+/// The best route's way for packets to `dst`: longest prefix, then lowest metric.
 pub(crate) fn best<'a>(routes: impl Iterator<Item = &'a Route>, dst: IpAddr) -> Option<Way> {
     best_route(routes, dst).and_then(|route| Some((route.via, route.dev?)))
 }
@@ -33,13 +33,13 @@ pub(crate) fn best_route<'a>(
     let fits = |route: &&Route| {
         route.table == MAIN && route.kind == RouteKind::Unicast && contains(route, dst)
     };
-    // The first of equals wins, as in the kernel.
+    // The first of equal routes wins, as in the kernel.
     routes
         .filter(fits)
         .min_by_key(|route| (u8::MAX - route.prefix, metric_of(route)))
 }
 
-/// True when packets to `dst` fit the route.
+/// True when the route covers `dst`.
 pub(crate) fn contains(route: &Route, dst: IpAddr) -> bool {
     covers(route.dst, route.prefix, dst)
 }
@@ -60,7 +60,7 @@ pub(crate) fn covers(network: IpAddr, prefix: u8, addr: IpAddr) -> bool {
     }
 }
 
-/// The metric that a route has when the kernel has been asked for it.
+/// The metric that the kernel gives the route.
 pub(crate) fn metric_of(route: &Route) -> u32 {
     let default = match Family::of(route.dst) {
         Family::V4 => 0,
@@ -72,7 +72,7 @@ pub(crate) fn metric_of(route: &Route) -> u32 {
         .unwrap_or(default)
 }
 
-/// The address without the bits behind the prefix, which the kernel refuses.
+/// The address with the bits behind the prefix cleared, since the kernel refuses others.
 pub(crate) fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
     match addr {
         IpAddr::V4(addr) => {
@@ -86,7 +86,7 @@ pub(crate) fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// The step with a metric that no other route to the same network has. Other steps as they are.
+/// The step with a metric that no other route to the same network has. Steps of other kinds are unchanged.
 pub(crate) fn with_free_metric(step: &Step, system: &mut dyn System) -> Result<Step, NetlinkError> {
     let mut step = step.clone();
     if let Step::OuterRoute {
@@ -107,7 +107,7 @@ pub(crate) fn with_free_metric(step: &Step, system: &mut dyn System) -> Result<S
             routes.iter().filter(same).any(|r| metric_of(r) == metric)
         };
         let range = *metric..metric.saturating_add(METRICS_TRIED);
-        // When all are taken the kernel will say so.
+        // If all metrics are taken, the kernel refuses the route.
         *metric = range.into_iter().find(|&m| !taken(m)).unwrap_or(*metric);
     }
     Ok(step)
@@ -127,15 +127,15 @@ pub(crate) fn way_without(
     Ok(best(others, addr))
 }
 
-/// The host's own routes, without those of tunnels: what routes past the tunnel are made of.
+/// The host's own routes, without those of tunnels: the source of routes past the tunnel.
 pub(crate) struct HostRoutes {
     routes: Vec<Route>,
-    /// All that there are.
+    /// All present routes, tunnels' included.
     pub(crate) present: Vec<Route>,
 }
 
 impl HostRoutes {
-    /// `tunnels` are the interfaces of tunnels, and `made` the routes that tunnels made.
+    /// Builds the host's routes. `tunnels` are the interfaces of tunnels, and `made` the routes that tunnels made.
     pub(crate) fn new(routes: Vec<Route>, tunnels: &[u32], made: &[Route]) -> Self {
         let own = |route: &&Route| {
             !route.dev.is_some_and(|dev| tunnels.contains(&dev))
@@ -152,7 +152,7 @@ impl HostRoutes {
     }
 }
 
-/// True when it is the same place in the table, going the same way.
+/// True when both routes have the same place in the table and lead the same way.
 pub(crate) fn is_same(a: &Route, b: &Route) -> bool {
     let key = |r: &Route| (r.dst, r.prefix, r.via, r.dev, metric_of(r));
     key(a) == key(b)

@@ -1,7 +1,7 @@
-//! Files that are written: those that a configuration names (status, leases, process number, log), and our own.
+//! Writes files: those that a configuration names (status, leases, process number, log), and this program's own.
 //!
-//! Directories may be ones that others write to. A link that another user has made there would have root write to its
-//! target. And the power may fail at any moment: [`replace`] leaves the old content or the new.
+//! Other users may be able to write to the directories. A link that another user made there would make root write to
+//! its target. The power may fail at any moment: [`replace`] leaves either the old content or the new.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -13,22 +13,22 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use nix::unistd::{Uid, linkat};
 
-/// Mode of a file that processes lock: its owner's.
+/// Mode of a lock file: only its owner may open it.
 const LOCK_MODE: u32 = 0o600;
 
-/// Opens a file as `options` say. A link is followed if this user or root has made it.
+/// Opens a file with `options`. Follows a link only if this user or root made it.
 ///
 /// # Errors
-/// `PermissionDenied` for a link of another user, and what the kernel says.
+/// `PermissionDenied` for a link of another user; otherwise the kernel's error.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let path = place(path)?;
-    // A FIFO in its place is not waited for.
+    // `O_NONBLOCK`: opening a FIFO at this path must not block.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     options.custom_flags(flags.bits()).open(path)
 }
 
-/// Opens the file of a lock, which is made if there is none. Other users cannot: whoever may read a file can lock it, and
-/// keep it locked.
+/// Opens a lock file, and creates it if it is missing. Only its owner may open it: any process that can read a file can
+/// lock it and keep it locked.
 ///
 /// # Errors
 /// The kernel's error.
@@ -47,7 +47,7 @@ pub fn open_lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Where the path leads, links being followed that may be.
+/// The path to write to: the target of a permitted link, otherwise the path itself.
 fn place(path: &Path) -> io::Result<PathBuf> {
     match fs::symlink_metadata(path) {
         Ok(data) if data.is_symlink() => {
@@ -59,7 +59,7 @@ fn place(path: &Path) -> io::Result<PathBuf> {
             }
             let target = fs::read_link(path)?;
             let beside = path.parent().unwrap_or_else(|| Path::new("")).join(target);
-            // The last part may not be there yet; a link to a link is not followed further.
+            // The target may not exist yet. A link to a link is not followed further.
             Ok(beside)
         }
         Ok(_) => Ok(path.to_owned()),
@@ -68,11 +68,11 @@ fn place(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a new file that only this user can read. It is on the disk when this returns, and has its name only when it
-/// is whole: a process that is killed leaves nothing behind.
+/// Writes a new file that only this user can read. The content is on the disk when this returns. The file gets its name
+/// only once it is complete, so a killed process leaves nothing behind.
 ///
 /// # Errors
-/// `AlreadyExists`, and what the kernel says; nothing is left behind.
+/// `AlreadyExists`, or the kernel's error; no file is left behind.
 pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(mut file) = unnamed_beside(path) {
         file.write_all(content)?;
@@ -80,7 +80,7 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
         match give_name(&file, path) {
             Ok(()) => return sync_directory_of(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-            // /proc, which names the file, may be missing.
+            // Naming the file needs /proc, which may be missing.
             Err(_) => {}
         }
     }
@@ -88,27 +88,28 @@ pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     sync_directory_of(path)
 }
 
-/// Writes as [`write_new`] does, on a file system where each file has a name: a process that is killed leaves a file that the next one to
-/// write here removes.
+/// Writes as [`write_new`] does, on a file system without unnamed files. A killed process leaves a file beside the
+/// target, which the next writer removes.
 fn write_beside(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut whole = Replacement::new(path, content, 0o600)?;
     let steps = [Step::Create, Step::Write, Step::Sync];
     let written = steps.into_iter().try_for_each(|step| whole.take(step));
     let linked = written.and_then(|()| match fs::hard_link(&whole.temporary, path) {
-        // FAT has no links: an empty file takes the name first.
+        // FAT has no hard links: an empty file takes the name first.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             File::create_new(path).and_then(|_| fs::rename(&whole.temporary, path))
         }
         linked => linked,
     });
-    // The file is another writer's where the lock is not to be had.
+    // Without the lock, the file belongs to another writer.
     if whole.file.is_some() {
         let _ = fs::remove_file(&whole.temporary);
     }
     linked
 }
 
-/// Makes a file without a name, of which nothing is left when this process ends. `None` where the file system has no such files.
+/// Creates a file without a name, which the kernel removes when this process ends. `None` if the file system does not
+/// support such files.
 fn unnamed_beside(path: &Path) -> Option<File> {
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
     let mut options = OpenOptions::new();
@@ -119,7 +120,7 @@ fn unnamed_beside(path: &Path) -> Option<File> {
         .ok()
 }
 
-/// Gives such a file its name, which no file may have yet.
+/// Gives an unnamed file its name, which no file may have yet.
 fn give_name(file: &File, path: &Path) -> io::Result<()> {
     let from = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(
@@ -132,9 +133,9 @@ fn give_name(file: &File, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts a content in the place of a file: a reader finds the old one or the new one, and so does the next boot whatever
-/// moment the power fails in. Owner and mode stay; a file that is new has `mode`. A link is followed as by [`open`]. It is on
-/// the disk when this returns.
+/// Replaces a file's content. A reader finds the old content or the new, and so does the next boot, whenever the power
+/// fails. Owner and mode stay; a new file gets `mode`. Links are followed as by [`open`]. The content is on the disk
+/// when this returns.
 ///
 /// # Errors
 /// The kernel's error; the file is as it was.
@@ -142,8 +143,8 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     take_steps(&STEPS, path, content, mode)
 }
 
-/// Replaces a file that is written again in a moment, and says nothing after a reboot: readers find the old content or
-/// the new, and no one waits until it is on the disk.
+/// Replaces a file that is soon written again and that a reboot makes worthless. Readers find the old content or the
+/// new. This does not wait for the disk.
 ///
 /// # Errors
 /// The kernel's error; the file is as it was.
@@ -153,7 +154,7 @@ pub fn replace_for_now(path: &Path, content: &[u8], mode: u32) -> io::Result<()>
 }
 
 fn take_steps(steps: &[Step], path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    // The file behind a link is replaced, and the link stays.
+    // The file behind a link is replaced; the link stays.
     let path = place(path)?;
     if fs::symlink_metadata(&path).is_ok_and(|it| it.is_symlink()) {
         let words = "is a link to a link; name the file itself";
@@ -161,14 +162,14 @@ fn take_steps(steps: &[Step], path: &Path, content: &[u8], mode: u32) -> io::Res
     }
     let mut replacement = Replacement::new(&path, content, mode)?;
     let done = steps.iter().try_for_each(|step| replacement.take(*step));
-    // Only where it is there, locked: without the lock it is another writer's.
+    // Only a file that this writer has locked; otherwise it belongs to another writer.
     if done.is_err() && replacement.file.is_some() {
         let _ = fs::remove_file(&replacement.temporary);
     }
     done
 }
 
-/// How a file is replaced, in this order. A test breaks it off after each.
+/// The steps of a replacement, in order. A test simulates a power cut after each.
 const STEPS: [Step; 5] = [
     Step::Create,
     Step::Write,
@@ -179,14 +180,14 @@ const STEPS: [Step; 5] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A file beside it, with the same owner and mode. What a power cut has left of another time is removed, and another
-    /// writer of the same file waited for.
+    /// Creates a file beside the target, with the same owner and mode. Removes what an earlier power cut left there,
+    /// and waits for another writer of the same file.
     Create,
     Write,
-    /// Its content is on the disk, before any name leads to it.
+    /// Puts the content on the disk, before any name leads to it.
     Sync,
     Rename,
-    /// The name is, too.
+    /// Puts the name on the disk, too.
     SyncDirectory,
 }
 
@@ -247,12 +248,12 @@ impl<'a> Replacement<'a> {
     }
 }
 
-/// Makes an empty file that only this writer has, until it is closed. Its name may be taken: by a writer that still has it
-/// locked, and renames or removes it; or by what a power cut has left, which is locked by no process.
+/// Creates an empty file that only this writer has until it is closed. Another writer may hold the name locked, and
+/// will rename or remove its file. A power cut may have left a file of that name, which no process locks.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let mut options = OpenOptions::new();
-        // Until it has its owner, only this user may read it.
+        // Only this user may read the file until it has its owner.
         options.write(true).create_new(true).mode(0o600);
         match options.open(path) {
             Ok(file) => {
@@ -280,15 +281,15 @@ fn locked(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether the name leads to this file, and not to a newer one.
+/// Whether the name still leads to this file, and not to a newer one.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |data: Metadata| (data.dev(), data.ino());
     let there = fs::symlink_metadata(path).ok().map(identity);
     there.is_some() && file.metadata().ok().map(identity) == there
 }
 
-/// Whether it cannot be of a writer that is waited for: another user's file could stay locked for ever. What has just
-/// gone is not another's: the next writer may have put its own there, which is not to be removed.
+/// Whether no writer to wait for can own the file: another user could keep its file locked for ever. A file that has
+/// just gone is not foreign: the next writer may have put its own there, which must stay.
 fn is_foreign(path: &Path) -> bool {
     let user = Uid::effective().as_raw();
     fs::symlink_metadata(path).is_ok_and(|it| !it.is_file() || ![0, user].contains(&it.uid()))
@@ -301,7 +302,8 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Waits until the names in a file's directory are on the disk: a power cut must not bring back what was replaced or removed.
+/// Waits until the names in a file's directory are on the disk: a power cut must not bring back replaced or removed
+/// files.
 ///
 /// # Errors
 /// The kernel's error.
@@ -316,16 +318,16 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// A file that holds the process number, removed with the value if it still is the same file.
+/// A file that holds the process number. Dropping this removes the file, unless another file has taken its place.
 #[derive(Debug)]
 pub struct PidFile {
     path: PathBuf,
-    /// Held open, so that no other file gets its inode meanwhile.
+    /// Held open, so that no other file can get its inode number.
     file: File,
 }
 
 impl PidFile {
-    /// Writes it, readable by all users.
+    /// Writes the file, readable by all users.
     ///
     /// # Errors
     /// The errors of [`open`].
@@ -344,7 +346,7 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if is_at(&self.file, &self.path) {
-            // May be refused where privileges were dropped.
+            // Fails if the process has dropped its privileges.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -377,8 +379,8 @@ mod tests {
         }
     }
 
-    /// The power fails after each step, and in the middle of the writing: the file is the old one or the new one as a whole,
-    /// and can be replaced the next time.
+    /// The power fails after each step, and during the write. The file has the old content or the new, and the next
+    /// replacement succeeds.
     #[test]
     fn a_power_cut_leaves_the_old_content_or_the_new() {
         let directory = tempfile::tempdir().unwrap();
@@ -393,14 +395,14 @@ mod tests {
             let expected: &[u8] = if renamed { b"new content" } else { b"old" };
             assert_eq!(fs::read(&path).unwrap(), expected, "after {cut} steps");
             if STEPS[..cut].last() == Some(&Step::Write) {
-                // Not on the disk yet: any part of it may be.
+                // The content is not on the disk yet: any part of it may have arrived.
                 for left in 0..=replacement.content.len() {
                     let part = &replacement.content[..left];
                     fs::write(&replacement.temporary, part).unwrap();
                     assert_eq!(fs::read(&path).unwrap(), b"old");
                 }
             }
-            // The process that had it locked is no more.
+            // The process that held the lock has ended.
             drop(replacement);
             replace(&path, b"next", 0o600).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"next");
@@ -411,7 +413,7 @@ mod tests {
         assert!(at(Step::Sync) < at(Step::Rename) && at(Step::Rename) < at(Step::SyncDirectory));
     }
 
-    /// Of writers that replace one file at the same time, each puts its whole content there, and none fails.
+    /// When writers replace one file at the same time, each writes its whole content and none fails.
     #[test]
     fn writers_of_one_file_wait_for_each_other() {
         let directory = tempfile::tempdir().unwrap();
@@ -473,7 +475,7 @@ mod tests {
     fn a_new_file_is_whole_where_each_file_has_a_name() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        // Killed in the middle of the writing.
+        // The process is killed during the write.
         let mut killed = Replacement::new(&path, b"half of a key", 0o600).unwrap();
         killed.take(Step::Create).unwrap();
         killed.take(Step::Write).unwrap();

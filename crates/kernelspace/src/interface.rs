@@ -1,4 +1,4 @@
-//! The interface: making it, and what a process that was killed has left of its own.
+//! Makes the interface, and removes interfaces that killed processes have left.
 
 use super::kernel::Linux;
 use super::owner::Owner;
@@ -10,52 +10,52 @@ use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// Names `tun0` and so on that are tried.
+/// Number of names `tun0`, `tun1` and so on that are tried.
 const NAMES: usize = 256;
 
-/// The number of a peer that a new interface has not.
+/// A peer number that no new interface has.
 const ABSENT: u32 = 0;
 
-/// Why there is no data plane of the kernel's.
+/// Why the kernel's data plane cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The kernel has none.
+    /// The kernel has no data plane.
     #[error(
         "this kernel has no data plane of OpenVPN: Linux 6.16 or later is needed, with its module `ovpn` (modprobe ovpn); \
          without, set dataplane.kind=user ({0})"
     )]
     NoModule(NetlinkError),
-    /// The kernel has one, and not for this process.
+    /// The kernel has a data plane, but this process may not use it.
     #[error(
         "the kernel's data plane of OpenVPN needs CAP_NET_ADMIN of the whole machine, which a container with a user namespace of \
          its own has not: set dataplane.kind=user ({0})"
     )]
     NotAllowed(NetlinkError),
-    /// An interface of this name is there.
+    /// An interface of this name exists.
     #[error("the name {0} is taken by another interface")]
     Taken(String),
-    /// The kernel refuses something else.
+    /// The kernel refuses another request.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Descriptors, threads.
+    /// An operation on descriptors or threads failed.
     #[error("{what}: {source}")]
     Io {
-        /// The attempt.
+        /// The operation that failed.
         what: &'static str,
         /// The system's error.
         source: io::Error,
     },
 }
 
-/// A data plane, and its interface's name and number.
+/// A data plane, with its interface's name and number.
 pub type Started = (
     Box<dyn DataPlane<Protocol = Packets, Sockets = engine::Sockets, Connection = TcpStream>>,
     String,
     u32,
 );
 
-/// Makes an interface of this name, or of the first free one `tun0` and so on, and its data plane, for one peer or `several`.
-/// Dropping it takes the interface away.
+/// Makes an interface with its data plane, for one peer or `several`. Its name is the given one, or the first free of
+/// `tun0` and so on. Dropping the data plane removes the interface.
 ///
 /// # Errors
 /// See [`StartError`]. Nothing is left behind.
@@ -106,7 +106,8 @@ fn of(index: u32, several: bool, control: Arc<dyn Control>) -> Result<Plane<Linu
     Plane::start(kernel, index, several, control)
 }
 
-/// Whether peers may be asked for, by what is said of one that is not there: an interface may be made with fewer rights.
+/// Whether this process may use peers, judged by the answer for one that does not exist. Making an interface needs
+/// fewer privileges.
 fn allowed<T>(answer: Result<T, NetlinkError>) -> Result<(), StartError> {
     match answer {
         Err(error) if error.is_permission() => Err(StartError::NotAllowed(error)),
@@ -129,7 +130,7 @@ fn create(netlink: &mut Netlink, name: &str, mode: OvpnMode) -> Result<(), Start
     })
 }
 
-/// Takes interfaces away whose process is no more.
+/// Removes interfaces whose process has ended.
 fn sweep(netlink: &mut Netlink) {
     let here = Owner::this();
     for interface in netlink.ovpn_interfaces().unwrap_or_default() {

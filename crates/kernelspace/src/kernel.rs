@@ -1,4 +1,4 @@
-//! The requests to the kernel, so that a test can answer in its place.
+//! Requests to the kernel, behind a trait so that a test can answer them.
 
 use netio::netlink::{
     Netlink, NetlinkError, Ovpn, OvpnKey, OvpnPeer, OvpnPeerState, OvpnSlot, Route,
@@ -35,13 +35,13 @@ pub(crate) trait Kernel: Send {
     fn swap_keys(&mut self, peer: u32) -> Result<(), NetlinkError>;
     /// [`Ovpn::remove_key`].
     fn remove_key(&mut self, peer: u32, slot: OvpnSlot) -> Result<(), NetlinkError>;
-    /// Leads a network through the interface to the peer that has this address inside.
+    /// Routes a network through the interface to the peer with this inner address.
     fn add_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError>;
-    /// Takes that back.
+    /// Removes such a route.
     fn remove_route(&mut self, network: (IpAddr, u8), via: IpAddr) -> Result<(), NetlinkError>;
 }
 
-/// The kernel itself.
+/// The real kernel.
 #[derive(Debug)]
 pub(crate) struct Linux {
     pub(crate) ovpn: Ovpn,
@@ -49,9 +49,9 @@ pub(crate) struct Linux {
     pub(crate) index: u32,
 }
 
-/// Of routes to what is behind a peer: behind a network that the host is on (IPv4, where their metric is 0), in front of the tunnel's
-/// own route of that network, which names no peer and has a metric of 200 where nothing else is said. As OpenVPN has them
-/// (DCO_IROUTE_METRIC and DCO_DEFAULT_METRIC in its dco.h).
+/// Metric of routes to networks behind a peer. A network that the host is on comes first (IPv4, metric 0). The
+/// tunnel's own route to that network, which names no peer, comes last (metric 200 by default). The values are
+/// OpenVPN's (DCO_IROUTE_METRIC and DCO_DEFAULT_METRIC in its dco.h).
 const METRIC: u32 = 100;
 
 impl Linux {

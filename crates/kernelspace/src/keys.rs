@@ -1,7 +1,7 @@
-//! The keys of a peer: which are in the kernel's two places, and what the kernel takes for a key.
+//! The keys of a peer: which are in the kernel's two slots, and the form in which the kernel takes them.
 //!
-//! New keys go to the second place, where they only open, and seal from a swap of the two on. A session has three keys at
-//! most for a moment: those that seal, those before them, and those to come. The last take the place of those before.
+//! New keys go to the secondary slot, where they only open; a swap of the slots makes them seal. A session may
+//! briefly have three keys: the current, the previous and the next. The next keys replace the previous ones.
 
 use crypto::Cipher;
 use netio::netlink::{OvpnCipher, OvpnDirection, OvpnKey, OvpnSlot};
@@ -10,7 +10,7 @@ use openvpn::data::header::Layout;
 use openvpn::data::protocol::Material;
 use openvpn::keys::KeyMaterial;
 
-/// Our names for the sessions whose keys are in the kernel.
+/// Control's numbers of the sessions whose keys are in the kernel's slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slots {
     /// Keys that seal.
@@ -20,7 +20,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Where the keys of a session are.
+    /// The slot of a session's keys.
     pub(crate) fn find(self, session: u32) -> Option<OvpnSlot> {
         if self.primary == Some(session) {
             Some(OvpnSlot::Primary)
@@ -70,10 +70,10 @@ pub(crate) enum Unfit {
     Stream,
 }
 
-/// The number that the packets of these keys carry.
+/// The peer number in the packets of these keys.
 ///
 /// # Errors
-/// The kernel has no such packets.
+/// The kernel does not support such packets.
 pub(crate) fn peer_id(material: &Material) -> Result<u32, Unfit> {
     let (keys, shape) = (&material.keys, &material.shape);
     cipher(keys.cipher)?;
@@ -93,7 +93,7 @@ pub(crate) fn peer_id(material: &Material) -> Result<u32, Unfit> {
     }
 }
 
-/// The key for the kernel.
+/// Converts the key for the kernel.
 pub(crate) fn key(peer: u32, material: &Material) -> Result<OvpnKey<'_>, Unfit> {
     let keys = &material.keys;
     let (cipher, len) = cipher(keys.cipher)?;
@@ -107,7 +107,7 @@ pub(crate) fn key(peer: u32, material: &Material) -> Result<OvpnKey<'_>, Unfit> 
     })
 }
 
-/// The cipher and the bytes of its key.
+/// The kernel's cipher, and the bytes of its key.
 fn cipher(cipher: Cipher) -> Result<(OvpnCipher, usize), Unfit> {
     Ok(match cipher {
         Cipher::Aes128Gcm => (OvpnCipher::AesGcm, 16),

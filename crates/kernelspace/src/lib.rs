@@ -1,9 +1,8 @@
-//! The data plane of OpenVPN that Linux has since 6.16 (`ovpn`), behind the boundary that the one in user space is behind.
+//! The OpenVPN data plane of Linux 6.16 and later (`ovpn`), behind the same boundary as the one in user space.
 //!
-//! Packets never come here: the kernel takes them off the interface, seals them and sends them through the socket that
-//! peers were attached to, and back. What is left are the calls of control, each of which is a request of netlink
-//! ([`Peers`](peers::Peers)), and a thread that receives from the socket what is no data packet and hears the kernel's news
-//! ([`listener`]).
+//! Packets never come here: the kernel takes them off the interface, seals them and sends them through the peers'
+//! socket, and back. Two tasks remain. [`Peers`](peers::Peers) turns control's calls into netlink requests. A thread
+//! ([`listener`]) receives control packets from the socket and the kernel's news.
 
 #![forbid(unsafe_code)]
 

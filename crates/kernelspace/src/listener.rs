@@ -1,4 +1,5 @@
-//! The thread that hears: control packets from the sockets, and the kernel's news of peers and of the interface.
+//! The thread that listens: for control packets from the sockets, and for the kernel's news of peers and the
+//! interface.
 
 use super::kernel::Kernel;
 use super::peers::Peers;
@@ -17,7 +18,7 @@ const PEERS: u64 = 1;
 const LINKS: u64 = 2;
 const SOCKETS: [u64; 2] = [3, 4];
 
-/// State that a thread that listens shares with control.
+/// State that the listening thread shares with control.
 pub(crate) struct Shared<K> {
     pub(crate) peers: Mutex<Peers<K>>,
     pub(crate) waker: Waker,
@@ -32,14 +33,14 @@ impl<K> Shared<K> {
     }
 }
 
-/// The thread.
+/// The listening thread.
 pub(crate) struct Listener<K> {
     shared: Arc<Shared<K>>,
     control: Arc<dyn Control>,
     poller: Poller,
     news: OvpnMonitor,
     links: Monitor,
-    /// Opened while that is allowed.
+    /// Opened before privileges are dropped.
     netlink: Netlink,
     index: u32,
     sockets: Arc<Sockets>,
@@ -74,7 +75,7 @@ impl<K: Kernel> Listener<K> {
         })
     }
 
-    /// Until it is told to stop, or cannot go on.
+    /// Listens until it is told to stop, or cannot go on.
     pub(crate) fn run(mut self) {
         if let Err(error) = self.listen() {
             log::error!("the kernel's data plane is not heard any more: {error}");
@@ -124,7 +125,7 @@ impl<K: Kernel> Listener<K> {
         }
     }
 
-    /// Whether the interface is gone. Where news were lost, it is asked for.
+    /// Whether the interface is gone. If news were lost, the kernel is asked.
     fn is_end(&mut self, event: &Event) -> bool {
         match event {
             Event::LinkDeleted { index, .. } => *index == self.index,
@@ -136,7 +137,7 @@ impl<K: Kernel> Listener<K> {
         }
     }
 
-    /// Others are listened to from now on.
+    /// Listens to the current sockets in place of the old ones.
     fn follow_sockets(&mut self) -> io::Result<()> {
         let sockets = self.shared.peers().sockets();
         if Arc::ptr_eq(&sockets, &self.sockets) {

@@ -1,4 +1,5 @@
-//! The owner of an interface: unlike a TUN, one of the kernel's data plane stays when its process is killed.
+//! The process that owns an interface: unlike a TUN, an interface of the kernel's data plane survives a killed
+//! process.
 
 use netio::process::started;
 use nix::errno::Errno;
@@ -8,13 +9,13 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// The beginning of an interface's alias. The process, its PID namespace and the time of its start follow.
+/// The beginning of an interface's alias. The process number, its PID namespace and its start time follow.
 const ALIAS: &str = "millrace ";
 
-/// In the place of what is not known.
+/// Stands for an unknown value in the alias.
 const UNKNOWN: &str = "-";
 
-/// A process, also among those that had its number before and in another namespace.
+/// A process, told apart from earlier ones with its number and from those of other namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     process: u32,
@@ -35,7 +36,7 @@ impl Owner {
         }
     }
 
-    /// The process whose interface has this alias; nothing if that is another program's.
+    /// The process whose interface has this alias; `None` if the alias is not ours.
     pub(crate) fn of(alias: &str) -> Option<Self> {
         let mut words = alias.strip_prefix(ALIAS)?.split_ascii_whitespace();
         let process = words.next()?.parse().ok()?;
@@ -47,7 +48,7 @@ impl Owner {
         })
     }
 
-    /// Whether it is known that the process is no more, to the process `here`.
+    /// Whether the process is known to have ended, as seen from the process `here`.
     pub(crate) fn is_gone(&self, here: &Self) -> bool {
         self.is_gone_by(here, exists, started)
     }
@@ -58,7 +59,7 @@ impl Owner {
         exists: impl Fn(u32) -> bool,
         started: impl Fn(u32) -> Option<u64>,
     ) -> bool {
-        // A number of another namespace says nothing here.
+        // A process number of another namespace means nothing here.
         if self.namespace.is_none() || self.namespace != here.namespace {
             return false;
         }
@@ -77,7 +78,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Whether a process of this namespace has this number. One that may not be sent signals is there.
+/// Whether a process of this namespace has this number. A process that we may not signal exists.
 fn exists(process: u32) -> bool {
     kill(Pid::from_raw(process.cast_signed()), None) != Err(Errno::ESRCH)
 }
@@ -122,7 +123,7 @@ mod tests {
         ] {
             assert_eq!(Owner::of(other), None, "{other}");
         }
-        // The kernel's IFALIASZ.
+        // The limit is the kernel's IFALIASZ.
         assert!(owner(u32::MAX, u64::MAX, u64::MAX).to_string().len() < 256);
     }
 
@@ -132,15 +133,15 @@ mod tests {
             owner.is_gone_by(&HERE, |_| exists, |_| started)
         };
         assert!(gone(owner(60, 7, 900), false, None));
-        // Hidden in /proc, or without one.
+        // The process is hidden in /proc, or /proc is missing.
         assert!(!gone(owner(60, 7, 900), true, None));
-        // Another process of that number.
+        // Another process with that number and start time.
         assert!(!gone(owner(60, 7, 900), true, Some(900)));
         assert!(gone(owner(60, 7, 900), true, Some(950)));
-        // This one's number, of an earlier process.
+        // This process's number, owned by an earlier process.
         assert!(gone(owner(50, 7, 900), true, Some(1000)));
         assert!(!gone(HERE, true, Some(1000)));
-        // Another namespace's numbers, and those that are not known.
+        // Numbers of another namespace, and unknown ones.
         assert!(!gone(owner(60, 8, 900), false, None));
         let unknown = Owner {
             namespace: None,
@@ -162,7 +163,7 @@ mod tests {
             ..here
         };
         assert!(!its.is_gone(&here));
-        // It ends with its input.
+        // The child ends when its input closes.
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(its.is_gone(&here));

@@ -1,4 +1,4 @@
-//! One peer: what control has said of it, and what of that the kernel knows.
+//! One peer: what control has set, and which of that the kernel has been told.
 
 use super::keys::Slots;
 use netio::netlink::OvpnFigures;
@@ -11,64 +11,64 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub(crate) struct Peer {
     pub(crate) line: Option<Line>,
-    /// The networks that are its own, in the order in which they were given to it.
+    /// The peer's own networks, in the order in which it got them.
     pub(crate) networks: Vec<(IpAddr, u8)>,
-    /// Networks of these that routes lead to, and by which address.
+    /// Networks of the peer that have a route, each with the inner address that it leads to.
     pub(crate) routed: Vec<((IpAddr, u8), IpAddr)>,
-    /// Networks that no route leads to, which the log has.
+    /// Networks without a route, which the log has reported.
     pub(crate) unrouted: Vec<(IpAddr, u8)>,
-    /// The kernel's number for it, once it is there.
+    /// The kernel's number for the peer, once the kernel has it.
     pub(crate) kernel: Option<u32>,
-    /// The addresses inside that it has there.
+    /// The inner addresses that the kernel has for the peer.
     pub(crate) told: Inside,
     pub(crate) slots: Slots,
-    /// Keys that came before the address that the kernel needs to make the peer, the oldest first.
+    /// Keys that wait for the inner address that the kernel needs to make the peer, the oldest first.
     pub(crate) waiting: Vec<(u32, Material)>,
-    /// The session among those that is to seal.
+    /// The session among the waiting ones that is to seal.
     pub(crate) seals: Option<u32>,
     pub(crate) timers: Option<Timers>,
-    /// When the kernel was found to have them, if they are to be said again.
+    /// When the kernel was last told the timers, if they have to be repeated.
     pub(crate) timed: Option<Instant>,
-    /// The kernel has let it go.
+    /// The kernel has removed the peer for its silence.
     pub(crate) silent: bool,
-    /// Data packets when the kernel was asked last. Those received are not known to be authentic.
+    /// Data packets at the last look. Received ones are not known to be authentic.
     pub(crate) figures: OvpnFigures,
-    /// Figures of packets inside, which are those that were opened without pings.
+    /// Inner packets at the last look: opened data packets without pings.
     pub(crate) inside_figures: OvpnFigures,
-    /// When those were asked for.
+    /// When the figures were read.
     pub(crate) read: Option<Instant>,
-    /// When it was found that more had been opened.
+    /// When a look found newly opened packets.
     pub(crate) heard: Option<Instant>,
-    /// The figures when the keys came that seal, and those that open besides.
+    /// The figures at the arrival of the sealing keys, and of the other keys that open.
     counted: [(u32, OvpnFigures); 2],
 }
 
-/// Addresses that a peer has inside.
+/// A peer's inner addresses.
 pub(crate) type Inside = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
-/// The longest time that the kernel takes, in seconds (`OVPN_A_PEER_KEEPALIVE_TIMEOUT`, Documentation/netlink/specs/ovpn.yaml). It
-/// stands for "never" too: the kernel looks after one of the two times only where it looks after both.
+/// The longest timeout that the kernel accepts, in seconds (`OVPN_A_PEER_KEEPALIVE_TIMEOUT`,
+/// Documentation/netlink/specs/ovpn.yaml). Also stands for "never", as the kernel needs both times to act on either.
 pub(crate) const LONGEST: u32 = 86_400;
 
-/// After how long times that are shorter than they should be are said again, from which on the kernel counts anew.
+/// How often timers that are shorter than configured are repeated. The kernel then counts from zero again.
 const AGAIN: Duration = Duration::from_secs(6 * 3600);
 
-/// The times for the kernel.
+/// A peer's timers, as the kernel takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timers {
     /// Seconds without a packet to the peer until a ping.
     pub(crate) ping: u32,
-    /// Seconds without a packet from the peer until it is let go of.
+    /// Seconds without a packet from the peer until the kernel removes it.
     pub(crate) silence: u32,
-    /// A silence of any length is to be borne, or of more than the kernel takes.
+    /// The configured silence has no limit, or a longer one than the kernel accepts.
     bears_silence: bool,
 }
 
-/// Bytes of a data packet beside those inside: opcode and peer-id, packet id, tag.
+/// Bytes that a data packet adds to an inner one: opcode and peer-id, packet id, tag.
 const AROUND: u64 = 4 + 4 + 16;
 
 impl Peer {
-    /// Its own addresses: the first of each family.
+    /// The peer's inner addresses: the first of each family.
     pub(crate) fn inside(&self) -> Inside {
         let v4 = self.networks.iter().find_map(|network| match network {
             (IpAddr::V4(ip), 32) => Some(*ip),
@@ -81,15 +81,15 @@ impl Peer {
         (v4, v6)
     }
 
-    /// The networks behind it, and the address that leads there.
+    /// The networks behind the peer, each with the inner address to route it to.
     pub(crate) fn behind(&self) -> Vec<((IpAddr, u8), IpAddr)> {
         let ways = self.ways();
         ways.filter_map(|(network, via)| Some((network, via?)))
             .collect()
     }
 
-    /// The networks behind it that nothing leads to: it has no address of their family, or they are everything, which is more than
-    /// the host's own table is to lead to a peer.
+    /// Networks behind the peer without a route: the peer has no address of their family, or the network is a default
+    /// route, too wide for the host's own table.
     pub(crate) fn unled(&self) -> Vec<(IpAddr, u8)> {
         let ways = self.ways();
         ways.filter_map(|(network, via)| via.is_none().then_some(network))
@@ -109,7 +109,7 @@ impl Peer {
         })
     }
 
-    /// The times that the kernel has to be told again, lest it lets go of a peer whose silence is borne.
+    /// Returns timers that must be repeated now, so that the kernel does not remove a peer whose silence is allowed.
     pub(crate) fn due_again(&mut self, now: Instant) -> Option<Timers> {
         let timers = self.timers.filter(|it| it.bears_silence)?;
         let since = *self.timed.get_or_insert(now);
@@ -120,7 +120,7 @@ impl Peer {
         })
     }
 
-    /// The kernel counts from 0, for a peer that is new to it.
+    /// Resets the figures, as the kernel counts from 0 for a peer that it has just made.
     pub(crate) fn count_anew(&mut self) {
         self.read = None;
         self.figures = OvpnFigures::default();
@@ -128,25 +128,25 @@ impl Peer {
         self.counted = Default::default();
     }
 
-    /// Bytes of data packets that were opened, with what is around what is inside.
+    /// Bytes of opened data packets, overhead included, pings excluded.
     pub(crate) fn opened_bytes(&self) -> u64 {
         let inside = self.inside_figures;
         inside.rx_bytes + inside.rx_packets * AROUND
     }
 
-    /// Bytes of data packets that were sent, pings left out: by them it is found that a session is not used (`inactive`).
+    /// Bytes of sent data packets, pings excluded. They show whether a session is in use (`inactive`).
     pub(crate) fn sealed_bytes(&self) -> u64 {
         let inside = self.inside_figures;
         inside.tx_bytes + inside.tx_packets * AROUND
     }
 
-    /// Keys of a session begin to count.
+    /// Starts to count the use of a session's keys.
     pub(crate) fn count_from_now(&mut self, session: u32) {
         self.counted[1] = self.counted[0];
         self.counted[0] = (session, self.figures);
     }
 
-    /// How much the keys of a session were used, at most: packets of others that came since are among them.
+    /// An upper bound for the use of a session's keys: later packets with other keys count too.
     pub(crate) fn usage(&self, session: u32) -> KeyUsage {
         let counted = self.counted.iter().find(|(it, _)| *it == session);
         let Some((_, before)) = counted else {
@@ -161,7 +161,7 @@ impl Peer {
 }
 
 impl Timers {
-    /// The timers of a peer that is pinged, or whose silence has an end.
+    /// Makes the timers of a peer that is pinged, or whose silence is limited.
     pub(crate) fn of(ping: Option<Duration>, silence: Option<Duration>) -> Option<Self> {
         let longest = Duration::from_secs(LONGEST.into());
         let seconds = |time: Option<Duration>| {

@@ -1,8 +1,8 @@
-//! The peers of an interface, as control speaks of them, and the order in which the kernel is asked.
+//! The peers of an interface: translates control's calls into the order of calls that the kernel needs.
 //!
-//! Control makes a peer, says where it is, gives it keys and then networks. The kernel wants all of that in another order: it
-//! makes a peer by the number that its packets carry, which the keys' material has, and where there are several peers by an
-//! address inside. So a peer is made in the kernel with its first keys, or if it is to have an address with that.
+//! Control adds a peer, sets its address, gives it keys and then networks. The kernel needs another order: it makes a
+//! peer by the number that its packets carry (known from the key material) and, on a server, by an inner address. So
+//! a peer is made in the kernel with its first keys, or with its first inner address where it needs one.
 
 mod news;
 
@@ -20,24 +20,25 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long figures are good enough to tell the use of keys, which control asks for right after it has looked at the peer.
+/// Age up to which cached figures answer the question of key use, which control asks right after it has looked at the
+/// peer.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// All peers, and the kernel's.
+/// All peers, with the handle to the kernel.
 pub(crate) struct Peers<K> {
     kernel: K,
-    /// There are several, each with an address inside.
+    /// The interface has several peers, each with an inner address.
     several: bool,
     sockets: Arc<Sockets>,
     peers: BTreeMap<PeerId, Peer>,
-    /// The owners of the kernel's numbers.
+    /// The peers by their numbers in the kernel.
     numbers: BTreeMap<u32, PeerId>,
 }
 
-/// Why a call was not followed.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerError {
-    /// Control's fault.
+    /// Control named a peer that does not exist.
     #[error("there is no peer {}", .0.0)]
     NoPeer(PeerId),
     /// The kernel cannot carry such packets.
@@ -46,7 +47,7 @@ pub(crate) enum PeerError {
     /// The kernel refuses.
     #[error(transparent)]
     Kernel(#[from] NetlinkError),
-    /// It is not known where the peer is, or no socket leads there.
+    /// The peer's address is not known, or no socket leads there.
     #[error("no socket leads to the peer")]
     NoSocket,
 }
@@ -66,7 +67,7 @@ impl<K: Kernel> Peers<K> {
         Arc::clone(&self.sockets)
     }
 
-    /// Peers that come are reached by these; those that are there go with the others.
+    /// Sets the sockets for new peers; existing peers keep theirs. Returns the sockets before.
     pub(crate) fn set_sockets(&mut self, sockets: Sockets) -> Arc<Sockets> {
         std::mem::replace(&mut self.sockets, Arc::new(sockets))
     }
@@ -91,7 +92,7 @@ impl<K: Kernel> Peers<K> {
         }
     }
 
-    /// Takes a peer of the kernel away, which may have done so itself.
+    /// Removes a peer from the kernel, which may have removed it already.
     fn forget(&mut self, number: u32, silent: bool) {
         self.numbers.remove(&number);
         if let Err(error) = self.kernel.remove_peer(number)
@@ -101,10 +102,10 @@ impl<K: Kernel> Peers<K> {
         }
     }
 
-    /// The peer is there from now on.
+    /// Sets the address where the peer is from now on.
     ///
     /// # Errors
-    /// The kernel refuses to send it packets there.
+    /// The kernel refuses to send packets for the peer there.
     pub(crate) fn set_line(&mut self, id: PeerId, line: Line) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let before = peer.line.replace(line);
@@ -134,7 +135,7 @@ impl<K: Kernel> Peers<K> {
         }
     }
 
-    /// Packets of a session are opened from now on, or from when on the peer has an address.
+    /// Opens packets of a session from now on, or on a server once the peer has an inner address.
     ///
     /// # Errors
     /// The kernel cannot carry such packets, or refuses.
@@ -156,7 +157,7 @@ impl<K: Kernel> Peers<K> {
         self.give(id, session, &material)
     }
 
-    /// Makes the peer in the kernel, if it is not there.
+    /// Makes the peer in the kernel, if the kernel has not got it.
     fn appear(&mut self, id: PeerId, number: u32) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         if peer.kernel.is_some() {
@@ -189,7 +190,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// Gives keys to the second place of a peer that is in the kernel.
+    /// Gives keys to the second slot of a peer that is in the kernel.
     fn give(&mut self, id: PeerId, session: u32, material: &Material) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let number = peer.kernel.ok_or(PeerError::NoSocket)?;
@@ -204,7 +205,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// Packets are sealed with the keys of this session from now on.
+    /// Seals packets with the keys of this session from now on.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -237,7 +238,7 @@ impl<K: Kernel> Peers<K> {
         }
     }
 
-    /// Has the kernel ping a peer and look after its silence.
+    /// Has the kernel ping a peer and watch for its silence.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -261,7 +262,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// Networks change their owners. Returns the peers with which the kernel cannot go on, and why.
+    /// Moves networks from peer to peer. Returns the peers with which the kernel cannot go on, and why.
     pub(crate) fn change_routes(&mut self, changes: &[RouteChange]) -> Vec<(PeerId, PeerError)> {
         let mut changed = BTreeSet::new();
         for change in changes {
@@ -289,7 +290,7 @@ impl<K: Kernel> Peers<K> {
         if !self.several {
             return Vec::new();
         }
-        // A peer gives up its addresses before another gets them: the kernel refuses an address a second owner.
+        // Peers give up addresses before others get them: the kernel refuses to give an address to a second peer.
         let mut changed: Vec<PeerId> = changed.into_iter().collect();
         let mut failed = Vec::new();
         for step in [Self::give_up, Self::follow_networks] {
@@ -304,7 +305,7 @@ impl<K: Kernel> Peers<K> {
         failed
     }
 
-    /// The kernel is told of the addresses that a peer has no more, and routes lead no more to what is not behind it.
+    /// Removes addresses that a peer has lost from the kernel, and routes to networks that are no longer behind it.
     fn give_up(&mut self, id: PeerId) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let behind = peer.behind();
@@ -315,7 +316,7 @@ impl<K: Kernel> Peers<K> {
         peer.routed.retain(|it| behind.contains(it));
         let (inside, told) = (peer.inside(), peer.told);
         if inside == (None, None) {
-            // It is of no use to the kernel.
+            // The kernel needs no peer without an address.
             let (number, silent) = (peer.kernel.take(), peer.silent);
             if let Some(number) = number {
                 peer.slots = Slots::default();
@@ -326,15 +327,15 @@ impl<K: Kernel> Peers<K> {
         let v4 = told.0.filter(|it| inside.0 == Some(*it));
         let v6 = told.1.filter(|it| inside.1 == Some(*it));
         match (v4, v6) {
-            // The kernel has no peer without an address, not for a moment. One that is another's still is asked for again, when
-            // that one was told.
+            // The kernel accepts no peer without an address, even briefly. If the address still belongs to another
+            // peer, `follow_networks` asks again after that peer has given it up.
             (None, None) => drop(self.tell_inside(id, inside)),
             kept => self.tell_inside(id, kept)?,
         }
         Ok(())
     }
 
-    /// A peer that is in the kernel has these addresses there.
+    /// Tells the kernel the inner addresses of a peer that it knows.
     fn tell_inside(&mut self, id: PeerId, inside: Inside) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         if let Some(number) = peer.kernel
@@ -347,7 +348,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// The kernel is told of a peer's addresses, and routes lead to what is behind it.
+    /// Tells the kernel a peer's inner addresses, and adds routes to the networks behind the peer.
     fn follow_networks(&mut self, id: PeerId) -> Result<(), PeerError> {
         let peer = self.peers.get_mut(&id).ok_or(PeerError::NoPeer(id))?;
         let (behind, inside) = (peer.behind(), peer.inside());
@@ -398,7 +399,7 @@ impl<K: Kernel> Peers<K> {
         Ok(())
     }
 
-    /// A peer as it was a moment ago, where the kernel was asked then, or as it is now.
+    /// Returns a peer from figures of a moment ago, if there are any, or else as it is now.
     pub(crate) fn glance(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, Option<Notice>)> {
         let fresh = |peer: &Peer| peer.read.is_some_and(|at| now < at + FRESH);
         if self.peers.get(&id).is_some_and(fresh) {
@@ -407,8 +408,8 @@ impl<K: Kernel> Peers<K> {
         self.look(id, now)
     }
 
-    /// A peer as it is now: the kernel is asked. And what it has not told of the peer: that it has let go of it, where news were
-    /// lost, or that it sends to another address.
+    /// Asks the kernel for a peer's current state. Also returns a notice that the kernel has not sent: it removed the
+    /// peer while news were lost, or it sends to another address.
     pub(crate) fn look(&mut self, id: PeerId, now: Instant) -> Option<(&Peer, Option<Notice>)> {
         let peer = self.peers.get_mut(&id)?;
         let Some(number) = peer.kernel.filter(|_| !peer.silent) else {
@@ -447,7 +448,7 @@ impl<K: Kernel> Peers<K> {
     }
 }
 
-/// The socket that leads to an endpoint.
+/// The address family of the socket that leads to an endpoint.
 pub(crate) fn family(endpoint: Endpoint) -> Family {
     match endpoint.addr {
         SocketAddr::V4(_) => Family::V4,
@@ -455,13 +456,13 @@ pub(crate) fn family(endpoint: Endpoint) -> Family {
     }
 }
 
-/// Whether two addresses are one to the kernel, which knows no IPv4 in IPv6.
+/// Whether two addresses are equal to the kernel, which turns IPv4-mapped IPv6 addresses into IPv4.
 fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     let plain = |it: SocketAddr| (it.ip().to_canonical(), it.port());
     plain(one) == plain(other)
 }
 
-/// A peer that has moved still calls the same address of ours.
+/// The endpoint of a peer that has moved: it still calls the same address of ours.
 fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
     let source = before
         .source
@@ -469,8 +470,8 @@ fn elsewhere(before: Endpoint, to: SocketAddr) -> Endpoint {
     Endpoint { addr: to, source }
 }
 
-/// Our address that the kernel sends from: the one that the peer has called, or that the socket is bound to, which the kernel does
-/// not look at. It chooses one where there is none.
+/// Our address that the kernel sends from: the address that the peer has called, or else the socket's bound address,
+/// which the kernel does not read. Without either, the kernel chooses one.
 fn local(endpoint: Endpoint, socket: Option<&UdpSocket>) -> Option<IpAddr> {
     let bound = || {
         let copy = socket?.as_fd().try_clone_to_owned().ok()?;

@@ -1,8 +1,8 @@
-//! The kernel's data plane as control's [`DataPlane`].
+//! The kernel's data plane, behind control's [`DataPlane`] trait.
 //!
-//! A feature that it lacks is left out where nothing depends on it (senders without a peer-id, an order of packets,
-//! payloads that control would seal). Where something does, the code that chooses a data plane refuses it: lines,
-//! rates, streams.
+//! The kernel lacks some features. Harmless ones are left out: senders without a peer-id, an order of packets,
+//! payloads that control would seal. For lines, rates and streams, the code that chooses a data plane refuses this
+//! one.
 
 use super::interface::StartError;
 use super::kernel::{Kernel, Linux};
@@ -29,10 +29,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The word of status in the place of the code that computes a cipher.
+/// The name that the status shows where other data planes name the code of the cipher.
 const BACKEND: &str = "kernel (ovpn)";
 
-/// Address space of the thread that listens.
+/// Bytes of stack of the listening thread.
 const STACK: usize = 128 << 10;
 
 /// A data plane in the kernel.
@@ -40,7 +40,7 @@ pub(crate) struct Plane<K> {
     shared: Arc<Shared<K>>,
     control: Arc<dyn Control>,
     listener: Option<JoinHandle<()>>,
-    /// For questions about the interface, and to delete it.
+    /// Asks about the interface, and deletes it.
     netlink: Mutex<Netlink>,
     index: u32,
     mtu: AtomicUsize,
@@ -48,7 +48,7 @@ pub(crate) struct Plane<K> {
 }
 
 impl Plane<Linux> {
-    /// Listens to the kernel.
+    /// Starts the thread that listens to the kernel.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -107,7 +107,7 @@ impl<K> Plane<K> {
         socket.send_trains(&mut scratch, message, &[train]).sent > 0
     }
 
-    /// The kernel cannot go on with a peer: its session ends.
+    /// Ends a peer's session, as the kernel cannot go on with it.
     fn failed(&self, id: PeerId, error: &PeerError) {
         if !matches!(error, PeerError::NoPeer(_)) {
             log::error!(
@@ -174,7 +174,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
         self.shared.peers().remove(id);
     }
 
-    /// The kernel follows authentic packets always.
+    /// Does nothing: the kernel always follows a peer's authentic packets.
     fn set_moving(&self, _: PeerId, _: Moving) {}
 
     fn set_line(&self, id: PeerId, line: Line) {
@@ -272,7 +272,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
         self.done(id, sent);
     }
 
-    /// Only the end of a session has that, which removes the keys.
+    /// Does nothing: only the end of a session calls it, and that removes the keys.
     fn stop_sending(&self, _: PeerId) {}
 
     fn remove_keys(&self, id: PeerId, session: u32) {
@@ -302,8 +302,8 @@ impl<K: Kernel> DataPlane for Plane<K> {
         endpoint.is_some_and(|endpoint| self.datagram(endpoint, message))
     }
 
-    /// Only the kernel has keys. It sends pings by itself; what else would be sealed is for peers of old, which know no such
-    /// message in the control channel.
+    /// Does nothing: only the kernel has keys. It sends pings by itself. Other sealed payloads are for old peers,
+    /// which know no such message in the control channel.
     fn inject(&self, _: PeerId, _: &[u8]) {}
 
     fn inject_by(&self, _: PeerId, _: LineId, _: &[u8]) {}
@@ -350,7 +350,7 @@ impl<K: Kernel> DataPlane for Plane<K> {
         name.map_err(io::Error::other)
     }
 
-    /// The thread that listens is the only worker.
+    /// The listening thread is the only worker.
     fn pulse(&self) -> bool {
         let alive = self.shared.rounds.ask();
         if alive {
@@ -384,7 +384,8 @@ impl<K: Kernel> DataPlane for Plane<K> {
     }
 }
 
-/// The kernel tells when a peer falls silent, and pings it in time: until then it was heard, and sent to, a moment ago.
+/// The kernel pings a peer in time and reports its silence. Until then the peer counts as heard, and sent to, a
+/// moment ago.
 fn times(peer: &Peer, now: Instant) -> Times {
     let alive = (peer.kernel.is_some() && !peer.silent).then_some(now);
     Times {
@@ -401,7 +402,7 @@ impl<K> Drop for Plane<K> {
         if let Some(thread) = self.listener.take() {
             let _ = thread.join();
         }
-        // Its peers go with it.
+        // The interface's peers go with it.
         if let Err(error) = self.netlink().delete_link(self.index)
             && !error.is_not_found()
         {

@@ -1,27 +1,29 @@
-//! Receives packets by the sockets that are no data packets.
+//! Receives control packets from the sockets.
 
 use netio::udp::{ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{AtomicU64, Class, Control, Endpoint, Line, LineId, Transport, Wire};
 use std::sync::atomic::Ordering;
 
-/// Datagrams that are received in one call, and their longest. Control packets are shorter, and these are no others.
+/// Most datagrams received in one call, and their longest. Control packets are shorter, and the sockets get no
+/// others.
 const AT_ONCE: usize = 16;
 const LONGEST: usize = 4096;
 
-/// Calls for one event. What is left is an event again: other descriptors have their turn whatever strangers send.
+/// Calls for one event. Further packets raise an event again, so that strangers cannot keep other descriptors
+/// waiting.
 const CALLS: usize = 4;
 
-/// Packets that were not given to control.
+/// Counts of packets that did not reach control.
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
-    /// Data packets that no key opens, and what is neither.
+    /// Data packets that no key opens, and packets that are neither data nor control.
     pub(crate) unknown: AtomicU64,
-    /// Packets that control did not take.
+    /// Packets that control refused.
     pub(crate) refused: AtomicU64,
 }
 
-/// The memory that datagrams are received into.
+/// The buffers for received datagrams.
 pub(crate) struct Receiver {
     scratch: RecvScratch,
     memory: Vec<u8>,
@@ -37,7 +39,7 @@ impl Receiver {
         }
     }
 
-    /// Gives control what has come by a socket, or a part of it if that is much.
+    /// Gives control the packets of a socket, at most [`CALLS`] calls' worth.
     pub(crate) fn receive(&mut self, socket: &UdpSocket, control: &dyn Control, dropped: &Dropped) {
         for _ in 0..CALLS {
             self.trains.clear();
@@ -48,7 +50,7 @@ impl Receiver {
                 AT_ONCE,
                 |train| self.trains.push(train),
             );
-            // An error that ICMP left on the socket, or nothing.
+            // An error that ICMP left on the socket, or no packet.
             let Ok(got) = got else {
                 return;
             };
@@ -64,7 +66,7 @@ impl Receiver {
 }
 
 fn give(train: &ReceivedTrain, bytes: &[u8], control: &dyn Control, dropped: &Dropped) {
-    // A data packet is here only if it came before the kernel had the socket.
+    // A data packet comes here only if it arrived before the kernel had the socket.
     if Packets::Server.classify(bytes) != Class::Control {
         dropped.unknown.fetch_add(1, Ordering::Relaxed);
         return;
@@ -92,7 +94,7 @@ mod tests {
     /// The first byte of a client's first packet.
     const HELLO: u8 = 7 << 3;
 
-    /// A stranger that sends another datagram for each that control gets, for so many.
+    /// A stranger that sends another datagram for each that control gets, up to a number.
     struct Flood {
         stranger: Stranger,
         got: AtomicU64,
@@ -142,7 +144,7 @@ mod tests {
         let once = flood.got.load(Ordering::Relaxed);
         assert_eq!(once, (CALLS * AT_ONCE) as u64);
         assert_eq!(dropped.refused.load(Ordering::Relaxed), once / 2);
-        // The rest is there at the next event.
+        // The rest comes with the next event.
         receiver.receive(&socket, &flood, &dropped);
         assert_eq!(flood.got.load(Ordering::Relaxed), 2 * once);
     }

@@ -1,8 +1,8 @@
-//! Whether a thread comes by.
+//! Checks that a thread still does its rounds.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The rounds that a thread was asked for, and the last of them that it has done.
+/// Number of the last requested round, and of the last one done.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
     asked: AtomicU32,
@@ -10,7 +10,8 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Whether the round was done that was asked for last. If so another one is asked for, and the thread has to be woken.
+    /// Returns whether the last requested round was done. If so, requests another one, and the caller has to wake the
+    /// thread.
     pub(crate) fn ask(&self) -> bool {
         let asked = self.asked.load(Ordering::Relaxed);
         let done = self.done.load(Ordering::Relaxed) == asked;
@@ -20,7 +21,7 @@ impl Rounds {
         done
     }
 
-    /// The thread comes by.
+    /// Notes that the thread has done a round.
     pub(crate) fn come_by(&self) {
         let asked = self.asked.load(Ordering::Relaxed);
         self.done.store(asked, Ordering::Relaxed);

@@ -11,15 +11,15 @@ use nix::unistd::{SysconfVar, sysconf};
 pub struct Usage {
     /// Time in user space.
     pub user: Duration,
-    /// Time in the kernel on its behalf, and in interrupts that hit it.
+    /// Kernel time: system calls of the process, and interrupts that arrived while it ran.
     pub system: Duration,
-    /// Memory in RAM now, in bytes.
+    /// Current memory in RAM, in bytes.
     pub rss: u64,
-    /// The most it ever had in RAM, in bytes.
+    /// Highest memory in RAM so far, in bytes.
     pub rss_peak: u64,
-    /// Times that its threads gave up the processor by themselves. Only threads that live.
+    /// Times that a thread gave up the processor by itself, summed over the threads that still live.
     pub voluntary_switches: u64,
-    /// Times that it was taken from them.
+    /// Times that the kernel took the processor from one of those threads.
     pub involuntary_switches: u64,
     /// Threads alive.
     pub threads: u64,
@@ -32,10 +32,10 @@ impl Usage {
     }
 }
 
-/// The machine's work since it started, in seconds of one processor.
+/// The machine's processor time since boot, in seconds of one processor.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Machine {
-    /// Seconds of processors that did something.
+    /// Seconds that processors were busy.
     pub busy: f64,
     /// Seconds that processors were idle.
     pub idle: f64,
@@ -47,13 +47,13 @@ impl Machine {
     /// Reads /proc/stat.
     ///
     /// # Errors
-    /// If it cannot be read or has another shape.
+    /// If /proc/stat cannot be read or has an unknown format.
     pub fn now() -> io::Result<Self> {
         parse_machine(&fs::read_to_string("/proc/stat")?).ok_or_else(|| malformed("/proc/stat"))
     }
 }
 
-/// Measures what processes use between two moments.
+/// Measures what a list of processes uses between two moments.
 #[derive(Debug)]
 pub struct CpuMeter {
     start: Instant,
@@ -66,7 +66,7 @@ pub struct CpuMeter {
 pub struct CpuReport {
     /// Time that passed.
     pub elapsed: Duration,
-    /// Processor time of each process, in the order they were given; zero for one that ended.
+    /// Processor time of each process, in the order of the list; zero for a process that has ended.
     pub processes: Vec<Duration>,
     /// The usage of each process at the end.
     pub usage: Vec<Usage>,
@@ -88,7 +88,7 @@ impl CpuMeter {
     /// Starts to measure these processes.
     ///
     /// # Errors
-    /// If one of them does not exist.
+    /// If one of the processes does not exist.
     pub fn start(processes: &[u32]) -> io::Result<Self> {
         let usages = processes
             .iter()
@@ -101,7 +101,7 @@ impl CpuMeter {
         })
     }
 
-    /// The usage since the start.
+    /// Returns the usage since the start.
     ///
     /// # Errors
     /// If the machine's own figures cannot be read.
@@ -126,7 +126,7 @@ impl CpuMeter {
     }
 }
 
-/// The usage of a process since it started.
+/// Returns the usage of a process since it started.
 ///
 /// # Errors
 /// NotFound if there is no such process.
@@ -169,8 +169,8 @@ fn ticks() -> f64 {
     }
 }
 
-/// The times in /proc/PID/stat. The second field is the program's name in parentheses, which may
-/// contain blanks and parentheses itself.
+/// Reads the times in /proc/PID/stat. The second field is the program's name in parentheses; the name itself may
+/// contain blanks and parentheses.
 fn parse_stat(text: &str) -> Option<Usage> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
@@ -185,7 +185,7 @@ fn parse_stat(text: &str) -> Option<Usage> {
     })
 }
 
-/// The line of all processors in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
+/// Reads the line of /proc/stat for all processors: user, nice, system, idle, iowait, irq, softirq, steal.
 fn parse_machine(text: &str) -> Option<Machine> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let times: Vec<f64> = line

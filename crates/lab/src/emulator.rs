@@ -1,12 +1,12 @@
-//! A line that delays, loses and reorders, for kernels without netem.
+//! An emulated line that delays, loses and reorders frames, for kernels without netem.
 //!
 //! ```text
 //! host a [eth0]--veth--[a  namespace of the emulator  b]--veth--[eth0] host b
 //!                       |   read -> wire a to b -> send |
 //!                       |   send <- wire b to a <- read |
 //! ```
-//! One thread relays whole frames by AF_PACKET. Delays count from the time at which the kernel saw a
-//! frame, not from when the thread got to it.
+//! One thread relays whole frames by AF_PACKET. Delays count from the kernel's receive time of a frame, not from the
+//! time at which the thread reads it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,12 +23,12 @@ use nix::sys::time::TimeSpec;
 use crate::wire::{Held, Impairment, Wire, WireCounters};
 use crate::{Host, LabError, Link, LinkOptions, Offloads};
 
-/// Longest frame beyond the MTU: Ethernet header and two VLAN tags.
+/// Bytes of a frame beyond the MTU at most: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: usize = 22;
-/// Longest wait without a look at the controls.
+/// Longest sleep of the relay before it looks at the controls again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// A direction, named by where frames come from.
+/// A direction, named by the side that sends the frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// From the first host to the second.
@@ -37,12 +37,12 @@ pub enum Side {
     B,
 }
 
-/// An emulated line between two hosts. Dropping it takes the line away.
+/// An emulated line between two hosts. Dropping the value removes the line.
 #[derive(Debug)]
 pub struct Emulator {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<io::Result<()>>>,
-    /// Holds the relay's ends of the cables.
+    /// The host that holds the relay's ends of the cables.
     _host: Host,
 }
 
@@ -55,7 +55,7 @@ struct Shared {
 #[derive(Debug)]
 struct Controls {
     lines: [Impairment; 2],
-    /// Whether the thread has not seen `lines` yet.
+    /// Whether `lines` has changed since the thread last read it.
     changed: bool,
     stop: bool,
     counters: [WireCounters; 2],
@@ -63,17 +63,17 @@ struct Controls {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Controls> {
-        // Plain values, whole whichever thread panics.
+        // A panic of another thread cannot leave these plain values half-written.
         self.controls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Emulator {
-    /// Joins two hosts by an emulated line. The offloads of all its ends are off, whatever the
-    /// options say: a line carries frames, not super-packets.
+    /// Joins two hosts by an emulated line. The offloads of all its ends are off, whatever the options say: the line
+    /// carries frames, not super-packets.
     ///
     /// # Errors
-    /// The errors of [`Link::new`], and [`LabError::Host`] if the relay gets no sockets.
+    /// The errors of [`Link::new`], and [`LabError::Host`] if the relay cannot open its sockets.
     pub fn new(
         a: &Host,
         a_name: &str,
@@ -84,7 +84,7 @@ impl Emulator {
         seed: u64,
     ) -> Result<Self, LabError> {
         let host = Host::new("emulator")?;
-        // The relay's ends must not speak themselves.
+        // The relay's own interfaces must send no IPv6 packets.
         let _ = host.sysctl("net/ipv6/conf/default/disable_ipv6", "1");
         let _ = host.sysctl("net/ipv6/conf/all/disable_ipv6", "1");
         for (end, name, inner, addresses) in
@@ -115,7 +115,7 @@ impl Emulator {
         });
         let mut relay = Relay {
             sockets,
-            // Different seeds, or both directions would lose the same frames.
+            // With equal seeds both directions would lose the same frames.
             wires: [Wire::new(lines[0], seed), Wire::new(lines[1], !seed)],
             batch: FrameBatch::new(options.mtu as usize + FRAME_OVERHEAD),
             start: Instant::now(),
@@ -129,7 +129,7 @@ impl Emulator {
         })
     }
 
-    /// Changes one direction while it runs. Frames that are under way keep their times.
+    /// Changes one direction while it runs. Frames that are already on the line keep their delivery times.
     pub fn set(&self, side: Side, line: Impairment) {
         let mut controls = self.shared.lock();
         controls.lines[side as usize] = line;
@@ -144,8 +144,8 @@ impl Emulator {
         self.set(Side::B, line);
     }
 
-    /// Pulls the cable, or puts it back in. The hosts keep their carrier, as behind a modem; take
-    /// the interface down for a cable that the host itself notices.
+    /// Pulls the cable, or plugs it in again. The hosts keep their carrier, as behind a modem; to make a host notice,
+    /// take its interface down instead.
     pub fn cut(&self, cut: bool) {
         let mut controls = self.shared.lock();
         for line in &mut controls.lines {
@@ -156,13 +156,13 @@ impl Emulator {
         self.wake();
     }
 
-    /// The fate of the frames of one direction, as of the last time the relay slept.
+    /// Returns the frame counters of one direction, as of the last time the relay went to sleep.
     pub fn counters(&self, side: Side) -> WireCounters {
         self.shared.lock().counters[side as usize]
     }
 
     fn wake(&self) {
-        // It only fails when it is full of wake-ups already.
+        // The write only fails if wake-ups are already pending.
         let _ = self.shared.wake.write(1);
     }
 }
@@ -181,20 +181,20 @@ impl Drop for Emulator {
     }
 }
 
-/// The thread's own state.
+/// The state of the relay's thread.
 struct Relay {
     sockets: [PacketSocket; 2],
-    /// Wire `n` carries what socket `n` reads.
+    /// Wire `n` carries the frames that socket `n` reads.
     wires: [Wire; 2],
     batch: FrameBatch,
-    /// Where the wires' time begins.
+    /// Zero point of the wires' time.
     start: Instant,
     shared: Arc<Shared>,
 }
 
 impl Relay {
     fn run(&mut self) -> io::Result<()> {
-        // Otherwise every wait is up to 50 us longer than asked for.
+        // Without this every wait takes up to 50 us longer than requested.
         let _ = prctl::set_timerslack(1);
         while self.control() {
             let mut more = false;
@@ -216,7 +216,7 @@ impl Relay {
         self.shared.lock().counters = [self.wires[0].counters, self.wires[1].counters];
     }
 
-    /// Takes over what was changed; false when it is time to stop.
+    /// Applies changed controls; returns false when the relay must stop.
     fn control(&mut self) -> bool {
         let mut controls = self.shared.lock();
         if controls.changed {
@@ -228,11 +228,11 @@ impl Relay {
         !controls.stop
     }
 
-    /// Reads one batch; true if there may be more.
+    /// Reads one batch of frames; returns true if there may be more.
     fn read(&mut self, side: usize) -> io::Result<bool> {
         let count = match self.sockets[side].receive(&mut self.batch) {
             Ok(count) => count,
-            // The interface went down: said once, and over when it is up again.
+            // The kernel reports once that the interface is down; reads work again when it is up.
             Err(error) if error.kind() == io::ErrorKind::NetworkDown => 0,
             Err(error) => return Err(error),
         };
@@ -246,7 +246,7 @@ impl Relay {
         Ok(count == BATCH)
     }
 
-    /// Sends what is due.
+    /// Sends the frames that are due.
     fn send(&mut self, side: usize) {
         let wire = &mut self.wires[side];
         let socket = &self.sockets[1 - side];
@@ -262,7 +262,7 @@ impl Relay {
                 .collect();
             let mut done = 0;
             while done < frames.len() {
-                // A frame that is not taken is dropped, as a port without room does.
+                // Drops a frame that the kernel refuses, as a full switch port does.
                 match socket.send_batch(&frames[done..]) {
                     Ok(sent) if sent > 0 => {
                         wire.counters.sent += sent as u64;
@@ -281,7 +281,7 @@ impl Relay {
         }
     }
 
-    /// Waits for frames, for the time when one is due, or for a change of the controls.
+    /// Waits for frames, for the time at which a frame is due, or for a change of the controls.
     fn sleep(&self) -> io::Result<()> {
         let due = self.wires.iter().filter_map(Wire::next_due).min();
         let wait = due.map_or(IDLE, |due| {
@@ -296,7 +296,7 @@ impl Relay {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // Empty most of the time.
+        // Mostly there is no wake-up to read.
         let _ = self.shared.wake.read();
         Ok(())
     }

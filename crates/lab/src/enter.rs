@@ -1,4 +1,4 @@
-//! The right to make networks: root's, or a user namespace's.
+//! The right to create network namespaces: as root, or in a user namespace.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,22 +11,21 @@ use nix::unistd::{getgid, getuid};
 
 use crate::{LabError, tools};
 
-/// Set in the environment of the process that was started again inside a user namespace, so that a
-/// kernel that grants the namespace but not the rights does not start it forever.
+/// Environment variable of a process that was restarted inside a user namespace. It prevents endless restarts on a
+/// kernel that grants the namespace but not the rights.
 const ENTERED: &str = "MILLRACE_LAB_ENTERED";
 
-/// Bits of CapEff in /proc/self/status, linux/capability.h.
+/// Bit of CapEff in /proc/self/status (linux/capability.h).
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_NET_RAW: u64 = 1 << 13;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-/// Makes sure that this process may make network namespaces. Root may already; any other user is moved
-/// into a new user, mount and network namespace in which they are root. Call it at the start of
-/// `main`: a process that has threads already is *started again* inside of that namespace, from
-/// the beginning, with the same arguments.
+/// Makes sure that this process may create network namespaces. Root already may; any other user is moved into a new
+/// user, mount and network namespace as its root. Call this at the start of `main`: a process with several threads is
+/// *started again* inside that namespace, with the same arguments.
 ///
 /// # Errors
-/// [`LabError::NotPermitted`] where the kernel or its administrator allows neither.
+/// [`LabError::NotPermitted`] if the kernel or its administrator forbids user namespaces.
 pub fn enter() -> Result<(), LabError> {
     if has_rights() {
         return Ok(());
@@ -41,7 +40,8 @@ pub fn enter() -> Result<(), LabError> {
     }
 }
 
-/// [`enter`] for tests: false, and a note of it (see [`require`](crate::require)), where networks cannot be made.
+/// [`enter`] for tests: where networks cannot be made, notes that (see [`require`](crate::require)) and returns
+/// false.
 ///
 /// # Panics
 /// Where [`require`](crate::require) panics.
@@ -67,11 +67,11 @@ fn has_rights() -> bool {
 }
 
 fn threads() -> usize {
-    // An unreadable /proc counts as many: starting again is right for any number of threads.
+    // If /proc is unreadable, assume many threads: a restart works for any number.
     fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count)
 }
 
-/// Moves this process, which must have a single thread, into namespaces of its own.
+/// Moves this process, which must have a single thread, into new namespaces.
 fn enter_here() -> Result<(), LabError> {
     let (user, group) = (getuid(), getgid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS)
@@ -79,13 +79,13 @@ fn enter_here() -> Result<(), LabError> {
     let map = |file: &str, text: String| {
         fs::write(file, text).map_err(|error| not_permitted(format!("write {file}: {error}")))
     };
-    // A group map needs this first; kernels before 3.19 neither have nor want it.
+    // The kernel accepts a group map only after this. Kernels before 3.19 have no such file, and need none.
     let _ = fs::write("/proc/self/setgroups", "deny");
     map("/proc/self/uid_map", format!("0 {user} 1"))?;
     map("/proc/self/gid_map", format!("0 {group} 1"))
 }
 
-/// Starts this program again in namespaces of its own. Only returns if that fails.
+/// Starts this program again in new namespaces. Returns only if that fails.
 fn enter_again() -> LabError {
     let unshare = match tools::find("unshare") {
         Ok(path) => path,

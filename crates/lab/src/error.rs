@@ -6,7 +6,7 @@ use std::time::Duration;
 use netio::ethtool::EthtoolError;
 use netio::netlink::NetlinkError;
 
-/// A failure of the lab, by what has to be done about it.
+/// A failure of the lab, by the remedy that it needs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -15,7 +15,7 @@ pub enum LabError {
         "the lab cannot make network namespaces: {reason}; run it as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)"
     )]
     NotPermitted {
-        /// The attempt that was refused.
+        /// The attempt that the kernel refused.
         reason: String,
     },
 
@@ -28,10 +28,10 @@ pub enum LabError {
         hint: String,
     },
 
-    /// Something of this machine cannot be used as it is.
+    /// A facility of this machine cannot be used as it is.
     #[error("{what} cannot be used: {hint}")]
     Unusable {
-        /// Its name.
+        /// The facility's name.
         what: String,
         /// Why, and what to do.
         hint: String,
@@ -42,7 +42,7 @@ pub enum LabError {
     Host {
         /// The attempt.
         operation: String,
-        /// In which host.
+        /// The host's name.
         host: String,
         /// Why it failed.
         error: io::Error,
@@ -51,7 +51,7 @@ pub enum LabError {
     /// The kernel refused to configure a host's network.
     #[error("host {host}: {error}")]
     Netlink {
-        /// In which host.
+        /// The host's name.
         host: String,
         /// The refused request.
         error: NetlinkError,
@@ -60,7 +60,7 @@ pub enum LabError {
     /// The kernel refused to switch an interface's offloads.
     #[error("host {host}: {error}")]
     Ethtool {
-        /// In which host.
+        /// The host's name.
         host: String,
         /// The refused request.
         error: EthtoolError,
@@ -71,26 +71,26 @@ pub enum LabError {
     Failed {
         /// The program with its arguments.
         program: String,
-        /// In which host.
+        /// The host's name.
         host: String,
-        /// Its exit status.
+        /// The program's exit status.
         status: String,
-        /// The last of what it said.
+        /// The end of the program's output.
         output: String,
     },
 
-    /// Something that should have happened did not.
+    /// An expected event did not happen in time.
     #[error("{program} in host {host}: {what} did not happen within {deadline:?}: {output}")]
     Timeout {
-        /// The program that was waited for.
+        /// The program that the lab waited for.
         program: String,
-        /// In which host.
+        /// The host's name.
         host: String,
-        /// The condition that was waited for.
+        /// The condition that the lab waited for.
         what: String,
-        /// How long.
+        /// How long the lab waited.
         deadline: Duration,
-        /// The last of what the program said.
+        /// The end of the program's output.
         output: String,
     },
 
@@ -101,11 +101,11 @@ pub enum LabError {
         program: String,
         /// The fault.
         reason: String,
-        /// The beginning of its output.
+        /// The beginning of the program's output.
         output: String,
     },
 
-    /// The load itself failed: a connection was refused, or a file came out wrong.
+    /// The load itself failed: the server refused a connection, or a file had wrong content.
     #[error("{what}: {error}")]
     Load {
         /// The task.

@@ -1,13 +1,12 @@
 //! The lab: a network on one machine, for tests, the demo and the benchmarks.
 //!
-//! [`Host`]s are network namespaces, joined by [`Link`]s (veth pairs) or by an [`Emulator`] that
-//! delays, loses and reorders; a [`Router`] forwards and translates between them; a [`Site`] is an office,
-//! a branch router and a device. [`peer`] starts WireGuard programs in a host, [`openvpn`] OpenVPN ones, a
-//! [`Tunnel`] is two of them, [`load`] puts traffic on what they made, [`cpu`] reads what it cost.
+//! [`Host`]s are network namespaces, joined by [`Link`]s (veth pairs) or by an [`Emulator`] that delays, loses and
+//! reorders. A [`Router`] forwards and translates between them; a [`Site`] is an office, a branch router and a
+//! device. [`peer`] starts WireGuard programs in a host, [`openvpn`] OpenVPN programs; a [`Tunnel`] joins two of
+//! either. [`load`] sends traffic through all that, and [`cpu`] measures the processor time.
 //!
-//! Everything is held by a value and gone when it is dropped: namespaces have no names, only
-//! descriptors, and processes die with the thread that started them, so that not even a killed test
-//! leaves anything behind.
+//! Each resource belongs to a value and is freed when the value is dropped. Namespaces have no names, only
+//! descriptors, and processes die with the thread that started them. Even a killed test leaves nothing behind.
 //!
 //! ```no_run
 //! use lab::{Host, Link, LinkOptions};

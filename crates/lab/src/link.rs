@@ -10,24 +10,23 @@ use netio::netlink::VethEnd;
 
 use crate::{Host, LabError};
 
-/// The work that the ends of a link leave to each other. A veth hands super-packets and empty checksums through as they
-/// are, which no network card does.
+/// Offloads of a link's ends. A veth passes super-packets and unfilled checksums through as they are, which no
+/// network card does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Offloads {
-    /// Everything a veth can do.
+    /// All offloads of a veth.
     #[default]
     On,
-    /// No segmentation by the "card": what a port without TSO and USO looks like. Packets are still
-    /// gathered on arrival (GRO).
+    /// No segmentation by the "card", as on a port without TSO and USO. The receiver still merges packets (GRO).
     NoSegmentation,
     /// Frames of wire size with their checksums filled in.
     Off,
 }
 
-/// How long a carrier may take.
+/// How long an interface may take to get its carrier.
 const CARRIER: Duration = Duration::from_secs(40);
 
-/// Features whose absence makes a port without segmentation.
+/// Features that are turned off for [`Offloads::NoSegmentation`].
 const SEGMENTATION: [&str; 6] = [
     "tx-tcp-segmentation",
     "tx-tcp-ecn-segmentation",
@@ -37,21 +36,21 @@ const SEGMENTATION: [&str; 6] = [
     "tx-generic-segmentation",
 ];
 
-/// How a link shall be.
+/// Settings of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkOptions {
     /// MTU of both ends, in bytes.
     pub mtu: u32,
     /// Offloads of both ends.
     pub offloads: Offloads,
-    /// Addresses of the first end, with the length of their prefix.
+    /// Addresses of the first end, each with its prefix length.
     pub a: Vec<(IpAddr, u8)>,
-    /// Addresses of the second end.
+    /// Addresses of the second end, each with its prefix length.
     pub b: Vec<(IpAddr, u8)>,
 }
 
 impl LinkOptions {
-    /// A link without addresses.
+    /// Options for a link without addresses.
     pub fn bare() -> Self {
         Self {
             mtu: 1500,
@@ -61,8 +60,8 @@ impl LinkOptions {
         }
     }
 
-    /// A link in the networks 192.168.`network`.0/24 and fd00:`network`::/64, the first end being
-    /// number 1 and the second number 2.
+    /// Options for a link in the networks 192.168.`network`.0/24 and fd00:`network`::/64. The first end is host 1 of
+    /// both, the second end host 2.
     pub fn numbered(network: u8) -> Self {
         let addresses = |end: u8| {
             let four = Ipv4Addr::new(192, 168, network, end);
@@ -95,7 +94,7 @@ impl LinkOptions {
         first(&self.a, IpAddr::is_ipv4, Ipv4Addr::UNSPECIFIED.into())
     }
 
-    /// The first IPv4 address of the second end.
+    /// The first IPv4 address of the second end, or 0.0.0.0 if it has none.
     pub fn b4(&self) -> IpAddr {
         first(&self.b, IpAddr::is_ipv4, Ipv4Addr::UNSPECIFIED.into())
     }
@@ -105,7 +104,7 @@ impl LinkOptions {
         first(&self.a, IpAddr::is_ipv6, Ipv6Addr::UNSPECIFIED.into())
     }
 
-    /// The first IPv6 address of the second end.
+    /// The first IPv6 address of the second end, or :: if it has none.
     pub fn b6(&self) -> IpAddr {
         first(&self.b, IpAddr::is_ipv6, Ipv6Addr::UNSPECIFIED.into())
     }
@@ -116,7 +115,7 @@ fn first(of: &[(IpAddr, u8)], wanted: impl Fn(&IpAddr) -> bool, otherwise: IpAdd
     addresses.find(|ip| wanted(ip)).unwrap_or(otherwise)
 }
 
-/// A veth pair between two hosts. It goes with either of them; the value only remembers the names.
+/// A veth pair between two hosts. The pair goes with either host; this value only remembers the names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// Name of the interface in the first host.
@@ -129,7 +128,7 @@ impl Link {
     /// Joins two hosts, and waits until both ends have their carrier.
     ///
     /// # Errors
-    /// [`LabError::Netlink`] if a name or an address is taken, [`LabError::Ethtool`].
+    /// [`LabError::Netlink`] if a name or an address is taken, [`LabError::Ethtool`] if an offload cannot be set.
     pub fn new(
         a: &Host,
         a_name: &str,
@@ -147,7 +146,7 @@ impl Link {
         bring_up(b, b_name, options)?;
         wait_for_carrier(a, a_name)?;
         wait_for_carrier(b, b_name)?;
-        // Only now: IPv6 holds back for seconds what it wants to say on a link that is not ready.
+        // Not before: IPv6 delays its first packets for seconds on a link that is not ready.
         for (host, name, addresses) in [(a, a_name, &options.a), (b, b_name, &options.b)] {
             for (ip, prefix) in addresses {
                 host.add_address(name, *ip, *prefix)?;
@@ -160,14 +159,14 @@ impl Link {
     }
 }
 
-/// Sets up one end of a link, all but its addresses.
+/// Sets up one end of a link, except for its addresses.
 fn bring_up(host: &Host, name: &str, options: &LinkOptions) -> Result<(), LabError> {
     host.run(|| match options.offloads {
         Offloads::On => Ok(()),
         Offloads::NoSegmentation => SEGMENTATION
             .iter()
             .try_for_each(|feature| match ethtool::set_feature(name, feature, false) {
-                // A kernel that does not know it does not do it.
+                // A kernel that does not know the feature does not have it either.
                 Err(ethtool::EthtoolError::Unknown { .. }) => Ok(()),
                 other => other,
             })
@@ -185,8 +184,7 @@ fn bring_up(host: &Host, name: &str, options: &LinkOptions) -> Result<(), LabErr
         .map_err(LabError::netlink(host.name()))
 }
 
-/// Waits until the host has noticed that the other end is up, which the kernel tells it at most once a
-/// second.
+/// Waits until the host has its carrier. The kernel reports a change of carrier at most once a second.
 fn wait_for_carrier(host: &Host, name: &str) -> Result<(), LabError> {
     let mut netlink = host.netlink()?;
     let end = Instant::now() + CARRIER;
@@ -206,7 +204,7 @@ fn wait_for_carrier(host: &Host, name: &str) -> Result<(), LabError> {
 }
 
 impl Host {
-    /// Adds an address to one of its interfaces, usable at once.
+    /// Adds an address to one of the host's interfaces, usable at once.
     ///
     /// # Errors
     /// [`LabError::Netlink`].
@@ -218,7 +216,7 @@ impl Host {
             .map_err(LabError::netlink(self.name()))
     }
 
-    /// Adds a route to `network` by the gateway `via`.
+    /// Adds a route to `network` through the gateway `via`.
     ///
     /// # Errors
     /// [`LabError::Netlink`].
@@ -229,7 +227,7 @@ impl Host {
             .map_err(LabError::netlink(self.name()))
     }
 
-    /// Adds a route to `network` by one of its interfaces.
+    /// Adds a route to `network` through one of the host's interfaces.
     ///
     /// # Errors
     /// [`LabError::Netlink`].
@@ -244,7 +242,7 @@ impl Host {
             .map_err(LabError::netlink(self.name()))
     }
 
-    /// Adds the default route of the gateway's family.
+    /// Adds a default route through the gateway `via`, in its family.
     ///
     /// # Errors
     /// [`LabError::Netlink`].
@@ -286,10 +284,10 @@ impl Host {
             .map_err(LabError::netlink(self.name()))
     }
 
-    /// Whether it has an interface of that name.
+    /// Returns whether the host has an interface of that name.
     ///
     /// # Errors
-    /// [`LabError::Netlink`] if the kernel does not tell.
+    /// [`LabError::Netlink`] if the kernel does not answer.
     pub fn has_interface(&self, name: &str) -> Result<bool, LabError> {
         match self.netlink()?.index_of(name) {
             Ok(_) => Ok(true),

@@ -1,5 +1,5 @@
-//! The file system of a private host: the machine's, but for /var/run, /etc/resolv.conf, the program's settings and its
-//! files that outlive a reboot.
+//! The file system of a private host: the machine's, with its own /var/run, /etc/resolv.conf, settings and state of
+//! the program under test.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,22 +13,23 @@ use nix::unistd::{chdir, chroot, fchdir};
 
 const NONE: Option<&str> = None;
 
-/// Where the program under test keeps what is to outlive a reboot, and where its settings are: of each host by itself.
+/// Directories that each private host has for itself: the program's state, which outlives a reboot, and its settings.
 const OWN: [&str; 2] = ["/var/lib/millrace", "/etc/millrace"];
 
-/// Directories above the root that are climbed at most. A path has no more names than that.
+/// The most parent directories to climb through; a path has no more components.
 const DEPTH: usize = 4096;
 
-/// A mount namespace, and which directory is the root in it.
+/// A mount namespace and its root directory.
 #[derive(Debug)]
 pub(crate) struct Mounts {
     namespace: OwnedFd,
-    /// In a plain chroot, not the root of the namespace, which is where a thread that enters one finds itself.
+    /// The host's root directory. In a plain chroot it differs from the root of the namespace, where a thread lands
+    /// that enters.
     root: OwnedFd,
 }
 
 impl Mounts {
-    /// Moves the current thread into a new mount namespace with its own /var/run, /var/lib/millrace, /etc/millrace and /etc/resolv.conf.
+    /// Moves the current thread into a new mount namespace with its own /var/run, /etc/resolv.conf, settings and state.
     pub(crate) fn make() -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS)?;
         make_private()?;
@@ -40,9 +41,9 @@ impl Mounts {
         })
     }
 
-    /// Moves the current thread into it.
+    /// Moves the current thread into this mount namespace.
     pub(crate) fn enter(&self) -> io::Result<()> {
-        // The kernel lets no thread change its mounts that shares its working directory.
+        // The kernel refuses a change of mounts to a thread that shares its working directory.
         unshare(CloneFlags::CLONE_FS)?;
         setns(self.namespace.as_fd(), CloneFlags::CLONE_NEWNS)?;
         return_to(&self.root)
@@ -56,7 +57,7 @@ impl Mounts {
     }
 }
 
-/// Keeps what is mounted in this namespace from showing up in the rest of the machine.
+/// Keeps mounts of this namespace from appearing in the rest of the machine.
 fn make_private() -> io::Result<()> {
     let all = |path: &str| {
         mount(
@@ -68,12 +69,12 @@ fn make_private() -> io::Result<()> {
         )
     };
     match all("/") {
-        // The root is no mount point: a plain chroot. The mount that it lies in cannot be named from inside.
+        // The root is not a mount point: a plain chroot, from inside which the enclosing mount has no path.
         Err(Errno::EINVAL) => {}
         other => return Ok(other?),
     }
     let root = OwnedFd::from(File::open("/")?);
-    // From a directory outside of the root, the way up leads to the namespace's own root.
+    // From a directory outside the root, `..` leads up to the namespace's own root.
     chdir("/")?;
     chroot("proc")?;
     climb()?;
@@ -81,7 +82,7 @@ fn make_private() -> io::Result<()> {
     return_to(&root)
 }
 
-/// Moves the working directory up as far as that goes.
+/// Moves the working directory up to the root of the namespace.
 fn climb() -> io::Result<()> {
     let place = |path: &str| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     for _ in 0..DEPTH {
@@ -99,7 +100,7 @@ fn return_to(root: &OwnedFd) -> io::Result<()> {
     Ok(chroot(".")?)
 }
 
-/// Mounts what a private host has of its own.
+/// Mounts the directories and the file that a private host has for itself.
 fn cover() -> io::Result<()> {
     let resolver = fs::canonicalize("/etc/resolv.conf").ok();
     let run = fs::canonicalize("/var/run")?;
@@ -112,7 +113,7 @@ fn cover() -> io::Result<()> {
     )?;
     fs::create_dir(run.join("wireguard"))?;
     for own in OWN {
-        // Where it cannot be made, the program cannot write there either.
+        // If this directory cannot be made, the program cannot write there either.
         if fs::create_dir_all(own).is_err() {
             continue;
         }
@@ -124,7 +125,7 @@ fn cover() -> io::Result<()> {
         return Ok(());
     };
     if resolver.starts_with(&run) {
-        // The machine's own one was hidden along with the rest of /run.
+        // The mount over /run has hidden the machine's own resolv.conf.
         if let Some(directory) = resolver.parent() {
             fs::create_dir_all(directory)?;
         }
@@ -145,7 +146,7 @@ mod tests {
     use crate::Host;
     use crate::openvpn::Directory;
 
-    /// Files of the test are not on the machine, and the machine's are not in the test.
+    /// The machine does not see the test's files, nor the test the machine's.
     #[test]
     fn a_private_host_has_settings_of_its_own() {
         if !crate::may_enter() {
@@ -162,7 +163,7 @@ mod tests {
         assert!(!Path::new(&name).exists());
     }
 
-    /// In a root that is no mount point.
+    /// Works in a root that is not a mount point.
     #[test]
     fn a_private_host_is_made_in_a_plain_chroot() {
         if !crate::may_enter() {

@@ -19,19 +19,19 @@ use crate::process::{Exit, Process};
 use crate::signals::{self, Network};
 use crate::{LabError, tools};
 
-/// A computer of the lab: a network namespace with a loopback interface that is up, and, if asked
-/// for, its own /var/run and /etc/resolv.conf.
+/// A computer of the lab: a network namespace whose loopback interface is up. A private host also has its own
+/// /var/run and /etc/resolv.conf.
 ///
-/// A thread is kept inside of it, and starts the host's programs; they die with it. Dropping the host
-/// kills whatever runs inside, daemons too, and then the namespace is gone.
+/// A keeper thread stays inside and starts the host's programs, which die with it. Dropping the host kills everything
+/// inside, daemons included; the namespace then goes too.
 #[derive(Debug)]
 pub struct Host {
     name: String,
     network: OwnedFd,
-    /// Only of a host with private mounts.
+    /// The mount namespace; set only for a private host.
     mounts: Option<Mounts>,
     identity: Network,
-    /// None only while the host is being dropped.
+    /// The keeper's queue; `None` only while the host is being dropped.
     jobs: Option<Sender<Job>>,
     keeper: Option<JoinHandle<()>>,
 }
@@ -47,9 +47,8 @@ impl Host {
         Self::make(name, false)
     }
 
-    /// Makes a host with an empty /var/run of its own, so that programs whose control sockets live
-    /// there may have interfaces of the same name as in other hosts, and with its own
-    /// /etc/resolv.conf.
+    /// Makes a host with an empty /var/run and an /etc/resolv.conf of its own. Programs with control sockets in
+    /// /var/run can then use the same interface name in several hosts.
     ///
     /// # Errors
     /// The errors of [`Host::new`].
@@ -90,7 +89,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Makes settings that every host should have, whatever the machine's defaults.
+    /// Applies settings that every host should have, whatever the machine's defaults.
     fn prepare(&self) -> Result<(), LabError> {
         let mut netlink = self.netlink()?;
         let up = netlink
@@ -98,37 +97,37 @@ impl Host {
             .and_then(|index| netlink.set_up(index));
         up.map_err(LabError::netlink(&self.name))?;
         for (key, value) in [
-            // Addresses are usable at once; the lab numbers without duplicates.
+            // No duplicate address detection: the lab assigns unique addresses, which are usable at once.
             ("net/ipv6/conf/default/accept_dad", "0"),
             ("net/ipv6/conf/all/accept_dad", "0"),
-            // No chatter that a test could count.
+            // No router solicitations, which a test might count.
             ("net/ipv6/conf/default/router_solicitations", "0"),
             // Measurements must not depend on the machine's choice.
             ("net/ipv4/tcp_congestion_control", "cubic"),
         ] {
-            // Kernels without IPv6 or cubic are as good.
+            // A kernel without IPv6 or cubic will do as well.
             let _ = self.sysctl(key, value);
         }
         Ok(())
     }
 
-    /// The name that was given to it.
+    /// The host's name, as given to [`Host::new`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The namespace itself.
+    /// The network namespace.
     pub fn network(&self) -> BorrowedFd<'_> {
         self.network.as_fd()
     }
 
-    /// Runs `work` inside the host and waits for it. What it opens belongs to the host forever.
+    /// Runs `work` inside the host and waits for it. Sockets that `work` opens stay in this host.
     ///
     /// # Errors
     /// [`LabError::Host`] if the thread cannot enter the host.
     ///
     /// # Panics
-    /// If `work` does.
+    /// If `work` panics.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         let inside = thread::scope(|scope| {
             thread::Builder::new()
@@ -148,11 +147,11 @@ impl Host {
             .map_err(|error| LabError::host(&self.name, "enter", error))
     }
 
-    /// Starts a thread inside the host, which may outlive the value.
+    /// Starts a thread inside the host. The thread may outlive the `Host` value.
     ///
     /// # Errors
-    /// [`LabError::Host`] if the thread cannot be started or the descriptors not copied. If it
-    /// cannot enter the host, the thread ends with that error.
+    /// [`LabError::Host`] if the thread cannot be started or the descriptors cannot be copied. A thread that cannot
+    /// enter the host ends with that error.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
@@ -163,7 +162,7 @@ impl Host {
             let mounts = self.mounts.as_ref().map(Mounts::try_clone).transpose()?;
             thread::Builder::new().name(name.to_owned()).spawn(move || {
                 enter_thread(network.as_fd(), mounts.as_ref())?;
-                // The namespace shall not live longer because this thread remembers how it got in.
+                // Otherwise this thread's descriptors would keep the namespace alive.
                 drop((network, mounts));
                 work()
             })
@@ -171,7 +170,7 @@ impl Host {
         start().map_err(|error| LabError::host(&self.name, format!("start thread {name}"), error))
     }
 
-    /// A netlink socket of the host's, usable from any thread.
+    /// Opens a netlink socket in the host, usable from any thread.
     ///
     /// # Errors
     /// [`LabError::Netlink`].
@@ -190,10 +189,10 @@ impl Host {
             .map_err(|error| LabError::host(&self.name, format!("set {key} to {value}"), error))
     }
 
-    /// A program to run inside the host, by name or path.
+    /// Prepares a program to run inside the host, by name or path.
     pub fn command(&self, program: impl AsRef<OsStr>) -> HostCommand<'_> {
         let program = program.as_ref();
-        // A name is looked up here, where the administrators' directories are known.
+        // Look the name up here, where the directories of system programs are known.
         let path = program
             .to_str()
             .filter(|name| !name.contains('/'))
@@ -210,7 +209,7 @@ impl Host {
     /// Runs a program to its end and returns what it wrote to its standard output.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what it said if its status is not 0.
+    /// [`LabError::Failed`] with the program's output if its status is not 0.
     pub fn output<I, S>(&self, program: impl AsRef<OsStr>, arguments: I) -> Result<String, LabError>
     where
         I: IntoIterator<Item = S>,
@@ -219,7 +218,7 @@ impl Host {
         self.command(program).args(arguments).output()
     }
 
-    /// Has the keeper start `command`, so that the child is born inside and dies with the keeper.
+    /// Has the keeper thread start `command`, so that the child starts inside the host and dies with the keeper.
     fn start(&self, mut command: Command) -> io::Result<Child> {
         die_with_thread(&mut command);
         let (answer, child) = mpsc::channel();
@@ -235,10 +234,10 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Without jobs the keeper ends, and its children with it.
+        // When the queue closes, the keeper ends, and its children with it.
         self.jobs = None;
         if let Some(keeper) = self.keeper.take() {
-            // It runs nothing but spawn(), which does not panic.
+            // The keeper runs only spawn(), which does not panic.
             let _ = keeper.join();
         }
         signals::clear_network(self.identity);
@@ -278,23 +277,23 @@ impl HostCommand<'_> {
         self
     }
 
-    /// Starts it, its output captured and nothing to read.
+    /// Starts the program with captured output and empty standard input.
     ///
     /// # Errors
-    /// [`LabError::Host`] if it cannot be started.
+    /// [`LabError::Host`] if the program cannot be started.
     pub fn spawn(self) -> Result<Process, LabError> {
         self.spawn_with_input(Stdio::null())
     }
 
-    /// Runs it to its end and returns its standard output.
+    /// Runs the program to its end and returns its standard output.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what it said if its status is not 0.
+    /// [`LabError::Failed`] with the program's output if its status is not 0.
     pub fn output(self) -> Result<String, LabError> {
         self.output_with_input("")
     }
 
-    /// Runs as [`HostCommand::output`] does, with a text for its standard input.
+    /// Runs as [`HostCommand::output`] does, with `input` as standard input.
     ///
     /// # Errors
     /// The errors of [`HostCommand::output`].
@@ -302,20 +301,20 @@ impl HostCommand<'_> {
         self.exit_with_input(input)?.success()
     }
 
-    /// Runs it to its end, however that is.
+    /// Runs the program to its end, whatever its status.
     ///
     /// # Errors
-    /// [`LabError::Host`] if it cannot be started.
+    /// [`LabError::Host`] if the program cannot be started.
     pub fn exit(self) -> Result<Exit, LabError> {
         self.exit_with_input("")
     }
 
-    /// Runs it to its end with our own standard input and output, for a person to use.
+    /// Runs the program to its end with this process's standard input and output, for a person to use.
     ///
     /// # Errors
-    /// [`LabError::Host`] if it cannot be started.
+    /// [`LabError::Host`] if the program cannot be started.
     pub fn run_here(mut self) -> Result<ExitStatus, LabError> {
-        // In our own process group: only that may read the terminal.
+        // In this process's group: only the foreground group may read the terminal.
         self.command
             .stdin(Stdio::inherit())
             .stdout(Stdio::inherit())
@@ -341,7 +340,7 @@ impl HostCommand<'_> {
             .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // Own group, so that what it starts is killed along with it.
+        // A group of its own, so that the program's children are killed along with it.
         std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
         let words: Vec<OsString> = std::iter::once(self.command.get_program())
             .chain(self.command.get_args())
@@ -358,7 +357,7 @@ impl HostCommand<'_> {
 
 type Made = Result<(OwnedFd, Option<Mounts>, Network), (&'static str, io::Error)>;
 
-/// Moves the current thread into new namespaces and opens them.
+/// Moves the current thread into new namespaces and opens their descriptors.
 fn make_namespaces(private: bool) -> Made {
     let step = |operation, result: nix::Result<()>| {
         result.map_err(|error| (operation, io::Error::from(error)))

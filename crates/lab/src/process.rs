@@ -1,4 +1,4 @@
-//! Programs that run in a host, and are gone with their value.
+//! Programs that run in a host and end when their value is dropped.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,19 +13,19 @@ use nix::unistd::Pid;
 
 use crate::{LabError, signals};
 
-/// How much of a stream is kept: the last of it.
+/// Bytes of a stream that are kept: its last ones.
 const KEPT_BYTES: usize = 4 << 20;
-/// A line that does not end is cut here.
+/// Longer lines are cut after so many bytes.
 const LINE_BYTES: u64 = 1 << 20;
-/// How often a condition is looked at again.
+/// Interval between two checks of a condition.
 const POLL: Duration = Duration::from_millis(3);
-/// How long the output of a program that has ended is waited for: what it has left behind in the
-/// background may hold the other end of the pipe forever.
+/// How long to wait for the rest of an ended program's output. A process that it left in the background may hold the
+/// pipe open forever.
 const DRAIN: Duration = Duration::from_secs(2);
 /// The time in which a program may end by itself after SIGTERM.
 const GRACE: Duration = Duration::from_secs(40);
 
-/// A program in a host. Dropping it kills it and all that it started.
+/// A program in a host. Dropping the value kills the program and all that it started.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -38,21 +38,21 @@ pub struct Process {
 /// How a program ended.
 #[derive(Debug, Clone)]
 pub struct Exit {
-    /// Its status.
+    /// The program's exit status.
     pub status: ExitStatus,
-    /// Its standard output, the last 4 MiB at most.
+    /// The program's standard output, the last 4 MiB at most.
     pub stdout: String,
-    /// Its standard error, the last 4 MiB at most.
+    /// The program's standard error, the last 4 MiB at most.
     pub stderr: String,
     label: String,
     host: String,
 }
 
 impl Exit {
-    /// The standard output of a program that ended well.
+    /// Returns the standard output of a program that ended with status 0.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if it did not.
+    /// [`LabError::Failed`] if the status is not 0.
     pub fn success(self) -> Result<String, LabError> {
         if self.status.success() {
             return Ok(self.stdout);
@@ -77,7 +77,7 @@ enum Stream {
     Stderr,
 }
 
-/// The lines of both streams, bounded.
+/// The last lines of both streams.
 #[derive(Debug, Default)]
 struct Output {
     kept: Mutex<Kept>,
@@ -88,15 +88,15 @@ struct Output {
 struct Kept {
     lines: VecDeque<(Stream, String)>,
     bytes: usize,
-    /// Lines that were dropped from the front.
+    /// Number of lines that were dropped from the front.
     forgotten: usize,
-    /// Streams that have not ended.
+    /// Number of streams that have not ended.
     open: usize,
 }
 
 impl Output {
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        // The lines stay whole whichever thread panics.
+        // A panic of another thread cannot damage the lines.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -115,11 +115,11 @@ impl Output {
         self.news.notify_all();
     }
 
-    /// Waits until both streams have ended, but not forever.
+    /// Waits until both streams have ended, [`DRAIN`] at most.
     fn drain(&self) {
         let kept = self.lock();
         let open = |kept: &mut Kept| kept.open > 0;
-        // Whether it was in time shows in the text.
+        // The caller sees from the text whether the streams ended in time.
         let _ = self.news.wait_timeout_while(kept, DRAIN, open);
     }
 
@@ -129,7 +129,7 @@ impl Output {
         lines.map(|(_, line)| line.as_str()).collect()
     }
 
-    /// The last lines of both, for error messages.
+    /// Returns the last lines of both streams, for error messages.
     fn tail(&self) -> String {
         let kept = self.lock();
         let skip = kept.lines.len().saturating_sub(20);
@@ -163,7 +163,7 @@ impl Process {
         }
     }
 
-    /// Its process id.
+    /// The program's process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -173,33 +173,33 @@ impl Process {
         &self.label
     }
 
-    /// Its standard output so far.
+    /// The program's standard output so far.
     pub fn stdout(&self) -> String {
         self.output.text(Stream::Stdout)
     }
 
-    /// Its standard error so far.
+    /// The program's standard error so far.
     pub fn stderr(&self) -> String {
         self.output.text(Stream::Stderr)
     }
 
-    /// Writes all of its standard input and closes it.
+    /// Writes all of the program's standard input and closes it.
     pub(crate) fn write_input(&mut self, input: &str) -> Result<(), LabError> {
         let Some(mut pipe) = self.child.stdin.take() else {
             return Ok(());
         };
         match pipe.write_all(input.as_bytes()) {
-            // It ended without reading everything, and its status says why.
+            // The program ended without reading everything; its status says why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other
                 .map_err(|error| LabError::host(&self.host, format!("feed {}", self.label), error)),
         }
     }
 
-    /// Its status, if it has ended.
+    /// Returns the program's status if it has ended.
     ///
     /// # Errors
-    /// [`LabError::Host`] if the system does not tell.
+    /// [`LabError::Host`] if the kernel does not return the status.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, LabError> {
         if self.status.is_none() {
             self.status = self.child.try_wait().map_err(|error| {
@@ -212,10 +212,10 @@ impl Process {
         Ok(self.status)
     }
 
-    /// Waits until it ends.
+    /// Waits until the program ends.
     ///
     /// # Errors
-    /// [`LabError::Host`] if the system does not tell.
+    /// [`LabError::Host`] if the kernel does not return the status.
     pub fn wait(mut self) -> Result<Exit, LabError> {
         let status = match self.status {
             Some(status) => status,
@@ -228,11 +228,11 @@ impl Process {
         Ok(self.exit(status))
     }
 
-    /// Waits until it ends, at most for `deadline`; a program that takes longer is killed. What a
-    /// program that ends by itself has left in the background lives on, until its host is dropped.
+    /// Waits until the program ends, and kills it after `deadline`. If it ends by itself, processes that it left in
+    /// the background run on until the host is dropped.
     ///
     /// # Errors
-    /// [`LabError::Timeout`].
+    /// [`LabError::Timeout`] if the program was killed.
     pub fn wait_at_most(mut self, deadline: Duration) -> Result<Exit, LabError> {
         let end = Instant::now() + deadline;
         loop {
@@ -257,10 +257,10 @@ impl Process {
         }
     }
 
-    /// Waits until `condition` is true, looking every few milliseconds.
+    /// Waits until `condition` is true, checking every few milliseconds.
     ///
     /// # Errors
-    /// [`LabError::Timeout`] if it is not in time, [`LabError::Failed`] if the program ends first.
+    /// [`LabError::Timeout`] if it does not become true in time, [`LabError::Failed`] if the program ends first.
     pub fn wait_until(
         &mut self,
         what: &str,
@@ -278,7 +278,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until it has written a line to either stream for which `wanted` is true, and returns that
+    /// Waits until the program has written a line, to either stream, for which `wanted` is true, and returns that
     /// line.
     ///
     /// # Errors
@@ -310,8 +310,8 @@ impl Process {
         }
     }
 
-    /// Waits until so many lines, of both streams together, have been written for which `wanted` is true.
-    /// Lines that were forgotten count no more.
+    /// Waits until both streams together have so many lines for which `wanted` is true. Lines dropped from the front
+    /// no longer count.
     ///
     /// # Errors
     /// The errors of [`Process::wait_until`].
@@ -352,19 +352,19 @@ impl Process {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends the program a signal.
     ///
     /// # Errors
-    /// [`LabError::Host`] if it is gone already.
+    /// [`LabError::Host`] if the program is gone already.
     pub fn signal(&self, signal: Signal) -> Result<(), LabError> {
         nix::sys::signal::kill(self.pid(), signal)
             .map_err(|error| LabError::host(&self.host, format!("signal {self}"), error.into()))
     }
 
-    /// Asks it to end with SIGTERM, and kills it if it does not in time.
+    /// Sends SIGTERM, and kills the program if it does not end in time.
     ///
     /// # Errors
-    /// [`LabError::Timeout`] if it had to be killed.
+    /// [`LabError::Timeout`] if the program had to be killed.
     pub fn stop(self) -> Result<Exit, LabError> {
         if self.status.is_none() {
             let _ = self.signal(Signal::SIGTERM);
@@ -377,7 +377,7 @@ impl Process {
     }
 
     fn kill_group(&self, signal: Signal) {
-        // An empty group is what we want.
+        // The group may be empty, which is the goal.
         let _ = killpg(self.pid(), signal);
     }
 }
@@ -399,8 +399,8 @@ impl Drop for Process {
     }
 }
 
-/// Keeps what comes out of `pipe`, in a thread. Without a thread it is not kept, and the program gets
-/// to know that nothing listens.
+/// Starts a thread that keeps the lines from `pipe`. If no thread can be started, the pipe closes, which the program
+/// notices.
 fn read_lines(pipe: impl Read + Send + 'static, stream: Stream, output: &Arc<Output>) {
     output.lock().open += 1;
     let theirs = Arc::clone(output);

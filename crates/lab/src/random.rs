@@ -1,7 +1,7 @@
 //! Random numbers that are the same in every run.
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, quick, and good enough to decide which packets get
-/// lost. Not for secrets.
+/// SplitMix64 (Steele, Lea, Flood 2014): small, quick, and good enough to decide which packets get lost. Unfit for
+/// secrets.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -18,7 +18,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Evenly from 0 up to but not including 1.
+    /// Returns an evenly distributed number from 0 up to but not including 1.
     pub(crate) fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -17,21 +17,21 @@ impl Router {
         Self::of(Host::new(name)?)
     }
 
-    /// Makes a router of a host that exists.
+    /// Turns an existing host into a router.
     ///
     /// # Errors
     /// [`LabError::Host`] if the kernel refuses.
     pub fn of(host: Host) -> Result<Self, LabError> {
         host.sysctl("net/ipv4/ip_forward", "1")?;
-        // The machine's default may be strict, and drops what comes back another way.
+        // The machine's default may be strict, which drops replies that arrive on another interface.
         host.sysctl("net/ipv4/conf/all/rp_filter", "0")?;
         host.sysctl("net/ipv4/conf/default/rp_filter", "0")?;
-        // A kernel without IPv6 forwards none.
+        // Fails on a kernel without IPv6.
         let _ = host.sysctl("net/ipv6/conf/all/forwarding", "1");
         Ok(Self(host))
     }
 
-    /// From now on what leaves by `interface` carries the router's own address (NAT), as at home.
+    /// Gives everything that leaves by `interface` the router's own address (NAT), as a home router does.
     ///
     /// # Errors
     /// [`LabError::Missing`] without `nft`, [`LabError::Failed`] if the kernel has no NAT.
@@ -59,7 +59,7 @@ impl Host {
     /// Loads nftables rules.
     ///
     /// # Errors
-    /// [`LabError::Missing`] without `nft`, [`LabError::Failed`] if it does not take them.
+    /// [`LabError::Missing`] without `nft`, [`LabError::Failed`] if `nft` rejects the rules.
     pub fn nft(&self, rules: &str) -> Result<(), LabError> {
         self.command(tools::find("nft")?)
             .args(["-f", "-"])

@@ -1,4 +1,4 @@
-//! Leaving nothing behind when the user presses Ctrl-C.
+//! Cleans up when the user presses Ctrl-C.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,10 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How long the kernel gets to bury what was killed.
+/// How long killed processes get to disappear.
 const BURIAL: Duration = Duration::from_secs(2);
 
-/// Things that this process must not leave behind.
+/// Processes and namespaces that this process must not leave behind.
 static LIVING: Mutex<Living> = Mutex::new(Living {
     groups: BTreeSet::new(),
     networks: BTreeSet::new(),
@@ -36,7 +36,7 @@ struct Living {
 pub(crate) struct Network(u64, u64);
 
 impl Network {
-    /// The namespace behind a file of /proc.
+    /// Reads the identity of the namespace behind a file of /proc.
     pub(crate) fn of(path: impl AsRef<Path>) -> io::Result<Self> {
         let file = fs::metadata(path)?;
         Ok(Self(file.dev(), file.ino()))
@@ -44,7 +44,7 @@ impl Network {
 }
 
 fn living() -> MutexGuard<'static, Living> {
-    // Sets of numbers are whole whichever thread panicked.
+    // A panic of another thread cannot damage these sets of numbers.
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn remember_network(network: Network) {
     living().networks.insert(network);
 }
 
-/// Kills every process that still runs in a network namespace of ours, and forgets it. Daemons escape
+/// Kills every process that still runs in the given namespace of ours, and forgets the namespace. Daemons can escape
 /// their process group and their parent's death, but not their namespace.
 pub(crate) fn clear_network(network: Network) {
     living().networks.remove(&network);
@@ -70,8 +70,8 @@ pub(crate) fn clear_network(network: Network) {
     }
 }
 
-/// Kills the processes whose namespace is `wanted`; false if there was none. A dead process has no
-/// namespace any more, even before its parent has looked.
+/// Kills the processes whose namespace is `wanted`; returns false if there were none. A dead process has no
+/// namespace, even before its parent has waited for it.
 fn kill_inhabitants(wanted: impl Fn(&Network) -> bool) -> bool {
     let mut any = false;
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -88,8 +88,8 @@ fn kill_inhabitants(wanted: impl Fn(&Network) -> bool) -> bool {
     any
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP kill everything that runs in the hosts and end this process
-/// with status 130. The namespaces themselves go with what is inside.
+/// Makes SIGINT, SIGTERM and SIGHUP kill everything that runs in the hosts and end this process with status 130. The
+/// namespaces vanish with their last process.
 ///
 /// # Errors
 /// If the handlers cannot be set.
@@ -97,7 +97,7 @@ pub fn cleanup_on_signal() -> io::Result<()> {
     cleanup_on_signal_then(|| {})
 }
 
-/// Cleans up as [`cleanup_on_signal`] does, and calls `last` when all is clean, for a last word to the user.
+/// Cleans up as [`cleanup_on_signal`] does, then calls `last`, for a final message to the user.
 ///
 /// # Errors
 /// If the handlers cannot be set.

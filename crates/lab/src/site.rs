@@ -1,4 +1,4 @@
-//! A branch and its office: what a router is there for.
+//! A branch router, its office and a device behind it: the typical use of a VPN router.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::{Emulator, Host, Impairment, LabError, Link, LinkOptions, Router, Tun
 /// ```
 #[derive(Debug)]
 pub struct Site {
-    /// A device of the branch, which only knows its router.
+    /// A device of the branch, which sends everything to its router.
     pub device: Host,
     /// The router of the branch.
     pub branch: Router,
@@ -34,8 +34,8 @@ pub enum Line {
 }
 
 impl Site {
-    /// Builds it, without a tunnel and without a way between device and office. `link` says how a
-    /// cable shall be; with an impairment there is an emulated line instead of the cable.
+    /// Builds the site, without a tunnel and without a route between device and office. `link` describes the cable;
+    /// with an impairment an emulated line replaces the cable.
     ///
     /// # Errors
     /// [`LabError::Host`], [`LabError::Netlink`].
@@ -70,7 +70,7 @@ impl Site {
         })
     }
 
-    /// The tunnel between branch and office: the branch calls, the office listens.
+    /// Options for a tunnel between branch and office: the branch connects, the office listens.
     pub fn tunnel(&self) -> TunnelOptions {
         let mut options = TunnelOptions::over(&self.outside, 9);
         let [at_office, mut at_branch] = options.ends;
@@ -84,10 +84,10 @@ impl Site {
         [&self.branch, &self.office]
     }
 
-    /// Has the office send to the branch's network over the bare line, for want of a tunnel.
+    /// Routes the branch's network directly over the line, for measurements without a tunnel.
     ///
     /// # Errors
-    /// [`LabError::Netlink`] if there is a tunnel already.
+    /// [`LabError::Netlink`] if a route to the branch's network exists already.
     pub fn route_directly(&self) -> Result<(), LabError> {
         self.lan().into_iter().try_for_each(|network| {
             let via = if network.0.is_ipv4() {

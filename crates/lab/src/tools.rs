@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 
 use crate::LabError;
 
-/// Where administrators' programs live even if an ordinary user's PATH does not name it.
+/// Directories of system programs, which an ordinary user's PATH may lack.
 const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// The path of a program that every distribution packages.
+/// Returns the path of a program that every distribution packages.
 ///
 /// # Errors
-/// [`LabError::Missing`], with the package to install.
+/// [`LabError::Missing`], naming the package to install.
 pub fn find(name: &str) -> Result<PathBuf, LabError> {
     in_path(name).ok_or_else(|| LabError::Missing {
         tool: name.to_owned(),
@@ -22,11 +22,11 @@ pub fn find(name: &str) -> Result<PathBuf, LabError> {
     })
 }
 
-/// Whether TUN interfaces can be made here.
+/// Checks that TUN interfaces can be made here.
 ///
 /// # Errors
-/// [`LabError::Unusable`] if the kernel has none, or the file is not for us: in a user namespace the
-/// rights of the file still count.
+/// [`LabError::Unusable`] if the kernel has no TUN driver, or this user may not open /dev/net/tun. File permissions
+/// still count in a user namespace.
 pub fn tun() -> Result<(), LabError> {
     let device = "/dev/net/tun";
     let opened = File::options().read(true).write(true).open(device);
@@ -36,7 +36,7 @@ pub fn tun() -> Result<(), LabError> {
     })
 }
 
-/// The path of a program, if it is in PATH or among the administrators' programs.
+/// Returns the path of a program in PATH or in the system directories.
 pub fn in_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -45,8 +45,7 @@ pub fn in_path(name: &str) -> Option<PathBuf> {
         .find(|candidate| is_program(candidate))
 }
 
-/// The first line that `program --version` writes, if it writes one at all. For programs that are known to
-/// end then.
+/// Returns the first line that `program --version` prints, if any. Only for programs that end after printing it.
 pub fn version(program: &Path) -> Option<String> {
     let output = Command::new(program)
         .arg("--version")
@@ -60,8 +59,8 @@ pub fn version(program: &Path) -> Option<String> {
     })
 }
 
-/// Where a script has put something of another system: a path below `MILLRACE_TOOLS`, by default
-/// `~/.cache/millrace`. It may not be there.
+/// Path of a file of another system that a script has fetched: below `MILLRACE_TOOLS`, by default
+/// `~/.cache/millrace`. `None` if the file is missing.
 #[must_use]
 pub fn fetched(path: &str) -> Option<PathBuf> {
     let cache = || {
@@ -73,8 +72,8 @@ pub fn fetched(path: &str) -> Option<PathBuf> {
     Some(tools.or_else(cache)?.join(path))
 }
 
-/// The path of a program of another VPN, built for comparison: in the directory that `MILLRACE_PEERS`
-/// names, or else in `target/peers/bin` here or in a directory above.
+/// Path of another VPN's program, built for comparison: in the directory that `MILLRACE_PEERS` names, else in
+/// `target/peers/bin` here or in a parent directory.
 pub fn peer(name: &str) -> Option<PathBuf> {
     peer_directories()
         .map(|directory| directory.join(name))
@@ -96,7 +95,7 @@ fn is_program(path: &Path) -> bool {
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// The Debian package of a program, where it has another name.
+/// The Debian package of a program, where the package has another name.
 fn package(name: &str) -> &str {
     match name {
         "wg" | "wg-quick" => "wireguard-tools",

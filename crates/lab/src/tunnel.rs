@@ -1,4 +1,4 @@
-//! A tunnel between two hosts, made by whichever program.
+//! A tunnel between two hosts, carried by any of the programs.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::openvpn::{ConfigFile, Credentials, OpenVpn, RunningOpenVpn, Setup};
 use crate::peer::{Invocation, Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer};
 use crate::{Host, LabError, LinkOptions, Process};
 
-/// How long a forwarder gets to make its interface.
+/// How long a forwarder gets to create its interface.
 const READY: Duration = Duration::from_secs(40);
 
 /// The program that carries the packets.
@@ -18,21 +18,21 @@ pub enum Carrier {
     WireGuard(Box<dyn WireGuardPeer>, PeerOptions),
     /// OpenVPN programs: a client and its server.
     OpenVpn {
-        /// The program that calls.
+        /// The program that connects.
         client: Box<dyn OpenVpn>,
         /// The program that listens.
         server: Box<dyn OpenVpn>,
-        /// Their common settings; its port, interface and network are those of the tunnel.
+        /// Settings of both; the tunnel's options replace the port, interface and network.
         setup: Box<Setup>,
-        /// Whom they trust.
+        /// The certificates and keys of both.
         credentials: Arc<Credentials>,
     },
-    /// The forwarder without a cipher ([`crate::forwarder`]), in processes of its own: this program,
-    /// called with `arguments`, then `IFNAME PORT REMOTE`.
+    /// The forwarder without a cipher ([`crate::forwarder`]), in two processes. Each is the given program, called
+    /// with `arguments` and then `IFNAME PORT REMOTE`.
     Forwarder {
         /// The program.
         program: PathBuf,
-        /// Its first arguments.
+        /// The program's first arguments.
         arguments: Vec<String>,
     },
 }
@@ -40,30 +40,30 @@ pub enum Carrier {
 /// One end of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelEnd {
-    /// Its address on the line.
+    /// The end's address on the line.
     pub outer: IpAddr,
-    /// The addresses of its tunnel interface, with the length of their prefix.
+    /// The addresses of the end's tunnel interface, each with its prefix length.
     pub inner: Vec<(IpAddr, u8)>,
-    /// The networks behind it, which the other end routes into the tunnel.
+    /// The networks behind this end, which the other end routes into the tunnel.
     pub behind: Vec<(IpAddr, u8)>,
 }
 
-/// How a tunnel shall be.
+/// Settings of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelOptions {
-    /// The name of the interface at both ends, which must be private hosts therefore.
+    /// The interface's name at both ends. Because it is the same, both hosts must be private.
     pub interface: String,
     /// UDP port of both ends.
     pub port: u16,
-    /// MTU of the tunnel, in bytes. OpenVPN knows its own.
+    /// MTU of the tunnel, in bytes. OpenVPN ignores it.
     pub mtu: u32,
-    /// The end that calls, and the one that listens.
+    /// The end that connects, then the end that listens.
     pub ends: [TunnelEnd; 2],
 }
 
 impl TunnelOptions {
-    /// A tunnel over `link` between its ends `a` and `b`, which are 10.`network`.0.1 and .2, and
-    /// fd0f:`network`::1 and ::2, inside. End `b` listens, end `a` calls.
+    /// Options for a tunnel over `link` between its ends `a` and `b`. Inside they are 10.`network`.0.1 and .2, and
+    /// fd0f:`network`::1 and ::2. End `b` listens, end `a` connects.
     pub fn over(link: &LinkOptions, network: u8) -> Self {
         let end = |outer, number: u8| TunnelEnd {
             outer,
@@ -92,7 +92,7 @@ impl TunnelOptions {
     }
 }
 
-/// Programs that run at both ends. Dropping it ends them, and the interfaces go with them.
+/// Running programs at both ends. Dropping the value ends them and removes their interfaces.
 #[derive(Debug)]
 pub struct Tunnel<'h> {
     ends: [End<'h>; 2],
@@ -107,7 +107,7 @@ enum End<'h> {
     Forwarder(&'h Host, Process),
 }
 
-/// A client that is started only when it shall connect: there is nothing to configure afterwards.
+/// An OpenVPN client, started only when the tunnel must connect: it cannot be configured later.
 #[derive(Debug)]
 struct OpenVpnClient<'h> {
     host: &'h Host,
@@ -118,9 +118,9 @@ struct OpenVpnClient<'h> {
 }
 
 impl<'h> Tunnel<'h> {
-    /// Starts the programs; [`Tunnel::connect`] then makes a tunnel of them. An OpenVPN server hands out the
-    /// addresses of its network and has the first one itself, so that for it the ends change their
-    /// inner addresses where the one that calls has the first: see [`Tunnel::options`].
+    /// Starts the programs; [`Tunnel::connect`] then makes a tunnel of them. An OpenVPN server takes the first inner
+    /// address and assigns the others. If the connecting end has the first one, the ends swap inner addresses: see
+    /// [`Tunnel::options`].
     ///
     /// # Errors
     /// [`LabError::Missing`] if the program is not installed, [`LabError::Failed`] if it ends at once,
@@ -184,11 +184,11 @@ impl<'h> Tunnel<'h> {
         Ok(Self { ends, options })
     }
 
-    /// Configures both ends, first the one that listens, and returns the time at which it began with
-    /// the one that calls. The handshake comes with the first packet. An OpenVPN client is started now.
+    /// Configures both ends, the listening one first, and returns the time at which it began with the other. The
+    /// first packet triggers the handshake. An OpenVPN client starts here.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if `wg` does, [`LabError::Netlink`].
+    /// [`LabError::Failed`] if `wg` fails, [`LabError::Netlink`].
     pub fn connect(&self) -> Result<Instant, LabError> {
         self.configure(1)?;
         let start = Instant::now();
@@ -196,13 +196,12 @@ impl<'h> Tunnel<'h> {
         Ok(start)
     }
 
-    /// How the tunnel is.
+    /// The tunnel's options, with the inner addresses that are in force.
     pub fn options(&self) -> &TunnelOptions {
         &self.options
     }
 
-    /// The process ids of both ends; 0 for an OpenVPN client that has not been started by
-    /// [`Tunnel::connect`].
+    /// The process ids of both ends; 0 for an OpenVPN client before [`Tunnel::connect`].
     pub fn processes(&self) -> [u32; 2] {
         self.ends.each_ref().map(|end| match end {
             End::WireGuard(peer, _) => peer.process.id(),
@@ -256,7 +255,7 @@ impl OpenVpnClient<'_> {
     }
 }
 
-/// The settings that both ends of a tunnel share, with the networks behind them.
+/// The OpenVPN settings of a tunnel, with routes to the networks behind its ends.
 fn openvpn_setup(setup: &Setup, options: &TunnelOptions) -> Setup {
     let mut setup = Setup {
         port: options.port,
@@ -282,7 +281,7 @@ fn openvpn_setup(setup: &Setup, options: &TunnelOptions) -> Setup {
     setup
 }
 
-/// The directive `name` or its IPv6 sister with a network.
+/// The directive `name`, or its IPv6 form, for a network.
 fn route(name: &str, network: IpAddr, prefix: u8) -> String {
     match network {
         IpAddr::V4(_) => {
@@ -298,7 +297,7 @@ fn interface(options: &TunnelOptions, keys: &[Keys; 2], number: usize) -> WgInte
     let other = 1 - number;
     let end = &options.ends[other];
     let mut peer = WgPeer::new(&keys[other].public);
-    // Only one end knows where the other is, as between a router and its office.
+    // Only one end knows the other's address, as between a router and its office.
     if number == 0 {
         peer = peer.at((end.outer, options.port).into());
     }

@@ -1,8 +1,8 @@
-//! One direction of an emulated line, without a clock or a socket of its own.
+//! One direction of an emulated line. It has neither a clock nor a socket of its own.
 //!
-//! Frames go in with the time at which they arrived and come out with the time at which they are due.
-//! All choices come from a seeded generator that makes the same number of draws for every frame, so
-//! that a run can be repeated and one impairment can be changed without re-rolling the others.
+//! The caller pushes frames with their arrival times and pops them when they are due. All choices come from a seeded
+//! generator that makes the same number of draws for every frame. A run can therefore be repeated, and one impairment
+//! changed without affecting the others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,29 +16,30 @@ mod fair;
 
 use fair::FairQueue;
 
-/// The fate of frames in one direction.
+/// Properties of a line in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Impairment {
-    /// Time that every frame takes.
+    /// Delay of every frame.
     pub delay: Duration,
-    /// How far the delay varies to both sides, evenly. Frames may overtake each other by it.
+    /// Evenly distributed variation of the delay, up to this much more or less. Frames may overtake each other.
     pub jitter: Duration,
-    /// Whether frames leave in the order in which they came in spite of jitter.
+    /// Whether frames leave in the order of arrival in spite of jitter.
     pub in_order: bool,
     /// Fraction of frames lost, 0 to 1.
     pub loss: f64,
-    /// How many frames are lost one after the other on average (Gilbert's model). Up to 1: each by itself. More than
-    /// `burst / (burst + 1)` are not lost so.
+    /// Average number of consecutive frames lost (Gilbert's model). Up to 1, losses are independent. The loss rate
+    /// cannot exceed `burst / (burst + 1)`.
     pub burst: f64,
     /// Fraction of frames that arrive twice.
     pub duplicate: f64,
     /// Fraction of frames that skip the delay and so overtake others.
     pub reorder: f64,
-    /// Bits per second of the line, without limit if none. Counted per frame with its Ethernet header.
+    /// Rate of the line in bits per second, Ethernet headers included; `None` is unlimited.
     pub rate: Option<u64>,
-    /// Bytes that may wait for the line when there is a rate.
+    /// Bytes that may queue for the line when it has a rate.
     pub queue: usize,
-    /// Frames wait in a fair queue (FQ-CoDel, RFC 8290) and not one behind the other. What it would mark it drops.
+    /// Whether frames queue fairly (FQ-CoDel, RFC 8290) instead of first in, first out. The queue drops packets that
+    /// it would mark.
     pub fair: bool,
     /// The cable is pulled: nothing gets through.
     pub cut: bool,
@@ -75,7 +76,7 @@ impl Default for Impairment {
     }
 }
 
-/// The counts of frames of one direction.
+/// Frame counters of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WireCounters {
     /// Frames that arrived.
@@ -86,25 +87,25 @@ pub struct WireCounters {
     pub sent: u64,
     /// Frames lost by chance.
     pub lost: u64,
-    /// Frames that found the cable pulled.
+    /// Frames that arrived while the cable was pulled.
     pub cut: u64,
     /// Extra copies made.
     pub duplicated: u64,
     /// Frames that skipped the delay.
     pub reordered: u64,
-    /// Frames that found the queue full.
+    /// Frames dropped because the queue was full.
     pub queue_full: u64,
-    /// Frames dropped because too many were held already.
+    /// Frames dropped because the emulator held too many bytes already.
     pub held_full: u64,
     /// Frames longer than the emulator can hold.
     pub too_long: u64,
     /// Frames that the outgoing interface did not take.
     pub refused: u64,
-    /// The longest time that a frame left after it was due.
+    /// The longest delay of a frame beyond the time at which it was due.
     pub latest: Duration,
 }
 
-/// Bytes of frames that one direction holds at most, whatever delay and rate are.
+/// The most bytes of frames that one direction holds, whatever the delay and rate.
 const HELD_BYTES: usize = 64 << 20;
 
 /// One direction of a line.
@@ -112,23 +113,23 @@ const HELD_BYTES: usize = 64 << 20;
 pub(crate) struct Wire {
     impairment: Impairment,
     random: Random,
-    /// When the line has sent what was given to it.
+    /// When the line has finished sending all frames queued so far.
     free_at: Duration,
     last_due: Duration,
-    /// The last frame was lost, and the next may be for that reason.
+    /// Whether the last frame was lost, so that the next may belong to the same burst.
     in_burst: bool,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
-    /// Where frames wait for a line that is fair.
+    /// The queue of a line that is fair.
     queue: Option<FairQueue>,
-    /// Order of arrival, which decides between frames that are due at the same time.
+    /// Order of arrival, which breaks ties between frames that are due at the same time.
     sequence: u64,
-    /// Memory of frames that have left.
+    /// Buffers of frames that have left, for reuse.
     spare: Vec<Vec<u8>>,
     pub(crate) counters: WireCounters,
 }
 
-/// A frame that waits, ordered by when it is due.
+/// A waiting frame, ordered by the time at which it is due.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Held {
     pub(crate) due: Duration,
@@ -154,7 +155,7 @@ impl Wire {
         }
     }
 
-    /// Changes the line; frames that are under way stay so, unless the cable is pulled.
+    /// Changes the line. Frames on the way are kept, unless the cable is pulled.
     pub(crate) fn set(&mut self, impairment: Impairment) {
         if impairment.cut {
             while let Some(Reverse(held)) = self.held.pop() {
@@ -168,7 +169,7 @@ impl Wire {
         self.impairment = impairment;
     }
 
-    /// A frame has arrived at `now`.
+    /// Takes a frame that arrives at `now`.
     pub(crate) fn push(&mut self, now: Duration, note: Note, frame: &[u8]) {
         self.counters.received += 1;
         self.counters.received_bytes += frame.len() as u64;
@@ -179,7 +180,7 @@ impl Wire {
         self.pass(now, note, frame);
     }
 
-    /// Passes on what a fair queue lets go by `now`.
+    /// Sends the frames that the fair queue releases by `now`.
     fn advance(&mut self, now: Duration) {
         while let Some((note, frame)) = self.queue.as_mut().and_then(|queue| queue.pop(now)) {
             self.pass(now, note, &frame);
@@ -188,7 +189,7 @@ impl Wire {
         self.counters.queue_full += dropped;
     }
 
-    /// A frame is sent over the line.
+    /// Sends a frame over the line, or drops it.
     fn pass(&mut self, now: Duration, note: Note, frame: &[u8]) {
         let line = self.impairment;
         let counters = &mut self.counters;
@@ -223,7 +224,7 @@ impl Wire {
         }
     }
 
-    /// Whether a frame is lost, by a random fraction.
+    /// Decides from a random fraction whether a frame is lost.
     fn loses(&mut self, random: f64) -> bool {
         let line = self.impairment;
         if line.burst <= 1.0 || line.loss <= 0.0 || line.loss >= 1.0 {
@@ -233,19 +234,19 @@ impl Wire {
         let end = 1.0 / line.burst;
         self.in_burst = match self.in_burst {
             true => random >= end,
-            // The chance that makes up the loss, with the frames that follow.
+            // The chance that a burst begins, which gives the wanted loss together with the frames after it.
             false => random < end * line.loss / (1.0 - line.loss).max(f64::EPSILON),
         };
         self.in_burst
     }
 
-    /// When the line will have sent a frame, or nothing if too many wait for it already.
+    /// Returns when the line will have sent a frame; `None` if the queue is full.
     fn transmit(&mut self, now: Duration, bytes: usize) -> Option<Duration> {
         let Some(rate) = self.impairment.rate.filter(|&rate| rate > 0) else {
             return Some(now);
         };
         if self.queue.is_some() {
-            // It waited there.
+            // The frame has already waited in the fair queue.
             return Some(now + Duration::from_secs_f64(bytes as f64 * 8.0 / rate as f64));
         }
         let waiting = self.free_at.saturating_sub(now).as_secs_f64() * rate as f64 / 8.0;
@@ -281,7 +282,7 @@ impl Wire {
         held.into_iter().chain(queue).min()
     }
 
-    /// The next frame that is due by `now`.
+    /// Returns the next frame that is due by `now`.
     pub(crate) fn pop(&mut self, now: Duration) -> Option<Held> {
         self.advance(now);
         if self.held.peek()?.0.due > now {
@@ -293,7 +294,7 @@ impl Wire {
         Some(held)
     }
 
-    /// Gives back the memory of a frame that [`Wire::pop`] returned or the line dropped.
+    /// Takes back the buffer of a frame that [`Wire::pop`] returned or the line dropped.
     pub(crate) fn recycle(&mut self, mut held: Held) {
         self.held_bytes -= held.frame.len();
         if self.spare.len() < 1024 {
@@ -455,7 +456,7 @@ mod tests {
         }
         assert_eq!(out.len(), 9);
         assert_eq!(out.iter().position(|(port, _)| *port == 2), Some(1));
-        // The line is as fast as it is said to be.
+        // The line reaches its configured rate.
         let bits = (8 * 1042 + 142) * 8;
         let wanted = Duration::from_micros(bits);
         assert!(out[8].1.abs_diff(wanted) < MS * 2, "{out:?}");

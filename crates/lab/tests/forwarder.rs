@@ -1,4 +1,4 @@
-//! The forwarder carries what a tunnel must.
+//! The lab's forwarder carries everything that a tunnel must.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -16,7 +16,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Starts one end and waits for its TUN.
+/// Starts one end and waits for its TUN device.
 fn start(host: &Host, number: u8, remote: IpAddr, offloads: bool) -> JoinHandle<io::Result<()>> {
     let options = ForwarderOptions {
         interface: "fwd0".to_owned(),

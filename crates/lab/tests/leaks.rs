@@ -1,4 +1,4 @@
-//! Nothing may be left behind: not by values that are dropped, nor by a process that is killed.
+//! Nothing is left behind, neither by values that are dropped nor by a process that is killed.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,15 +12,15 @@ use lab::{Emulator, Host, Impairment, LinkOptions, may_enter};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The variable by which the test below runs the helper of this file in a process of its own, to see what a killed test
-/// would leave.
+/// The variable that makes this test binary run the helper below in a process of its own, to see what a killed test
+/// leaves.
 const HELPER: &str = "LAB_LEAK_HELPER";
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Waits for what the kernel finishes by itself, within reason.
+/// Waits a bounded time for a condition that the kernel brings about by itself.
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !condition() {
@@ -35,8 +35,7 @@ fn build() -> (Host, Host, Emulator, lab::Process, lab::Process) {
     let lines = [Impairment::NONE; 2];
     let line = Emulator::new(&a, "eth0", &b, "eth0", &link, lines, 1).unwrap();
     let sleeper = a.command("sleep").arg("1000").spawn().unwrap();
-    // A shell with a child of its own, which must not survive it.
-    // And a daemon, which has left its group and its pipes.
+    // A shell with a child of its own, which must not survive it, and a daemon that has left its group and pipes.
     let script = "sleep 1001 & setsid sleep 1002 >/dev/null 2>&1 & echo started; wait";
     let mut parent = b.command("sh").args(["-c", script]).spawn().unwrap();
     parent
@@ -89,7 +88,7 @@ fn children(host: &Host, parent: &lab::Process) -> Vec<String> {
         .collect()
 }
 
-/// Builds a network, tells of its processes and namespaces, and waits to be killed.
+/// Builds a network, prints its processes and namespaces, and waits to be killed.
 fn helper() -> ! {
     lab::cleanup_on_signal().unwrap();
     let (a, b, _line, sleeper, parent) = build();
@@ -133,7 +132,7 @@ fn killed_process_leaves_nothing(signal: Signal) {
     }
     for process in &processes {
         eventually(&format!("end of process {process} after {signal}"), || {
-            // The grandchild of a process killed without notice is the one thing that cannot be caught.
+            // The one uncatchable case: the grandchild of a process that was killed with SIGKILL.
             if signal == Signal::SIGKILL && is_grandchild(process) {
                 let _ = kill(Pid::from_raw(process.parse().unwrap()), Signal::SIGKILL);
             }
@@ -149,7 +148,7 @@ fn status(process: &str) -> String {
     fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default()
 }
 
-/// Gone, or dead and waiting for a parent that does not look (init in a container may not).
+/// Whether the process is gone, or a zombie that its parent does not reap (init in a container may not).
 fn gone(process: &str) -> bool {
     let status = status(process);
     status.is_empty() || status.contains(") Z ")

@@ -1,4 +1,4 @@
-//! The loads, over a link without any tunnel.
+//! Load generators over a link without a tunnel.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -81,7 +81,7 @@ fn http_files_arrive_whole_with_and_without_keep_alive() {
 #[test]
 fn a_download_that_has_stalled_ends_when_it_is_abandoned() {
     let Some((a, b, link)) = pair() else { return };
-    // It takes connections, and never answers.
+    // This server accepts connections and never answers.
     let address: SocketAddr = (link.b4(), 8080).into();
     let silent = b.run(|| TcpListener::bind(address)).unwrap().unwrap();
     let load = HttpLoad {
@@ -124,7 +124,7 @@ fn udp_counts_what_the_line_does() {
     };
     let report = udp_load(&a, &b, &load).unwrap();
     assert_eq!(report.lost, 0, "{report:?}");
-    // A sender that is not scheduled for most of the time sends few.
+    // A sender that rarely gets the CPU sends few packets.
     assert!(report.sent > 0, "{report:?}");
     if report.sent > 200 {
         assert!(report.duplicated > 0, "{report:?}");
@@ -166,7 +166,7 @@ fn rate_of_the_line_is_found() {
         udp_load(&a, &b, &load)
     })
     .unwrap();
-    // A busy machine finds less, and none can find more than the line and its queue carry.
+    // A busy machine measures less, and none can measure more than the line and its queue carry.
     let rate = best.received_rate();
     assert!(rate < 10_500.0, "{best:?}");
 }

@@ -55,7 +55,7 @@ fn router_forwards_and_translates() {
     home.add_default_route(inside.b4()).unwrap();
     home.add_default_route(inside.b6()).unwrap();
 
-    // Without a way back nothing is answered; with NAT it is.
+    // Without a return route no ping is answered; with NAT it is.
     let once = PingOptions::count(1);
     assert_eq!(ping(&home, outside.b4(), &once).unwrap().received, 0);
     router.masquerade("wan").unwrap();
@@ -75,7 +75,7 @@ fn emulator_delays_loses_and_counts() {
     let lines = [Impairment::delay(delay); 2];
     let line = Emulator::new(&a, "eth0", &b, "eth0", &link, lines, 1).unwrap();
     let report = common::answered(&a, link.b4(), 20);
-    // Never early; how late depends on how busy this machine is.
+    // Packets are never early; how late depends on how busy this machine is.
     assert!(report.times.min() >= 2 * delay, "{:?}", report.times.min());
     let counters = line.counters(Side::A);
     assert!(
@@ -83,7 +83,7 @@ fn emulator_delays_loses_and_counts() {
         "{counters:?}"
     );
 
-    // Each tenth request and each tenth answer, by the same dice in every run.
+    // One request and one answer in ten are lost, with the same random seed in every run.
     let lossy = Impairment {
         loss: 0.1,
         ..Impairment::NONE
@@ -95,9 +95,9 @@ fn emulator_delays_loses_and_counts() {
     };
     let report = ping(&a, link.b4(), &options).unwrap();
     let missing = report.sent - report.received;
-    // The last answers may come later than ping waits, so that more are missing than were lost.
+    // The last answers may come after ping stops waiting, so more can be missing than were lost.
     assert!(missing >= 30, "{missing} of 300 missing");
-    // Counted when the relay sleeps next. Neighbours that look for each other lose frames too.
+    // The relay updates its counters when it next sleeps. Neighbour discovery loses frames too.
     let lost = || line.counters(Side::A).lost + line.counters(Side::B).lost;
     let end = Instant::now() + Duration::from_secs(30);
     while lost() < 30 {
@@ -153,7 +153,7 @@ fn private_hosts_do_not_see_each_others_sockets() {
     assert!(!touch(&a));
     assert!(!touch(&b));
     assert!(touch(&a));
-    // Programs see it too, and the machine itself does not.
+    // Programs in the namespace see the directory, and the machine itself does not.
     let seen = a.output("ls", ["/var/run/wireguard"]).unwrap();
     assert_eq!(seen.trim(), "wg0.sock");
     b.run(|| std::fs::write("/etc/resolv.conf", "# lab\n").unwrap())

@@ -1,4 +1,4 @@
-//! The stock OpenVPN with itself: the lab's part of every test with it works.
+//! The stock OpenVPN at both ends: the lab's part of every OpenVPN test works.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -115,7 +115,7 @@ fn every_part_of_a_setup_works() {
     }
 }
 
-/// Programs that announce or understand no exporter derive the same keys as one that does both.
+/// Programs that neither announce nor support TLS key export derive the same keys as one that does both.
 #[test]
 fn old_stand_ins_do_without_the_exporter() {
     if !ready() {

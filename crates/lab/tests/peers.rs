@@ -1,4 +1,4 @@
-//! Every WireGuard program that is installed, as both ends of a tunnel.
+//! Tests every installed WireGuard program at both ends of a tunnel.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -54,11 +54,11 @@ fn installed_programs_carry_pings() {
         common::answered(&a, ip("10.0.0.2"), 10);
         let status = at_a.status().unwrap();
         let peer = status.peer(&keys_b.public).unwrap();
-        // boringtun counts only inner bytes, and says how long ago the handshake was.
+        // boringtun counts only inner bytes, and reports the age of the handshake instead of its time.
         assert!(peer.received >= 10 * 84, "{}: {peer:?}", program.name());
         println!("{}: {} bytes received", program.name(), peer.received);
         drop(at_a);
-        // The interface goes with the program.
+        // The interface disappears with the program.
         assert!(!a.has_interface("wg0").unwrap());
     }
 }

@@ -15,25 +15,25 @@ use std::time::{Duration, Instant};
 /// How the delay of packets varies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jitter {
-    /// Not at all.
+    /// The delay does not vary.
     #[default]
     None,
-    /// Evenly, by up to this much in each direction.
+    /// Evenly distributed, by up to this much in each direction.
     Even(Duration),
-    /// Normally, with this deviation, by up to six of them.
+    /// Normally distributed, with this deviation, by up to six of them.
     Normal(Duration),
 }
 
 /// Which packets are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No packet is lost.
     #[default]
     None,
-    /// Each with this probability.
+    /// Each packet is lost with this probability.
     Random(f64),
-    /// All within bursts (Gilbert's model). Both are probabilities for each packet: that a burst begins, and that it
-    /// ends.
+    /// Packets are lost in bursts only (Gilbert's model). Both fields are probabilities for each packet: that a burst
+    /// begins, and that it ends.
     Bursts {
         /// A burst begins with this packet.
         begin: f64,
@@ -47,17 +47,17 @@ pub enum Loss {
 pub struct LinkSettings {
     /// The delay of a packet, without waiting in the queue.
     pub delay: Duration,
-    /// How that varies.
+    /// The variation of the delay.
     pub jitter: Jitter,
-    /// No packet overtakes another: one that would arrives with it.
+    /// Whether packets keep their order: one that would overtake another arrives with it.
     pub keeps_order: bool,
     /// Which packets are lost, behind the queue.
     pub loss: Loss,
     /// The probability that a packet arrives twice, with delays of their own.
     pub duplication: f64,
-    /// Bits a second; `None` is no limit.
+    /// The rate in bits a second; `None` means no limit.
     pub rate: Option<u64>,
-    /// Bytes that wait for the link at most. What does not fit is lost.
+    /// Maximum bytes that wait for the link. A packet that does not fit is lost.
     pub queue: usize,
 }
 
@@ -77,7 +77,7 @@ pub enum Fate {
 #[derive(Clone, Debug)]
 struct Event<T> {
     at: Instant,
-    /// Among events of one time the first goes first.
+    /// Orders events of the same time: the first goes first.
     sequence: u64,
     packet: T,
 }
@@ -109,7 +109,7 @@ pub struct Link<T> {
     random: Random,
     events: BinaryHeap<Reverse<Event<T>>>,
     sequence: u64,
-    /// When the link has sent all that waits.
+    /// When the link has sent everything that waits.
     idle_at: Option<Instant>,
     last_arrival: Option<Instant>,
     in_burst: bool,
@@ -117,7 +117,7 @@ pub struct Link<T> {
 }
 
 impl<T: Clone> Link<T> {
-    /// An idle link. Two links of one seed and of the same settings do the same to the same packets.
+    /// Makes an idle link. Two links with the same seed and settings treat the same packets the same way.
     #[must_use]
     pub const fn new(settings: LinkSettings, seed: u64) -> Self {
         Self {
@@ -132,17 +132,17 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// From now on packets that are sent are lost, or not any more. Those on their way arrive.
+    /// Cuts or restores the link: packets sent from now on are lost, or not. Packets on their way still arrive.
     pub const fn cut(&mut self, cut: bool) {
         self.cut = cut;
     }
 
-    /// Other settings for the packets that are sent from now on.
+    /// Changes the settings for packets that are sent from now on.
     pub const fn change(&mut self, settings: LinkSettings) {
         self.settings = settings;
     }
 
-    /// A packet of this size is sent.
+    /// Sends a packet of this size.
     pub fn send(&mut self, packet: T, bytes: usize, now: Instant) -> Fate {
         let Some(sent) = self.transmit(bytes, now) else {
             return Fate::QueueFull;
@@ -168,7 +168,7 @@ impl<T: Clone> Link<T> {
         self.events.peek().map(|Reverse(event)| event.at)
     }
 
-    /// The next packet that has arrived at `now`.
+    /// Takes the next packet that has arrived by `now`.
     pub fn receive(&mut self, now: Instant) -> Option<T> {
         if self.next_arrival()? > now {
             return None;
@@ -240,7 +240,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Sends 10,000 packets of 1000 bytes, one each millisecond; gives what arrives, and after how long.
+    /// Sends 10,000 packets of 1000 bytes, one each millisecond; returns those that arrive, each with its delay.
     fn run(settings: LinkSettings, seed: u64) -> Vec<(u32, Duration)> {
         let start = Instant::now();
         let mut link = Link::new(settings, seed);

@@ -1,12 +1,12 @@
-//! How well a line works, and why that is thought.
+//! The health of a line: how well it works, and the reason for that verdict.
 //!
-//! The most telling signs cost nothing: the tunnel's own authentic packets, the round trips of its handshakes and
-//! keepalives, the losses that its numbers show. Probes are for a silent line: one a second or so while it is idle,
-//! quicker once something sent on it has gone unanswered. The owner of a [`Health`] tells it of events, asks
-//! [`Health::probe_due`], and calls [`Health::poll`] after each of these and at [`Health::next_deadline`].
+//! Most signs cost nothing: the tunnel's own authentic packets, the round trips of its handshakes and keepalives, the
+//! losses that its numbers show. Probes are for a silent line: one a second or so while it is idle, quicker once
+//! something sent on it has gone unanswered. The owner of a [`Health`] reports events to it and asks
+//! [`Health::probe_due`]. It calls [`Health::poll`] after each of these and at [`Health::next_deadline`].
 //!
-//! States have hysteresis: a line degrades at a loss that is more than twice what it recovers at, and after a few
-//! seconds of it; it is up again only after several answers.
+//! States have hysteresis: the loss at which a line degrades is more than twice the loss at which it recovers, and must
+//! last a few seconds. A line that was down is up again only after several answers.
 
 mod measures;
 mod reason;
@@ -18,40 +18,40 @@ pub use reason::{Fault, LineState, Reason};
 use measures::{LastSeconds, RoundTrips};
 use std::time::{Duration, Instant};
 
-/// How a line is judged.
+/// The settings by which a line is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether the peer answers probes. If not, only what it sends by itself counts, and a line is given longer.
+    /// Whether the peer answers probes. If not, only packets that it sends by itself count, and the line may be silent
+    /// for longer.
     pub probes: bool,
-    /// An idle line is probed this often.
+    /// Interval of probes on an idle line.
     pub probe_interval: Duration,
-    /// A line that does not answer is probed this often.
+    /// Interval of probes on a line that does not answer.
     pub probe_interval_silent: Duration,
-    /// A line is down when nothing has come for this long after something was sent that should be answered.
+    /// A line is down when nothing has come for this long after a packet that the peer should answer.
     pub silence: Duration,
-    /// The silence of a peer that does not answer probes.
+    /// The same as `silence`, for a peer that does not answer probes.
     pub silence_without_probes: Duration,
-    /// Probes that must be unanswered as well.
+    /// Probes that must also be unanswered before the line is down.
     pub unanswered: u8,
-    /// Authentic packets that must come before a line that was down is up, half a probe's interval apart.
+    /// Authentic packets after which a line that was down is up; they must come half a probe interval apart.
     pub answers: u8,
-    /// Loss in thousandths from which on a line is degraded.
+    /// Loss in thousandths from which a line is degraded.
     pub loss_high: u16,
-    /// Loss in thousandths up to which it recovers.
+    /// Loss in thousandths up to which a line recovers.
     pub loss_low: u16,
-    /// Round trips that are this many times as long as usual degrade a line, if they are longer by `round_trip_more`
-    /// as well.
+    /// A line degrades when round trips are this many times as long as usual, and also longer by `round_trip_more`.
     pub round_trip_times: u8,
-    /// See `round_trip_times`.
+    /// Minimum increase of round trips that degrades a line; see `round_trip_times`.
     pub round_trip_more: Duration,
-    /// For how long a line is bad before it is degraded.
+    /// How long a line must be bad before it is degraded.
     pub degrade_after: Duration,
-    /// For how long it is good before it has recovered.
+    /// How long a line must be good before it has recovered.
     pub recover_after: Duration,
 }
 
 impl Default for Settings {
-    /// A line is down within 1.2 seconds of what it did not answer, so that another takes over within two.
+    /// A line is down within 1.2 seconds of an unanswered packet, so that another takes over within two.
     fn default() -> Self {
         Self {
             probes: true,
@@ -88,21 +88,21 @@ pub struct Change {
 pub struct Figures {
     /// Smoothed round trip.
     pub round_trip: Option<Duration>,
-    /// The least round trip of late.
+    /// The least recent round trip.
     pub round_trip_least: Option<Duration>,
     /// Jitter of round trips (RFC 3550).
     pub jitter: Duration,
     /// Loss in thousandths over the last ten seconds, if enough packets were counted.
     pub loss: Option<u16>,
-    /// Bytes a second that were sent and received on average of the last seconds.
+    /// Mean bytes a second sent and received over the last seconds.
     pub rate: (u64, u64),
-    /// The rates of the best second: the line carried at least these.
+    /// The rates of the best second: the line can carry at least these.
     pub rate_greatest: (u64, u64),
     /// The largest datagram that the path carries.
     pub path_mtu: Option<u16>,
 }
 
-/// Packets that must be counted before a loss means anything.
+/// Minimum number of counted packets for a loss rate to mean anything.
 const COUNTED_MIN: u64 = 50;
 
 /// The health of one line.
@@ -114,7 +114,7 @@ pub struct Health {
     /// When the state changed last.
     since: Option<Instant>,
     fault: Option<Fault>,
-    /// A fault that has come or gone since the last poll.
+    /// A fault that has gone since the last poll.
     fault_gone: Option<Fault>,
     round_trips: RoundTrips,
     path_mtu: Option<u16>,
@@ -123,21 +123,21 @@ pub struct Health {
     counted: LastSeconds,
     lost: LastSeconds,
     heard: Option<Instant>,
-    /// When the first thing was sent that is not answered yet.
+    /// When the first packet that is still unanswered was sent.
     unanswered_since: Option<Instant>,
     probe_sent: Option<Instant>,
-    /// Probes since anything was heard.
+    /// Probes since the last packet was heard.
     probes_unanswered: u8,
-    /// Answers since the line was down, and the last one that counted.
+    /// Answers since the line was down, and the time of the last one that counted.
     answers: u8,
     answer_counted: Option<Instant>,
-    /// Since when it is as bad, or as good, as another state needs.
+    /// Since when the line has been as bad, or as good, as another state needs.
     bad_since: Option<Instant>,
     good_since: Option<Instant>,
 }
 
 impl Health {
-    /// A line of which nothing is known.
+    /// Makes the health of a line about which nothing is known.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -164,13 +164,13 @@ impl Health {
         }
     }
 
-    /// An idle line is probed this often from now on.
+    /// Sets the interval of probes on an idle line.
     pub const fn set_probe_interval(&mut self, interval: Duration) {
         self.settings.probe_interval = interval;
     }
 
-    /// The peer answers probes; or, where there is a time, only what it sends by itself counts, which must come within that
-    /// time of something that was sent to it.
+    /// Sets how the peer answers. `None`: it answers probes. A time: only packets that it sends by itself count, and
+    /// they must come within that time of something sent to it.
     pub const fn set_answers(&mut self, within: Option<Duration>) {
         self.settings.probes = within.is_none();
         if let Some(within) = within {
@@ -178,7 +178,7 @@ impl Health {
         }
     }
 
-    /// The state, and why it is that; `None` while nothing has happened.
+    /// The state and the reason for it; `None` while nothing has happened.
     #[must_use]
     pub const fn state(&self) -> (LineState, Option<Reason>) {
         (self.state, self.reason)
@@ -212,8 +212,8 @@ impl Health {
         }
     }
 
-    /// Packets were sent, with this many bytes together. `answered` says whether the peer answers them sooner or later,
-    /// as it does data.
+    /// Counts packets that were sent, with this many bytes together. `answered` says whether the peer answers them
+    /// sooner or later, as it does data.
     pub fn sent(&mut self, bytes: usize, answered: bool, now: Instant) {
         self.sent.add(bytes as u64, now);
         if answered {
@@ -221,7 +221,7 @@ impl Health {
         }
     }
 
-    /// Authentic packets have come, with this many bytes together.
+    /// Counts authentic packets that have come, with this many bytes together.
     pub fn received(&mut self, bytes: usize, now: Instant) {
         self.received.add(bytes as u64, now);
         self.heard = Some(now);
@@ -234,23 +234,23 @@ impl Health {
         }
     }
 
-    /// A round trip was measured: of a handshake, a keepalive, a probe.
+    /// Takes a measured round trip: of a handshake, a keepalive, a probe.
     pub fn round_trip(&mut self, sample: Duration) {
         self.round_trips.sample(sample);
     }
 
-    /// Of packets that were sent on the line, this many have arrived since the last call, and this many have not.
+    /// Counts packets that were sent on the line since the last call: so many arrived, and so many did not.
     pub fn counted(&mut self, arrived: u64, lost: u64, now: Instant) {
         self.counted.add(arrived + lost, now);
         self.lost.add(lost, now);
     }
 
-    /// The largest datagram that the path carries.
+    /// Sets the largest datagram that the path carries.
     pub const fn path_mtu(&mut self, bytes: u16) {
         self.path_mtu = Some(bytes);
     }
 
-    /// The host says that the line cannot work, or that it can.
+    /// Sets the fault by which the host knows that the line cannot work, or clears it.
     pub fn fault(&mut self, fault: Option<Fault>) {
         if fault.is_none() {
             self.fault_gone = self.fault;
@@ -258,7 +258,7 @@ impl Health {
         self.fault = fault;
     }
 
-    /// Whether a probe is to be sent now. Then it is counted as sent.
+    /// Returns whether a probe must be sent now, and then counts it as sent.
     pub fn probe_due(&mut self, now: Instant) -> bool {
         let due = self
             .next_probe()
@@ -271,7 +271,7 @@ impl Health {
         due
     }
 
-    /// The answer to the last probe has come. It was authentic.
+    /// Takes the answer to the last probe, which was authentic.
     pub fn probe_answered(&mut self, bytes: usize, now: Instant) {
         if let Some(sent) = self.probe_sent {
             self.round_trip(now.saturating_duration_since(sent));
@@ -279,7 +279,7 @@ impl Health {
         self.received(bytes, now);
     }
 
-    /// When to ask for a probe or to poll next, if nothing happens before. A new line is asked at once.
+    /// When to ask for a probe or to poll next, if nothing happens before. A new line is due at once.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let probe = self.next_probe().flatten();
@@ -298,7 +298,7 @@ impl Health {
         [probe, down, change].into_iter().flatten().min()
     }
 
-    /// Judges the line by all that was told. Returns what has changed.
+    /// Judges the line by everything reported so far. Returns the change, if any.
     pub fn poll(&mut self, now: Instant) -> Option<Change> {
         let (to, reason) = self.judge(now)?;
         let from = std::mem::replace(&mut self.state, to);
@@ -368,7 +368,7 @@ impl Health {
         (good >= self.settings.recover_after).then_some((LineState::Up, Reason::Recovered(good)))
     }
 
-    /// The fault: a loss above this limit, or round trips too long by a limit that is divided by `part`.
+    /// The trouble of the line: a loss above this limit, or round trips too long by a limit that is divided by `part`.
     fn trouble(&mut self, now: Instant, loss_limit: u16, part: u32) -> Option<Reason> {
         if let Some(loss) = self.loss(now).filter(|loss| *loss > loss_limit) {
             return Some(Reason::Loss(loss));
@@ -386,7 +386,7 @@ impl Health {
     fn loss(&mut self, now: Instant) -> Option<u16> {
         let counted = self.counted.sum(now);
         let lost = self.lost.sum(now);
-        // At most a thousand.
+        // The ratio is at most a thousand, so it fits.
         (counted >= COUNTED_MIN).then(|| (lost * 1000 / counted) as u16)
     }
 
@@ -395,16 +395,16 @@ impl Health {
         enough && self.down_at().is_some_and(|at| now >= at)
     }
 
-    /// When the line is down, if nothing comes and probes are sent as they are due.
+    /// When the line will be down, if nothing comes and probes are sent as they are due.
     fn down_at(&self) -> Option<Instant> {
         let since = self.unanswered_since?;
         if !self.settings.probes {
             return Some(since + self.settings.silence_without_probes);
         }
-        // A line is not silent for the time that an answer takes.
+        // The time that an answer normally takes does not count as silence.
         let timeout = self.round_trips.timeout().unwrap_or_default();
         let at = since + self.settings.silence.max(timeout);
-        // The last of the probes must have had its time as well.
+        // The last of the probes must have had its time for an answer as well.
         let enough = self.probes_unanswered >= self.settings.unanswered;
         Some(if enough {
             at
@@ -413,7 +413,7 @@ impl Health {
         })
     }
 
-    /// When the next probe is due: `Some(None)` is at once, `None` never.
+    /// When the next probe is due: `Some(None)` means at once, `None` means never.
     fn next_probe(&self) -> Option<Option<Instant>> {
         if !self.settings.probes || self.fault.is_some() {
             return None;
@@ -422,19 +422,20 @@ impl Health {
         let idle = heard.map(|at| at + self.settings.probe_interval);
         let Some(unanswered) = self.unanswered_since else {
             return Some(match self.state {
-                // A line that has just answered again is asked soon whether it means it.
+                // A line that has just answered again is soon asked once more.
                 LineState::Down => heard.map(|at| at + self.settings.probe_interval_silent),
                 _ => idle,
             });
         };
         if self.state == LineState::Down && self.answers == 0 {
-            // Less and less often: a line that is asked seldom is not down for a minute because its first probes were lost.
+            // Probes of a new line become rarer with each lost one, so that a few losses at the start do not keep the
+            // line down for a minute.
             let times = 1 << self.probes_unanswered.min(16);
             let backoff = self.settings.probe_interval_silent * times;
             let interval = backoff.min(self.settings.probe_interval);
             return Some(heard.map(|at| at + interval));
         }
-        // A packet has not been answered: unless the line is slow, ask.
+        // A packet is unanswered: send a probe, unless the line is merely slow.
         let patience = self
             .round_trips
             .timeout()

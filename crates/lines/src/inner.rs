@@ -8,10 +8,10 @@ const UDP: u8 = 17;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
-/// Extension headers of IPv6 that are looked behind.
+/// Maximum number of IPv6 extension headers that are skipped.
 const EXTENSIONS_MAX: usize = 4;
 
-/// The code point of Class Selector 5 (RFC 2474). It, EF (46, RFC 3246) and all above are for what cannot wait: voice,
+/// The code point of Class Selector 5 (RFC 2474). It, EF (46, RFC 3246) and all above mark urgent packets: voice,
 /// signalling, the network's own control.
 pub const DSCP_CRITICAL: u8 = 40;
 
@@ -33,23 +33,24 @@ pub enum Kind {
     Other,
 }
 
-/// An inner packet, as far as it matters here.
+/// The facts about an inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inner {
-    /// A hash of addresses, protocol and ports. Fragments have no ports: those of a datagram are one flow.
+    /// A hash of addresses, protocol and ports. Fragments are hashed without ports, so that all of a datagram are one
+    /// flow.
     pub flow: u32,
     /// The length of the packet in bytes.
     pub length: usize,
     /// The six bits of the differentiated services code point.
     pub dscp: u8,
-    /// Whether congestion can be marked.
+    /// The packet's ECN bits.
     pub ecn: Ecn,
     /// The content.
     pub kind: Kind,
 }
 
 impl Inner {
-    /// Whether losing the packet hurts more than its size says: DSCP from CS5 on, small UDP, TCP's SYN and pure
+    /// Whether losing the packet hurts more than its size suggests: DSCP from CS5 on, small UDP, TCP's SYN and pure
     /// acknowledgements.
     #[must_use]
     pub const fn critical(&self) -> bool {
@@ -60,17 +61,17 @@ impl Inner {
         }
     }
 
-    /// Whether the sender of the packet has marked it as one that cannot wait. All packets of a flow are, as a rule, so
-    /// they may be delivered out of order with others.
+    /// Whether the sender has marked the packet as urgent. All packets of a flow usually are, so they may be delivered
+    /// out of order with others.
     #[must_use]
     pub const fn urgent(&self) -> bool {
         self.dscp >= DSCP_CRITICAL
     }
 
-    /// Whether others of the flow may come before it: it is urgent, or acknowledges only. Of two acknowledgements the newer
-    /// one says what the older one does, but for a window that a receiver has opened meanwhile and for duplicates that it
-    /// reports (RFC 9293 section 3.10.7.4, RFC 2883), which networks that reorder cost as well; to wait for one that was
-    /// lost makes every round trip longer.
+    /// Whether other packets of the flow may overtake this one: it is urgent, or acknowledges only. Of two
+    /// acknowledgements the newer one includes the older one. Exceptions are a window that a receiver has opened
+    /// meanwhile and duplicates that it reports (RFC 9293 section 3.10.7.4, RFC 2883); networks that reorder lose these
+    /// as well. Waiting for a lost acknowledgement makes every round trip longer.
     #[must_use]
     pub const fn needs_no_order(&self) -> bool {
         self.urgent() || matches!(self.kind, Kind::TcpAck)
@@ -85,7 +86,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader with a seed that is random for each start.
+    /// Makes a reader with a seed, which must be random for each start.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { seed }
@@ -105,7 +106,7 @@ impl Reader {
         let header = packet.get(..20)?;
         let length = usize::from(header[0] & 15) * 4;
         let offset = u16::from_be_bytes([header[6], header[7]]);
-        // More fragments, or an offset.
+        // Either More Fragments is set, or the offset is not 0.
         let fragment = offset & 0x3fff != 0;
         let behind = if fragment { None } else { packet.get(length..) };
         let mut hash = Hash::new(self.seed);
@@ -137,7 +138,8 @@ impl Reader {
     }
 }
 
-/// The rest, which both versions have in common. `behind` is what stands behind the IP header, if it is a whole packet's.
+/// Reads the part that both versions have in common. `behind` are the bytes behind the IP header, unless the packet is
+/// a fragment.
 fn inner(packet: &[u8], class: u8, protocol: u8, behind: Option<&[u8]>, mut hash: Hash) -> Inner {
     hash.add(&[protocol]);
     let ports = behind
@@ -175,7 +177,7 @@ fn tcp_kind(segment: &[u8]) -> Kind {
     }
 }
 
-/// Multiplies and folds: good enough to spread flows over places, and a few instructions.
+/// Multiplies and folds: spreads flows over places well enough, in a few instructions.
 struct Hash(u64);
 
 impl Hash {

@@ -1,15 +1,15 @@
-//! Several lines at once, in order: what one tunnel needs to use more than one way to its peer. Sans-IO: packets and the
-//! time come in, decisions and deadlines come out.
+//! Several lines at once, in order: everything that one tunnel needs to use more than one path to its peer. Sans-IO:
+//! packets and the time come in, decisions and deadlines come out.
 //!
 //! - [`reorder`]: packets that came by several lines, put back into order
-//! - [`health`]: how well each line works, and why that is thought
+//! - [`health`]: how well each line works, and the reason for that verdict
 //! - [`scheduler`]: which lines a packet is sent on
 //! - [`queue`]: a fair queue in front of a line that is the bottleneck
-//! - [`inner`]: what the others must know of an inner packet
+//! - [`inner`]: the facts about an inner packet that the others need
 //! - `emulator`: links with delay, jitter, loss and a rate, in virtual time (feature `emulator`)
 //!
-//! Nothing here knows a protocol. A packet's number is the one that its protocol gave it (WireGuard's counter, OpenVPN's
-//! packet id, PPTP's sequence number), so a peer that knows nothing of lines can be at the other end.
+//! Nothing here knows a protocol. A packet's number is the one that its protocol gave it (WireGuard's counter,
+//! OpenVPN's packet id, PPTP's sequence number), so the peer at the other end need not know of lines.
 
 #![forbid(unsafe_code)]
 

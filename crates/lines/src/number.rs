@@ -1,22 +1,22 @@
-//! Numbers of 32 bits, extended to 64: what follows them need not think of wrapping.
+//! Numbers of 32 bits, extended to 64, so that later code need not handle wrapping.
 
-/// Extends numbers of 32 bits to 64 by the greatest that was taken.
+/// Extends numbers of 32 bits to 64 by the greatest accepted one.
 ///
-/// A number is taken for the one nearest to the greatest so far, as RFC 4303 appendix A2 does: at most 2^31 - 1 in front
-/// of it, at most 2^31 behind.
+/// A number is extended to the value nearest to the greatest so far, as in RFC 4303 appendix A2: at most 2^31 - 1 in
+/// front of it, at most 2^31 behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extender {
     greatest: Option<u64>,
 }
 
 impl Extender {
-    /// An extender that has seen nothing. The first number is taken as it is.
+    /// Makes an extender that has seen nothing. The first number is used as it is.
     #[must_use]
     pub const fn new() -> Self {
         Self { greatest: None }
     }
 
-    /// The number whose low 32 bits are `low`. `None` if it would be below 0.
+    /// Returns the number whose low 32 bits are `low`; `None` if it would be below 0.
     ///
     /// This changes nothing: call [`Self::taken`] once the packet has proved to be authentic, or to be in its window.
     #[must_use]
@@ -24,12 +24,12 @@ impl Extender {
         let Some(greatest) = self.greatest else {
             return Some(low as u64);
         };
-        // The difference of two numbers of 32 bits as a signed one is the shorter way between them.
+        // The wrapped difference, read as a signed number, is the shorter way between the two.
         let ahead = low.wrapping_sub(greatest as u32).cast_signed();
         greatest.checked_add_signed(ahead as i64)
     }
 
-    /// The packet with this number, which [`Self::extend`] gave, was good.
+    /// Notes that the packet with this number, which [`Self::extend`] returned, was good.
     pub const fn taken(&mut self, number: u64) {
         match self.greatest {
             Some(greatest) if greatest >= number => {}
@@ -37,14 +37,14 @@ impl Extender {
         }
     }
 
-    /// The peer has begun anew: the next number is taken as it is.
+    /// Forgets the greatest number, because the peer has begun anew: the next number is used as it is.
     pub const fn restart(&mut self) {
         self.greatest = None;
     }
 }
 
-/// The numbers that a line's own packets have, where the peer numbers them for each line: they tell the line's loss
-/// exactly, whatever part of the packets went over it.
+/// The numbers of a line's own packets, where the peer numbers packets for each line. They show the line's loss
+/// exactly, whatever share of the packets it carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineNumbers {
     span: Option<(u64, u64)>,
@@ -52,7 +52,7 @@ pub struct LineNumbers {
 }
 
 impl LineNumbers {
-    /// A line that has delivered nothing.
+    /// The numbers of a line that has delivered nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -61,14 +61,14 @@ impl LineNumbers {
         }
     }
 
-    /// A packet has come that is the first with this number.
+    /// Notes the first packet with this number.
     pub fn received(&mut self, number: u64) {
         let (least, greatest) = self.span.unwrap_or((number, number));
         self.span = Some((least.min(number), greatest.max(number)));
         self.received += 1;
     }
 
-    /// Packets between the least and the greatest number that have not come.
+    /// The number of packets between the least and the greatest number that have not come.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.span.map_or(0, |(least, greatest)| {

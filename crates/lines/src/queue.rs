@@ -1,12 +1,12 @@
 //! A fair queue of inner flows in front of a line that is the bottleneck.
 //!
-//! A tunnel hides its flows from whatever queue stands behind it: all of them look like one, and a download delays a call
-//! by all that waits in the modem. Where a line's rate is known, this queue is the one that fills, and it knows the
-//! flows: FQ-CoDel (RFC 8290), which serves flows in turn, sparse ones first, and drops packets of those whose queue
-//! stands, or marks them if they can be marked (RFC 3168). Where the rate is not known there is nothing to hold back,
-//! and [`Queue::engaged`] says that packets need not pass through it at all.
+//! A tunnel hides its flows from every queue behind it: all of them look like one, and a download delays a call by
+//! everything that waits in the modem. Where a line's rate is known, packets wait in this queue instead, and it knows
+//! the flows. It is FQ-CoDel (RFC 8290): it serves flows in turn, sparse ones first. It drops packets of flows whose
+//! queue stands, or marks them if they can be marked (RFC 3168). Where the rate is not known nothing is held back, and
+//! [`Queue::engaged`] says that packets need not pass through the queue at all.
 //!
-//! A queue takes packets before they are numbered and sealed, so that what it drops leaves no gap.
+//! A queue takes packets before they are numbered and sealed, so that a packet it drops leaves no gap.
 
 mod codel;
 mod flows;
@@ -21,7 +21,7 @@ pub use pacer::Pacer;
 use plane::Ecn;
 use std::time::{Duration, Instant};
 
-/// Packets that are dropped at once when the queue is full, so that looking for the longest flow is rare (RFC 8290
+/// Packets that are dropped at once when the queue is full, so that the search for the longest flow is rare (RFC 8290
 /// section 4.1).
 const DROPPED_AT_ONCE: usize = 64;
 /// A packet of full size on most lines.
@@ -30,31 +30,31 @@ const FULL_SIZE: usize = 1514;
 /// The settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bits a second that the line carries, all headers included. `None` is more than ever comes.
+    /// The line's rate in bits a second, all headers included. `None` means no limit.
     pub rate: Option<u64>,
-    /// Bits a second of the line where another than the queue sees to it that no more leave, by a [`Pacer`].
+    /// The line's rate in bits a second, where a [`Pacer`] limits it instead of the queue.
     pub carries: Option<u64>,
-    /// Bytes that each packet costs the line beyond its own: headers of tunnel, UDP, IP and the link.
+    /// Bytes that each packet costs the line beyond its own length: headers of tunnel, UDP, IP and the link.
     pub overhead: usize,
-    /// How many flows are told apart.
+    /// The number of flows that are told apart.
     pub flows: u16,
     /// Bytes that a flow sends in its turn.
     pub quantum: usize,
-    /// Most packets that wait.
+    /// Maximum number of packets that wait.
     pub packets_max: usize,
-    /// Most bytes that wait.
+    /// Maximum bytes that wait.
     pub bytes_max: usize,
-    /// Standing delay that is accepted. It grows by itself to what one packet and a half take on the line.
+    /// Accepted standing delay. It grows by itself to the time that one and a half packets take on the line.
     pub target: Duration,
-    /// A round trip of those that are usual.
+    /// A usual round trip.
     pub interval: Duration,
-    /// The amount that may be sent at once after a pause: as much as timers are late.
+    /// The time whose bytes may be sent at once after a pause: the amount by which timers are late.
     pub burst: Duration,
 }
 
 impl Default for Settings {
-    /// RFC 8290's parameters, with bounds for a router: 1024 flows, 2048 packets or 4 MiB; a quantum of 300 bytes, which
-    /// gives small packets their turn sooner on slow lines.
+    /// The parameters of RFC 8290, with bounds for a router: 1024 flows, 2048 packets or 4 MiB; a quantum of 300 bytes,
+    /// which gives small packets their turn sooner on slow lines.
     fn default() -> Self {
         Self {
             rate: None,
@@ -76,7 +76,7 @@ impl Default for Settings {
 pub struct Counters {
     /// Packets that were taken out and sent.
     pub sent: u64,
-    /// Of these, packets that were marked.
+    /// Sent packets that were marked.
     pub marked: u64,
     /// Packets that CoDel dropped.
     pub dropped: u64,
@@ -89,7 +89,7 @@ pub struct Counters {
 pub struct Popped<T> {
     /// The packet.
     pub packet: T,
-    /// Its ECN field is to be set to *congestion experienced*.
+    /// Whether the packet's ECN field must be set to *congestion experienced*.
     pub mark: bool,
 }
 
@@ -116,26 +116,26 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Bits a second that the line carries, if that is known.
+    /// The line's rate in bits a second, if known.
     #[must_use]
     pub const fn rate(&self) -> Option<u64> {
         self.settings.rate
     }
 
-    /// Whether packets must pass through the queue: the line has a rate, or something waits still.
+    /// Whether packets must pass through the queue: the line has a rate, or packets still wait.
     #[must_use]
     pub const fn engaged(&self) -> bool {
         self.settings.rate.is_some() || self.flows.packets() > 0
     }
 
-    /// The rate of the line is another. For how long it was busy at the last one says nothing.
+    /// Sets another rate of the line, and forgets how long the line is busy at the old one.
     pub fn set_rate(&mut self, rate: Option<u64>) {
         self.settings.rate = rate;
         self.pacer.set_rate(rate);
         self.parameters = parameters(&self.settings);
     }
 
-    /// The line carries another rate, and what sees to it is not the queue ([`Settings::carries`]).
+    /// Sets another rate of the line that something other than the queue limits ([`Settings::carries`]).
     pub fn set_carries(&mut self, carries: Option<u64>) {
         self.settings.carries = carries;
         self.parameters = parameters(&self.settings);
@@ -179,12 +179,12 @@ impl<T> Queue<T> {
         None
     }
 
-    /// The packet that was taken out last costs the line so many bytes, and not what the settings say of it.
+    /// Corrects the cost of the packet that was taken out last to so many bytes, in place of the one by the settings.
     pub fn settle(&mut self, bytes: usize) {
         self.pacer.settle(bytes);
     }
 
-    /// When the line can send the next packet that waits.
+    /// When the line can send the next waiting packet.
     #[must_use]
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         if self.flows.packets() == 0 {
@@ -193,7 +193,7 @@ impl<T> Queue<T> {
         Some(self.pacer.idle_at().map_or(now, |idle| idle.max(now)))
     }
 
-    /// Packets and bytes that wait, bytes as the line counts them.
+    /// Packets and bytes that wait; bytes as the line counts them.
     #[must_use]
     pub const fn waiting(&self) -> (usize, usize) {
         (self.flows.packets(), self.flows.bytes())
@@ -205,7 +205,7 @@ impl<T> Queue<T> {
         self.counters
     }
 
-    /// The first packet of a flow that CoDel lets through, and whether it is to be marked.
+    /// Takes the first packet of a flow that CoDel lets through, and says whether to mark it.
     fn pop_of(&mut self, place: u16, now: Instant) -> Option<(Waiting<T>, bool)> {
         loop {
             let waiting = self.flows.pop(place)?;
@@ -242,7 +242,7 @@ impl<T> Queue<T> {
             }
             self.counters.overflowed += 1;
         }
-        // Only a packet larger than the whole bound, or bounds of nothing, leave the queue full here.
+        // The queue is still full here only if one packet exceeds the whole bound, or the bounds are 0.
         while self.full() && self.flows.packets() > 0 {
             let fattest = self.flows.fattest();
             self.flows.pop(fattest);
@@ -251,7 +251,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// On a slow line one packet takes longer than the target: RFC 8290 section 5.2.2.
+/// Raises the target on a slow line, where one packet takes longer than that (RFC 8290 section 5.2.2).
 fn parameters(settings: &Settings) -> Parameters {
     let carries = settings.rate.or(settings.carries);
     let packet = carries.filter(|rate| *rate > 0).map_or(0, |rate| {

@@ -1,26 +1,27 @@
-//! Packets that came by several lines, put back into order.
+//! Puts packets that came by several lines back into order.
 //!
-//! A [`Window`] stands where the copies of one peer's packets meet, whichever line they came by: each number is delivered
-//! once, in order, and a packet behind a gap waits for as long as what is missing can still come. The gap is given up by
-//! the earliest of three rules:
+//! A [`Window`] stands where the copies of one peer's packets meet, whichever line they came by. It delivers each
+//! number once, in order, and a packet behind a gap waits for as long as the missing packets can still come. The window
+//! gives up a gap by the earliest of three rules:
 //!
-//! 1. Each line that is alive has delivered a number behind the gap, and its *slack* has passed since: the time by which
-//!    the line itself is seen to reorder packets (RFC 1990 section 4, for lines that do not keep order). Until that has
-//!    been seen, packets are expected to be overtaken by a good deal.
-//! 2. The gap is older than packets are late: mean and four mean deviations of how long after the first line the
-//!    slowest that is alive delivers (RFC 6298's estimate), or the latest packet of the last half minute. Copies of one
-//!    number and the numbers of several lines are compared with each other, so neither clocks nor stamps are needed. If
-//!    more than one packet in a thousand comes too late, more deviations are waited for.
-//! 3. The gap is older than the cap, or more packets or bytes wait than may.
+//! 1. Each line that is alive has delivered a number behind the gap, and its *slack* has passed since: the time by
+//!    which the line itself was seen to reorder packets (RFC 1990 section 4, for lines that do not keep order). Until
+//!    that is known, the slack is large.
+//! 2. The gap is older than packets are late. Lateness is how long after the first line the slowest line that is alive
+//!    delivers. The limit is its mean and four mean deviations (RFC 6298's estimate), or the latest packet of the last
+//!    half minute. Copies of one number and the numbers of several lines are compared with each other, so neither
+//!    clocks nor stamps are needed. If more than one packet in a thousand comes too late, the window waits for more
+//!    deviations.
+//! 3. The gap is older than the cap, or more packets or bytes wait than allowed.
 //!
-//! Where the sender keeps what it has sent, a number that all lines have passed can be asked for instead
-//! ([`Window::set_repair`]): it is waited for a little longer, and given up if it does not come.
+//! Where the sender keeps sent packets, the window can ask for a number that all lines have passed
+//! ([`Window::set_repair`]). It then waits a little longer, and gives up the number if it does not come.
 //!
-//! The limit of a window is the least number whose fate is open. All below have come or were given up, so one bit a
-//! number tells a late packet from a duplicate, for [`REMEMBERED`] numbers back.
+//! The limit of a window is the least number that has neither come nor been given up. Below it, one bit a number tells
+//! a late packet from a duplicate, for [`REMEMBERED`] numbers back.
 //!
-//! The window is a replay window as well: it delivers no number twice. Copies must reach it, or it learns less of the
-//! lines; so where it is used it stands in the place of another replay window, behind authentication.
+//! The window is a replay window as well: it delivers no number twice. Copies must reach it, or it learns less about
+//! the lines. So it replaces any other replay window, behind authentication.
 
 mod counters;
 mod history;
@@ -45,31 +46,31 @@ pub use window::Window;
 
 use plane::LineId;
 
-/// Numbers that a window spans at most, from the one it waits for to the greatest that has come. A power of two, so that
-/// places in rings follow one another when numbers of 32 bits wrap.
+/// Maximum span of a window's numbers, from the one it waits for to the greatest that has come. A power of two, so that
+/// places in rings stay consecutive when numbers of 32 bits wrap.
 pub const WINDOW: u64 = 2048;
 const _: () = assert!(WINDOW.is_power_of_two());
 
 /// Numbers of which a window knows whether they have come, counted back from the greatest one.
 pub const REMEMBERED: u64 = history::REMEMBERED;
 
-/// Facts about a packet for a window.
+/// The facts about a packet that a window needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its number, see [`Extender`](crate::number::Extender) for protocols that have 32 bits.
+    /// The packet's number; see [`Extender`](crate::number::Extender) for protocols that have 32 bits.
     pub number: u64,
-    /// The line that it came by.
+    /// The line that the packet came by.
     pub line: LineId,
-    /// Its size in memory.
+    /// The packet's size in memory.
     pub bytes: usize,
-    /// A hash of its inner flow, where that is known.
+    /// A hash of the packet's inner flow, if known.
     pub flow: Option<u32>,
-    /// It is delivered as soon as it comes, in whatever order.
+    /// Whether the packet is delivered as soon as it comes, in any order.
     pub urgent: bool,
 }
 
 impl Arrival {
-    /// A packet of which no more is known.
+    /// A packet of which only number, line and size are known.
     #[must_use]
     pub const fn new(number: u64, line: LineId, bytes: usize) -> Self {
         Self {
@@ -85,21 +86,21 @@ impl Arrival {
 /// The verdict on a packet that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Deliver it: it is in order.
+    /// Deliver the packet: it is in order.
     Deliver,
-    /// Deliver it, though numbers in front of it are missing: [`Order::ByFlow`], or it is urgent.
+    /// Deliver the packet, though numbers in front of it are missing: [`Order::ByFlow`], or it is urgent.
     DeliverPast,
-    /// Deliver it, though it comes after its number was given up: [`Late::Deliver`].
+    /// Deliver the packet, though it came after its number was given up: [`Late::Deliver`].
     DeliverLate,
-    /// It was taken and will be due later.
+    /// The window has taken the packet, and makes it due later.
     Held,
-    /// Drop it: its number has come.
+    /// Drop the packet: its number has already come.
     Duplicate,
-    /// Drop it: its number was given up: [`Late::Drop`].
+    /// Drop the packet: its number was given up: [`Late::Drop`].
     Late,
-    /// Drop it: whether its number has come is forgotten.
+    /// Drop the packet: its number is too old to know whether it has come.
     Ancient,
-    /// Drop it: its number is too far ahead ([`Jump::Agreed`]), or what is due is not fetched.
+    /// Drop the packet: its number is too far ahead ([`Jump::Agreed`]), or the caller does not fetch due packets.
     Ignored,
 }
 

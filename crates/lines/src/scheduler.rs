@@ -1,12 +1,13 @@
-//! Which lines a packet is sent on.
+//! Chooses the lines on which a packet is sent.
 //!
-//! A [`Scheduler`] knows the lines of one peer: what the settings say of them, what their [`Health`](crate::health)
-//! says, and what they have carried. [`Scheduler::pick`] is for each packet; it reads what the last change left.
+//! A [`Scheduler`] knows the lines of one peer: their settings, the verdict of their [`Health`](crate::health), and the
+//! bytes that they have carried. [`Scheduler::pick`] is called for each packet; it only reads the result of the last
+//! change.
 //!
-//! Lines that are metered are used only where no other works, and no copies are sent on them then. A line that has carried
-//! what it may in a month ([`Allowance`]) is used only where not even a metered one works: what a provider does then, be it
-//! to charge more or to slow down, is better than no tunnel. If no line works, packets go where they went before: what is
-//! thought of lines may be wrong, and a packet that is not sent is surely lost.
+//! Metered lines are used only where no other works, and carry no copies then. A line that has used up its monthly
+//! allowance ([`Allowance`]) is used only where not even a metered one works: higher charges or a lower rate are better
+//! than no tunnel. If no line works, packets stay on the last line: the verdicts may be wrong, and a packet that is not
+//! sent is surely lost.
 
 mod allowance;
 mod balance;
@@ -30,17 +31,17 @@ use std::time::Instant;
 pub enum Mode {
     /// The preferred line, whatever its state.
     Single,
-    /// The best line that works; back to a better one after a hold time.
+    /// The best line that works; a better one takes over after a hold time.
     #[default]
     Failover,
     /// Each packet on all lines that work.
     Duplicate,
-    /// Packets that are [critical](Inner::critical) on all lines that work, all others as with failover.
+    /// [Critical](Inner::critical) packets on all lines that work, all others as with failover.
     Critical,
     /// Each inner flow on one of the lines that work, by their rates.
     BalanceFlows,
-    /// Each packet on one of the lines that work, by their rates; [critical](Inner::critical) ones as with failover. The
-    /// other end must put them back into order.
+    /// Each packet on one of the lines that work, by their rates; [critical](Inner::critical) ones as with failover.
+    /// The peer must put them back into order.
     BalancePackets,
 }
 
@@ -49,13 +50,14 @@ pub enum Mode {
 pub struct LineSettings {
     /// Lines with a lower number are preferred.
     pub priority: u8,
-    /// Its traffic costs money.
+    /// Whether traffic on the line costs money.
     pub metered: bool,
-    /// Bits a second, if that is known; else what was measured counts.
+    /// The rate in bits a second, if known; else the measured rate counts.
     pub rate: Option<u64>,
-    /// It has carried what it may in this month.
+    /// Whether the line has used up its allowance of this month.
     pub used_up: bool,
-    /// It carries streams (TCP), which cannot take copies or a part of the packets: it takes part in failover only.
+    /// Whether the line carries streams (TCP), which cannot take copies or a share of the packets: it takes part in
+    /// failover only.
     pub stream: bool,
 }
 
@@ -71,7 +73,7 @@ impl Default for LineSettings {
     }
 }
 
-/// Another line is used for what goes over one line only.
+/// A change of the line for packets that go over one line only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// The line that was used.
@@ -89,7 +91,7 @@ struct Line {
     measured: u64,
 }
 
-/// A rate for lines of which none is known: only its ratio to others matters.
+/// The rate assumed for lines without a known one: only its ratio to others matters.
 const RATE_UNKNOWN: u64 = 10_000_000;
 
 /// Chooses lines for the packets of one peer.
@@ -100,11 +102,11 @@ pub struct Scheduler {
     failover: Failover,
     flows: FlowTable,
     packets: PacketShare,
-    /// The line for what goes over one only.
+    /// The line for packets that go over one only.
     single: LineSet,
-    /// The lines for what goes over several.
+    /// The lines for packets that go over several.
     several: LineSet,
-    /// The weights that flows and packets are shared by now.
+    /// The weights by which flows and packets are currently shared.
     weights: [u64; LINES_MAX],
 }
 
@@ -130,7 +132,7 @@ impl Scheduler {
         self.mode
     }
 
-    /// A line has appeared, or has other settings. Its state is not known.
+    /// Adds a line, or changes its settings. Its state is unknown.
     pub fn add(&mut self, line: LineId, settings: LineSettings) {
         if let Some(place) = self.lines.get_mut(line.index()) {
             *place = Some(Line {
@@ -141,7 +143,7 @@ impl Scheduler {
         }
     }
 
-    /// A line has gone.
+    /// Removes a line.
     pub fn remove(&mut self, line: LineId, now: Instant) -> Option<Switch> {
         if let Some(place) = self.lines.get_mut(line.index()) {
             *place = None;
@@ -149,7 +151,7 @@ impl Scheduler {
         self.update(now)
     }
 
-    /// The state of a line is another.
+    /// Sets the state of a line.
     pub fn set_state(&mut self, line: LineId, state: LineState, now: Instant) -> Option<Switch> {
         if let Some(line) = self.line(line) {
             line.state = state;
@@ -166,7 +168,7 @@ impl Scheduler {
         self.share();
     }
 
-    /// A line has carried what it may in this month, or another month has begun.
+    /// Notes that a line has used up its allowance of this month, or that another month has begun.
     pub fn set_used_up(&mut self, line: LineId, used_up: bool, now: Instant) -> Option<Switch> {
         if let Some(line) = self.line(line) {
             line.settings.used_up = used_up;
@@ -174,7 +176,7 @@ impl Scheduler {
         self.update(now)
     }
 
-    /// Time has passed.
+    /// Updates the choice after time has passed.
     pub fn poll(&mut self, now: Instant) -> Option<Switch> {
         self.update(now)
     }
@@ -188,7 +190,7 @@ impl Scheduler {
         }
     }
 
-    /// The lines that a packet is to be sent on. There are none only where the peer has no line.
+    /// The lines on which to send a packet. Empty only if the peer has no line.
     #[inline]
     pub fn pick(&mut self, inner: &Inner) -> LineSet {
         let share = match self.mode {
@@ -203,7 +205,7 @@ impl Scheduler {
         share.map_or(self.single, LineSet::of)
     }
 
-    /// The lines for what belongs to no inner packet, as handshakes: all that are used now.
+    /// The lines for messages outside inner packets, such as handshakes: all that are in use.
     #[must_use]
     pub const fn in_use(&self) -> LineSet {
         match self.mode {
@@ -212,14 +214,14 @@ impl Scheduler {
         }
     }
 
-    /// The line for what goes over one only.
+    /// The line for packets that go over one only.
     #[must_use]
     pub fn active(&self) -> Option<LineId> {
         self.single.first()
     }
 
-    /// The choice in a form for a data plane that makes it by itself for each packet, beside [`Self::active`]. Tell it
-    /// both after each change.
+    /// The choice in a form for a data plane that chooses for each packet itself, beside [`Self::active`]. Tell the
+    /// data plane both after each change.
     #[must_use]
     pub fn line_mode(&self) -> LineMode {
         match self.mode {
@@ -263,8 +265,8 @@ impl Scheduler {
             let best = usable.min();
             switch = self.failover.choose(best, current, now);
             let active = self.failover.active();
-            // Before any line is known to work, and after all have gone, the best guess. The line in use stays unless it is
-            // known not to work, and another may.
+            // The best guess, before any line is known to work and after all have failed. The line in use stays unless
+            // it is known not to work, and another may.
             let guess = self.lines().map(rank).min();
             let may = guess.is_some_and(|guess| !guess.down);
             let stays = |line: &LineId| {
@@ -279,7 +281,7 @@ impl Scheduler {
         switch
     }
 
-    /// The lines for copies and shares: those that work and cost nothing, or else the one that is used anyway.
+    /// The lines for copies and shares: lines that work and cost nothing, or else the line in use.
     fn several_lines(&self) -> LineSet {
         let free = |line: &Line| {
             let LineSettings {
@@ -298,7 +300,7 @@ impl Scheduler {
         if lines.is_empty() { self.single } else { lines }
     }
 
-    /// Shares flows and packets by rates, if these have changed much.
+    /// Shares flows and packets by rates, if the rates have changed much.
     fn share(&mut self) {
         let mut weights = [0; LINES_MAX];
         for (id, line) in self.lines() {

@@ -1,4 +1,4 @@
-//! Windows behind emulated lines: what the parts do together, in virtual time.
+//! Windows behind emulated lines: tests of all parts together, in virtual time.
 
 mod balance;
 mod failover;

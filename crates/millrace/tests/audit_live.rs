@@ -1,4 +1,4 @@
-//! `millrace audit --live`, on whatever box the tests run.
+//! `millrace audit --live` on the machine that runs the tests.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -1,5 +1,5 @@
-//! `millrace audit` on Debian's own packages of OpenSSL, OpenVPN and the kernel, for routers' chips. They are what a
-//! distribution for everything is: right for some chips, and for none the best. `scripts/audit-packages` fetches them.
+//! `millrace audit` on Debian's packages of OpenSSL, OpenVPN and the kernel, for routers' chips. A general distribution
+//! fits some chips and is best for none. `scripts/audit-packages` fetches the packages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,20 +9,20 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The packages that the script has fetched for an architecture, whole.
+/// Returns the directory of an architecture's packages, if the script has fetched them completely.
 fn packages(architecture: &str) -> Option<PathBuf> {
     let packages = lab::tools::fetched(&format!("audit/{architecture}"))?;
     packages.join(".complete").exists().then_some(packages)
 }
 
-/// A report: the findings in their order, and whether the exit status was 0.
+/// An audit report: the findings in order, and whether the exit status was 0.
 struct Report {
     findings: Vec<Value>,
     nothing_to_fix: bool,
 }
 
 impl Report {
-    /// `None`: there are no packages.
+    /// Runs the audit; `None` if the packages are missing.
     fn of(architecture: &str, chip: &str) -> Option<Self> {
         let why = format!("no packages for {architecture}: run scripts/audit-packages");
         let packages = lab::require(packages(architecture).ok_or(why))?;
@@ -53,7 +53,7 @@ impl Report {
         })
     }
 
-    /// The one file of that name, or whose name begins so where the version follows.
+    /// The one file with this name, or with this prefix before a version.
     fn file(&self, name: &str) -> &Value {
         let is = |finding: &&Value| {
             let path = finding["path"].as_str().unwrap();
@@ -76,7 +76,7 @@ impl Report {
         self.file(name)["evidence"].to_string()
     }
 
-    /// Verdicts of all modules of the kernel.
+    /// Verdicts on all kernel modules.
     fn modules(&self) -> Vec<String> {
         let is = |finding: &&Value| finding["path"].as_str().unwrap().ends_with(".ko");
         let mut words: Vec<String> = self.findings.iter().filter(is).map(words).collect();
@@ -94,7 +94,7 @@ fn words(finding: &Value) -> String {
         .join(" ")
 }
 
-/// The files that matter, each with its verdicts.
+/// Checks the verdicts on these files for each chip.
 fn check(architecture: &str, chips: &[&str], expected: &[(&str, &str)]) {
     for chip in chips {
         let Some(report) = Report::of(architecture, chip) else {
@@ -110,7 +110,7 @@ fn check(architecture: &str, chips: &[&str], expected: &[(&str, &str)]) {
 #[test]
 fn armhf_is_generic_for_chips_with_neon_and_its_kernel_is_not() {
     let generic = [
-        // Its ciphers are in assembly, which looks for NEON; the rest of it was built for ARMv7 in general.
+        // libcrypto's ciphers are assembly that detects NEON at run time; the rest was built for generic ARMv7.
         ("libcrypto.so.3", "too-generic"),
         ("libssl.so.3", "no-simd too-generic"),
         ("openvpn", "no-simd too-generic"),
@@ -154,7 +154,7 @@ fn armhf_does_not_run_without_a_floating_point_unit() {
             ("libcrypto.so.3", "wrong-abi"),
             ("libssl.so.3", "wrong-abi"),
             ("openvpn", "wrong-abi"),
-            // Kernels use no floating point, and this one has the chip's target in it.
+            // Kernels use no floating point, and this kernel supports the chip.
             ("config-", "fine"),
             ("wireguard.ko", "fine"),
         ],
@@ -177,7 +177,7 @@ fn armhf_on_a_64_bit_core_with_aes() {
     let Some(report) = Report::of("armhf", "mt7986") else {
         return;
     };
-    // OpenSSL's assembly has them for 32 bits too, given as bytes to assemblers that do not know them.
+    // OpenSSL's assembly has these instructions for 32 bits too, written as bytes for assemblers that do not know them.
     assert!(
         report
             .evidence("libcrypto.so.3")
@@ -223,7 +223,7 @@ fn armel_is_soft_float_for_arm_v5() {
         .map(|(name, verdicts)| (*name, verdicts.as_str()))
         .collect();
     check("armel", &["mt7986"], &wide);
-    // Debian builds its kernel for this machine for size, and where it fits the chip that is what is left to say.
+    // Debian optimises this machine's kernel for size, which is the only finding where the kernel fits the chip.
     check(
         "armel",
         &["88f6281"],
@@ -234,7 +234,7 @@ fn armel_is_soft_float_for_arm_v5() {
             ("wireguard.ko", "size-optimised"),
         ],
     );
-    // Never the option that gives the floating-point unit away.
+    // The advice never includes the option that gives up the floating-point unit.
     let advice = Report::of("armel", "ipq8065")
         .unwrap()
         .file("libcrypto.so.3")["flags"]

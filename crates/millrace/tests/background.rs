@@ -1,4 +1,4 @@
-//! `--daemon`, and what is printed where the reader has gone.
+//! Tests `--daemon`, and output whose reader has gone away.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,7 +15,7 @@ use lab::peer::Keys;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A file with these lines for an interface of this name.
+/// Writes a file with these lines for an interface with this name.
 fn file(net: &Net, directory: &Directory, ifname: &str, lines: &str) -> std::path::PathBuf {
     let keys = Keys::generate(&net.a).unwrap();
     let text = format!(
@@ -25,7 +25,7 @@ fn file(net: &Net, directory: &Directory, ifname: &str, lines: &str) -> std::pat
     directory.file(&format!("{ifname}.conf"), &text)
 }
 
-/// Ends whatever runs in the host, and sees that nothing is left.
+/// Ends every process in the host and checks that nothing is left.
 fn ends(net: &Net) {
     for process in inhabitants(&net.a) {
         let _ = kill(Pid::from_raw(process.cast_signed()), Signal::SIGTERM);
@@ -71,7 +71,7 @@ fn a_script_may_bring_up_a_tunnel_of_its_own() {
     let directory = Directory::new();
     let inner = file(&net, &directory, "up1", "");
     let seen = directory.path().join("seen");
-    // The daemon's arguments and environment are not for its scripts.
+    // Scripts do not inherit the daemon's arguments and environment.
     let lines = format!(
         "PostUp = env > {}; ls -l /proc/self/fd | grep -c pipe >> {0}; {PROGRAM} up --daemon {}",
         seen.display(),
@@ -151,7 +151,7 @@ fn nothing_panics_where_the_reader_has_gone() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Closed before it says anything.
+        // The reader closes standard output before the program writes to it.
         drop(child.stdout.take());
         let mut said = String::new();
         child
@@ -167,7 +167,7 @@ fn nothing_panics_where_the_reader_has_gone() {
             "{arguments:?}: {status}"
         );
 
-        // And standard error.
+        // The same with standard error.
         let mut child = Command::new(PROGRAM)
             .args(arguments)
             .stdin(Stdio::null())
@@ -184,8 +184,8 @@ fn nothing_panics_where_the_reader_has_gone() {
     }
 }
 
-/// A server that does not answer is waited for so long and no longer; the tunnel goes on trying, and comes up when the
-/// server does.
+/// `--wait` bounds the time that `up` waits for a silent server. The tunnel keeps trying and comes up when the server
+/// does.
 #[test]
 fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     if !acceptance::openvpn::ready() {
@@ -218,7 +218,8 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     let exit = run(&["restart", "office"]);
     assert!(matches!(exit.status.code(), Some(0 | 3)), "{exit:?}");
     acceptance::reaches(&net.a, "10.8.0.1");
-    // A file that is not usable any more could not be mended from behind the tunnel.
+    // `restart` leaves a tunnel with a broken file alone: the file could not be repaired remotely once that tunnel was
+    // down.
     let text = fs::read_to_string(file).unwrap();
     fs::write(file, text.replace("remote ", "remot ")).unwrap();
     for words in [["restart", "office"], ["restart", "--daemons"]] {
@@ -233,14 +234,14 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     assert_eq!(exit.status.code(), Some(3), "{exit:?}");
     ends(&net);
 
-    // In the foreground it is said what the silence may mean.
+    // In the foreground, `up` explains possible causes of the silence.
     let mut process = net.a.command(PROGRAM).args(["up", file]).spawn().unwrap();
     for words in ["calling ", "a firewall may drop the packets"] {
         process
             .wait_for_line(words, PATIENCE, |line| line.contains(words))
             .unwrap();
     }
-    // It is not killed, so that it removes its own files.
+    // `ends` sends SIGTERM instead of SIGKILL, so that the process removes its own files.
     ends(&net);
     drop(process);
 
@@ -256,7 +257,7 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     assert!(exit.stderr.contains("millrace restart"), "{exit:?}");
     ends(&net);
 
-    // A peer of WireGuard that has an endpoint is called, too, though nothing is to be sent.
+    // `up` also calls a WireGuard peer that has an endpoint, although there is no data to send.
     let keys = Keys::generate(&net.a).unwrap();
     let text = format!(
         "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n[Peer]\nPublicKey = {}\nEndpoint = {at}:{PORT_B}\n\
@@ -272,8 +273,8 @@ fn a_server_that_does_not_answer_is_waited_for_in_the_background() {
     ends(&net);
 }
 
-/// An office that starts again calls its branches where they were: none has to find out by silence that its session is
-/// gone. Here no branch has anything to send, and no keepalive.
+/// An office that restarts calls its branches, so that none waits to notice its lost session. This branch sends no data
+/// and no keepalives.
 #[test]
 fn an_office_that_starts_again_calls_its_branches() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! The commands that build networks run, and end as they should.
+//! Runs the commands that build networks, and checks how they end.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use lab::tools;
 
-/// Runs the program; none where it cannot build networks.
+/// Runs the program; `None` where it cannot build networks.
 fn millrace(arguments: &[&str]) -> Option<Output> {
     let tools = ["wg", "ping", "iperf3"];
     lab::require(
@@ -49,7 +49,7 @@ fn a_short_bench_fills_its_tables() {
     assert!(!text.contains("## Failed"), "{text}");
 }
 
-/// OpenVPN is measured too, here only by the stock program: every pair costs time.
+/// OpenVPN is measured too, here with the stock program only, because every pair costs time.
 #[test]
 fn openvpn_is_measured_and_crowded() {
     if lab::require(tools::find("openvpn")).is_none() {

@@ -1,4 +1,4 @@
-//! A boot at which nothing is there yet: no line, no name server, and a service manager that wants to know.
+//! Boot without uplink or name server, under a service manager that expects status reports.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -29,7 +29,7 @@ fn says(process: &mut Process, words: &str) {
         .unwrap();
 }
 
-/// A service manager, as systemd is to a unit of `Type=notify`.
+/// A service manager as systemd appears to a unit of `Type=notify`.
 struct Manager {
     socket: UnixDatagram,
     _directory: Directory,
@@ -49,7 +49,7 @@ impl Manager {
         }
     }
 
-    /// The next message that is not a sign of life.
+    /// The next message other than a watchdog ping.
     fn next(&self) -> String {
         loop {
             let message = self.any();
@@ -80,8 +80,8 @@ fn server(site: &Site) -> RunningPeer<'_> {
     site.server(&[], &[])
 }
 
-/// A process that waits for the unit goes on while the line is away, and is told why the tunnel is not up; then that it
-/// is, that it reads its file again, and that it ends. Signs of life come while the workers do their rounds.
+/// The service manager learns why the tunnel is not up yet, then that it is up, reloads and stops. Watchdog pings
+/// arrive while the workers are alive.
 #[test]
 fn a_service_manager_hears_how_it_stands() {
     if !ready() {
@@ -107,7 +107,7 @@ fn a_service_manager_hears_how_it_stands() {
     a.set_up("eth0", true).unwrap();
     assert_eq!(manager.next(), "READY=1\nSTATUS=up");
     reaches(a, B4);
-    // Several, for the workers answer between two of them.
+    // Several pings, because the workers answer between two of them.
     for _ in 0..3 {
         assert_eq!(manager.any(), "WATCHDOG=1");
     }
@@ -120,7 +120,7 @@ fn a_service_manager_hears_how_it_stands() {
     assert!(exit.status.success(), "{exit:?}");
 }
 
-/// A client of OpenVPN whose server has a name that is not found, and then is: it waits, and says so.
+/// An OpenVPN client waits for a server name that resolves later, and reports that it waits.
 #[test]
 fn an_openvpn_client_waits_for_its_line_and_its_name() {
     if !ready() {
@@ -143,7 +143,7 @@ fn an_openvpn_client_waits_for_its_line_and_its_name() {
     ends(process);
 }
 
-/// A client of PPTP waits likewise, with a server that no route leads to.
+/// A PPTP client also waits, with a server that no route leads to.
 #[test]
 fn a_pptp_client_waits_for_its_line() {
     if !ready() {
@@ -181,7 +181,7 @@ fn has(found: &[Value], check: &str, words: &str) -> bool {
     })
 }
 
-/// Worlds that are broken on purpose, and mended one after the other.
+/// Breaks a host in several ways, and repairs one fault after the other.
 #[test]
 fn the_doctor_says_what_is_wrong_and_no_more_once_it_is_mended() {
     if !ready() {
@@ -190,7 +190,7 @@ fn the_doctor_says_what_is_wrong_and_no_more_once_it_is_mended() {
     let site = Site::new();
     let _server = server(&site);
     let a = &site.net.a;
-    // No name server, no way out.
+    // Neither name server nor default route.
     let before = found(a);
     assert!(has(&before, "dns", "no name server"), "{before:?}");
     assert!(has(&before, "route", "no route"), "{before:?}");
@@ -205,7 +205,7 @@ fn the_doctor_says_what_is_wrong_and_no_more_once_it_is_mended() {
         "{after:?}"
     );
     assert!(dns.asked() > 0);
-    // A full tunnel without name servers of its own, with an MTU that does not fit, in the network of the cable.
+    // A full tunnel without its own name servers, with a wrong MTU and an address inside the LAN's network.
     let inside = "Address = 192.168.1.77/24\nMTU = 1480";
     let file = site.file(WG, inside, &b4.to_string(), "0.0.0.0/0", "");
     let mut process = a.command(PROGRAM).arg("up").arg(file).spawn().unwrap();

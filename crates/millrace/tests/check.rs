@@ -1,4 +1,4 @@
-//! `millrace check` and the start agree: files that it finds nothing against start, all others do not.
+//! `millrace check` and `up` agree: a file starts exactly if `check` finds no fault.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,18 +11,17 @@ use lab::openvpn::KeyKind;
 use lab::peer::Keys;
 use nix::sys::signal::Signal;
 
-/// The owner's permissions, so that only the files themselves are judged.
+/// All permissions, so that only the files themselves are judged.
 const PERMITTED: [&str; 2] = ["--allow-scripts", "--allow-insecure-ciphers"];
 
-/// A file: its name, its text, and a word of why it gives no tunnel; none where it gives one.
+/// A file: its name, its text, and a word from the expected fault, or `None` if it yields a tunnel.
 struct Row {
     name: &'static str,
     text: String,
     fault: Option<&'static str>,
 }
 
-/// Whether the file of this name comes as far as its first socket or interface, and its words. A started tunnel is
-/// ended.
+/// Starts a tunnel from this file. Returns whether it got as far as its first socket or interface, and its output.
 fn starts(host: &Host, path: &Path) -> (bool, String) {
     let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
     let command = host.command(PROGRAM).arg("-v").arg("up").args(PERMITTED);

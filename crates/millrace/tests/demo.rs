@@ -1,4 +1,4 @@
-//! `millrace demo`: what it shows, and that it leaves nothing behind.
+//! `millrace demo` shows its results and leaves nothing behind.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,12 +11,12 @@ use lab::tools;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The demo with a second for each size of file; none where it cannot build networks.
+/// Starts the demo with one second for each file size; `None` where it cannot build networks.
 fn demo() -> Option<Child> {
     start(&["demo", "--seconds", "1"])
 }
 
-/// The program with these arguments.
+/// Starts the program with these arguments.
 fn start(arguments: &[&str]) -> Option<Child> {
     let tools = ["wg", "ping", "openssl", "openvpn"];
     lab::require(
@@ -68,7 +68,7 @@ fn each_way_to_use_two_lines_has_a_row_and_a_drawing() {
         let cells: Vec<&str> = row.unwrap().split('|').map(str::trim).collect();
         cells[2].parse().unwrap()
     };
-    // Three of nine seconds without the line, and both lines lose some in any case.
+    // The line is cut for three of nine seconds, and both lines always lose some packets.
     assert!(lost("dsl") > 25.0, "{text}");
     assert!(lost("duplicate") < 10.0, "{text}");
     for way in ["lte", "failover", "critical"] {
@@ -83,7 +83,7 @@ fn each_way_to_use_two_lines_has_a_row_and_a_drawing() {
 fn ctrl_c_ends_every_host_and_program() {
     let Some(mut child) = demo() else { return };
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // Hosts, a web server and a tunnel's programs are there when its first answer is told.
+    // Hosts, a web server and a tunnel's programs are running when the demo prints its first answer.
     let is_up = |line: String| line.contains("first answer after");
     assert!(lines.by_ref().map(Result::unwrap).any(is_up));
     let programs = descendants(child.id());
@@ -97,7 +97,7 @@ fn ctrl_c_ends_every_host_and_program() {
     }
 }
 
-/// The numbers of all processes that `process` has started, and of those that these have.
+/// Returns the process IDs of all descendants of `process`.
 fn descendants(process: u32) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![process.to_string()];
@@ -114,7 +114,7 @@ fn descendants(process: u32) -> Vec<String> {
     found
 }
 
-/// Whether a process is there, and is no zombie that waits for a parent which does not look.
+/// Returns whether a process exists and is not a zombie that its parent does not reap.
 fn lives(process: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     !status.is_empty() && !status.contains(") Z ")

@@ -1,4 +1,4 @@
-//! `millrace down`, and tunnels that are told apart by their names.
+//! `millrace down`, and tunnels that are addressed by name.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -43,7 +43,7 @@ fn a_tunnel_in_the_background_is_ended_by_its_name() {
         assert!(exit.stderr.contains("millrace down wg0"), "{exit:?}");
         let exit = run(&net.a, &["down", name]);
         assert!(exit.status.success(), "{exit:?}");
-        // When it says so, nothing is left.
+        // Nothing is left when `down` returns.
         assert!(!net.a.has_interface(WG).unwrap());
         assert_eq!(run_files(&net.a), Vec::<String>::new());
         assert!(inhabitants(&net.a).is_empty());
@@ -54,14 +54,14 @@ fn a_tunnel_in_the_background_is_ended_by_its_name() {
         "{exit:?}"
     );
 
-    // An interface that `wg` configures.
+    // An interface configured by `wg`.
     assert!(run(&net.a, &["wireguard", WG]).status.success());
     assert!(run(&net.a, &["down", WG]).status.success());
     until("its end", || inhabitants(&net.a).is_empty());
     assert!(!net.a.has_interface(WG).unwrap());
 }
 
-/// A tunnel of OpenVPN's own command line, as units run it, is known by its file's name, too.
+/// A tunnel started with OpenVPN's own command line, as units do, is known by its file's name too.
 #[test]
 fn a_tunnel_of_openvpns_command_line_is_ended_by_its_name() {
     if !acceptance::openvpn::ready() {
@@ -89,7 +89,7 @@ fn a_tunnel_of_openvpns_command_line_is_ended_by_its_name() {
     }
 }
 
-/// One that is stopped does not end: it is said what is waited for, and `status` says in words that it does not answer.
+/// A stopped process cannot end: `down` says what it waits for, and `status` says that the tunnel does not answer.
 #[test]
 fn a_tunnel_that_hangs_is_told_by_status_and_by_down() {
     if !ready() {
@@ -120,7 +120,7 @@ fn a_tunnel_that_hangs_is_told_by_status_and_by_down() {
     assert!(!net.a.has_interface(WG).unwrap());
 }
 
-/// A process that was killed undoes nothing; what it left is told, and undone by the interface's name.
+/// A killed process cleans nothing up; `status` reports what it left, and `down` with the interface's name cleans up.
 #[test]
 fn what_a_killed_tunnel_has_left_is_told_and_undone() {
     if !ready() {
@@ -160,7 +160,7 @@ fn what_a_killed_tunnel_has_left_is_told_and_undone() {
     assert_eq!(run(&net.a, &["down", WG]).status.code(), Some(1));
 }
 
-/// The name of an interface means its file, also beside a directory of that name.
+/// An interface name means its file in /etc/wireguard, even beside a directory with that name.
 #[test]
 fn a_name_is_the_file_of_an_interface_and_not_a_directory() {
     if !ready() {
@@ -173,7 +173,7 @@ fn a_name_is_the_file_of_an_interface_and_not_a_directory() {
         let script = format!("cd {} && exec {PROGRAM} {command} {WG}", here.display());
         let shell = net.a.command("sh").args(["-c", &script]).spawn().unwrap();
         let exit = shell.wait_at_most(PATIENCE).unwrap();
-        // There is none, most likely; what matters is where it was looked for.
+        // The file probably does not exist; the message shows where the program looked for it.
         let said = format!("{}{}", exit.stdout, exit.stderr);
         assert!(said.contains("/etc/wireguard/wg0.conf"), "{said}");
     }

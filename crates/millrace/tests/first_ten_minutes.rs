@@ -1,10 +1,10 @@
-//! docs/first-ten-minutes.md, word by word: from a provider's file to one device of the LAN that leaves by its tunnel or not at
-//! all, and back. The blocks of the page are what runs.
+//! Runs the blocks of docs/first-ten-minutes.md word by word: from a provider's file to one LAN device that leaves by
+//! its tunnel or not at all, and back.
 //!
-//! Programs that are missing have stand-ins: `apt` and `apk`, which do nothing; systemd, by a script that runs the
-//! shipped units' commands; `service`, rc.common and procd, by one that runs the shipped init scripts in busybox'
-//! shell; `uci`; netifd and ubus, by the double; fw4, of which nothing is there that would hold packets back. Replaced
-//! in the text are the login, and the wait of the leak test, during which the test is the device.
+//! Stand-ins replace missing programs. `apt` and `apk` do nothing; a script runs the shipped units' commands for
+//! systemd. Another runs the shipped init scripts in busybox' shell for `service`, rc.common and procd. `uci` has a
+//! stand-in; a test double plays netifd and ubus. fw4 has no rules that would block packets. The test replaces the
+//! login and the leak test's wait, during which the test plays the device.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -22,17 +22,17 @@ use lab::{Host, Link, LinkOptions, Process, Router, tools};
 
 const PAGE: &str = include_str!("../../../docs/first-ten-minutes.md");
 
-/// Out there, of both families.
+/// Servers on the Internet, one for each family.
 const FAR: [&str; 2] = ["203.0.113.9", "2001:db8:f::9"];
 
-/// The line's name server, and the provider's behind the tunnel.
+/// The uplink's name server, and the provider's behind the tunnel.
 const ISP: &str = "198.51.100.1";
 const INNER: [&str; 2] = ["10.8.0.1", "fd08::1"];
 
-/// The router, for the LAN.
+/// The router's addresses on the LAN.
 const ROUTER: [&str; 2] = ["192.168.1.1", "fd00:1::1"];
 
-/// The blocks of a part of the page, as a reader would copy them.
+/// Returns the code blocks of a section of the page, as a reader would copy them.
 fn blocks(heading: &str) -> Vec<String> {
     let (_, rest) = PAGE.split_once(heading).unwrap();
     let part = rest.split("\n## ").next().unwrap();
@@ -52,7 +52,7 @@ fn blocks(heading: &str) -> Vec<String> {
 
 /// ```text
 /// television 192.168.1.50 --+
-///                            br-lan router wan 198.51.100.2 -- 198.51.100.1 server, 203.0.113.9, 10.8.0.1 in the tunnel
+///                            br-lan router wan 198.51.100.2 -- 198.51.100.1 server, 203.0.113.9, 10.8.0.1 in tunnel
 /// pc         192.168.1.51 --+
 /// ```
 struct World {
@@ -70,7 +70,7 @@ struct World {
 }
 
 impl World {
-    /// `tools` are stand-ins, `nothing` commands that do nothing.
+    /// `tools` are stand-ins; `nothing` lists commands that do nothing.
     fn new(shell: Vec<PathBuf>, nothing: &[&str]) -> Self {
         let directory = Directory::new();
         let router = Router::of(Host::private("router").unwrap()).unwrap();
@@ -127,7 +127,7 @@ impl World {
         world
     }
 
-    /// Runs what a reader types, in the place where the provider's file lies.
+    /// Runs a command as a reader types it, in the directory of the provider's file.
     fn run(&self, script: &str) -> String {
         let exit = self.command(script).exit().unwrap();
         assert!(exit.status.success(), "{script}\n{exit:?}");
@@ -154,24 +154,25 @@ impl World {
             .env("INIT", packaging.join("openwrt/millrace/etc/init.d"))
     }
 
-    /// A datagram of a device to a port out there, which need not arrive.
+    /// Sends a datagram from a device to a port on the Internet; it may be lost.
     fn sends(&self, host: &Host, to: &str, port: u16) {
         let any = if ip(to).is_ipv4() { "0.0.0.0" } else { "::" };
         let send = || -> io::Result<usize> {
             UdpSocket::bind((any, 0))?.send_to(&[1], SocketAddr::new(ip(to), port))
         };
-        // "Unreachable" of one before is told at the next.
+        // The kernel reports an earlier "unreachable" with the next send.
         let _ = host.run(send).unwrap();
     }
 
-    /// Whether a datagram to the port came to the server by that device.
+    /// Whether a datagram to the port reached the server through that device.
     fn came(&self, device: &str, port: u16) -> bool {
         let words = ["list", "set", "inet", "seen", "asked"];
         let text = self.server.output("nft", words).unwrap();
         text.contains(&format!("\"{device}\" . {port}"))
     }
 
-    /// All of the television's comes by the tunnel, of both families, and the other's by the line.
+    /// Checks that all traffic of the television uses the tunnel, in both families, and the PC's traffic uses the
+    /// uplink.
     fn is_led(&self, port: u16) {
         for (to, port) in FAR.into_iter().zip(port..) {
             until("a packet through the tunnel", || {
@@ -181,7 +182,7 @@ impl World {
             assert!(!self.came("eth0", port), "in clear, to {to}");
         }
         self.is_free(&self.pc, port + 2);
-        // Names by the provider's servers, whichever it asks.
+        // The provider's servers resolve the television's names, whichever server it asks.
         let (line, inner) = (self.isp.asked(), self.asked());
         for (place, server) in ROUTER.iter().chain(&FAR).enumerate() {
             let name = format!("t{port}-{place}.example");
@@ -200,7 +201,7 @@ impl World {
         assert_eq!(self.asked(), now);
     }
 
-    /// Nothing of the television's comes, while the other's does.
+    /// Checks that no traffic of the television arrives, while the PC's does.
     fn is_held(&self, port: u16) {
         for (to, port) in FAR.into_iter().zip(port..) {
             for _ in 0..50 {
@@ -212,7 +213,7 @@ impl World {
             let name = format!("held{port}.example");
             assert!(!self.asks(&self.television, server, &name));
         }
-        // The later datagram has come by now.
+        // When this later datagram has arrived, the earlier ones would have, too.
         self.is_free(&self.pc, port + 2);
         for port in [port, port + 1] {
             assert!(!self.came("eth0", port), "in clear, port {port}");
@@ -235,19 +236,19 @@ impl World {
         query(host, ip(server), name, false).is_some()
     }
 
-    /// How often the provider's name servers were asked.
+    /// How often each of the provider's name servers was asked.
     fn asked(&self) -> Vec<usize> {
         self.inner.iter().map(NameServer::asked).collect()
     }
 
-    /// The router's rules, routes, tables of the packet filter and devices, as text to compare.
+    /// The router's rules, routes, packet filter tables and devices, as text to compare.
     fn state(&self) -> String {
         let script = "ip -4 rule; ip -6 rule; ip -4 route show table all; nft list tables; ip -o link | cut -d: -f2\n\
                       cd /etc; find . -path './millrace*' -type f";
         self.run(script)
     }
 
-    /// The leak test of the page, with the television as what types.
+    /// Runs the page's leak test, with the television sending packets.
     fn leak_test(&self, block: &str) {
         assert!(block.contains("--from-lan 60"), "{block}");
         let block = block.trim_end();
@@ -322,7 +323,7 @@ fn plug(television: &Host, pc: &Host, router: &Router, server: &Host) {
     server.nft(seen).unwrap();
 }
 
-/// An /etc of the router's own, with UCI's directory in the test's.
+/// Gives the router its own /etc, with UCI's directory in the test's directory.
 fn own_etc(router: &Router, here: &Path) {
     fs::create_dir(here.join("config")).unwrap();
     let script = format!(
@@ -334,7 +335,7 @@ fn own_etc(router: &Router, here: &Path) {
     router.output("sh", ["-euc", &script]).unwrap();
 }
 
-/// The provider: a server of stock's, and the file that it gives its users.
+/// Starts a provider: a stock server, and the file that it gives its users.
 fn provider(server: &Host, directory: &Directory) -> Process {
     let pki = Pki::new(KeyKind::Ecdsa).unwrap();
     let wrap = StaticKey::generate().unwrap();
@@ -402,7 +403,7 @@ fn on_debian() {
     world.is_led(7020);
     world.leak_test(leak);
 
-    // The page has the reader try this, and a process is killed.
+    // The page has the reader stop the tunnel; the test also kills a process.
     let (stop, start) = without.rsplit_once("systemctl start").unwrap();
     let said = world.run(stop);
     assert!(said.contains("held: there is no device mr-away"), "{said}");

@@ -1,5 +1,5 @@
-//! The guard: what devices of the LAN send leaves by a tunnel, or not at all, whatever happens to tunnels, rules, routes
-//! and the packet filter. Packets of both devices are counted where they would come out.
+//! The guard: packets of LAN devices leave by a tunnel or not at all, whatever happens to tunnels, rules, routes and
+//! the packet filter. The test counts both devices' packets where they would come out.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,7 +11,7 @@ use lab::{Process, tools};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Packets of both devices that come to the router in the first test.
+/// Packets from both devices that reach the router in the first test.
 const PACKETS: u64 = 90_000;
 
 fn ready() -> bool {
@@ -43,7 +43,7 @@ fn total(counts: Counts) -> u64 {
     counts.iter().sum()
 }
 
-/// A process that sets the guard again.
+/// Starts a process that restores the guard.
 fn watch(world: &Guarded) -> Process {
     let mut watch = world
         .router
@@ -58,8 +58,8 @@ fn watch(world: &Guarded) -> Process {
     watch
 }
 
-/// Everything of a whole day, in some seconds. No packet leaves in clear from when the guard is set until it is lifted,
-/// and before and after all do.
+/// Everything that happens in a day, within seconds. No packet leaves in clear while the guard is on; before and after,
+/// all do.
 #[test]
 fn nothing_leaves_in_clear() {
     if !ready() {
@@ -73,7 +73,7 @@ fn nothing_leaves_in_clear() {
     });
     assert_eq!(status(&world).1, Some(3));
 
-    // From a pause, as what is on its way cannot be held.
+    // The load pauses first, because the guard cannot hold packets already on their way.
     load.pause();
     assert!(world.connections() > 0);
     assert!(guard(&world, &ON).starts_with("guard: held\n"));
@@ -113,7 +113,7 @@ fn nothing_leaves_in_clear() {
     leaked("tunnels came and went");
     assert_eq!(total(world.through()), 0);
 
-    // Real ones, of which half are killed; a default route in the guard's table of their own, or the guard's.
+    // Real tunnels: killed, with the default route in a table of their own or in the guard's.
     let _far = world.far_end(&directory);
     for name in ["mr-real", "mr-full", "mr-real", "mr-full"] {
         let came = world.through();
@@ -132,7 +132,7 @@ fn nothing_leaves_in_clear() {
         leaked(name);
     }
 
-    // While a tunnel is there, and while none is.
+    // With a tunnel up, and without.
     for through in [true, false] {
         let process = through.then(|| world.tunnel(&directory, "mr-real"));
         for _ in 0..6 {
@@ -166,7 +166,7 @@ fn nothing_leaves_in_clear() {
         }
     }
 
-    // DHCP's option 121 puts such routes into the main table, and a router's advertisement may.
+    // DHCP option 121 puts such routes into the main table, and so can router advertisements.
     world.ip(
         "route add 203.0.113.0/24 via 192.168.3.2 dev wan\nroute add 2001:db8:f::/48 via fd00:3::2 dev wan\n\
          route add 128.0.0.0/1 via 192.168.3.2 dev wan\nroute add 2000::/3 via fd00:3::2 dev wan",
@@ -177,7 +177,7 @@ fn nothing_leaves_in_clear() {
     new_prefixes(&world, &load);
     leaked("the provider delegated other prefixes");
 
-    // Nothing sets anything again from here on: each layer has to hold by itself.
+    // From here on nothing restores anything: each layer has to hold by itself.
     watch_process.signal(Signal::SIGKILL).unwrap();
     watch_process.wait_at_most(PATIENCE).unwrap();
     for _ in 0..6 {
@@ -227,7 +227,7 @@ fn nothing_leaves_in_clear() {
     assert!(!left.contains("millrace"), "{left}");
 }
 
-/// The LAN gets a prefix, and then another in its place. The rules follow, and the LAN reaches itself by both.
+/// The LAN gets a prefix, and then a replacement. The rules follow, and LAN hosts reach each other by both.
 fn new_prefixes(world: &Guarded, load: &Load) {
     let rules = || world.router.output("ip", ["-6", "rule"]).unwrap();
     for number in [1, 2] {
@@ -250,14 +250,15 @@ fn new_prefixes(world: &Guarded, load: &Load) {
             let wanted = format!("to 2001:db8:{number}:{network}::/64 iif br-lan lookup main");
             until("rules of the new prefix", || rules().contains(&wanted));
         }
-        // From the new addresses, which the kernel prefers for what is far.
+        // Devices send from the new addresses, which the kernel prefers for distant destinations.
         load.wait(2 * SOME);
         pings(&world.pc, &of(2, 1), 1);
         pings(&world.pc, &of(1, 2), 1);
     }
 }
 
-/// The guard is set before there is a network, as at boot: the packet filter, then what netifd does, LAN, WAN, and rules.
+/// The guard is set before the network exists, as at boot: first the packet filter, then netifd's work, LAN, WAN and
+/// rules.
 #[test]
 fn nothing_leaves_while_the_router_starts() {
     if !ready() {
@@ -278,14 +279,15 @@ fn nothing_leaves_while_the_router_starts() {
     assert_eq!(world.forwarded(), 0);
     pings(&world.phone, "192.168.1.1", 1);
     guard(&world, &["off"]);
-    // It is not set again by what would if it were on.
+    // `refresh` restores the guard only if it is on.
     guard(&world, &["refresh"]);
     until("all kinds leave", || {
         world.clear().iter().all(|count| *count > 0)
     });
 }
 
-/// A client of OpenVPN, which knows no table: the guard leads into it, and holds when it is killed.
+/// A client of OpenVPN does not know the guard's table: the guard routes into its tunnel, and holds when the client is
+/// killed.
 #[test]
 fn a_tunnel_of_another_protocol_needs_no_word_of_the_guard() {
     if !ready() || !acceptance::openvpn::ready() {
@@ -314,7 +316,7 @@ fn a_tunnel_of_another_protocol_needs_no_word_of_the_guard() {
     assert_eq!(world.forwarded() + total(world.clear()), 0);
 }
 
-/// Checks each layer by itself, by a table.
+/// Checks each layer by itself against a table of events.
 #[test]
 fn each_layer_stops_what_it_stops() {
     if !ready() {
@@ -360,13 +362,13 @@ fn each_layer_stops_what_it_stops() {
         leaks.push(cells.map(|(clear, _)| clear > 0));
     }
     for (place, (name, _)) in events.iter().enumerate() {
-        // By itself each layer leaks when it is taken away, and only then.
+        // A single layer leaks exactly when an event removes it.
         let (rules, filter) = (*name == "all rules flushed", *name == "table deleted");
         assert_eq!(leaks[place], [true, rules, filter, false], "{name}");
     }
 }
 
-/// Packets in clear, and packets sent, while an event happens and for a while after it, with one layer, both or none.
+/// Packets in clear and packets sent, during an event and shortly afterwards, with one layer, both or none.
 fn leaked_with(
     world: &Guarded,
     load: &Load,
@@ -397,8 +399,8 @@ fn leaked_with(
     cell
 }
 
-/// A tunnel that has a table of its own has no mark: with `router` it is told, with what lets its packets through. A full tunnel
-/// has one.
+/// Without a firewall mark, a tunnel with its own table loses its packets under `router`: the guard names the tunnel
+/// and the remedy. A full tunnel has a mark.
 #[test]
 fn a_tunnel_that_the_router_option_cuts_off_is_named() {
     if !ready() {
@@ -428,7 +430,7 @@ fn a_tunnel_that_the_router_option_cuts_off_is_named() {
     assert!(!text.contains("router_allow"), "{text}");
 }
 
-/// Settings are read from the file, names that mean something to `nft` are refused, and codes tell what is the matter.
+/// The file's settings apply, names with a meaning to `nft` are refused, and exit codes name the state.
 #[test]
 fn the_commands_tell_by_their_codes() {
     if !ready() {
@@ -449,7 +451,7 @@ fn the_commands_tell_by_their_codes() {
     let path = directory.path().join("guard.toml");
     let file = path.to_str().unwrap();
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan", "--save"]);
-    // A file that is named has to be there.
+    // A file named on the command line must exist.
     assert_eq!(code, Some(1), "{text}");
     directory.file("guard.toml", "# nothing\n");
     let (code, text) = run(&["on", "--settings", file]);
@@ -469,7 +471,7 @@ fn the_commands_tell_by_their_codes() {
         run(&["on", "--settings", file, "--lan", "br-lan", "--save"]).0,
         Some(0)
     );
-    // Twice is as once, and the file says what is guarded.
+    // Setting the guard twice changes nothing, and the file lists what is guarded.
     let state = || {
         let words = ["-a", "list", "table", "inet", "millrace"];
         let rules = world.router.output("ip", ["rule"]).unwrap();
@@ -507,7 +509,7 @@ fn the_commands_tell_by_their_codes() {
         state()
     );
     assert!(!state().contains("981"), "{}", state());
-    // Without `nft` the rules hold, and it is said what is missing.
+    // Without `nft` the rules still hold, and the guard reports what is missing.
     let bare = world
         .router
         .command(PROGRAM)
@@ -517,7 +519,7 @@ fn the_commands_tell_by_their_codes() {
     assert!(exit.stderr.contains("there is no program nft"), "{exit:?}");
     let (document, code) = status(&world);
     assert_eq!((document["state"].as_str(), code), (Some("held"), Some(1)));
-    // The tunnels' status tells of it too.
+    // `status` of the tunnels mentions the guard too.
     let all = world
         .router
         .output(PROGRAM, ["status", "--no-rate"])

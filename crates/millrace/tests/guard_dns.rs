@@ -1,5 +1,5 @@
-//! The guard's part of names: what the router's `dnsmasq` asks leaves by the tunnel's device or not at all, whatever happens to
-//! the tunnel. Queries are counted where they would come out of the WAN.
+//! The guard and DNS: queries of the router's `dnsmasq` leave by the tunnel's device or not at all, whatever happens to
+//! the tunnel. The test counts queries where they would leave the WAN.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,7 +12,7 @@ use nix::unistd::Uid;
 use serde_json::Value;
 use std::io;
 
-/// Queries for protected names in a state before the next.
+/// Queries for protected names to send in each state.
 const SOME: u64 = 200;
 
 fn ready() -> bool {
@@ -56,14 +56,14 @@ const ON: [&str; 9] = [
     "on", "--lan", "br-lan", "--lan", "br-guest", "--dns", INNER[0], "--dns", INNER[1],
 ];
 
-/// Whether the router answers a fresh protected name with an address.
+/// Returns whether the router answers a fresh protected name with an address.
 fn answers(named: &Named) -> bool {
     let asked = query(&named.world.pc, ip(ROUTER[0]), &fresh(), false);
     asked.is_some_and(|(verdict, records)| verdict == 0 && records > 0)
 }
 
-/// A tunnel comes, is killed, comes again with a device of another number, ends in order, and devices come and go. Protected
-/// names are answered while it is there, and refused while it is not; at no time does a query for one leave by the WAN.
+/// The tunnel comes, is killed, returns with another device number and ends; other devices come and go. Protected names
+/// resolve while it is up and are refused otherwise; no query for one ever leaves by the WAN.
 #[test]
 fn protected_names_leave_by_the_tunnel_or_not_at_all() {
     if !ready() {
@@ -78,7 +78,7 @@ fn protected_names_leave_by_the_tunnel_or_not_at_all() {
         until("they leave before the guard is on", || named.clear().1 > 0);
     }
     guard(&named, &[&ON[..], &["--dns-name", SECRET]].concat());
-    // Earlier queries have left: `dnsmasq` has been started anew.
+    // The restart of `dnsmasq` has ended its earlier queries.
     let (_, before) = named.clear();
     let leaked = |when: &str| assert_eq!(named.clear().1, before, "{when}");
     let watching = watch(&named);
@@ -118,7 +118,7 @@ fn protected_names_leave_by_the_tunnel_or_not_at_all() {
     }
     leaked("devices came and went");
 
-    // Nothing sets anything from here on.
+    // From here on nothing restores the guard.
     kill(watching);
     let tunnel = world.tunnel(&directory, "mr-real");
     queries.wait(SOME);
@@ -141,8 +141,8 @@ fn protected_names_leave_by_the_tunnel_or_not_at_all() {
     assert_eq!(named.file("millrace.guard.conf"), None);
 }
 
-/// All names of the LAN: other servers that a device asks are the router's `dnsmasq`, DNS over TLS is refused, and servers of
-/// the owner's that would be asked besides are named.
+/// With all names guarded, the router's `dnsmasq` answers queries to other servers, DNS over TLS is refused, and the
+/// guard reports the owner's additional servers.
 #[test]
 fn all_names_of_the_lan_are_asked_by_the_tunnel() {
     if !ready() {
@@ -163,7 +163,7 @@ fn all_names_of_the_lan_are_asked_by_the_tunnel() {
     let pc = Queries::start(&world.pc, &all);
     let phone = Queries::start(&world.phone, &far);
     pc.wait(SOME);
-    // Also what the router itself asks.
+    // Queries of the router itself are covered too.
     let own = || query(&world.router, ip("127.0.0.1"), PLAIN, false);
     until("a refusal", || own() == Some((5, 0)));
     let _far = world.far_end(&directory);

@@ -1,4 +1,4 @@
-//! The guard where its settings or its record are not as they should be: nothing is let go.
+//! The guard with faulty settings or a faulty record: it lets no packet go.
 
 use acceptance::guarded::Guarded;
 use acceptance::{Directory, PATIENCE, PROGRAM};
@@ -9,8 +9,8 @@ fn ready() -> bool {
     acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// Settings in force stay so with a mistake in the file, and a mistake at the start lets nothing go; without a place
-/// for the record both layers are set all the same.
+/// A faulty file leaves the settings in force; at the start it lets nothing go. Without a place for the record both
+/// layers are set anyway.
 #[test]
 fn mistakes_and_a_lost_record_let_nothing_go() {
     if !ready() {
@@ -29,7 +29,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     let shell = |script: &str| world.router.output("sh", ["-c", script]).unwrap();
     directory.file("guard.toml", "lan = [\"br-lan\"]\ntable = 78\n");
     assert_eq!(run(&["on", "--settings", file]).0, Some(0));
-    // Another table: the route that the guard has made in the first one goes.
+    // With another table, the guard removes its own route from the first one.
     world.ip("route add 0.0.0.0/0 dev lo table 78 metric 9000");
     directory.file("guard.toml", "lan = [\"br-lan\"]\n");
     assert_eq!(run(&["on", "--settings", file]).0, Some(0));
@@ -59,7 +59,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     watching.signal(Signal::SIGKILL).unwrap();
     watching.wait_at_most(PATIENCE).unwrap();
 
-    // The next start finds this: no record, no layer, and the file still wrong.
+    // The next start finds no record, no layer, and a file that is still faulty.
     world.flush_rules();
     shell("nft delete table inet millrace; rm -r /run/millrace");
     let (code, text) = run(&["on", "--settings", file]);
@@ -67,7 +67,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     assert!(text.contains("guard.toml.valid"), "{text}");
     assert_eq!(run(&["status"]).0, Some(0));
 
-    // A rule of the guard's that was made narrower is not taken for it. (The protocol by number: a small system has no
+    // A narrowed copy does not count as the guard's rule. (The protocol is a number: small systems have no
     // /etc/protocols.)
     let narrow = "ip rule del pref 981 && ip rule add pref 981 iif br-lan ipproto 6 unreachable";
     shell(narrow);
@@ -82,7 +82,7 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
             .contains("ipproto")
     );
 
-    // No place for the record.
+    // The record has no place to be written to.
     assert_eq!(run(&["off"]).0, Some(0));
     shell("rm -r /run/millrace && touch /run/millrace");
     let (code, text) = run(&["on", "--lan", "br-lan"]);
@@ -92,11 +92,11 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
         "{text}"
     );
     assert!(text.contains("rules 900 to 981: in place"), "{text}");
-    // A guard that cannot be recorded can be lifted.
+    // A guard without a record can still be lifted.
     assert_eq!(run(&["off"]).0, Some(1));
     assert!(!world.router.output("ip", ["rule"]).unwrap().contains("981"));
 
-    // Devices that are not there.
+    // Devices that do not exist.
     shell("rm /run/millrace");
     assert_eq!(run(&["on", "--lan", "br-none"]).0, Some(0));
     let (code, text) = run(&["status"]);
@@ -104,8 +104,8 @@ fn mistakes_and_a_lost_record_let_nothing_go() {
     assert!(text.contains("there is no device br-none"), "{text}");
 }
 
-/// A mistake in the first settings, where none were good before, neither ends the watch nor fills the log: whatever starts it
-/// again each time would have it log the same each time.
+/// A faulty first file, with no valid one before it, neither ends `watch` nor fills the log: a supervisor would restart
+/// `watch`, which would log the same again.
 #[test]
 fn a_mistake_in_the_first_settings_is_told_once_and_waited_out() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! Floods, rubbish and recorded datagrams that any sender can send to the port: each costs no more than a drop and a
+//! Floods, garbage and recorded datagrams, which any sender can send to the port: each costs no more than a drop and a
 //! counter.
 
 use std::net::{IpAddr, UdpSocket};
@@ -18,8 +18,8 @@ const IP: usize = 20;
 /// Where an initiation's first MAC begins.
 const MAC1_AT: usize = 148 - 32;
 
-/// Thousands of initiations a second from as many addresses, with right and with wrong MACs: a peer that
-/// pings meanwhile loses nothing, and one that comes anew gets its handshake.
+/// Thousands of initiations a second from as many addresses, with right and wrong MACs: a pinging peer loses nothing,
+/// and a new peer gets its handshake.
 #[test]
 fn flood_of_handshakes_stops_no_peer() {
     if !ready() {
@@ -51,7 +51,7 @@ fn flood_of_handshakes_stops_no_peer() {
     let flood = Flood::begin(from, to, (vec![link.b4()], PORT_B), pace, next);
     until("the flood has begun", || flood.sent() > 2000);
     pings(&net.a, B4, 500);
-    // A new handshake, which needs a cookie if its server is under load.
+    // A new handshake needs a cookie if its server is under load.
     let peer = &tunnel.keys_b.public;
     let to = format!("{}:{PORT_B}", net.link.b4());
     tunnel.a.set(&["peer", peer, "remove"]).unwrap();
@@ -60,7 +60,7 @@ fn flood_of_handshakes_stops_no_peer() {
     acceptance::reaches(&net.a, B4);
     let sent = flood.sent();
     drop(flood);
-    // They got as far as the program.
+    // The flood reached the program.
     let arrived = datagrams_received(&net.b)[0] - arrived;
     assert!(arrived >= 2000, "{arrived}");
     let grown = memory().saturating_sub(before);
@@ -125,13 +125,13 @@ fn rubbish_changes_nothing() {
     pings(&net.b, A4, 3);
 }
 
-/// Everything that was sent to B, sent again: as it was, from elsewhere, and with one bit changed.
+/// Replays every datagram sent to B: unchanged, from another address, and with one bit flipped.
 #[test]
 fn recorded_datagrams_move_neither_counters_nor_endpoint() {
     if !ready() {
         return;
     }
-    // Frames as they would be on a wire, with their checksums.
+    // Frames as on a wire, with their checksums.
     let net = Net::with(LinkOptions::numbered(1).offloads(Offloads::Off));
     let tap = net.b.run(|| PacketSocket::open("eth0")).unwrap().unwrap();
     let tunnel = Tunnel::new(&net, &Setup::default());
@@ -185,7 +185,7 @@ fn recorded_datagrams_move_neither_counters_nor_endpoint() {
         drops(&net.b, "duplicate") >= 3 * data
     });
 
-    // A bit of the last byte, which is the tag's, with a counter that was not used yet.
+    // Flips a bit of the last byte, which belongs to the tag, with an unused counter.
     let forged: Vec<Vec<u8>> = elsewhere
         .iter()
         .filter(|frame| frame[PAYLOAD] == 4)
@@ -205,7 +205,7 @@ fn recorded_datagrams_move_neither_counters_nor_endpoint() {
     pings(&net.a, B4, 3);
 }
 
-/// The kernel refuses to send: nothing ends, and it goes on when it may.
+/// The kernel refuses to send: the program survives and continues when sending works again.
 #[test]
 fn refused_datagrams_are_counted_and_survived() {
     if !ready() || lab::require(lab::tools::find("nft")).is_none() {

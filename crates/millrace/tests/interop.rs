@@ -1,5 +1,5 @@
-//! Tunnels with the programs of others: handshakes both ways round, both outer and both inner
-//! families, pings, TCP and UDP whose content is compared.
+//! Tunnels with other WireGuard programs: handshakes in both directions, both outer and inner families, pings, and TCP
+//! and UDP with their content compared.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -9,7 +9,7 @@ use acceptance::{
 };
 use lab::peer::{BoringTun, GotaTun, WireGuardPeer, WireguardGo, WireguardGoPackaged};
 
-/// A peer that is not installed is noted, and so is the version of one that is.
+/// Returns whether the program is installed, and notes its version or its absence.
 #[track_caller]
 fn installed(program: &impl WireGuardPeer) -> bool {
     let found = lab::require(program.available());
@@ -20,8 +20,7 @@ fn installed(program: &impl WireGuardPeer) -> bool {
     found.is_some()
 }
 
-/// Everything that a tunnel carries, between Millrace and `other`, each calling once, over both
-/// families.
+/// Sends everything a tunnel carries between Millrace and `other`, with each side initiating once, over both families.
 fn interoperates<P: WireGuardPeer + Copy + 'static>(other: P) {
     if !ready() || !installed(&other) {
         return;
@@ -39,7 +38,7 @@ fn interoperates<P: WireGuardPeer + Copy + 'static>(other: P) {
                 std::mem::swap(&mut setup.a, &mut setup.b);
             }
             let tunnel = Tunnel::new(&net, &setup);
-            // B does not know where A is: the first packet makes A the initiator.
+            // B does not know A's address: the first packet makes A the initiator.
             assert_eq!(tunnel.at_b().endpoint, None);
             pings(&net.a, B4, 3);
             pings(&net.a, B6, 3);
@@ -50,10 +49,10 @@ fn interoperates<P: WireGuardPeer + Copy + 'static>(other: P) {
             tcp_both_ways(&net.a, &net.b, B4, 3_000_000);
             tcp_both_ways(&net.b, &net.a, A6, 3_000_000);
             udp_both_ways(&net.a, &net.b, B4, 300, 1392);
-            // Over IPv4 only: wireguard-go sends a UDP checksum that comes out as zero as zero, which
-            // IPv6 forbids (RFC 8200 section 8.1), so one datagram in 65,536 is dropped by the host.
+            // Over IPv4 only: wireguard-go leaves a UDP checksum of zero as zero, which IPv6 forbids (RFC 8200 section
+            // 8.1). The host then drops one datagram in 65,536.
             udp_both_ways(&net.b, &net.a, A4, 300, 1392);
-            // boringtun says how long ago it was, and zero would be never.
+            // boringtun reports the handshake's age, where zero looks like "never".
             let ours = if millrace_calls {
                 tunnel.at_a()
             } else {
@@ -105,9 +104,9 @@ fn millrace_with_itself() {
     }
 }
 
-/// Ten pings are 1372 bytes in the direction of the answer: ten packets of 84 bytes, padded to 96
-/// and wrapped in 32, and a handshake response of 92. The other way it is an initiation of 148, and
-/// an empty packet of 32 if the caller confirms the session before it has something to say.
+/// Ten pings are 1372 bytes in the direction of the answer: ten packets of 84 bytes, padded to 96 and wrapped in 32,
+/// and a handshake response of 92. The other direction has an initiation of 148, and an empty packet of 32 if the
+/// initiator confirms the session before it has data.
 #[test]
 fn transfer_counters_are_exact() {
     if !ready() {
@@ -143,7 +142,7 @@ fn transfer_counters_are_exact() {
     }
 }
 
-/// A ping of 30,000 bytes is one packet inside, at both ends, however many fragments it is outside.
+/// A ping of 30,000 bytes is one inner packet at both ends, however many outer fragments carry it.
 #[test]
 fn large_packets_go_through_whole() {
     if !ready() {
@@ -163,7 +162,7 @@ fn large_packets_go_through_whole() {
                 pings_of(&net.a, target, 3, 30_000);
                 let packet = u64::from(30_000_u32 + headers).next_multiple_of(16) + 32;
                 let received = tunnel.settled()[1].0 - before;
-                // A handshake may have been among them.
+                // The rest may be a handshake.
                 let rest = received - 3 * packet;
                 assert!(rest <= 148 + 32, "{received} bytes for three of {packet}");
             }
@@ -171,7 +170,7 @@ fn large_packets_go_through_whole() {
     }
 }
 
-/// Two ends with different preshared keys never agree.
+/// Two ends with different preshared keys never complete a handshake.
 #[test]
 fn other_preshared_key_is_no_tunnel() {
     if !ready() {

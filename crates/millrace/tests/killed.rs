@@ -1,8 +1,8 @@
-//! `up` is killed at moments of all kinds, and the next start leaves the machine as it was: routes,
-//! rules, addresses, name servers, settings and files.
+//! Kills `up` at many moments; the next start restores the machine: routes, rules, addresses, name servers, settings
+//! and files.
 //!
-//! `MILLRACE_TEST_KILLS` says how many moments, 8 otherwise; they are the same in every run as far as
-//! a machine can repeat them.
+//! `MILLRACE_TEST_KILLS` sets the number of moments (8 if unset). They are the same in every run, as far as a machine
+//! can repeat them.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -20,10 +20,10 @@ use lab::peer::Keys;
 use lab::{Host, Process};
 use nix::sys::signal::Signal;
 
-/// The ends that are killed, each a test.
+/// Number of tests, each of which kills one end.
 const ENDS: usize = 4;
 
-/// Moments of each end.
+/// Moments for each end.
 fn kills() -> usize {
     let wanted = std::env::var("MILLRACE_TEST_KILLS").ok();
     wanted
@@ -32,11 +32,11 @@ fn kills() -> usize {
         .div_ceil(ENDS)
 }
 
-/// Moments that are the same in every run: SplitMix64 (Steele, Lea, Flood 2014).
+/// Reproducible moments: SplitMix64 (Steele, Lea, Flood 2014).
 struct Moments(u64);
 
 impl Moments {
-    /// Evenly from nothing to `most`.
+    /// A duration between zero and `most`, evenly distributed.
     fn next(&mut self, most: Duration) -> Duration {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -46,12 +46,12 @@ impl Moments {
     }
 }
 
-/// An end of a tunnel that is started from a file, killed, and started again.
+/// One end of a tunnel, started from a file, killed, and started again.
 struct End<'h> {
     host: &'h Host,
     file: PathBuf,
     ifname: &'static str,
-    /// Holds the file, what the tunnel writes, and what `resolvconf` was told.
+    /// Holds the file, the tunnel's files, and the input that `resolvconf` got.
     directory: Directory,
 }
 
@@ -89,7 +89,7 @@ impl<'h> End<'h> {
         process
     }
 
-    /// Ends it as one should, and waits until everything of it is gone.
+    /// Ends the tunnel in order, and waits until everything of it is gone.
     fn down(&self, process: Process) {
         process.signal(Signal::SIGTERM).unwrap();
         let exit = process.wait_at_most(PATIENCE).unwrap();
@@ -100,10 +100,10 @@ impl<'h> End<'h> {
     }
 
     fn kill(&self, process: Process) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = process.signal(Signal::SIGKILL);
         process.wait_at_most(PATIENCE).unwrap();
-        // A program that it had started goes on without it.
+        // Programs that the tunnel started outlive it for a while.
         until("the end of all processes", || {
             inhabitants(self.host).is_empty()
         });
@@ -126,8 +126,7 @@ impl<'h> End<'h> {
         let setting = || fs::read_to_string("/proc/sys/net/ipv4/conf/all/src_valid_mark");
         let mut lines: Vec<String> = all
             .lines()
-            // Routes that the kernel learned by itself have an age; routes that it makes of addresses come when it has
-            // time.
+            // Routes learned by the kernel have a changing age; the kernel creates address routes with a delay.
             .filter(|line| !line.contains("expires") && !line.contains("proto kernel"))
             .map(str::to_owned)
             .collect();
@@ -139,7 +138,7 @@ impl<'h> End<'h> {
     }
 }
 
-/// The files of a directory; configurations and what `resolvconf` was told with their content.
+/// Lists the files of a directory, with the content of configurations and of `resolvconf`'s input.
 fn contents(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap().flatten();
     let describe = |entry: fs::DirEntry| {
@@ -154,11 +153,11 @@ fn contents(directory: &Path) -> Vec<String> {
     entries.map(describe).collect()
 }
 
-/// Kills it at moments from its start to a little after it is up, and on its way down; after each it is
-/// started and ended in order, and everything is as it was.
+/// Kills the process at moments between its start and shortly after it is up, and during shutdown. After each kill a
+/// start and an orderly end must restore the state.
 fn survives(end: &End<'_>, seed: u64) {
     let fresh = end.state();
-    // The first time files appear that stay, such as the status.
+    // The first run creates files that stay, such as the status.
     let begin = Instant::now();
     let process = end.up();
     let coming = begin.elapsed().mul_f64(1.3);
@@ -168,7 +167,7 @@ fn survives(end: &End<'_>, seed: u64) {
     let going = begin.elapsed();
     let before = end.state();
     assert_ne!(with_tunnel, before);
-    // Of the host itself nothing stays.
+    // The host's own state is unchanged.
     let of_host = |state: &str| {
         let host = |line: &&str| !line.starts_with("status") && !line.starts_with("leases");
         state
@@ -202,7 +201,7 @@ fn survives(end: &End<'_>, seed: u64) {
         );
         assert_eq!(end.state(), before, "{what}");
     }
-    // A few may all have come too early or too late.
+    // With few kills, all may have come too early or too late.
     assert!(
         kills() < 20 || left_something > 0,
         "no kill left anything for the next start"
@@ -247,7 +246,7 @@ fn a_killed_wireguard_server_leaves_nothing_to_the_next_but_one() {
         "AllowedIPs = 10.0.0.1/32, 10.77.0.0/16, fd77::/64",
     );
     end.file = end.directory.file("up0.conf", &text);
-    // Written once in the form that it has from then on.
+    // The first run writes the file in its final form.
     end.down(end.up());
     survives(&end, 2);
 }

@@ -1,5 +1,5 @@
-//! Every rung of the ladder switched off by itself, all of them together, and all numbers of workers;
-//! lines that lose, reorder and delay. What is carried is compared byte by byte.
+//! Switches each offload off by itself, all of them together, and tries all numbers of workers, over lines that lose,
+//! reorder and delay. The test compares the content byte by byte.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -23,7 +23,7 @@ const RUNGS: [&str; 8] = [
     "coalescing",
 ];
 
-/// Carries everything both ways with these settings at both ends, and returns the rungs' states.
+/// Sends everything both ways with these settings at both ends, and returns the states of the offloads.
 fn carries(text: &str, link: LinkOptions) -> serde_json::Value {
     let net = Net::with(link);
     let setup = Setup {
@@ -150,7 +150,7 @@ fn with_four_workers_that_share() {
     carries(&format!("{text}{all_off}"), LinkOptions::numbered(1));
 }
 
-/// Ports that cannot segment, and ports that can do nothing at all.
+/// Network devices that cannot segment, and devices without any offload.
 #[test]
 fn over_ports_without_offloads() {
     if !ready() {
@@ -164,7 +164,7 @@ fn over_ports_without_offloads() {
     }
 }
 
-/// Small super-packets, as for drivers that damage long ones.
+/// Small super-packets, for drivers that damage long ones.
 #[test]
 fn with_few_segments_in_a_super_packet() {
     if !ready() {
@@ -173,7 +173,7 @@ fn with_few_segments_in_a_super_packet() {
     carries("dataplane.gso-max-segs=3", LinkOptions::numbered(1));
 }
 
-/// A line of the emulator's between the two hosts of a tunnel.
+/// Runs a tunnel between two hosts over an emulated line.
 fn emulated(lines: [Impairment; 2], work: impl FnOnce(&Net, &Tunnel<'_>, &Emulator)) {
     let (a, b) = Net::hosts();
     let link = LinkOptions::numbered(1);
@@ -201,7 +201,7 @@ fn content_survives_a_poor_line() {
         tcp_both_ways(&net.b, &net.a, A6, 2_000_000);
         let counters = line.counters(lab::Side::A);
         assert!(counters.lost > 0 && counters.duplicated > 0 && counters.reordered > 0);
-        // Each packet that came twice was let through once.
+        // Each packet that arrived twice was accepted once.
         assert!(acceptance::drops(&net.b, "duplicate") > 0);
         assert_eq!(acceptance::drops(&net.b, "not_authentic"), 0);
     });
@@ -212,7 +212,7 @@ fn flow_survives_a_cut() {
     if !ready() {
         return;
     }
-    // Slow enough that the cut falls into the middle.
+    // Slow enough that the cut falls into the middle of the transfer.
     let line = Impairment {
         delay: Duration::from_millis(2),
         rate: Some(20_000_000),
@@ -238,7 +238,7 @@ fn flow_survives_a_cut() {
     });
 }
 
-/// The uplink itself goes down, with its addresses' routes, and comes up again.
+/// The uplink goes down, which removes its addresses' routes, and comes up again.
 #[test]
 fn flow_survives_a_lost_uplink() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! `millrace leak-test` in a world that leaks and in one that does not: what it says is what the counters at the other end say.
+//! `millrace leak-test` with and without leaks: its verdicts match the counters at the far end.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -35,7 +35,7 @@ const WORDS: [&str; 8] = [
     "mr-*",
 ];
 
-/// The verdict on the router's packets, and the exit code.
+/// Returns the test's verdict on the router's packets, and the exit code.
 fn test(named: &Named, more: &[&str]) -> (Value, Option<i32>) {
     let command = named.world.router.command(PROGRAM);
     let exit = command.args(WORDS).args(more).exit().unwrap();
@@ -45,7 +45,7 @@ fn test(named: &Named, more: &[&str]) -> (Value, Option<i32>) {
     )
 }
 
-/// Result and devices of the probes of one kind.
+/// Returns results and devices of all probes of one kind.
 fn of<'v>(document: &'v Value, from: &str, what: &str) -> Vec<(&'v str, String)> {
     let all = document["probes"].as_array().unwrap().iter();
     let its = all.filter(|it| it["from"] == from && it["what"] == what);
@@ -53,7 +53,7 @@ fn of<'v>(document: &'v Value, from: &str, what: &str) -> Vec<(&'v str, String)>
         .collect()
 }
 
-/// Nothing leaves a host without devices, which says nothing about its tunnels.
+/// A host without network devices sends nothing, which says nothing about its tunnels.
 #[test]
 fn a_host_with_only_a_loopback_cannot_be_tested() {
     if !acceptance::ready() {
@@ -74,8 +74,8 @@ fn a_host_with_only_a_loopback_cannot_be_tested() {
     assert_eq!(document["result"], "unknown", "{document}");
 }
 
-/// The router asks the provider, then, with the guard, nothing at all, and then by the tunnel. Its own packets go by the WAN
-/// in all of them, which is no matter of the guard's.
+/// The router's queries go to the provider, then, with the guard, nowhere, and then through the tunnel. Its other
+/// packets always use the WAN, which the guard does not cover.
 #[test]
 fn what_the_router_asks_is_followed_to_its_device() {
     if !ready() {
@@ -135,7 +135,7 @@ fn what_the_router_asks_is_followed_to_its_device() {
         [("tunnel", "[\"mr-real\"]".to_owned())]
     );
     assert_eq!(named.clear().0, before);
-    // A server that answers by itself, or asks by means that are not seen, is no proof.
+    // A server that answers locally, or asks by a route the test cannot see, proves nothing.
     named.own_file("own.conf", "local=/secret.example/\n");
     guard(&["off"]);
     let (document, code) = test(&named, &names);
@@ -149,7 +149,7 @@ fn what_the_router_asks_is_followed_to_its_device() {
     assert!(tunnel.stop().unwrap().status.success());
 }
 
-/// A device of the LAN does what it is told to; without it nothing is said.
+/// A LAN device sends as instructed; without its packets the test gives no verdict.
 #[test]
 fn what_a_device_of_the_lan_sends_is_followed_too() {
     if !ready() {
@@ -178,7 +178,7 @@ fn what_a_device_of_the_lan_sends_is_followed_too() {
         };
         let name = told("nslookup ");
         let to = [told("ping 203."), told("ping 2001:")];
-        // A server far away, or the router's own.
+        // A server on the Internet, or the router's own.
         let server = if guarded { FAR[0] } else { ROUTER[0] };
         query(&world.pc, ip(server), &name, false);
         for to in to {

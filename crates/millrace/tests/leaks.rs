@@ -1,7 +1,8 @@
-//! Counts the packets that leave in clear under the guard and under the policy while the LAN comes to pieces: ports, names and
-//! tables of the packet filter go, devices forge sources, and a server runs at home. Packets are counted where they would come out.
+//! Counts packets that leave in clear under the guard and under the policy while the LAN breaks: ports, names and
+//! packet filter tables go, devices forge sources, and a server runs at home. The counters are where packets would come
+//! out.
 //!
-//! `MILLRACE_TEST_LEAKS` sets how many packets devices send in each test (8,000).
+//! `MILLRACE_TEST_LEAKS` sets the number of packets that devices send in each test (8,000 if unset).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -18,24 +19,24 @@ use lab::peer::Keys;
 use lab::{Host, Process, tools};
 use serde_json::Value;
 
-/// Addresses of the Internet that are nobody's here, which devices forge.
+/// Unused Internet addresses, which devices forge.
 const FORGED: [&str; 2] = ["198.51.100.66", "2001:db8:bad::66"];
 
-/// Steps of a test, each of which has its share of packets.
+/// Steps of a test, which share its packets equally.
 const STEPS: u64 = 22;
 
 fn ready() -> bool {
     acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// Packets that are sent in one step.
+/// Packets to send in each step.
 fn share() -> u64 {
     let count = env::var("MILLRACE_TEST_LEAKS").ok();
     count.map_or(8_000, |it| it.parse().unwrap()) / STEPS
 }
 
-/// Counts at the server what comes by the line: of devices in clear, and what the router tells those whose addresses were
-/// forged.
+/// Counts packets that reach the server over the uplink: devices' packets in clear, and the router's replies to forged
+/// addresses.
 const COUNTING: &str = "table inet leaks {\n counter clear { }\n counter told { }\n chain first {\n\
     type filter hook prerouting priority -400;\n\
     iifname \"eth0\" tcp dport { 9, 7777 } tcp flags & rst == 0 counter name clear\n\
@@ -60,7 +61,7 @@ fn world() -> Guarded {
     world
 }
 
-/// A device that sends with addresses that are not its own: far away, and to a port of the router that is closed.
+/// A device that sends with forged addresses: to the Internet, and to a closed port of the router.
 struct Forger {
     stop: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
@@ -130,7 +131,8 @@ fn watch(world: &Guarded, words: &[&str]) -> Process {
     watch
 }
 
-/// Without anything that holds, all of it leaves, and forged sources are answered: the counters see it.
+/// Control run: with nothing held back, all packets leave and forged sources are answered, which shows that the
+/// counters work.
 fn control(world: &Guarded) {
     until("packets in clear", || counted(world, "clear") > 0);
     let forger = Forger::start(&world.pc);
@@ -138,7 +140,7 @@ fn control(world: &Guarded) {
     forger.wait(1);
 }
 
-/// Has a program hold both devices, and takes the LAN to pieces. `holds` brings it about, and returns what watches.
+/// Breaks the LAN while a program holds both devices back. `holds` starts the program and returns its watching process.
 fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded) -> bool) {
     let world = world();
     let load = Load::start(&world);
@@ -159,7 +161,7 @@ fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded
     let forger = Forger::start(&world.pc);
     forger.wait(share);
     leaked("sources are forged");
-    // A port that is taken out of its bridge, with forged sources and without.
+    // Takes a port out of its bridge, with and without forged sources.
     world.ip("link set lan1 nomaster");
     forger.wait(share);
     load.wait(share);
@@ -174,7 +176,7 @@ fn to_pieces(holds: impl FnOnce(&Guarded) -> Process, is_whole: impl Fn(&Guarded
         leaked(&format!("the packet filter was flushed, {round}"));
     }
     until("all of it is in place again", || is_whole(&world));
-    // Two tunnels, as far as it can be seen, are there at the same time; the first of them goes first.
+    // Two tunnels appear to be up at the same time; the first one goes first.
     let tunnels = ["mr-plain", "mr-us"];
     for (number, name) in tunnels.iter().enumerate() {
         world.ip(&format!(
@@ -227,7 +229,7 @@ fn the_guard_holds_a_lan_in_pieces() {
     to_pieces(holds, is_whole);
 }
 
-/// Has the policy hold what an entry of `who` says.
+/// Has the policy hold the devices of an entry with this `who`.
 fn policy_holds(who: impl Fn(&Guarded) -> String) {
     let directory = Directory::new();
     let is_whole = |world: &Guarded| {
@@ -277,8 +279,8 @@ fn the_policy_holds_a_bridge_of_a_lan_in_pieces() {
     policy_holds(|_| "who = [\"br-lan\", \"br-guest\"]\n".to_owned());
 }
 
-/// A guarded device calls the server at home, by whose device it would leave in clear; and the guard leads nothing into that
-/// device, though its name is a tunnel's.
+/// A guarded device calls the server at home, whose device would send the packets in clear. The guard routes nothing
+/// into that device, although its name looks like a tunnel's.
 #[test]
 fn a_server_at_home_is_no_tunnel_and_no_way_out() {
     if !ready() || lab::require(tools::find("wg")).is_none() {
@@ -316,7 +318,7 @@ fn a_server_at_home_is_no_tunnel_and_no_way_out() {
             }
             Ok(())
         };
-        // A refusal of this datagram is an error of the next one.
+        // A refusal of this datagram is reported as an error of the next one.
         let _ = world.phone.run(send).unwrap();
     };
     until("the phone leaves by the server at home", || {
@@ -352,10 +354,10 @@ fn a_server_at_home_is_no_tunnel_and_no_way_out() {
         refused() > 0 || held_by_rules(&world)
     });
     assert_eq!(counted(&world, "clear"), before);
-    // The phone still reaches the router and the LAN by the server.
+    // The phone still reaches the router and the LAN through the server.
     acceptance::pings(&world.phone, "10.44.0.1", 1);
     acceptance::pings(&world.phone, "192.168.1.1", 1);
-    // An option lets clients leave by the line.
+    // The option `servers = false` lets clients leave by the uplink.
     let file = directory.file(
         "guard.toml",
         "lan = [\"br-lan\", \"br-guest\"]\nservers = false\n",
@@ -370,7 +372,7 @@ fn a_server_at_home_is_no_tunnel_and_no_way_out() {
     });
 }
 
-/// Whether a routing rule has answered something in the place of the packet filter.
+/// Whether routing rules have rejected packets that the packet filter no longer stops.
 fn held_by_rules(world: &Guarded) -> bool {
     let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
     let text = world.router.run(read).unwrap().unwrap();
@@ -382,7 +384,7 @@ fn held_by_rules(world: &Guarded) -> bool {
     pairs.any(|(name, value)| name == "OutDestUnreachs" && value != "0")
 }
 
-/// The guard alone: a tunnel that nobody masquerades for carries the LAN all the same, and what has to be done is told.
+/// The guard alone makes a tunnel carry the LAN where no other program masquerades, and says what is left to do.
 #[test]
 fn the_guard_alone_is_enough_for_a_tunnel() {
     if !ready() || lab::require(tools::find("wg")).is_none() {
@@ -412,7 +414,7 @@ fn the_guard_alone_is_enough_for_a_tunnel() {
     assert!(!text.contains("bring a tunnel up"), "{text}");
     let _watch = watch(&world, &["guard", "watch"]);
     let _load = Load::start(&world);
-    // The far end takes packets of the router's own address only.
+    // The far end accepts packets from the router's own address only.
     until("all kinds go through", || {
         world.through().iter().all(|count| *count > 0)
     });
@@ -423,8 +425,8 @@ fn the_guard_alone_is_enough_for_a_tunnel() {
     );
 }
 
-/// The router itself: its lookups and connections leave by a tunnel or not at all, where that is asked for; what keeps line and
-/// tunnel alive does.
+/// With `router`, lookups and connections of the router itself leave by a tunnel or not at all, except traffic that
+/// keeps uplink and tunnel alive.
 #[test]
 fn the_router_itself_leaves_by_a_tunnel_only() {
     if !ready() || lab::require(tools::find("wg")).is_none() {
@@ -457,7 +459,7 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
         };
         world.router.run(send).unwrap();
     };
-    // Nothing of what is sent now waits for an address or a neighbour, to leave later.
+    // Completes address and neighbour resolution first, so that no packet waits to leave later.
     for far in FAR {
         acceptance::reaches(&world.router, far);
     }
@@ -477,7 +479,7 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
     for port in [53, 7001] {
         (0..50).for_each(|_| send(port));
     }
-    // Sent after them on the same way: what is counted before it has come.
+    // These packets follow on the same path: when the counter sees them, it has seen all earlier ones.
     until("the time is asked for", || {
         send(123);
         count("clock") > 0
@@ -486,7 +488,7 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
     acceptance::pings(&world.router, "192.168.1.1", 1);
     // The server calls the router, which answers.
     acceptance::pings(&world.server, "192.168.3.1", 1);
-    // A full tunnel can be made, and is the router's way; when it is killed, nothing leaves in clear.
+    // A full tunnel comes up and carries the router's traffic; when it is killed, nothing leaves in clear.
     let tunnel = world.tunnel(&directory, "mr-full");
     acceptance::reaches(&world.router, "10.8.0.1");
     send(7001);
@@ -504,7 +506,8 @@ fn the_router_itself_leaves_by_a_tunnel_only() {
     drop(far);
 }
 
-/// A unit before the network waits until something holds, and the mistake is told; without settings it does not wait.
+/// `on --wait` delays the network until guard or policy holds, and reports faulty settings. Without settings it returns
+/// at once.
 #[test]
 fn the_network_waits_until_something_is_held() {
     if !ready() {

@@ -1,7 +1,7 @@
-//! Devices of a LAN that the policy holds, beside a second tunnel and beside a server at home: none of their packets leaves by
-//! the tunnel of another device, or in clear. Packets are counted where they come out.
+//! Devices under the policy, beside a second tunnel and a server at home: none of their packets leaves by another
+//! device's tunnel, or in clear. The test counts packets where they come out.
 //!
-//! `MILLRACE_TEST_LEAKS` sets how many packets devices send in each test (8,000).
+//! `MILLRACE_TEST_LEAKS` sets the number of packets that devices send in each test (8,000 if unset).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -16,13 +16,13 @@ use lab::{Host, Process, tools};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Steps of a test, each of which has its share of packets.
+/// Steps of a test, which share its packets equally.
 const STEPS: u64 = 16;
 
-/// Hop limits by which the packets of each device are known at the server, and those that are left of them there.
+/// Hop limits that identify each device's packets, and the range in which they arrive at the server.
 const HOPS: [(&str, &str); 2] = [("100", "90-100"), ("200", "190-200")];
 
-/// Ways by which packets come to the server: the tunnels of both devices, and none.
+/// Paths to the server: each device's tunnel, and the uplink.
 const WAYS: [&str; 3] = ["wg1", "wg2", "eth0"];
 
 fn ready() -> bool {
@@ -31,13 +31,13 @@ fn ready() -> bool {
         && lab::require(tools::find("wg")).is_some()
 }
 
-/// Packets that are sent in one step.
+/// Packets to send in each step.
 fn share() -> u64 {
     let count = env::var("MILLRACE_TEST_LEAKS").ok();
     count.map_or(8_000, |it| it.parse().unwrap()) / STEPS
 }
 
-/// Gives each device hop limits of its own, and counts them at the server.
+/// Gives each device its own hop limit, and counts its packets at the server.
 fn tell_apart(all: &Policed) {
     let mut table = String::from("table inet apart {\n");
     let mut rules = String::new();
@@ -63,7 +63,7 @@ fn devices(all: &Policed) -> [(&'static str, &Host); 2] {
     [("pc", &all.world.pc), ("phone", &all.world.phone)]
 }
 
-/// Packets of a device that came to the server by each of [`WAYS`].
+/// Packets of a device that reached the server by each of [`WAYS`].
 fn came(all: &Policed, device: &str) -> [u64; 3] {
     let words = ["-j", "list", "counters", "table", "inet", "apart"];
     let text = all.world.server.output("nft", words).unwrap();
@@ -81,7 +81,7 @@ fn kill(process: Process) {
     process.wait_at_most(PATIENCE).unwrap();
 }
 
-/// Settings by which each device has a tunnel of its own, or nothing.
+/// Settings that give each device its own tunnel, or nothing.
 fn each_its_own(all: &Policed, directory: &Directory) -> String {
     let mut text = String::from(
         "lan = [\"br-lan\", \"br-guest\"]\nmasquerade = true\nleases = \"/nonexistent\"\n",
@@ -95,7 +95,7 @@ fn each_its_own(all: &Policed, directory: &Directory) -> String {
     directory.file("policy.toml", &text).display().to_string()
 }
 
-/// Two tunnels at once, of which one after the other dies, and the second is the router's own default route in the end.
+/// Two tunnels at once: first one dies, then the other; finally the second becomes the router's own default route.
 #[test]
 fn a_device_stays_out_of_the_tunnel_of_another() {
     if !ready() {
@@ -175,7 +175,7 @@ fn a_device_stays_out_of_the_tunnel_of_another() {
     drop(nl);
 }
 
-/// A device that is held calls the server at home, by whose device it would leave in clear.
+/// A held device calls the server at home, whose device would send its packets in clear.
 #[test]
 fn a_held_device_does_not_leave_by_the_server_at_home() {
     if !ready() {
@@ -226,7 +226,7 @@ fn a_held_device_does_not_leave_by_the_server_at_home() {
             }
             Ok(())
         };
-        // A refusal is an error of the packet after it.
+        // The kernel reports a refusal as an error of the next packet.
         let _ = host.run(send).unwrap();
     };
     let leaves = |device: &str, host: &Host| {
@@ -251,7 +251,7 @@ fn a_held_device_does_not_leave_by_the_server_at_home() {
     for _ in 0..share {
         send(phone);
     }
-    // Sent after them on the same way: the device without an entry goes on, and reaches the server.
+    // These packets follow on the same path: the device without an entry still reaches the server.
     leaves("pc", pc);
     assert_eq!(came(&all, "phone"), before);
     reaches(pc, "10.44.0.1");

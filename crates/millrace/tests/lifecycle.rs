@@ -1,4 +1,4 @@
-//! How the program begins and ends, and that nothing of it is left.
+//! Start and end of the program, which leaves nothing behind.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -24,13 +24,13 @@ fn delete_link(host: &Host) {
     netlink.delete_link(index).unwrap();
 }
 
-/// Starts the program as `wg-quick` does: it comes back when the interface is there.
+/// Starts the program as `wg-quick` does: the call returns when the interface exists.
 fn daemonise(host: &Host) -> Exit {
     let command = host.command(PROGRAM).args(["wireguard", WG]);
     command.spawn().unwrap().wait_at_most(PATIENCE).unwrap()
 }
 
-/// Neither interface, nor sockets, nor processes.
+/// Checks that no interface, socket or process is left.
 fn nothing_is_left(host: &Host) {
     until("the end of all processes", || inhabitants(host).is_empty());
     assert!(!host.has_interface(WG).unwrap());
@@ -75,7 +75,7 @@ fn ends_with_its_socket() {
     let program = start(&host);
     let path = format!("/var/run/wireguard/{WG}.sock");
     host.run(|| fs::remove_file(path)).unwrap().unwrap();
-    // It looks when something about links happens, as `wg-quick` makes happen.
+    // The program checks its socket when a link changes, as `wg-quick` makes happen.
     host.set_mtu(WG, 1400).unwrap();
     let exit = program.process.wait_at_most(PATIENCE).unwrap();
     assert!(exit.status.success(), "{exit:?}");
@@ -91,7 +91,7 @@ fn goes_into_the_background_when_it_is_ready() {
     let exit = daemonise(&host);
     assert!(exit.status.success(), "{exit:?}");
     assert_eq!((exit.stdout.as_str(), exit.stderr.as_str()), ("", ""));
-    // At once, without waiting.
+    // The interface answers `wg` at once.
     host.output("wg", ["show", WG]).unwrap();
     assert!(host.has_interface(WG).unwrap());
     assert_eq!(inhabitants(&host).len(), 1);
@@ -155,7 +155,7 @@ fn wrong_names_and_settings_are_refused() {
     nothing_is_left(&host);
 }
 
-/// A killed program leaves its sockets behind, and its successor takes them over.
+/// A killed program leaves its sockets behind; its successor takes them over.
 #[test]
 fn starts_again_after_it_was_killed() {
     if !ready() {
@@ -186,14 +186,14 @@ fn follows_its_link_up_and_down() {
     for _ in 0..3 {
         net.a.set_up(WG, false).unwrap();
         net.a.set_up(WG, true).unwrap();
-        // The kernel has forgotten the IPv6 address, the IPv4 one is still there.
+        // The kernel has dropped the IPv6 address; the IPv4 one is still there.
         acceptance::reaches(&net.a, B4);
     }
     assert_eq!(tunnel.a.status().unwrap().listen_port, acceptance::PORT_A);
 }
 
-/// An interface that is moved to another namespace sends its datagrams where it was born: that is
-/// how containers get nothing but the tunnel.
+/// An interface that moves to another namespace sends its datagrams from its original one: this gives containers the
+/// tunnel as their only network.
 #[test]
 fn interface_moves_to_another_namespace() {
     if !ready() {
@@ -214,7 +214,7 @@ fn interface_moves_to_another_namespace() {
     acceptance::usable(&inside, acceptance::A6);
     pings(&inside, B4, 3);
     tcp_both_ways(&inside, &net.b, B6, 1_000_000);
-    // `wg` still reaches it, and it still ends with its link.
+    // `wg` still reaches the program, which still ends with its link.
     assert!(tunnel.at_a().received > 1_000_000);
     let mut netlink = inside.netlink().unwrap();
     let index = netlink.index_of(WG).unwrap();
@@ -245,14 +245,14 @@ fn hundred_lives_leave_nothing() {
     assert_eq!(links.len(), 1, "{links:?}");
 }
 
-/// Descriptors, threads and memory of a process.
+/// Returns descriptors, threads and memory of a process.
 fn holdings(process: u32) -> (usize, u64, u64) {
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
     let usage = lab::cpu::usage(process).unwrap();
     (descriptors, usage.threads, usage.rss)
 }
 
-/// A program that lives long: peers come with their sessions and go.
+/// A long-lived program: peers come with their sessions and go.
 #[test]
 fn hundred_peers_with_sessions_leave_nothing() {
     if !ready() {
@@ -275,7 +275,7 @@ fn hundred_peers_with_sessions_leave_nothing() {
             .a
             .set(&["peer", &tunnel.keys_b.public, "endpoint", &to])
             .unwrap();
-        // One packet may be lost where a machine is busy: what is left behind is what counts.
+        // A busy machine may lose a packet; this test is about leftovers.
         acceptance::reaches(&net.a, B4);
     };
     let process = tunnel.a.process.id();
@@ -286,7 +286,7 @@ fn hundred_peers_with_sessions_leave_nothing() {
     for _ in 0..100 {
         cycle();
     }
-    // Threads that serve `wg` end a moment after it has gone.
+    // Threads that serve `wg` end shortly after it has gone.
     until("as many descriptors and threads as before", || {
         let now = holdings(process);
         now.0 <= before.0 && now.1 <= before.1
@@ -295,7 +295,7 @@ fn hundred_peers_with_sessions_leave_nothing() {
     assert!(grown < 1 << 20, "{grown} bytes more than {}", before.2);
 }
 
-/// AWS-LC's own collector would cost half of the time until a tunnel is up; the kernel's generator is enough.
+/// AWS-LC's own jitter entropy would take half of the startup time; the kernel's generator suffices.
 #[test]
 fn no_jitter_of_the_processor_is_collected() {
     let program = fs::read(PROGRAM).unwrap();
@@ -310,7 +310,7 @@ fn no_jitter_of_the_processor_is_collected() {
     );
 }
 
-/// A host that has switched IPv6 off runs all the same.
+/// The program also runs on a host without IPv6.
 #[test]
 fn runs_without_ipv6() {
     if !ready() {
@@ -346,11 +346,11 @@ fn runs_without_ipv6() {
     }
     pings(&a, B4, 3);
     tcp_both_ways(&a, &b, B4, 1_000_000);
-    // An endpoint that cannot be reached is no reason to end.
+    // An unreachable endpoint does not end the program.
     let words = ["peer", &keys[1].public, "endpoint", "[fd00:1::2]:1002"];
     until("an endpoint that leads nowhere", || {
         running[0].set(&words).unwrap();
-        // A keepalive of the other end's may come now, and tell where that is.
+        // A keepalive from the other end may arrive now and correct the endpoint.
         let once = lab::load::PingOptions::count(1);
         let report = lab::load::ping(&a, acceptance::ip(B4), &once).unwrap();
         report.received == 0
@@ -358,7 +358,7 @@ fn runs_without_ipv6() {
     assert!(running[0].process.try_wait().unwrap().is_none());
 }
 
-/// Stopped and continued, as a laptop that was asleep: it goes on.
+/// A process that was stopped and continued, like a sleeping laptop, goes on.
 #[test]
 fn goes_on_after_it_was_stopped() {
     if !ready() {
@@ -373,8 +373,8 @@ fn goes_on_after_it_was_stopped() {
     acceptance::reaches(&net.a, B4);
 }
 
-/// A peer that has started anew has forgotten the session that its server still has. What the server
-/// answers to the first packet under the new one has to go under the new one too.
+/// A restarted peer has forgotten the session that its server still has. The server must answer the first packet of the
+/// new session under the new session, too.
 #[test]
 fn first_answer_to_a_peer_that_started_anew_arrives() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! Several lines to a peer that knows nothing of lines.
+//! Several lines to a peer without support for lines.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -18,7 +18,7 @@ use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer as _};
 use lab::{Impairment, Process, Side};
 use serde_json::Value;
 
-/// A with two lines to B, and a key for each.
+/// Host A with two lines to B, and a key for each host.
 struct World {
     net: TwoLines,
     keys: [Keys; 2],
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// B, which waits to be called.
+    /// Starts B, which waits for A's call.
     fn server(&self) -> Option<RunningPeer<'_>> {
         let options = PeerOptions::default();
         let b = wireguard_go()?.start(&self.b, WG, &options).unwrap();
@@ -61,7 +61,7 @@ impl World {
         Some(b)
     }
 
-    /// B as a Millrace that answers on all lines.
+    /// Starts B with Millrace, which answers on all lines.
     fn millrace_server(&self, mode: &str) -> Process {
         let text = format!(
             "#! [Lines]\n#! Mode = {mode}\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
@@ -77,7 +77,7 @@ impl World {
         server
     }
 
-    /// Starts A with these comments before a plain file.
+    /// Starts A with `lines` as comments in front of a plain file.
     fn client(&self, lines: &str) -> Process {
         let text = format!(
             "{lines}\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_A}\nAddress = {A4}/24\n\
@@ -122,7 +122,7 @@ impl World {
         });
     }
 
-    /// B sends to where A is on this line.
+    /// Waits until B sends to A's address on this line.
     fn answered_on(&self, b: &RunningPeer<'_>, at: usize) {
         let there = Some((self.links[at].a4(), PORT_A).into());
         until("answers on the line in use", || {
@@ -135,7 +135,7 @@ const FAILOVER: &str = "#! [Lines]\n#! Mode = failover\n#! Hold = 1\n\
     #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
 
-/// A cable far away is cut: the host notices nothing, the tunnel does.
+/// A cable beyond the first hop is cut: the host notices nothing, but the tunnel does.
 #[test]
 fn a_transfer_survives_the_cut_of_its_line_and_the_tunnel_goes_back() {
     if !ready() {
@@ -178,7 +178,7 @@ fn a_transfer_survives_the_cut_of_its_line_and_the_tunnel_goes_back() {
     client.stop().unwrap().success().unwrap();
 }
 
-/// An interface that `wg` configures has no file in which lines could stand: those of the settings file are its lines.
+/// An interface configured by `wg` has no file for lines, so it uses those of the settings file.
 #[test]
 fn an_interface_of_wg_has_the_lines_of_the_settings_file() {
     if !ready() {
@@ -216,7 +216,7 @@ fn an_interface_of_wg_has_the_lines_of_the_settings_file() {
     world.answered_on(&b, 0);
 }
 
-/// A device that is pulled out and put back in is noticed without a packet and without a restart.
+/// The tunnel notices a removed device without any packet, and uses the device again without a restart.
 #[test]
 fn a_line_goes_with_its_device_and_comes_back_with_it() {
     if !ready() {
@@ -247,7 +247,7 @@ fn a_line_goes_with_its_device_and_comes_back_with_it() {
     client.stop().unwrap().success().unwrap();
 }
 
-/// The files of a tunnel's lines, which would be counted on from; removed at the end.
+/// The stored usage of a tunnel's lines, removed at the end so that later tests start at zero.
 struct Kept;
 
 impl Kept {
@@ -269,7 +269,7 @@ impl Drop for Kept {
     }
 }
 
-/// The count goes on after a restart, and anew where the file of it is damaged.
+/// The usage count survives a restart, and starts again if its file is damaged.
 #[test]
 fn a_line_that_has_carried_what_it_may_is_left_after_a_restart_too() {
     if !ready() {
@@ -297,7 +297,7 @@ fn a_line_that_has_carried_what_it_may_is_left_after_a_restart_too() {
     assert!(used() >= 1_000_000, "{}", used());
     client.stop().unwrap().success().unwrap();
 
-    // Each host has a directory of its own for what outlives a boot.
+    // Each host has its own directory for data that survives a reboot.
     let damaged = Kept::paths().iter().any(|path| {
         let path = path.display();
         let damage =
@@ -315,7 +315,7 @@ const DUPLICATE: &str = "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n\
     #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
 
-/// The peer drops the later copy, as it would drop a replayed packet.
+/// The peer drops the later copy as it would drop a replayed packet.
 #[test]
 fn a_peer_that_knows_nothing_of_copies_gets_what_either_line_brings() {
     if !ready() {
@@ -337,7 +337,7 @@ fn a_peer_that_knows_nothing_of_copies_gets_what_either_line_brings() {
     client.stop().unwrap().success().unwrap();
 }
 
-/// Between two ends that know lines, both directions have them, and packets stay in order.
+/// Both ends support lines: both directions use them, and packets stay in order.
 #[test]
 fn a_peer_that_answers_on_each_line_is_heard_by_either() {
     if !ready() {
@@ -378,7 +378,7 @@ const BALANCE_PACKETS: &str = "#! [Lines]\n#! Mode = balance-packets\n#! Reorder
     #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Line]\n#! Name = lte\n#! Interface = lte";
 
-/// Two ends that share packets out send once more what a line has lost.
+/// Two ends that balance packets retransmit packets that a line has lost.
 #[test]
 fn what_one_of_two_lines_loses_is_sent_once_more() {
     if !ready() {
@@ -403,16 +403,16 @@ fn what_one_of_two_lines_loses_is_sent_once_more() {
     let report = udp_load(&world.a, &world.b, &load).unwrap();
     let status = status_of(&world.b, "wg1");
     let order = &status["peers"][0]["order"];
-    // A hundred would be lost.
+    // Without retransmission a hundred packets would be lost.
     let lost = report.sent - report.received;
     assert!(lost <= report.sent / 400, "{report:?} {order}");
-    // Whether a packet came because it was asked for is a guess where the machine is busy.
+    // On a busy machine, whether a packet came because of a request cannot be told.
     assert!(order["asked"].as_u64().unwrap() > 30, "{order}");
     client.stop().unwrap().success().unwrap();
     server.stop().unwrap().success().unwrap();
 }
 
-/// `wg-quick` and Millrace without lines see nothing but comments.
+/// `wg-quick`, and Millrace without lines, treat the settings as comments.
 #[test]
 fn without_lines_there_is_one_way_and_no_word_of_lines() {
     if !ready() {
@@ -429,7 +429,8 @@ fn without_lines_there_is_one_way_and_no_word_of_lines() {
 
 const FULL: &str = "#! [Line]\n#! Name = dsl\n#! Interface = dsl\n#! Rate = 5M";
 
-/// Three times what the line carries. Without a rate it fills the queue of the modem, which all others wait in.
+/// Sends three times the line's rate. Without a rate limit, the packets would fill the modem's queue and delay all
+/// others.
 #[test]
 fn what_is_too_much_for_a_line_is_dropped_before_it_and_not_in_its_queue() {
     if !ready() {
@@ -466,7 +467,8 @@ fn what_is_too_much_for_a_line_is_dropped_before_it_and_not_in_its_queue() {
     assert!(ours > 0 && modems == 0, "{ours} {modems}");
 }
 
-/// Each block of the page stands before a plain file, as the page says, but for a relay's, and nothing of it is refused or does nothing.
+/// Each block of the page, except the relay's, stands before a plain file as the page says: Millrace accepts it, and
+/// each line has an effect.
 #[test]
 fn the_recipes_are_honoured_word_by_word() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lines-recipes.md");

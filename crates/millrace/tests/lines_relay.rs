@@ -1,4 +1,4 @@
-//! Lines of which one leads by a relay on a second server.
+//! Lines of which one leads through a relay on a second server.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// Programs that do not answer from the address that was called answer from that of the cable.
+    /// Starts the relay. Programs that do not answer from the called address answer from that of the cable.
     fn relay(&self) -> Process {
         let target = (self.near, PORT_B).into();
         self.net.relay(&self.directory, target)
@@ -63,7 +63,7 @@ impl World {
         started(command.spawn().unwrap(), "is up")
     }
 
-    /// Waits until A says this of its lines.
+    /// Waits until A reports these states of its lines.
     fn are(&self, states: [&str; 2]) {
         until(&format!("{NAMES:?} {states:?}"), || {
             let status = status_of(&self.a, WG);
@@ -72,7 +72,7 @@ impl World {
         });
     }
 
-    /// The tunnel goes on with either way cut, and with the relay started anew.
+    /// The tunnel survives a cut of either path and a restart of the relay.
     fn either_way_is_enough(&self) {
         let mut relay = self.relay();
         let client = self.client();
@@ -91,7 +91,7 @@ impl World {
         self.are(["up", "down"]);
         pings(&self.a, B4, 3);
 
-        // It knows nothing of its client, and is told.
+        // A restarted relay does not know its client until the next hello.
         let mut relay = self.relay();
         self.are(["up", "up"]);
         said(&mut relay, "client branch is at 192.168.2.1:");
@@ -132,7 +132,7 @@ fn a_stock_server_is_reached_by_a_relay_when_the_direct_way_is_cut() {
     world.either_way_is_enough();
 }
 
-/// One that answers by both ways.
+/// A server that answers on both paths.
 #[test]
 fn a_server_with_lines_answers_by_the_relay_and_directly() {
     if !ready() {

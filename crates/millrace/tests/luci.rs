@@ -1,5 +1,5 @@
-//! LuCI's pages in a real Chromium: files of the package as they are, with a stand-in for LuCI's own modules, and a web server
-//! that answers as uhttpd and rpcd do, from what the program says.
+//! LuCI's pages in a real Chromium: the package's files, a stand-in for LuCI's own modules, and a web server that
+//! answers like uhttpd and rpcd with the program's output.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -42,7 +42,7 @@ fn sections(browser: &Browser<'_>) -> Vec<Value> {
     state.as_array().unwrap().clone()
 }
 
-/// A `wg-quick` file becomes options and peers, which is what UCI then has; nothing is set before "Use it".
+/// The page turns a `wg-quick` file into options and peers for UCI; it sets nothing before "Use it".
 #[test]
 fn a_file_of_wireguard_becomes_options() {
     if !browser::ready() {
@@ -104,10 +104,10 @@ fn a_file_of_wireguard_becomes_options() {
         browser.click("[data-show=lines]");
         browser.wait_for("[data-name=mode]");
         assert!(words(browser, "[data-name=line]").contains("wan"));
-        // The field for LANs that leave by it only offers other interfaces, and takes names of devices.
+        // The `only_through` field lists the other interfaces, and accepts device names.
         assert!(words(browser, "[data-name=only_through]").contains("wan"));
         browser.fill("[data-name=only_through] textarea", "lan br-guest");
-        // Until the form is there again.
+        // Waits until the form is shown again.
         browser.script("return map.save(null, true)");
         let only_through = || {
             let sections = self::sections(browser);
@@ -117,7 +117,7 @@ fn a_file_of_wireguard_becomes_options() {
         until("a list that is saved", || {
             only_through() == json!(["lan", "br-guest"])
         });
-        // The page of a phone, and pasting the text that a camera read.
+        // The page at phone size, and pasted text from a QR code.
         browser.size(PHONE);
         browser.click("[data-show=general]");
         browser.click(".millrace-open");
@@ -135,7 +135,7 @@ fn a_file_of_wireguard_becomes_options() {
     });
 }
 
-/// Other files are kept where only root can read them, and named by `config_file`.
+/// The page keeps other files where only root can read them, and names them in `config_file`.
 #[test]
 fn other_files_are_kept() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -155,7 +155,7 @@ fn other_files_are_kept() {
             assert!(words(browser, ".millrace-report").contains("OpenVPN"));
             browser.click(".millrace-use");
             if round == 2 {
-                // There is one of this name, which is told first.
+                // A file with this name exists; the page asks before it replaces it.
                 browser.wait_for(".millrace-replace");
                 assert_eq!(fs::read_to_string(&kept).unwrap(), PROFILE);
                 browser.click(".millrace-replace");
@@ -177,7 +177,7 @@ fn other_files_are_kept() {
     });
 }
 
-/// Damage is told, and nothing is kept; what can be undone is undone when that is asked for.
+/// The page reports damaged files and keeps nothing; it undoes reversible steps on request.
 #[test]
 fn damaged_files_are_told_and_not_kept() {
     if !browser::ready() {
@@ -216,7 +216,7 @@ fn damaged_files_are_told_and_not_kept() {
                 browser.wait_for(".millrace-use");
             }
         }
-        // The content of a file is text, whatever it looks like.
+        // File content is shown as text, even if it looks like HTML.
         drop_file(
             browser,
             "a.conf",
@@ -232,7 +232,7 @@ fn damaged_files_are_told_and_not_kept() {
     assert_eq!(fs::read_dir(router.path("millrace")).unwrap().count(), 0);
 }
 
-/// Two ends of a tunnel, of which the first has the name that netifd would give it.
+/// Starts two ends of a tunnel, of which the first has the name that netifd would give it.
 fn tunnel(net: &Net, directory: &Path) -> [Process; 2] {
     let file = |host: &Host, name: &str, own: usize, address: &str, rest: &str| {
         let path = directory.join(name);
@@ -258,7 +258,7 @@ fn tunnel(net: &Net, directory: &Path) -> [Process; 2] {
     [file(&net.a, "mr-office.conf", 0, "10.8.0.2", &there), b]
 }
 
-/// The status page and the overview box show what runs, what fails, and the guard; the server at home takes clients.
+/// The status page and the overview box show running and failed tunnels and the guard; the server at home adds clients.
 #[test]
 fn tunnels_guard_and_clients_are_shown() {
     if !acceptance::ready() || !browser::ready() {
@@ -283,7 +283,7 @@ fn tunnels_guard_and_clients_are_shown() {
             "{shown}"
         );
         assert!(words(browser, "#millrace-live").contains("It does not run."));
-        // Rates are drawn from one look to the next.
+        // The page draws rates between two samples.
         until("a line of two points", || {
             browser.script("return document.querySelector('polyline').points.length > 1") == true
         });
@@ -298,9 +298,9 @@ fn tunnels_guard_and_clients_are_shown() {
             guard.contains("mr-none") && guard.contains("millrace guard off"),
             "{guard}"
         );
-        // A server at home: what will be done is shown first, and then done. Its name is any.
+        // The page shows a server's plan before it makes the server. Its name is free.
         makes_a_server(browser, &router);
-        // A client, with its code.
+        // Adds a client and shows its QR code.
         browser.click("#millrace-home .cbi-button-add");
         browser.fill("#millrace-peer-name", "a b");
         browser.click(".modal .cbi-button-positive");
@@ -346,7 +346,7 @@ fn tunnels_guard_and_clients_are_shown() {
     });
 }
 
-/// Plans a server by the page, and makes it.
+/// Plans a server on the page, and makes it.
 fn makes_a_server(browser: &Browser<'_>, router: &Router<'_>) {
     let path = router.path("millrace/house.conf");
     browser.click("#millrace-home .millrace-init");
@@ -370,7 +370,7 @@ fn makes_a_server(browser: &Browser<'_>, router: &Router<'_>) {
     let file = fs::read_to_string(&path).unwrap();
     assert!(file.contains("#! LAN = 192.168.9.0/24"), "{file}");
     browser.click(".modal .btn");
-    // One that is there is overwritten by none, in words that fit the page.
+    // The page refuses to overwrite an existing server, with a message that fits the page.
     browser.click("#millrace-home .millrace-init");
     browser.fill("#millrace-server-name", "house");
     browser.click(".modal .cbi-button-positive");
@@ -379,7 +379,7 @@ fn makes_a_server(browser: &Browser<'_>, router: &Router<'_>) {
     browser.click(".modal .btn");
 }
 
-/// The text that a camera reads on the page.
+/// Decodes the QR code on the page.
 fn scanned(browser: &Browser<'_>) -> String {
     let script = "const path = document.querySelector('.millrace-code path').getAttribute('d'); \
         return [document.querySelector('.millrace-code rect').getAttribute('width'), path]";
@@ -403,7 +403,7 @@ fn scanned(browser: &Browser<'_>) -> String {
     image.detect_grids()[0].decode().unwrap().1
 }
 
-/// The plugin hands over to the program, whose methods are those that users are given rights to.
+/// The plugin hands over to the program; users get rights to exactly the program's methods.
 #[test]
 fn rights_are_those_of_the_methods() {
     let plugin = fs::read_to_string(packaged("usr/libexec/rpcd/luci.millrace")).unwrap();
@@ -425,7 +425,7 @@ fn rights_are_those_of_the_methods() {
     rights.sort();
     assert_eq!(methods, rights);
     assert_eq!(run("other"), "");
-    // The answer to any input is an object.
+    // Any input gets an object as the answer.
     for input in ["", "{}", "[1]", "{\"name\": 1}", "x", &"x".repeat(200_000)] {
         for method in methods.iter().map(|it| it.as_str()).chain(["none"]) {
             let answer = router.rpcd(&["call", method], input);
@@ -435,7 +435,7 @@ fn rights_are_those_of_the_methods() {
     }
 }
 
-/// Every file of the package's pages is JavaScript, names no address elsewhere, and its words can be translated.
+/// Every page file of the package is JavaScript, refers to no external address, and its text can be translated.
 #[test]
 fn pages_are_whole_by_themselves() {
     let mut directories = vec![packaged("www")];

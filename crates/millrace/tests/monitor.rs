@@ -1,4 +1,5 @@
-//! `millrace monitor`: what it lets in and keeps out, seen by a client of HTTP that says what no browser would.
+//! `millrace monitor` accepts valid requests and rejects others, tested with an HTTP client that sends requests no
+//! browser would.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -28,7 +29,7 @@ fn post(monitor: &Monitor<'_>, path: &str, fields: &str, body: &str) -> Reply {
     ))
 }
 
-/// The cookie of a new session.
+/// Logs in and returns the session's cookie.
 fn login(monitor: &Monitor<'_>) -> String {
     let body = format!("{{\"password\":\"{PASSWORD}\"}}");
     let reply = post(monitor, "/api/login", &format!("{OWN}{JSON}"), &body);
@@ -81,7 +82,7 @@ fn only_the_password_opens_and_only_our_page_asks() {
         get(&monitor, "/api/state", "Cookie: millrace-monitor=guess\r\n").status,
         401
     );
-    // With a session, and from another page.
+    // Requests with a valid session from another page.
     let body = "{\"server\":\"home\",\"name\":\"a\",\"do\":\"revoke\"}";
     for from in [
         "",
@@ -106,7 +107,7 @@ fn only_the_password_opens_and_only_our_page_asks() {
         body,
     );
     assert_eq!(absent.status, 409, "{absent:?}");
-    // A name that an attacker has lead here.
+    // A host name that an attacker points at this server (DNS rebinding).
     let named = |name: &str| {
         monitor.request(&format!(
             "GET /api/state HTTP/1.1\r\nHost: {name}\r\n{cookie}\r\n"
@@ -124,7 +125,7 @@ fn only_the_password_opens_and_only_our_page_asks() {
     assert_eq!(get(&monitor, "/api/state", &cookie).status, 401);
 }
 
-/// A request to log in.
+/// Builds a login request.
 fn attempt(password: &str, fields: &str) -> String {
     let body = format!("{{\"password\":\"{password}\"}}");
     let length = body.len();
@@ -133,7 +134,7 @@ fn attempt(password: &str, fields: &str) -> String {
     )
 }
 
-/// Guesses of one address keep neither another out, nor a browser in which somebody has logged in before.
+/// Password guesses from one address lock out neither another address nor a browser that has logged in before.
 #[test]
 fn tries_of_the_password_are_few() {
     if !ready() {
@@ -170,10 +171,10 @@ fn tries_of_the_password_are_few() {
         monitor.request_from(owner, &attempt(PASSWORD, "")).status,
         200
     );
-    // A browser that is known by the cookie may try as often as an address, and opens nothing.
+    // A browser with a known cookie may try as often as an address; the cookie itself grants no access.
     assert_eq!(get(&monitor, "/api/state", &known).status, 401);
     until("a refusal", || guess(&known).status == 429);
-    // Wrong ones are in the log of both, told apart.
+    // The log contains wrong passwords from both sources, distinguishable.
     let log = monitor.process.stderr();
     let wrong: Vec<&str> = log
         .lines()
@@ -186,8 +187,8 @@ fn tries_of_the_password_are_few() {
     assert!(0 < of_known && of_known < wrong.len(), "{log}");
 }
 
-/// However many addresses guess at once: who is at another one logs in with the first try, and who has logged in sees
-/// everything.
+/// However many addresses guess at once, an owner at another address logs in at the first try, and a logged-in owner
+/// sees everything.
 #[test]
 fn an_owner_logs_in_while_many_addresses_guess() {
     const ATTACKERS: u8 = 30;
@@ -215,7 +216,7 @@ fn an_owner_logs_in_while_many_addresses_guess() {
                 }
             });
         }
-        // Also where something is not as it should be, the others are to end.
+        // Ends the attackers even if an assertion fails.
         let end = End(&ended);
         until("all have failed", || {
             failed.load(Ordering::Relaxed) == ATTACKERS
@@ -230,7 +231,7 @@ fn an_owner_logs_in_while_many_addresses_guess() {
     });
 }
 
-/// Tells others to end when it goes.
+/// Ends the attackers when it is dropped.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -283,7 +284,7 @@ fn metrics_are_for_those_with_the_password_or_the_token() {
     );
 }
 
-/// Without a password everything may be seen from this host, and nothing changed; other hosts are refused.
+/// Without a password this host may see everything and change nothing; other hosts are refused.
 #[test]
 fn without_a_password_it_stays_on_the_loopback() {
     if !ready() {
@@ -318,7 +319,7 @@ fn without_a_password_it_stays_on_the_loopback() {
     );
 }
 
-/// The password's file says nothing of the password, and only its owner reads it.
+/// The password's file does not reveal the password, and only its owner can read it.
 #[test]
 fn a_password_is_set() {
     if !ready() {
@@ -352,8 +353,8 @@ fn a_password_is_set() {
     assert_ne!(fs::read_to_string(&path).unwrap(), first);
 }
 
-/// Clients that send nothing keep no other out: neither one at the same address, nor one elsewhere, however many
-/// addresses of IPv6 a device has.
+/// Silent clients block no other client, neither at the same address nor elsewhere, however many IPv6 addresses a
+/// device has.
 #[test]
 fn slow_clients_and_many_leave_room() {
     if !ready() {
@@ -382,7 +383,7 @@ fn slow_clients_and_many_leave_room() {
         idle.push(monitor.connect(here));
         assert_eq!(get(&monitor, "/", "").status, 200, "{number}");
     }
-    // From as many addresses as there are places.
+    // The silent clients come from as many addresses as the server has slots.
     for number in 1..=30 {
         let from = IpAddr::from([127, 0, 1, number]);
         idle.push(monitor.connect_from(from, here));
@@ -391,7 +392,7 @@ fn slow_clients_and_many_leave_room() {
     drop(idle);
 }
 
-/// The process that reads requests belongs to another user, and both processes end together, whichever is killed.
+/// The process that reads requests runs as another user; if either process is killed, both end.
 #[test]
 fn two_processes_and_one_end() {
     if !ready() {

@@ -1,5 +1,5 @@
-//! The page of `millrace monitor` in a real browser: every view at the size of a desk and of a phone, while a tunnel fails,
-//! comes back and is held, and with a thousand peers.
+//! The page of `millrace monitor` in a real browser: every view at desktop and phone size, while a tunnel fails,
+//! returns and is held, and with a thousand peers.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -16,7 +16,7 @@ const LINES: &str = "#! [Lines]\n#! Mode = failover\n#! Hold = 1\n\
     #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20\n";
 
-/// The chip of the tunnel has this word.
+/// Waits until the tunnel's badge shows this word.
 fn is(browser: &Browser<'_>, state: &str) {
     browser.wait_for_text("[data-tunnel=wg0] .chip", state);
 }
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// Each view shows what it is for, at both sizes, while the tunnel fails, ends, comes back, and the guard holds.
+/// Each view shows its content at both sizes while the tunnel fails, ends and returns, and while the guard holds.
 #[test]
 fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     if !ready() || !browser::ready() || lab::require(tools::find("nft")).is_none() {
@@ -104,7 +104,7 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     browser.click("#login button");
     browser.wait_for("#overview");
     is(&browser, "up");
-    // Where a browser says so itself: not found, and not let in, which the page asks for on purpose.
+    // The browser's log may contain only 401 and 403, which the page provokes on purpose.
     let errors = browser.errors();
     assert!(
         errors
@@ -119,7 +119,7 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
             "return document.querySelector('[data-tunnel=wg0] path.in').getAttribute('d').length",
         ) != 0
     });
-    // Which limit depends on how busy the machine is that tests.
+    // The limit depends on how busy the testing machine is.
     until("a limit", || !browser.text("#limits").is_empty());
     look(&browser, "overview");
     browser.click("#day");
@@ -150,7 +150,7 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     }
     is(&browser, "up");
 
-    // Killed: it says nothing more itself.
+    // A killed client reports nothing more itself.
     client.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
     drop(client);
     is(&browser, "ended");
@@ -213,14 +213,14 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     look(&browser, "events");
     assert_eq!(browser.errors(), Vec::<String>::new());
 
-    // The server goes: the page says so, and finds its way back.
+    // The server goes away: the page says so, and reconnects.
     drop(monitor);
     browser.wait_for_text("#live", "No answer");
     let _monitor = Monitor::start(&world.net.a, true, &[]);
     browser.wait_for("#login");
 }
 
-/// A thousand peers: little is loaded, some are shown at a time, and one is found.
+/// With a thousand peers the page loads little, shows some at a time, and finds a given peer.
 #[test]
 fn a_thousand_peers_are_shown_some_at_a_time() {
     if !ready() || !browser::ready() {
@@ -265,7 +265,7 @@ fn a_thousand_peers_are_shown_some_at_a_time() {
     look(&browser, "thousand");
     browser.fill("#find", &keys[3][..20]);
     browser.wait_for_text("#rows", &keys[3]);
-    // Each key that is pressed asks; at most one question is on its way.
+    // Each key press sends a query; at most one query is pending.
     let overlaps = "const asked = performance.getEntriesByType('resource').filter((it) => it.name.includes('/api/peers')); \
                     return asked.filter((it, nth) => nth && it.startTime < asked[nth - 1].responseEnd).length";
     assert_eq!(browser.script(overlaps), 0, "questions at the same time");

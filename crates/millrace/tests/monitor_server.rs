@@ -1,5 +1,5 @@
-//! Servers at home by the page of `millrace monitor`, in a real browser: made, and their clients added, renamed and revoked; by no
-//! other page, and without leaving a key behind.
+//! Servers at home on the page of `millrace monitor`, in a real browser. The page makes servers, and adds, renames and
+//! revokes clients; no other page can, and no key is left behind.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,7 +15,7 @@ use acceptance::web::{Monitor, PASSWORD};
 use acceptance::{Directory, PROGRAM, ready, until};
 use lab::Host;
 
-/// A copy of /etc in the place of the machine's, without any tunnel's file.
+/// Mounts a copy of /etc without any tunnel's file.
 fn no_servers(host: &Host, directory: &Directory) {
     let copy = directory.path().join("etc");
     host.output("cp", [Path::new("-a"), Path::new("/etc"), &copy])
@@ -28,7 +28,7 @@ fn no_servers(host: &Host, directory: &Directory) {
     host.output("mount", words).unwrap();
 }
 
-/// A server at home is planned and made on the page, of both protocols: what was shown is what is made.
+/// The page plans and makes a server at home for both protocols; the result matches the plan.
 #[test]
 fn a_server_at_home_is_made_on_the_page() {
     if !ready() || !browser::ready() {
@@ -55,7 +55,7 @@ fn a_server_at_home_is_made_on_the_page() {
         browser.wait_for_text("#planned", words);
         assert_eq!(browser.text("#unmade"), "");
         assert!(!browser.shows("#init"));
-        // The network that was found for clients.
+        // The network chosen for clients.
         let text = browser.text("#planned");
         let (_, rest) = text.split_once("get addresses of ").unwrap();
         rest.split(['.', ',', '/'])
@@ -65,7 +65,7 @@ fn a_server_at_home_is_made_on_the_page() {
     };
     planned("/etc/millrace/home.conf is written");
     look(&browser, "planned");
-    // Nothing is made before it is said to be, and one can go back.
+    // The page makes nothing before confirmation, and the user can go back.
     assert!(!etc.exists());
     browser.click("#unplan");
     browser.wait_for("#init");
@@ -88,7 +88,7 @@ fn a_server_at_home_is_made_on_the_page() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Clients are added to it at once.
+    // The new server accepts clients at once.
     browser.fill("#newname", "phone");
     browser.click("#add button");
     browser.wait_for("#qr svg");
@@ -119,7 +119,7 @@ fn a_server_at_home_is_made_on_the_page() {
     );
 }
 
-/// A client of a server at home is added with a code, renamed and revoked; another page can do none of it.
+/// The page adds a client with a QR code, renames and revokes it; another page cannot.
 #[test]
 fn clients_come_and_go_by_the_page_and_not_by_another() {
     if !ready() || !browser::ready() {
@@ -161,7 +161,7 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
     leaves_nothing(&browser, "Done");
     keys_are_forgotten(&browser);
 
-    // The request comes from an element of a page elsewhere; the name and the cookie of ours are there.
+    // The request comes from an element of a foreign page, with this server's host name and cookie.
     let elsewhere = host
         .run(|| TcpListener::bind("127.0.0.2:9000"))
         .unwrap()
@@ -216,7 +216,7 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 
-/// No way out of a client's file leaves anything of it in the page.
+/// Whichever way a user leaves a client's file, nothing of it stays in the page.
 fn keys_are_forgotten(browser: &Browser<'_>) {
     let add = |name: &str| {
         browser.fill("#newname", name);
@@ -240,7 +240,7 @@ fn keys_are_forgotten(browser: &Browser<'_>) {
     revoke("left");
 
     add("late");
-    // The clock shows five minutes after it was shown.
+    // Moves the clock to five minutes after the file was shown.
     browser.script(
         "const now = performance.now.bind(performance); performance.now = () => now() + 300000",
     );
@@ -258,7 +258,7 @@ fn keys_are_forgotten(browser: &Browser<'_>) {
     browser.wait_for("[data-client=out]");
     revoke("out");
 
-    // The answer comes when the view was left already.
+    // The answer arrives after the user has left the view.
     browser.script(
         "window.asked = window.fetch; window.fetch = async (path, options) => { \
          const answer = await window.asked(path, options); \
@@ -276,14 +276,14 @@ fn keys_are_forgotten(browser: &Browser<'_>) {
     revoke("lost");
 }
 
-/// Counts the addresses of files that lead somewhere: a page's policy lets no script read what is there.
+/// Tracks `blob:` URLs that are not revoked: the page's policy lets no script read their content.
 const COUNT: &str = "
     window.live = new Set();
     const [make, end] = [URL.createObjectURL, URL.revokeObjectURL];
     URL.createObjectURL = (it) => { const url = make.call(URL, it); live.add(url); return url; };
     URL.revokeObjectURL = (url) => { live.delete(url); end.call(URL, url); }";
 
-/// Nothing in the page has a key, nor leads to one.
+/// Checks that the page neither contains a key nor links to one.
 fn leaves_nothing(browser: &Browser<'_>, way: &str) {
     assert!(!browser.shows("#handed"), "{way}");
     let left = browser.script(
@@ -300,7 +300,7 @@ fn leaves_nothing(browser: &Browser<'_>, way: &str) {
     assert_eq!(browser.script("return live.size"), 0, "{way}");
 }
 
-/// The text that a camera reads from the path that is drawn.
+/// Decodes the QR code from the drawn path.
 fn read_code(path: &str) -> String {
     const SCALE: usize = 4;
     let dots: Vec<(usize, usize)> = path

@@ -1,4 +1,4 @@
-//! Endpoints that are names: found when they can be, every address tried, and looked up anew when nothing answers.
+//! Endpoints given as names: resolved when possible, tried at every address, and resolved again when no peer answers.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -14,14 +14,14 @@ use lab::load::{PingOptions, ping};
 use lab::peer::RunningPeer;
 use nix::sys::signal::Signal;
 
-/// The name of B, and addresses that nothing has.
+/// The name of B, and addresses that no host has.
 const NAME: &str = "vpn.test";
 const UNUSED: &str = "192.168.1.77";
 const UNUSED6: &str = "fd00:1::77";
-/// Where B moves to.
+/// B's new address after it moves.
 const MOVED: &str = "192.168.1.3";
 
-/// A, whose file knows B by name, and B, which answers.
+/// A, whose file names B by host name, and B, which answers.
 struct Site(acceptance::Site);
 
 impl std::ops::Deref for Site {
@@ -54,8 +54,8 @@ impl Site {
         command.spawn().unwrap()
     }
 
-    /// B is no more where it was, as far as the tunnel is concerned; the name server still is. Both ways: as long as A
-    /// hears of B it does not miss it.
+    /// Makes B's old address dead for the tunnel in both directions, because A misses B only once it no longer hears B.
+    /// The name server stays reachable there.
     fn moves(&self) {
         let table = "table ip t { chain c { type filter hook input priority 0; \
             ip daddr 192.168.1.2 udp dport 1002 drop; }; \
@@ -84,7 +84,7 @@ fn ends(process: Process) {
     assert!(!exit.stderr.contains("error"), "{exit:?}");
 }
 
-/// At the boot of a router: neither a line nor a name server, and then one after the other.
+/// A router boots without line or name server; they come up one after the other.
 #[test]
 fn a_tunnel_that_starts_before_its_line_and_its_dns_comes_up_when_they_do() {
     if !ready() {
@@ -101,7 +101,7 @@ fn a_tunnel_that_starts_before_its_line_and_its_dns_comes_up_when_they_do() {
         &mut process,
         "not up yet: waiting for an address of vpn.test",
     );
-    // Nothing leads into a tunnel that the name could then not be looked up through.
+    // No rule yet routes into a tunnel that would block the lookup of the name.
     assert_eq!(rules(), before);
     let status = a
         .output(PROGRAM, ["status", "--json", "--no-rate"])
@@ -127,7 +127,7 @@ fn a_tunnel_that_starts_before_its_line_and_its_dns_comes_up_when_they_do() {
     assert_eq!(rules(), before);
 }
 
-/// A tunnel with a line and name servers that never come can be ended, and nothing is left.
+/// A tunnel that waits for a line and name servers can be ended, and leaves nothing behind.
 #[test]
 fn a_tunnel_that_waits_for_its_name_ends_when_it_is_told() {
     if !ready() {
@@ -165,7 +165,7 @@ fn every_address_of_a_name_is_tried() {
     ends(process);
 }
 
-/// A peer whose address changes is found under its new one, and people are told that it was gone and is back.
+/// A peer whose address changes is found at its new one, and the log says that it was gone and is back.
 #[test]
 fn a_peer_that_moves_is_looked_up_anew() {
     if !ready() {
@@ -186,7 +186,7 @@ fn a_peer_that_moves_is_looked_up_anew() {
         ping(a, ip(B4), &PingOptions::count(1)).unwrap();
         dns.asked() > asked
     });
-    // Only now, as the first answer with the new address may come before there is anything to say of the old one.
+    // The name changes only now: an earlier answer with the new address could prevent the message about the old one.
     says(&mut process, "does not answer any more");
     dns.set(NAME, &[ip(MOVED)]);
     says(&mut process, "answers again");
@@ -196,7 +196,7 @@ fn a_peer_that_moves_is_looked_up_anew() {
     ends(process);
 }
 
-/// Every question of the host goes into the tunnel, in which nothing answers any more.
+/// The full tunnel carries every query of the host, but no name server in it answers any more.
 #[test]
 fn a_peer_that_moves_is_found_past_a_full_tunnel_with_its_own_name_servers() {
     if !ready() {
@@ -238,8 +238,8 @@ fn a_peer_that_moves_is_found_past_a_full_tunnel_with_its_own_name_servers() {
     ends(process);
 }
 
-/// At a start at which no name server answers, the last address that was good is tried; where one says that there is none,
-/// it is not.
+/// A start without a reachable name server tries the last good address. If a name server answers that the name does not
+/// exist, it does not.
 #[test]
 fn the_last_good_address_is_kept_over_a_start() {
     if !ready() {
@@ -259,8 +259,8 @@ fn the_last_good_address_is_kept_over_a_start() {
     says(&mut process, "is up");
     reaches(a, B4);
     ends(process);
-    // A captive portal answers with its own address, at which there is no peer, and after that nothing answers. The file is
-    // made older, as it is not written twice in ten minutes.
+    // A captive portal answers with its own address, where no peer runs; then no server answers. The test ages the
+    // file, because it is written at most every ten minutes.
     let age = "for file in /var/lib/millrace/endpoints /etc/millrace/endpoints; do \
         test ! -e $file || touch -d '20 minutes ago' $file; done";
     a.output("sh", ["-ec", age]).unwrap();
@@ -287,8 +287,7 @@ fn the_last_good_address_is_kept_over_a_start() {
     ends(process);
 }
 
-/// A line that has name servers of its own, as OpenWrt writes them down, is asked by them, though the host's resolver answers
-/// nothing at all.
+/// A line with its own name servers, as OpenWrt records them, uses these even if the host's resolver answers nothing.
 #[test]
 fn a_lines_own_name_servers_are_asked_by_the_line() {
     if !ready() {
@@ -314,7 +313,7 @@ fn a_lines_own_name_servers_are_asked_by_the_line() {
     ends(process);
 }
 
-/// An address from `wg` stays an address.
+/// An address set by `wg` replaces the name.
 #[test]
 fn an_address_that_wg_sets_takes_the_place_of_the_name() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! A tunnel as OpenWrt's netifd runs it, by a double of netifd and of ubus.
+//! Tests a tunnel as OpenWrt's netifd runs it, with test doubles of netifd and ubus.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -13,18 +13,18 @@ use acceptance::{
 };
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 
-/// The second peer, C, which lives on host B: its interface, port and addresses of it and of A for it.
+/// The second peer, C, runs on host B: its interface, its port, its inner address, and A's inner address towards it.
 const WG_C: &str = "wg1";
 const PORT_C: u16 = PORT_B + 1;
 const C4: &str = "10.0.1.2";
 const A4_FOR_C: &str = "10.0.1.1";
 
-/// The interface, the addresses and the routes that it has unless a test says otherwise.
+/// The interface, with the addresses and routes it has by default.
 const OFFICE: &str = "office";
 const ADDRESSES: [&str; 2] = ["10.0.0.1/24", "10.0.1.1/24"];
 const ROUTES: [&str; 2] = ["10.0.0.0/24", "10.0.1.0/24"];
 
-/// A router, A, and two peers.
+/// Router A and two peers.
 struct Office {
     site: Site,
     keys_c: Keys,
@@ -44,7 +44,7 @@ impl Office {
             .start(host, WG_C, &PeerOptions::default())
             .unwrap();
         let a = WgPeer::new(&self.site.keys_a.public);
-        // Whichever of its addresses A calls from, answers go by the peer that was called.
+        // Whichever of its addresses A calls from, C accepts it.
         let a = a.allow(ip(A4_FOR_C), 32).allow(ip(A4), 32);
         c.configure(&interface(&self.keys_c, PORT_C, vec![a]))
             .unwrap();
@@ -62,7 +62,7 @@ impl Office {
         self.site.directory.path()
     }
 
-    /// Writes the section of the interface, with these lines, and what comes after.
+    /// Writes the interface's section with these lines, followed by `peers`.
     fn write(&self, lines: &str, peers: &str) {
         let text = format!(
             "config interface '{OFFICE}'\n\toption proto 'millrace'\n\
@@ -72,7 +72,7 @@ impl Office {
         self.replace("network", &text);
     }
 
-    /// In one go, as UCI does.
+    /// Replaces a file atomically, as UCI does.
     fn replace(&self, name: &str, text: &str) {
         let new = self.site.directory.file("new", text);
         fs::rename(new, self.directory().join(name)).unwrap();
@@ -104,7 +104,7 @@ impl Office {
         Netifd::start(&self.site.net.a, OFFICE, self.directory())
     }
 
-    /// The interface with both peers, up.
+    /// Brings the interface up with both peers.
     fn up(&self) -> Netifd<'_> {
         self.write(&Self::addresses(), &(self.b("") + &self.c("")));
         let mut netifd = self.netifd();
@@ -141,7 +141,7 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     reaches(a, B4);
     reaches(a, C4);
     assert_eq!(netifd.complaints(), Vec::<String>::new());
-    // A way out of the router is no LAN.
+    // An uplink interface is not a LAN.
     let fault = netifd.until_fault("CONFIG_FAULT");
     assert!(
         fault.contains("only_through: wan: it is no network of the LAN"),
@@ -150,10 +150,10 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     let link = a.netlink().unwrap().link(&netifd.device()).unwrap();
     assert_eq!((link.mtu, link.up), (1380, true));
-    // Nothing is done to the host beside that: no rule, no name server.
+    // The host is otherwise unchanged: no rule, no name server.
     let rules = a.output("ip", ["rule"]).unwrap();
     assert_eq!(rules.lines().count(), 3, "{rules}");
-    // The end takes the device along, and nothing is said of what netifd does not want to hear then.
+    // Ending the tunnel removes the device without errors about late reports to netifd.
     netifd.if_down();
     assert!(!a.has_interface(&netifd.device()).unwrap());
     assert!(
@@ -161,7 +161,7 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
         "{}",
         netifd.said()
     );
-    // And again.
+    // A second start.
     netifd.if_up();
     netifd.until_has(&ADDRESSES, &ROUTES);
     reaches(a, B4);
@@ -180,7 +180,7 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
     let before = peer(&b, &office.site.keys_a).received;
     netifd.changes();
 
-    // C has another range more, the interface another address, name server and MTU.
+    // C gets another range, the interface another address and MTU.
     let c_changed = office.c("\tlist allowed_ips '10.50.0.0/16'\n");
     let lines = Office::addresses() + "\tlist addresses '10.0.9.1/32'\n\toption mtu '1370'\n";
     office.write(&lines, &(office.b("") + &c_changed));
@@ -188,7 +188,7 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
     let addresses = [&ADDRESSES[..], &["10.0.9.1/32"]].concat();
     let routes = [&ROUTES[..], &["10.50.0.0/16"]].concat();
     netifd.until_has(&addresses, &routes);
-    // Equal things were not touched, and the device is the old one.
+    // Unchanged settings were left alone, and the device is the same.
     assert_eq!(netifd.changes(), ["+10.0.9.1/32", "+10.50.0.0/16"]);
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     let link = || a.netlink().unwrap().link(&netifd.device()).unwrap();
@@ -198,7 +198,7 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
     assert_eq!((office.shaken(&b), office.shaken(&c)), shaken);
     assert!(peer(&b, &office.site.keys_a).received > before);
 
-    // C goes: B stays as it is. And comes again, beside one whose name is never found and one that is wrong.
+    // C goes while B stays. C returns beside a peer with an unresolvable name and a faulty peer.
     office.write(&Office::addresses(), &office.b(""));
     netifd.renew();
     netifd.until_has(&ADDRESSES, &ROUTES[..1]);
@@ -210,7 +210,7 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
         "\toption endpoint_host 'nowhere.invalid'\n",
     );
     let wrong = office.peer("short", PORT_C, "10.8.0.0/16", "");
-    // Beside a section of others with a line that is odd, too.
+    // Another program's section with an odd line is no obstacle either.
     let others = "config interface 'lan'\n\toption a-b 'c'\n";
     let all = nowhere + &wrong + &office.b("") + &office.c("") + others;
     office.write(&Office::addresses(), &all);
@@ -225,7 +225,7 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
     assert_eq!(office.shaken(&b), shaken.0);
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
 
-    // One that is wrong as a whole changes nothing.
+    // A file that cannot be parsed changes nothing.
     office.replace("network", "config interface 'office'\n\toption 'broken\n");
     netifd.renew();
     let fault = netifd.until_fault("CONFIG_FAULT");
@@ -249,7 +249,7 @@ fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
     office.write("\toption fwmark 'x'\n", "");
     netifd.renew();
     assert!(netifd.until_fault("CONFIG_FAULT").contains("office.fwmark"));
-    // A file, which is not there yet.
+    // The configuration file does not exist yet.
     let file = office.directory().join("tunnel.conf");
     let section = format!(
         "config interface '{OFFICE}'\n\toption proto 'millrace'\n\toption config_file '{}'\n",
@@ -275,9 +275,9 @@ fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
     netifd.until_has(&ADDRESSES[..1], &["10.0.0.0/24", "10.51.0.0/16"]);
     assert_eq!(netifd.dns(), ["10.0.0.53"]);
     reaches(a, B4);
-    // Its script does not run, which is said.
+    // The file's PostUp script does not run, and the log says so.
     assert!(netifd.said().contains("PostUp"), "{}", netifd.said());
-    // The file is read again, too: what it names no more is gone, and no name server is there twice.
+    // Renew reads the file again: removed ranges are gone, and no name server is listed twice.
     for (ranges, dns) in [
         ("10.0.0.0/24, 10.52.0.0/16", "10.0.0.53"),
         ("10.0.0.0/24", "10.0.0.54"),
@@ -312,7 +312,7 @@ fn a_tunnel_for_everything_does_not_carry_itself() {
     let way = |to: &str| a.output("ip", ["route", "get", to]).unwrap();
     assert!(way("203.0.113.9").contains("dev mr-office"));
     assert!(way(&gateway).contains("dev eth0"));
-    // In a table of its own there is one route, and none past it.
+    // A table of its own has one route, and no host route to the peer.
     let lines = Office::addresses() + "\toption ip4table '77'\n";
     office.write(
         &lines,
@@ -323,7 +323,7 @@ fn a_tunnel_for_everything_does_not_carry_itself() {
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
 }
 
-/// A trouble that a router may have.
+/// Faults that a router may have.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     ReloadOfC,
@@ -345,14 +345,14 @@ const TROUBLES: [Trouble; 7] = [
     Trouble::Down,
 ];
 
-/// How many schedules there are: `MILLRACE_TEST_SCHEDULES`, or a dozen.
+/// Number of schedules: `MILLRACE_TEST_SCHEDULES`, or 12.
 fn schedules() -> u64 {
     let given = std::env::var("MILLRACE_TEST_SCHEDULES").ok();
     given.map_or(12, |it| it.parse().unwrap())
 }
 
-/// Random schedules of four troubles each: after each of them the interface has what the configuration says, both peers
-/// answer, and what is only C's or netifd's affair does not disturb B.
+/// Random schedules of four faults each. After each fault the interface matches the configuration, both peers answer,
+/// and faults that concern only C or netifd do not disturb B.
 #[test]
 fn random_schedules_of_trouble_end_as_they_should() {
     if !ready() {
@@ -409,7 +409,7 @@ fn random_schedules_of_trouble_end_as_they_should() {
             reaches(a, C4);
             let now = SystemTime::now();
             let age = shaken.and_then(|at| now.duration_since(at).ok());
-            // Sessions are renewed after two minutes by themselves.
+            // Sessions renew by themselves after two minutes.
             let fresh = age.is_some_and(|age| age < Duration::from_secs(60));
             if matches!(
                 trouble,
@@ -437,7 +437,7 @@ fn a_process_that_is_to_end_before_it_is_up_ends() {
     netifd.if_up();
     netifd.until_fault("NO_CONFIG");
     netifd.if_down();
-    // While the host has no way to anywhere, it is up all the same.
+    // The interface comes up although the host has no uplink.
     let a = &office.site.net.a;
     a.set_up("eth0", false).unwrap();
     office.write(&Office::addresses(), &(office.b("") + &office.c("")));
@@ -448,7 +448,7 @@ fn a_process_that_is_to_end_before_it_is_up_ends() {
     reaches(a, B4);
 }
 
-/// The handler, with functions of our own in place of netifd's.
+/// Runs the protocol handler with the test's own functions in place of netifd's.
 #[test]
 fn the_handler_declares_only_what_a_new_device_is_needed_for() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt/millrace");
@@ -472,7 +472,7 @@ fn the_handler_declares_only_what_a_new_device_is_needed_for() {
     );
     for file in [handler, root.join("etc/init.d/millrace")] {
         use std::os::unix::fs::PermissionsExt as _;
-        // netifd starts one that is not executable a thousand times a second.
+        // netifd would start a handler that is not executable a thousand times a second.
         let mode = fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{}", file.display());
         if let Ok(check) = Command::new("shellcheck").arg(&file).output() {

@@ -1,4 +1,4 @@
-//! Files of OpenVPN and PPTP as OpenWrt's netifd runs them, by a double of netifd and of ubus.
+//! OpenVPN and PPTP files as OpenWrt's netifd runs them, with test doubles of netifd and ubus.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -13,7 +13,7 @@ use lab::openvpn::{KeyKind, RunningOpenVpn, Setup};
 const OFFICE: &str = "office";
 const COMPLETED: &str = "Initialization Sequence Completed";
 
-/// A server of OpenVPN, ours, at B; its client's file lies in the directory.
+/// Our OpenVPN server at B; its client's file lies in the directory.
 struct Office<'h> {
     net: &'h Net,
     directory: Directory,
@@ -66,7 +66,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
             .words("push", ["route 192.168.77.0 255.255.255.0"])
             .words("push", ["dhcp-option DNS 192.168.77.53"]);
     });
-    // Another user could not have it read its files again, which the rest of this does.
+    // `user nobody` must be ignored: it would prevent the later reloads.
     let user = "user nobody\ngroup nogroup";
     office.write(user);
     let mut netifd = office.netifd();
@@ -80,9 +80,9 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     reaches(&net.a, &inner);
     let completed = |netifd: &Netifd<'_>| netifd.said().matches(COMPLETED).count();
     until("the log", || completed(&netifd) == 1);
-    // It stays root, as its files are root's, and may do no more than what networks need.
+    // The process stays root, because root owns its files, and keeps only network capabilities.
     netifd.has_few_privileges();
-    // An unchanged tunnel is not made anew.
+    // Renewing an unchanged tunnel does not rebuild it.
     netifd.renew();
     netifd.renew();
     reaches(&net.a, &inner);
@@ -94,7 +94,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     assert!(fault.contains("no-such-directive-here"), "{fault}");
     reaches(&net.a, &inner);
     assert_eq!((netifd.taken(), completed(&netifd)), (1, 1));
-    // A changed file makes a new tunnel.
+    // A changed file rebuilds the tunnel.
     office.write(&format!("{user}\nroute 192.168.78.0 255.255.255.0"));
     netifd.renew();
     until("another route", || {
@@ -104,14 +104,14 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     assert_eq!((netifd.taken(), netifd.starts), (2, 1));
     netifd.has_few_privileges();
     assert_eq!(netifd.complaints(), Vec::<String>::new());
-    // The end comes, though no server confirms it.
+    // The tunnel ends although no server confirms it.
     office.server.stop().unwrap();
     netifd.if_down();
     assert!(!net.a.has_interface(&netifd.device()).unwrap());
 }
 
-/// netifd knows no name servers for some domains only, so that the owner has to tell dnsmasq of them: the log and the status say
-/// how.
+/// netifd cannot set name servers for some domains only: log and status say how the owner configures dnsmasq for
+/// them.
 #[test]
 fn name_servers_for_some_domains_are_told() {
     if !acceptance::openvpn::ready() {
@@ -141,7 +141,7 @@ fn ends_refused(netifd: &mut Netifd<'_>) {
         netifd.tick();
         netifd.ended == Some(19)
     });
-    // netifd is told not to start it again.
+    // netifd is told not to restart the tunnel.
     netifd.tick();
     assert_eq!(netifd.starts, 1);
 }
@@ -160,7 +160,7 @@ fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
         setup.client.line("auth-user-pass login");
     });
     office.directory.file("login", "somebody\nwrong\n");
-    // The profile may not name a login file, and there is no terminal to ask at.
+    // The profile may not name a login file, and there is no terminal to prompt on.
     let mut netifd = office.netifd();
     netifd.if_up();
     let fault = netifd.until_fault("CONFIG_FAULT");
@@ -175,7 +175,7 @@ fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
     ends_refused(&mut netifd);
 }
 
-/// A provider's file, by which root's files would be overwritten, deleted and sent, and the LAN would command the tunnel.
+/// Runs a provider's file that tries to overwrite, delete and send root's files, and to let the LAN control the tunnel.
 #[test]
 fn a_file_touches_nothing_beside_its_tunnel() {
     if !acceptance::openvpn::ready() {
@@ -187,7 +187,7 @@ fn a_file_touches_nothing_beside_its_tunnel() {
     let named = victim.display();
     let lines =
         format!("status {named} 1\nwritepid {named}\nlog {named}\nmanagement 0.0.0.0 7506\n");
-    // Another file might judge the server: nothing is used without it.
+    // A refused `config` file might verify the server, so the whole profile is refused without it.
     office.write(&format!("{lines}config {named}\n"));
     let mut netifd = office.netifd();
     netifd.if_up();
@@ -246,7 +246,7 @@ fn a_pptp_client_is_run_too() {
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     netifd.if_down();
     assert!(!net.a.has_interface("mr-office").unwrap());
-    // And with a password that is wrong.
+    // Starts a client with a wrong password.
     pptp_client(&directory, &at, "wrong");
     let mut netifd = Netifd::start(&net.a, OFFICE, directory.path());
     netifd.if_up();

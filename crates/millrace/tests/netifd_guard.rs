@@ -1,4 +1,4 @@
-//! An interface of netifd tells where what it lists in `only_through` is not held, and says nothing where it is.
+//! A netifd interface reports when the guard does not hold the LANs in its `only_through`, and is silent when it does.
 
 use acceptance::netifd::Netifd;
 use acceptance::{PROGRAM, Site, ready};
@@ -39,7 +39,7 @@ fn a_list_that_is_not_held_is_a_fault() {
     );
     netifd.if_down();
 
-    // In force: what is wrong beside it is told, and nothing of the list.
+    // The guard is on: the unknown name is the only fault, and the enforced list is none.
     assert_eq!(guard("on"), Some(0));
     write("\tlist only_through 'nowhere'\n");
     assert_eq!(guard("reload"), Some(1), "not all of it is held");

@@ -1,4 +1,4 @@
-//! Lines of a tunnel as OpenWrt's netifd runs it, and the prefixes that it hands out.
+//! Lines of a tunnel that OpenWrt's netifd runs, and prefixes that it delegates.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -10,7 +10,7 @@ use acceptance::{A4, B4, PORT_B, Site, peer, pings, reaches, ready};
 const OFFICE: &str = "office";
 const ADDRESS: &str = "10.0.0.1/24";
 
-/// Writes the section of the interface, with these lines, and that of its peer.
+/// Writes the interface's section with these lines, and its peer's section.
 fn write(site: &Site, lines: &str, range: &str) {
     let host = site.net.link.b4();
     let text = format!(
@@ -47,13 +47,13 @@ fn lines_are_the_devices_of_netifds_interfaces() {
     let status = acceptance::status_of(a, "mr-office");
     assert!(status.to_string().contains("\"wan\""), "{status}");
     assert!(netifd.until_fault("LINE_UNKNOWN").contains("lte"));
-    // Bound to its device, the tunnel's own packets need no route.
+    // The tunnel's packets are bound to their device, so they need no route.
     let routes = a.output("ip", ["route"]).unwrap();
     let gateway = site.net.link.b4().to_string();
     assert!(!routes.contains(&format!("{gateway} dev")), "{routes}");
 }
 
-/// A tunnel whose lines have no device yet sends nothing by others, though the host has a way to the other end.
+/// A tunnel whose lines have no device yet sends nothing elsewhere, although the host has a route to the peer.
 #[test]
 fn a_tunnel_waits_for_a_device_of_one_of_its_lines() {
     if !ready() {
@@ -73,13 +73,13 @@ fn a_tunnel_waits_for_a_device_of_one_of_its_lines() {
     assert!(fault.contains("modem, stick"), "{fault}");
     netifd.until_said("waiting until it can be made");
     assert!(!a.has_interface("mr-office").unwrap());
-    // Told to look again, it waits on, and to end, it ends.
+    // After a renew the tunnel still waits; told to end, it ends.
     netifd.renew();
     netifd.if_down();
     netifd.if_up();
     netifd.until_fault("LINE_UNKNOWN");
     assert_eq!(peer(&b, &site.keys_a).latest_handshake, None);
-    // The modem comes, without a word to the tunnel.
+    // The modem appears without any notice to the tunnel.
     netifd.has_line("modem", "eth0");
     netifd.until_has(&[ADDRESS], &["10.0.0.0/24"]);
     reaches(a, B4);

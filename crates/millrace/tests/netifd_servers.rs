@@ -1,4 +1,4 @@
-//! Servers of OpenVPN and PPTP as OpenWrt's netifd runs them, by a double of netifd and of ubus.
+//! OpenVPN and PPTP servers as OpenWrt's netifd runs them, with test doubles of netifd and ubus.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,7 +12,7 @@ use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, READY_LINE, RunningOpenVpn, Set
 const OFFICE: &str = "office";
 const FILE: &str = "office.ovpn";
 
-/// Our server, an interface of netifd at A; stock clients are at B.
+/// Our server, a netifd interface on A; stock clients run on B.
 struct Office<'h> {
     net: &'h Net,
     directory: Directory,
@@ -49,7 +49,7 @@ impl<'h> Office<'h> {
         self.directory.interface(OFFICE, FILE, more);
     }
 
-    /// The file is another now, and netifd has the process read it again.
+    /// Changes the file, and has netifd make the process read it again.
     fn renew(&mut self, netifd: &Netifd<'_>, change: impl FnOnce(&mut ConfigFile)) {
         change(&mut self.file);
         self.write(&self.file.to_string());
@@ -97,7 +97,7 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
     let mut netifd = office.netifd();
     netifd.if_up();
     netifd.until_has(&addresses, &routes);
-    // It was bare, and nothing is done to the host beside what netifd does.
+    // The interface had no other settings, and the host is changed only by netifd.
     assert_eq!(netifd.complaints(), Vec::<String>::new());
     let added: Vec<String> = addresses
         .iter()
@@ -121,14 +121,14 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
     let pushed = net.b.output("ip", ["route"]).unwrap();
     assert!(pushed.contains("192.168.70.0/24"), "{pushed}");
 
-    // Nothing has changed, and nothing happens.
+    // Renewing an unchanged configuration changes nothing.
     let read = "what has changed is done";
     netifd.renew();
     netifd.until_said(read);
     pings(&net.b, &server4, 3);
     assert_eq!((netifd.taken(), netifd.changes().len()), (1, 0));
 
-    // Another network behind the client, a prefix of the section: in place, by netifd.
+    // A second network behind the client and a prefix in the section: netifd adds both without a restart.
     let more = format!("{iroute}iroute 192.168.78.0 255.255.255.0\n");
     office.directory.file("ccd/client", &more);
     office.section("\tlist ip6prefix '2001:db8:7::/48'\n");
@@ -155,7 +155,7 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     assert_eq!(client.said(READY_LINE), 1);
 
-    // Settings that sessions are made with make a new server, to which the client comes again.
+    // Settings that affect every session start a new server, to which the client reconnects.
     office.file = whole;
     office.renew(&netifd, |file| {
         file.line("reneg-sec 1000");
@@ -171,7 +171,7 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
     assert!(!net.a.has_interface(&netifd.device()).unwrap());
 }
 
-/// Where each client has a pair of addresses, and routes go by the other end of the server's own pair.
+/// With net30, each client has a pair of addresses, and routes go through the other half of the server's own pair.
 #[test]
 fn a_server_with_pairs_of_addresses_is_run_too() {
     if !ready() {
@@ -194,12 +194,12 @@ fn a_server_with_pairs_of_addresses_is_run_too() {
     let _client = office.client();
     reaches(&net.b, &server);
     reaches(&net.a, &office.inner(6));
-    // These settings have no word in netifd's language.
+    // netifd's protocol cannot express these settings.
     let link = net.a.netlink().unwrap().link(&netifd.device()).unwrap();
     assert_eq!((link.mtu, link.up), (1400, true));
 }
 
-/// With any trouble of the daemons, the interface has the settings of its file, and the client is back.
+/// After any fault of the daemons the interface has the settings of its file, and the client is back.
 #[test]
 fn a_server_outlives_trouble() {
     if !ready() {
@@ -219,7 +219,7 @@ fn a_server_outlives_trouble() {
     netifd.until_has(&addresses, &[]);
     let client = office.client();
     reaches(&net.b, &server4);
-    // Neither takes a packet away.
+    // Neither a restart of ubus nor a change of `lo` loses a packet.
     netifd.restart_bus();
     net.a.set_up("lo", false).unwrap();
     net.a.set_up("lo", true).unwrap();
@@ -227,7 +227,7 @@ fn a_server_outlives_trouble() {
     netifd.until_has(&addresses, &[]);
     pings(&net.b, &server4, 3);
     assert_eq!((netifd.taken(), client.said(READY_LINE)), (1, 1));
-    // A process of a netifd that is gone has the port and the device until its successor ends it.
+    // The orphaned process of a crashed netifd holds port and device until its successor ends it.
     netifd.crash();
     netifd.until_has(&addresses, &[]);
     reaches(&net.b, &server4);
@@ -246,7 +246,7 @@ fn a_server_outlives_trouble() {
     assert_eq!(netifd.complaints(), Vec::<String>::new());
 }
 
-/// The address that it is to listen on comes later than the server, as at boot.
+/// The server starts before its listening address exists, as at boot.
 #[test]
 fn a_server_without_its_address_waits_for_it() {
     if !ready() {
@@ -301,7 +301,7 @@ fn a_server_of_pptp_is_run_too() {
     let mut client = call("correct horse");
     reaches(&net.b, "10.9.0.1");
     reaches(&net.a, "10.9.0.2");
-    // Neither nothing nor what is wrong disturbs a call.
+    // Neither an unchanged nor a faulty file disturbs a call.
     netifd.renew();
     pings(&net.b, "10.9.0.1", 3);
     directory.replace("office.toml", "protocol = \"pptp\"\nlisten = 7\n");
@@ -311,7 +311,7 @@ fn a_server_of_pptp_is_run_too() {
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     assert!(client.try_wait().unwrap().is_none());
     drop(client);
-    // Another password makes a new server.
+    // A new password starts a new server.
     pptp_server(&directory, "battery staple");
     netifd.renew();
     until("a new server", || {

@@ -1,5 +1,5 @@
-//! An office that is killed, or ended, and starts again: it calls the branches that had sessions with it, which would notice by
-//! themselves after 15 seconds of silence.
+//! An office that is killed or ended and starts again calls the branches that had sessions with it. By themselves they
+//! would notice after 15 seconds of silence.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -26,8 +26,8 @@ fn up(host: &Host, directory: &Directory, text: &str) -> Process {
     process
 }
 
-/// The branch has nothing to send, so that it never calls: only an office that remembers it can reach it. The office is called
-/// at its second address, and calls from there: a branch behind a firewall hears no other one.
+/// The branch sends no data and never calls: only an office that remembers it can reach it. The branch calls the
+/// office's second address, and its firewall accepts answers only from there.
 #[test]
 fn an_office_that_starts_again_calls_its_branches_from_the_address_that_they_call() {
     if !ready() {
@@ -70,7 +70,7 @@ fn an_office_that_starts_again_calls_its_branches_from_the_address_that_they_cal
             });
         };
         known(own);
-        // It moves, and does not say so by a handshake.
+        // The branch moves without a handshake that would tell the office.
         let mut netlink = net.a.netlink().unwrap();
         let index = netlink.index_of("eth0").unwrap();
         netlink.remove_address(index, own, prefix).unwrap();

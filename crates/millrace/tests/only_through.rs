@@ -1,5 +1,5 @@
-//! `only_through` of OpenWrt's interfaces: each LAN leaves by its own tunnels or not at all, whatever happens to tunnels, rules
-//! and the packet filter, and never by another LAN's.
+//! `only_through` of OpenWrt interfaces: each LAN leaves by its own tunnels or not at all, whatever happens to tunnels,
+//! rules and the packet filter, and never by another LAN's tunnel.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 
-/// LANs, and where packets of theirs may leave.
+/// The LANs.
 const LANS: [&str; 2] = ["br-lan", "br-guest"];
 const OUT: [&str; 3] = ["wan", "mr-office", "mr-home"];
 
@@ -21,19 +21,19 @@ const NETWORKS: &str = "config interface 'lan'\n\toption device 'br-lan'\n\topti
     config interface 'guest'\n\toption device 'br-guest'\n\toption proto 'static'\n\
     config interface 'wan'\n\toption device 'wan'\n\toption proto 'dhcp'\n";
 
-/// A tunnel's interface, its number, and the other end's.
+/// Each tunnel's interface, its number, and the far end's interface.
 const TUNNELS: [(&str, u8, &str); 2] = [("office", 8, "wg0"), ("home", 9, "wg1")];
 
 fn ready() -> bool {
     acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// A router with UCI's files, and counters of what leaves.
+/// A router with UCI files, and counters of leaving packets.
 struct Lists {
     world: Guarded,
     /// The files that the guard reads.
     uci: Directory,
-    /// The file of each double of netifd.
+    /// The directory of each netifd double.
     netifd: [Directory; 2],
     keys: [(Keys, Keys); 2],
 }
@@ -67,7 +67,7 @@ impl Lists {
         }
     }
 
-    /// Writes `network`, in which the tunnels list these LANs.
+    /// Writes `network` with these LANs in each tunnel's list.
     fn write(&self, office: &[&str], home: &[&str]) {
         let mut text = NETWORKS.to_owned();
         for ((name, number, _), list) in TUNNELS.into_iter().zip([office, home]) {
@@ -91,7 +91,7 @@ impl Lists {
         }
     }
 
-    /// The other ends of both tunnels.
+    /// Starts the far ends of both tunnels.
     fn far_ends(&self) -> Vec<RunningPeer<'_>> {
         let server = &self.world.server;
         let far = |(_, number, device): (&str, u8, &str)| {
@@ -124,7 +124,7 @@ impl Lists {
         [start(0), start(1)]
     }
 
-    /// The output of `millrace guard`, and its code.
+    /// Runs `millrace guard`; returns its output and exit code.
     fn guard(&self, words: &[&str]) -> (String, Option<i32>) {
         let uci = self.uci.path().to_str().unwrap();
         let mut all = vec!["guard"];
@@ -141,7 +141,7 @@ impl Lists {
         (serde_json::from_str(&text).unwrap(), code)
     }
 
-    /// Waits until a device goes through a tunnel in both families, or through none.
+    /// Waits until a LAN device uses a tunnel in both families, or no tunnel.
     fn until_through(&self, lan: &str, tunnel: Option<&str>) {
         until(&format!("{lan} through {tunnel:?}"), || {
             let status = self.status().0;
@@ -163,7 +163,7 @@ impl Lists {
         watch
     }
 
-    /// Packets of a LAN that left by a device, IPv4 and IPv6.
+    /// Packets from a LAN that left by a device, IPv4 and IPv6.
     fn left(&self, lan: &str, out: &str) -> [u64; 2] {
         let words = ["-j", "list", "counters", "table", "inet", "judging"];
         let all: Value =
@@ -190,7 +190,7 @@ impl Lists {
     }
 }
 
-/// Everything of a day, with two LANs and two tunnels that netifd runs.
+/// Everything that happens in a day, with two LANs and two tunnels that netifd runs.
 #[test]
 fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     if !ready() {
@@ -205,7 +205,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     for lan in LANS {
         lists.until_more(lan, "wan");
     }
-    // From a pause, as what is on its way cannot be held.
+    // The load pauses first, because the guard cannot hold packets already on their way.
     load.pause();
     let (text, code) = lists.guard(&["on"]);
     assert_eq!(code, Some(0), "{text}");
@@ -304,7 +304,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
         lists.until_through("br-guest", None);
     }
 
-    // Nothing sets anything again: each layer has to hold by itself.
+    // From here on nothing restores anything: each layer has to hold by itself.
     watch.signal(Signal::SIGKILL).unwrap();
     watch.wait_at_most(PATIENCE).unwrap();
     world.flush_rules();
@@ -318,7 +318,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     assert_eq!(lists.status().1, Some(1));
     assert_eq!(lists.guard(&["refresh"]).1, Some(0));
 
-    // LANs that no interface lists any more are let go, and those that `off` has let go stay so.
+    // The guard lets go of LANs that no interface lists any more; LANs let go by `off` stay so.
     lists.write(&["lan"], &[]);
     let (text, code) = lists.guard(&["reload"]);
     assert_eq!(code, Some(0), "{text}");
@@ -344,7 +344,7 @@ fn each_lan_leaves_by_its_own_tunnel_or_not_at_all() {
     );
 }
 
-/// The guard is set before there is a network, as at boot.
+/// The guard is set before the network exists, as at boot.
 #[test]
 fn lists_hold_while_the_router_starts() {
     if !ready() {
@@ -365,8 +365,8 @@ fn lists_hold_while_the_router_starts() {
     assert_eq!((world.clear(), world.forwarded()), ([0; 4], 0));
 }
 
-/// A change takes over without a moment in clear: new rules come before old ones go, and tables stay whose they are. Of several
-/// tunnels for a LAN the first in the file that is up counts.
+/// Changed lists apply without a moment in clear: new rules come before old ones go, and each list keeps its table. If
+/// several tunnels list a LAN, the first one in the file that is up wins.
 #[test]
 fn a_change_of_lists_is_taken_over() {
     if !ready() {
@@ -394,7 +394,7 @@ fn a_change_of_lists_is_taken_over() {
     };
     let tables = [table("br-lan"), table("br-guest")];
     assert_ne!(tables[0], tables[1]);
-    // The first list goes, and the second one's table is the same.
+    // The first list goes, and the second list keeps its table.
     lists.write(&[], &["guest", "lan"]);
     assert_eq!(lists.guard(&["reload"]).1, Some(0));
     lists.until_through("br-lan", Some("mr-home"));
@@ -406,7 +406,7 @@ fn a_change_of_lists_is_taken_over() {
         .unwrap();
     let old = format!("table {}", tables[0]);
     assert!(!routes.contains(&old), "{routes}");
-    // Both list it.
+    // Both tunnels list `lan`.
     lists.write(&["lan"], &["guest", "lan"]);
     assert_eq!(lists.guard(&["reload"]).1, Some(0));
     lists.until_through("br-lan", Some("mr-office"));
@@ -419,7 +419,7 @@ fn a_change_of_lists_is_taken_over() {
     assert_eq!(lists.left("br-guest", "mr-office"), [0, 0]);
 }
 
-/// With a file of the guard's both hold, and a mistake in one lets nothing of the other go.
+/// Lists and the guard's file apply together, and a mistake in one does not release the devices of the other.
 #[test]
 fn lists_and_the_file_hold_together() {
     if !ready() {
@@ -457,7 +457,7 @@ fn lists_and_the_file_hold_together() {
     lists.until_more("br-guest", "mr-home");
     assert_eq!(lists.left("br-lan", "mr-home"), [0, 0]);
 
-    // Neither mistake lets anything go, while it is in force and at the next start.
+    // Neither mistake releases a device, while the guard is on and at the next start.
     let held = ["br-lan: by no tunnel", "br-guest: only by mr-home"];
     for (wrong_file, wrong_list) in [(true, false), (false, true), (true, true)] {
         lists.write(&[], &["lan", "guest"]);
@@ -486,7 +486,7 @@ fn lists_and_the_file_hold_together() {
             }
         }
     }
-    // By the packet filter, too, where other routes lead into the other LAN's tunnel.
+    // The packet filter also holds where foreign routes lead into the other LAN's tunnel.
     watch.signal(Signal::SIGKILL).unwrap();
     watch.wait_at_most(PATIENCE).unwrap();
     world.flush_rules();

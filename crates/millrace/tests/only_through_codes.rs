@@ -1,5 +1,4 @@
-//! Checks the words and the exit codes of the guard's commands where lists of interfaces (`only_through`) are gone,
-//! wrong or refused.
+//! Messages and exit codes of the guard's commands where `only_through` lists are missing, faulty or refused.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,7 +10,7 @@ fn ready() -> bool {
     acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// A router with UCI's files.
+/// A router with UCI files.
 struct Router {
     world: Guarded,
     uci: Directory,
@@ -25,7 +24,7 @@ impl Router {
         }
     }
 
-    /// Writes `network`, in which a tunnel has these lines.
+    /// Writes `network` with a tunnel that has these lines.
     fn write(&self, lines: &str) {
         let text = format!(
             "config interface 'lan'\n\toption device 'br-lan'\n\toption proto 'static'\n\
@@ -35,7 +34,7 @@ impl Router {
         self.uci.file("network", &text);
     }
 
-    /// The output of `millrace guard`, and its code.
+    /// Runs `millrace guard`; returns its output and exit code.
     fn guard(&self, words: &[&str]) -> (String, Option<i32>) {
         let command = self.world.router.command(PROGRAM).arg("guard").args(words);
         let exit = command.arg("--uci").arg(self.uci.path()).exit().unwrap();
@@ -49,7 +48,7 @@ impl Router {
 
 const LISTED: &str = "\tlist only_through 'lan'\n";
 
-/// LANs that no list names any more stay let go with a later mistake in `network`.
+/// LANs that no list names any more stay released after a later mistake in `network`.
 #[test]
 fn lists_that_were_taken_away_do_not_come_back() {
     if !ready() {
@@ -74,7 +73,7 @@ fn lists_that_were_taken_away_do_not_come_back() {
     }
 }
 
-/// A quote that does not end, at boot, holds what was listed last.
+/// An unterminated quote at boot leaves the last valid list in force.
 #[test]
 fn a_mistake_at_boot_holds_what_was_listed() {
     if !ready() {
@@ -93,7 +92,7 @@ fn a_mistake_at_boot_holds_what_was_listed() {
     assert_eq!(router.guard(&["reload"]).1, Some(1));
 }
 
-/// Where all words are refused it is said which, and that nothing is held.
+/// If the guard refuses every entry, it says which ones, and that nothing is held.
 #[test]
 fn a_list_of_which_nothing_can_be_held_is_told() {
     if !ready() {
@@ -118,8 +117,8 @@ fn a_list_of_which_nothing_can_be_held_is_told() {
     }
 }
 
-/// The chain that the init scripts make where nothing could be set at boot: what sets the guard or the policy later fills it
-/// anew, and `off` takes it away.
+/// The init scripts make a blocking chain when nothing could be set at boot. Setting the guard or the policy refills
+/// it, and `off` removes it.
 #[test]
 fn what_init_scripts_drop_is_let_go() {
     if !ready() {
@@ -168,7 +167,7 @@ fn what_init_scripts_drop_is_let_go() {
     }
 }
 
-/// Settings that were never right ask for something all the same.
+/// Settings that were never valid still count as a request to hold.
 #[test]
 fn a_mistake_in_the_first_settings_is_not_taken_for_nothing() {
     if !ready() {

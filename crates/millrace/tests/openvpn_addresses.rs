@@ -1,4 +1,4 @@
-//! An OpenVPN server with several addresses: whatever it sends a client leaves from the one that the client called.
+//! An OpenVPN server with several addresses: every packet to a client leaves from the address that the client called.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -13,21 +13,21 @@ use netio::capture::{Capture, LENGTH};
 use netio::netlink::Route;
 use nix::sys::signal::Signal;
 
-/// Words of both ends about each TLS handshake.
+/// Log text of both ends about each TLS handshake.
 const HANDSHAKE: &str = "Control Channel: TLSv1";
 
-/// Which of the server's addresses the client calls.
+/// The server address that the client calls.
 #[derive(Clone, Copy, Debug)]
 enum Called {
-    /// The first of the interface, which the kernel would choose too.
+    /// The interface's first address, which the kernel would choose too.
     Primary,
-    /// Another of the same interface.
+    /// A second address of the same interface.
     Secondary,
-    /// One of an interface that leads elsewhere.
+    /// An address of an interface that leads elsewhere.
     OtherInterface,
 }
 
-/// Gives the server the address, and returns it.
+/// Gives the server the address to call, and returns it.
 fn address(net: &Net, called: Called, v6: bool) -> IpAddr {
     match (called, v6) {
         (Called::Primary, false) => net.link.b4(),
@@ -44,7 +44,7 @@ fn address(net: &Net, called: Called, v6: bool) -> IpAddr {
         (Called::OtherInterface, _) => {
             let second = LinkOptions::numbered(2);
             Link::new(&net.a, "eth1", &net.b, "eth1", &second).unwrap();
-            // The client reaches it over the first link, and so is answered over that.
+            // The client reaches this address over the first link, so the answers use that link too.
             let (called, via, bits) = match v6 {
                 false => (second.b4(), net.link.b4(), 32),
                 true => (second.b6(), net.link.b6(), 128),
@@ -58,7 +58,7 @@ fn address(net: &Net, called: Called, v6: bool) -> IpAddr {
     }
 }
 
-/// How many packets have left from each address and this port of UDP or TCP.
+/// Number of packets that left from each address and this UDP or TCP port.
 fn left_from(capture: &Capture, port: u16) -> BTreeMap<IpAddr, usize> {
     let mut left = BTreeMap::new();
     let mut buffer = [0; LENGTH];
@@ -85,8 +85,8 @@ fn left_from(capture: &Capture, port: u16) -> BTreeMap<IpAddr, usize> {
     left
 }
 
-/// Resets and cookies, the flights of handshakes, pushed options, pings and data, renewals that either end begins, a client
-/// that comes again, and the server's goodbye.
+/// Covers resets and cookies, handshakes, pushed options, pings, data, renewals by either end, a reconnecting client,
+/// and the server's goodbye.
 fn answers(transport: Transport, called: Called, v6: bool, wrap: Wrap, client: &dyn OpenVpn) {
     let what = format!("{transport:?} {called:?} {v6} {wrap:?} {}", client.name());
     println!("{what}");

@@ -1,5 +1,5 @@
-//! Packets that a stock peer compresses arrive; where that is not allowed they are dropped, and the log says so. Millrace
-//! compresses nothing.
+//! Packets compressed by a stock peer arrive. Where compression is not allowed, Millrace drops them and logs it.
+//! Millrace never compresses.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,13 +15,13 @@ use lab::openvpn::{RunningOpenVpn, Setup, Transport};
 const UNPACKED: &str = "compresses packets: they are unpacked";
 const DROPPED: &str = "not as agreed or allowed: they are dropped";
 
-/// Text: no two lines alike, and each packet half as long when it is compressed.
+/// Text without repeated lines; each packet shrinks to half when compressed.
 fn text() -> Vec<u8> {
     let line = |number| format!("line {number} is much like the line that was before this one\n");
     (0..6000).map(line).collect::<String>().into_bytes()
 }
 
-/// Sends the text over TCP from one host to the other, and compares what comes.
+/// Sends the text over TCP from one host to the other, and compares what arrives.
 fn carries_text(from: &Host, to: &Host, target: &str) {
     let listener = to.run(|| TcpListener::bind((ip(target), 0)));
     let listener = listener.unwrap().unwrap();
@@ -41,7 +41,7 @@ fn carries_text(from: &Host, to: &Host, target: &str) {
     });
 }
 
-/// A tunnel of which both ends have these lines, and the stock one may compress.
+/// A tunnel with these lines at both ends, where the stock end may compress.
 fn setup(lines: &str, transport: Transport, fragment: Option<u16>) -> Setup {
     let mut setup = Setup {
         transport,
@@ -56,7 +56,7 @@ fn setup(lines: &str, transport: Transport, fragment: Option<u16>) -> Setup {
     setup
 }
 
-/// The end of the pair that is ours.
+/// The Millrace end of the pair.
 fn ours<'e, 'h>(ends: &'e Ends<'h>, pair: Pair) -> &'e RunningOpenVpn<'h> {
     match pair {
         Pair::Client => &ends.client,
@@ -81,7 +81,7 @@ fn what_a_stock_peer_compresses_is_unpacked() {
     ];
     for (number, (framing, transport, fragment)) in cases.into_iter().enumerate() {
         let pairs = [Pair::Client, Pair::Server];
-        // With fragments, from one end.
+        // With fragments only one pair is tested.
         let pairs = if fragment.is_some() {
             &pairs[number % 2..][..1]
         } else {
@@ -115,7 +115,7 @@ fn where_compression_is_not_allowed_the_log_says_what_is_dropped() {
     setup.client.line("allow-compression no");
     let mut ends = Ends::new(&net, &setup, Pair::Client.programs(false));
     let client4 = ends.setup.inner4(2).to_string();
-    // Text in a datagram, to a port where nothing listens: it does not get so far.
+    // Sends compressible text to a port without listener; the client drops the packet before that.
     let socket = net.b.run(|| UdpSocket::bind(("0.0.0.0", 0)));
     let socket = socket.unwrap().unwrap();
     socket.send_to(&text()[..1000], (ip(&client4), 9)).unwrap();

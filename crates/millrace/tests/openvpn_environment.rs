@@ -1,4 +1,4 @@
-//! Compares the environment of scripts with stock: everything that the stock program tells them, with the same values.
+//! Compares the environment of scripts with the stock program's: the same variables with the same values.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,11 +7,11 @@ use acceptance::openvpn::{Ends, millrace, ready};
 use acceptance::{Net, until};
 use lab::openvpn::{OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
 
-/// Writes down its environment and its arguments, whole or not at all.
+/// Writes its environment and arguments to a file, completely or not at all.
 const SCRIPT: &str =
     "#!/bin/sh\n(env; echo \"ARGUMENTS=$*\") > part.$$ && mv part.$$ told.$script_type\n";
 
-/// Variables that are there with any value: they are of one process, one moment or one directory.
+/// Variables whose values differ by process, moment or directory; only their presence is compared.
 const ANY_VALUE: [&str; 15] = [
     "PWD",
     "auth_control_file",
@@ -47,12 +47,12 @@ fn environment(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The environment of each script of an end.
+/// Returns the environment of each script of one end.
 fn told(
     end: &RunningOpenVpn<'_>,
     scripts: &[&'static str],
 ) -> BTreeMap<&'static str, BTreeMap<String, String>> {
-    // `script_type` is shorter than the directive of one of them.
+    // For one of the scripts, `script_type` is shorter than its directive.
     let file = |script: &str| format!("told.{}", script.trim_start_matches("auth-"));
     let path = |script: &str| end.directory().join(file(script));
     let is_there = |script: &str| Path::new(&path(script)).exists();
@@ -71,15 +71,15 @@ fn compare(
     let mut differences = Vec::new();
     for (script, wanted) in stock {
         for (name, value) in wanted {
-            // The stock server tells 0.0.0.0 on a host without a default route.
+            // The stock server sets 0.0.0.0 on a host without a default route.
             if name == "route_net_gateway" && value == "0.0.0.0" {
                 continue;
             }
-            // The stock program goes on naming the files of a login, which is over.
+            // The stock program goes on naming the files of a finished login.
             if name.starts_with("auth_") && *script != "auth-user-pass-verify" {
                 continue;
             }
-            // The argument of `client-connect` is a file, and `learn-address` is told of two addresses in any order.
+            // `client-connect` gets a file name as argument; `learn-address` gets two addresses in any order.
             let any = ANY_VALUE.contains(&&**name)
                 || name == "ARGUMENTS" && ["client-connect", "learn-address"].contains(script);
             match ours[script].get(name) {

@@ -1,5 +1,5 @@
-//! Floods that an OpenVPN server meets: they cost it little memory and few lines of log, keep no client out, and the system has
-//! the memory back when they are over.
+//! Floods against an OpenVPN server: they cost little memory and few log lines, keep no client out, and the server
+//! returns the memory afterwards.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -19,13 +19,13 @@ use lab::openvpn::{
 };
 use lab::{Host, Link, LinkOptions};
 
-/// Words of both ends about each TLS handshake.
+/// Log text of both ends about each TLS handshake.
 const HANDSHAKE: &str = "Control Channel: TLSv1";
 
-/// The most that strangers may cost, in bytes: docs/architecture/security.md says so.
+/// Most memory that strangers may cost, in bytes, as docs/architecture/security.md says.
 const MEMORY: usize = 8_000_000;
 
-/// Bytes of a process that are in memory and come from no file.
+/// Resident bytes of a process that belong to no file.
 fn anonymous(server: &RunningOpenVpn<'_>) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
     let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"));
@@ -37,7 +37,7 @@ fn lines(server: &RunningOpenVpn<'_>) -> usize {
     server.process.stdout().lines().count()
 }
 
-/// A control packet of the session `name`.
+/// Builds a control packet of session `name`.
 fn packet(opcode: u8, name: [u8; 8], rest: &[&[u8]]) -> Vec<u8> {
     [&[opcode << 3], &name[..], &rest.concat()].concat()
 }
@@ -46,9 +46,9 @@ fn reset(name: [u8; 8]) -> Vec<u8> {
     packet(7, name, &[&[0; 5]])
 }
 
-/// Messages that follow the server's answer to a reset: the beginning of a `ClientHello` that never ends.
+/// Packets that follow the server's answer to a reset: the beginning of an endless `ClientHello`.
 fn endless_hello(name: [u8; 8], answer: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    // A record of 16,000 bytes, in it a message of 60,000.
+    // A record of 16,000 bytes, inside it a message of 60,000.
     let mut hello = vec![22, 3, 1, 0x3e, 0x80, 1, 0, 0xea, 0x60, 3, 3];
     hello.resize(12_000, 7);
     let theirs = answer[1..9].to_vec();
@@ -62,13 +62,13 @@ fn endless_hello(name: [u8; 8], answer: &[u8]) -> impl Iterator<Item = Vec<u8>> 
     })
 }
 
-/// A stranger that begins sessions over UDP, goes on with each that is answered, and ends none. Some resets at most have no answer
-/// yet, so that a slow machine is not flooded with more than it can read.
+/// A stranger that opens sessions over UDP, continues each answered one, and completes none. Few resets stay
+/// unanswered, so that a slow machine can keep up.
 #[derive(Default)]
 struct OverUdp {
     unanswered: VecDeque<(UdpSocket, [u8; 8])>,
     sessions: Vec<UdpSocket>,
-    /// Waits for no answer.
+    /// Sends without waiting for answers.
     full_speed: bool,
 }
 
@@ -90,7 +90,7 @@ impl OverUdp {
             let Some((socket, name)) = self.unanswered.pop_front() else {
                 break;
             };
-            // It waits a little, for the newest only.
+            // Waits briefly for the newest answer only.
             socket.set_nonblocking(newer > 0 || self.full_speed)?;
             socket.set_read_timeout(Some(Duration::from_millis(2)))?;
             if socket.recv(&mut answer).is_ok() && answer[0] >> 3 == 8 {
@@ -106,7 +106,7 @@ impl OverUdp {
     }
 }
 
-/// Hellos over TCP. The server's answers are not read, and a record begins that never ends.
+/// Hellos over TCP. The stranger reads no answers, and leaves its last record unfinished.
 struct OverTcp(VecDeque<TcpStream>);
 
 impl OverTcp {
@@ -120,11 +120,11 @@ impl OverTcp {
         let mut stream = connecting.into_stream();
         let mut record = vec![0, 14];
         record.extend(reset((number as u64 + 1).to_be_bytes()));
-        // Another 200 that are answered, and the beginning of a long one.
+        // Another 200 resets that get answers, and the beginning of a long record.
         let mut records = record.repeat(200);
         records.extend([15, 0xa0]);
         records.resize(records.len() + 3900, 7);
-        // It may be closed already.
+        // The server may have closed the connection already.
         let _ = stream.write_all(&records);
         self.0.push_back(stream);
         if self.0.len() > 1500 {
@@ -134,7 +134,7 @@ impl OverTcp {
     }
 }
 
-/// A flood, until this is dropped.
+/// A flood that lasts until it is dropped.
 struct Flood {
     over: Arc<AtomicBool>,
     begun: Arc<AtomicUsize>,
@@ -142,7 +142,7 @@ struct Flood {
 }
 
 impl Flood {
-    /// `begin` is called for one address after the other, and a number that rises.
+    /// Calls `begin` with one address after the other and an increasing number.
     fn start(
         host: &Host,
         addresses: Vec<IpAddr>,
@@ -183,8 +183,8 @@ impl Drop for Flood {
     }
 }
 
-/// Half-open sessions of so many hosts, while a client comes in over another network. More than one sender begin them as fast as
-/// they can, which is more than a server that is not optimised answers in time: then the client comes afterwards.
+/// Half-open sessions from `hosts` hosts while a client connects over another network. With several senders at full
+/// speed, an unoptimised server cannot answer in time; the client then connects afterwards.
 fn half_open(transport: Transport, hosts: u8, senders: usize) {
     println!("{transport:?}, {hosts} hosts, {senders} senders");
     let net = Net::new();
@@ -197,14 +197,14 @@ fn half_open(transport: Transport, hosts: u8, senders: usize) {
     };
     setup.server.line("hand-window 10");
     if transport == Transport::Udp {
-        // A stranger that waits for every answer has this.
+        // This limit suits a stranger that waits for every answer.
         setup.server.line("connect-freq-initial 10000 1");
     }
     let keys = credentials(KeyKind::Ecdsa);
     let mut file = setup.server_file(&millrace(), keys, net.link.b4()).unwrap();
     file.remove("local");
     let server = millrace().start(&net.b, &file).unwrap();
-    // The client's own limit for coming in, in seconds.
+    // The client's own time limit to connect, in seconds.
     setup.client.line("hand-window 5");
     let file = setup.client_file(&StockOpenVpn, keys, link.b4()).unwrap();
     let inner = setup.inner4(1).to_string();
@@ -306,7 +306,7 @@ fn half_open_connections_of_many_hosts() {
     }
 }
 
-/// Passes datagrams on, and answers back: each from a port of its own, once it moves.
+/// A forwarder that relays datagrams and answers; once it moves, each datagram leaves from a new port.
 struct Mover {
     moves: Arc<AtomicBool>,
     ours: UdpSocket,
@@ -318,7 +318,7 @@ struct Mover {
 impl Mover {
     fn pass(&mut self) -> io::Result<()> {
         let mut buffer = [0; 2048];
-        // With a timeout.
+        // The socket has a read timeout.
         if let Ok((length, from)) = self.ours.recv_from(&mut buffer) {
             self.client = Some(from);
             if self.moves.load(Ordering::Relaxed) || self.sockets.is_empty() {
@@ -338,8 +338,8 @@ impl Mover {
     }
 }
 
-/// Every packet of a client comes from another port. The server keeps nothing of the ports, writes no line for each, and when
-/// the client stays at one both ends renew their keys as before.
+/// Every packet of a client comes from another port. The server stores nothing per port and logs no line for each. When
+/// the client stays at one port, both ends renew keys as before.
 #[test]
 fn a_client_that_changes_its_port_with_every_packet() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! A profile from elsewhere does nothing to the files of the machine that it is tried on.
+//! A foreign profile changes no file of the machine that runs it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,7 +20,7 @@ fn files_that_a_profile_names_are_as_they_were() {
     let ca = credentials(KeyKind::Ecdsa).pki.ca().to_owned();
     for line in ["log", "log-append", "writepid", "status", "management"] {
         let rest = if line == "management" { "unix" } else { "" };
-        // Nothing answers there, and it gives up.
+        // No server answers, and the client gives up.
         let text = format!(
             "client\ndev tun\nremote {} 1194 udp\nremote-cert-tls server\nconnect-retry 1\n\
              connect-retry-max 1\nhand-window 1\nuser nobody\n\
@@ -53,7 +53,7 @@ fn files_that_a_profile_names_are_as_they_were() {
     }
 }
 
-/// Also where files are permitted: what is no socket of a dead daemon is not removed.
+/// Even with files permitted, the client removes only the socket of a dead daemon.
 #[test]
 fn a_management_socket_takes_no_files_place() {
     if !ready() {
@@ -79,7 +79,7 @@ fn a_management_socket_takes_no_files_place() {
     }
 }
 
-/// Where scripts are permitted, `tls-verify` decides about the server.
+/// With scripts permitted, `tls-verify` decides about the server.
 #[test]
 fn a_client_runs_tls_verify() {
     if !ready() {

@@ -1,5 +1,5 @@
-//! How keys are agreed on: X25519MLKEM768 where both ends have it, a classical group where one has not, whatever the
-//! larger messages go through.
+//! Key agreement: X25519MLKEM768 if both ends support it, otherwise a classical group, on any path that the larger
+//! messages cross.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -8,10 +8,10 @@ use acceptance::{Net, PATIENCE, pings};
 use lab::LinkOptions;
 use lab::openvpn::{KeyKind, OpenVpn, PackagedOpenVpn, Setup, StockOpenVpn, Transport, Wrap};
 
-/// The log's line about a handshake, which ends with the group.
+/// The log line about a handshake, which ends with the group.
 const AGREED: &str = "Control Channel: TLSv1.3";
 
-/// Starts a server and a client, sends pings, and looks which group the ends agreed on that are ours.
+/// Starts a server and a client, sends pings, and checks the group in the log of each Millrace end.
 fn agree(net: &Net, setup: &Setup, programs: [&dyn OpenVpn; 2], group: &str) {
     let keys = credentials(KeyKind::Rsa);
     let at = net.link.b4();
@@ -24,7 +24,7 @@ fn agree(net: &Net, setup: &Setup, programs: [&dyn OpenVpn; 2], group: &str) {
     pings(&net.a, &setup.inner4(1).to_string(), 2);
     for (end, program) in [(&mut server, programs[0]), (&mut client, programs[1])] {
         if program.name() == millrace().name() {
-            // It goes through a pipe, and may come behind the pings.
+            // The log line comes through a pipe and may arrive after the pings.
             let agreed = |line: &str| line.contains(AGREED);
             let line = end.process.wait_for_line(AGREED, PATIENCE, agreed);
             let line = line.unwrap();
@@ -37,8 +37,8 @@ fn agree(net: &Net, setup: &Setup, programs: [&dyn OpenVpn; 2], group: &str) {
     }
 }
 
-/// Each wrap of control packets, over UDP and TCP, on a path that carries what IPv6 demands of every path and no more:
-/// neither the hello, of more than 1,250 bytes now, nor the key that `tls-crypt-v2` adds may ask for larger packets.
+/// Each wrap of control packets, over UDP and TCP, on a path with the minimum IPv6 MTU. Neither the hello of more than
+/// 1,250 bytes nor the key added by `tls-crypt-v2` may need larger packets.
 fn agree_in_all_wraps(peer: &dyn OpenVpn, group: &str) {
     let ours = millrace();
     let net = Net::with(LinkOptions::numbered(1).mtu(1280));

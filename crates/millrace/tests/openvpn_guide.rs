@@ -1,4 +1,4 @@
-//! The office and its branches of docs/openvpn-server.md, word by word: what the page says is what runs.
+//! The office and its branches of docs/openvpn-server.md, word by word: the test runs the page's blocks.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -7,12 +7,12 @@ use acceptance::{Net, PROGRAM, pings, reaches, status_of, until};
 use lab::{Host, Process};
 use std::time::Duration;
 
-/// How long a program may take to start.
+/// Most time that a program may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PAGE: &str = include_str!("../../../docs/openvpn-server.md");
 
-/// The first indented block behind `after`, as a reader would copy it.
+/// The first indented block after `after`, as a reader would copy it.
 fn block(after: &str) -> String {
     let (_, rest) = PAGE
         .split_once(after)
@@ -26,7 +26,7 @@ fn block(after: &str) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// Two routers, each with `/etc/openvpn` of its own and `millrace` in its path.
+/// Two routers, each with its own `/etc/openvpn` and with `millrace` in its path.
 struct World {
     net: Net,
     _bin: tempfile::TempDir,
@@ -59,7 +59,7 @@ impl World {
             ),
         ] {
             world.shell(host, "mount -t tmpfs tmpfs /etc/openvpn");
-            // The lab's own addresses overlap the page's 192.168.1.0/24.
+            // The lab's own addresses overlap 192.168.1.0/24, which the page uses.
             world.shell(host, "ip -4 address flush dev eth0");
             for address in addresses {
                 world.shell(host, &format!("ip address add {address}"));
@@ -76,7 +76,7 @@ impl World {
         &self.net.b
     }
 
-    /// Runs what a reader types, and fails where a command does.
+    /// Runs the reader's commands, and fails if one of them fails.
     fn shell(&self, host: &Host, script: &str) -> String {
         let command = host.command("sh").args(["-e", "-c", script]);
         let exit = command.env("PATH", &self.path).exit().unwrap();
@@ -90,7 +90,7 @@ impl World {
         command.output_with_input(text).unwrap();
     }
 
-    /// Starts the last command of a block, after the others.
+    /// Starts the last command of a block after running the others.
     fn start(&self, host: &Host, script: &str) -> Process {
         let (before, last) = script
             .trim_end()
@@ -101,7 +101,7 @@ impl World {
         command.env("PATH", &self.path).spawn().unwrap()
     }
 
-    /// Carries a profile from the office to the branch, and starts it there.
+    /// Copies a profile from the office to the branch, and starts it there.
     fn join(&self, profile: &str) -> Process {
         let text = self.shell(self.office(), &format!("cat /etc/openvpn/{profile}"));
         self.write(self.branch(), "/etc/openvpn/office.ovpn", &text);
@@ -111,7 +111,7 @@ impl World {
         )
     }
 
-    /// Names of the clients that the office serves.
+    /// Names of the clients connected to the office.
     fn clients(&self) -> Vec<String> {
         let status = status_of(self.office(), "tun0");
         let peers = status["peers"].as_array().cloned().unwrap_or_default();
@@ -140,7 +140,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     let (office, branch) = (world.office(), world.branch());
     let etc = |name: &str| format!("/etc/openvpn/{name}");
 
-    // Keys.
+    // Makes the keys.
     world.shell(
         office,
         &block("An authority, a server and a branch, with `openssl`"),
@@ -154,7 +154,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     let sign = block("and the last two a list with nothing in it yet");
     world.shell(office, &format!("cd /etc/openvpn\n{sign}"));
 
-    // The office, and the branch.
+    // Configures the office and the branch.
     world.write(
         office,
         &etc("office.conf"),
@@ -177,7 +177,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     world.serves("branch1");
     works(&world, "192.168.50.1");
 
-    // Another branch, in the place of the first here; the first is not disturbed by the reload.
+    // A second branch on the same host; the reload does not disturb the first.
     let before = status_of(office, "tun0")["peers"][0]["connected_unix"].clone();
     world.shell(office, &block("## Another branch"));
     until("the second branch's route", || {
@@ -195,10 +195,10 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     world.serves("branch2");
     works(&world, "192.168.60.1");
 
-    // It is to stay out: its session ends, and it gets none again.
+    // Bans branch2: its session ends, and it cannot open another.
     world.shell(office, &block("## A branch that is to stay out"));
     until("an office without clients", || world.clients().is_empty());
-    // By only its certificate, too.
+    // A revoked certificate also keeps the branch out by itself.
     drop(second);
     world.shell(office, "rm /etc/openvpn/ccd/branch2");
     let third = world.join("branch2.ovpn");
@@ -208,7 +208,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     assert!(world.clients().is_empty());
     drop(third);
 
-    // Revocation by a directory: the page has the shell name its file.
+    // Revocation by directory: the page's shell command names the file.
     let serial = world.shell(
         office,
         "cd /etc/openvpn; openssl x509 -in branch2.crt -noout -serial",
@@ -221,7 +221,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
         serial.to_string()
     );
 
-    // Another name for the first.
+    // Renames the first branch.
     world.shell(office, &block("## Renaming a branch"));
     let renamed = world.join("berlin.ovpn");
     world.serves("berlin");
@@ -236,7 +236,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     });
     works(&world, "192.168.50.1");
 
-    // The office moves. A branch that is started then is spared the wait for the silence.
+    // The office moves. A branch started after the move does not wait for the timeout.
     let told = block("## Moving the office");
     world.shell(branch, &told);
     drop(renamed);

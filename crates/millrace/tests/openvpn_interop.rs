@@ -1,12 +1,11 @@
-//! OpenVPN tunnels in all their forms, each way round with the stock program and with ourselves: a set of
-//! cases in which every two choices occur together, and the content that they carry compared.
+//! OpenVPN tunnels in all variants, with the stock program and with ourselves, in both roles. The cases cover every
+//! pair of choices, and the test compares the content they carry.
 //!
-//! `MILLRACE_TEST_BYTES=100000000` sends 100 MB each way in each case; the usual few megabytes find what
-//! goes wrong with the first packets.
-//! `MILLRACE_OPENVPN=/path/to/openvpn` takes another stock program, of 2.4 or later, and leaves out what it
-//! does not have.
-//! `MILLRACE_TEST_STOCK=1` puts the stock program in our place, here and in the other tests with OpenVPN: what
-//! is asked of us must be possible.
+//! `MILLRACE_TEST_BYTES=100000000` sends 100 MB each way in each case; the usual few megabytes find faults in the first
+//! packets.
+//! `MILLRACE_OPENVPN=/path/to/openvpn` uses another stock program, 2.4 or later, and skips the features it lacks.
+//! `MILLRACE_TEST_STOCK=1` puts the stock program in our place, here and in the other OpenVPN tests, to prove that each
+//! requirement can be met.
 
 use acceptance::Net;
 use acceptance::openvpn::{Ends, Pair, amount, ready, stock};
@@ -33,7 +32,7 @@ const FRAMINGS: [Framing; 4] = [
 ];
 const FRAGMENTS: [Option<u16>; 2] = [None, Some(1300)];
 
-/// Places of the parts of a case.
+/// Indices of a case's parameters.
 const PAIR: usize = 0;
 const TRANSPORT: usize = 1;
 const WRAP: usize = 2;
@@ -44,7 +43,7 @@ const PRF: usize = 5;
 #[derive(Debug)]
 struct Case {
     pair: Pair,
-    /// Keys from the PRF of TLS 1.0, as before 2.6, and not from TLS's exporter.
+    /// Keys from the TLS 1.0 PRF, as before 2.6, instead of the TLS exporter.
     prf: bool,
     v6: bool,
     kind: KeyKind,
@@ -66,13 +65,13 @@ fn cases() -> Vec<Case> {
         2,
     ];
     let forbidden = |a: (usize, usize), b: (usize, usize)| match (a, b) {
-        // Two of ours always have the exporter.
+        // Two Millrace ends always use the exporter.
         ((PAIR, pair), (PRF, prf)) => Pair::ALL[pair] == Pair::Both && prf == 1,
-        // A stream is not cut into datagrams.
+        // TCP needs no fragmentation into datagrams.
         ((TRANSPORT, transport), (FRAGMENT, fragment)) => {
             TRANSPORTS[transport] == Transport::Tcp && FRAGMENTS[fragment].is_some()
         }
-        // There is no HMAC without a digest.
+        // Without a digest there is no HMAC.
         ((WRAP, wrap), (AUTH, auth)) => {
             WRAPS[wrap] == Wrap::TlsAuth && DIGESTS[auth] == Digest::None
         }
@@ -97,7 +96,7 @@ fn cases() -> Vec<Case> {
     pairwise(&sizes, forbidden).into_iter().map(case).collect()
 }
 
-/// Runs every case of one pair of programs, and fails with the list of those that failed.
+/// Runs every case of one pair of programs, and lists those that failed.
 fn interoperates(pair: Pair) {
     if !ready() {
         return;
@@ -113,7 +112,7 @@ fn interoperates(pair: Pair) {
             let programs = pair.programs(case.prf);
             Ends::with(&net, &case.setup, programs, case.kind, case.v6).carries(amount());
         };
-        // One failure must not hide the others: together they show what they have in common.
+        // One failure must not hide the others: together they show a common cause.
         if std::panic::catch_unwind(run).is_err() {
             failed.push(case);
         }
@@ -141,7 +140,7 @@ fn stock_client_calls_millrace() {
     interoperates(Pair::Server);
 }
 
-/// The rarer digests, of control packets and of data. That a session comes up says nothing of the latter.
+/// The rarer digests, for control packets and data. A session that comes up proves nothing about the data digest.
 #[test]
 fn every_digest_carries_packets_and_not_only_the_handshake() {
     if !ready() {
@@ -179,7 +178,7 @@ fn stock_at_both_ends() {
     Ends::new(&net, &setup, stock(false)).carries(amount());
 }
 
-/// The set of cases is what it says.
+/// Checks that the cases cover all allowed pairs and contain no forbidden one.
 #[test]
 fn every_pair_occurs_and_no_forbidden_one() {
     let sizes = [3, 2, 4, 5, 2];

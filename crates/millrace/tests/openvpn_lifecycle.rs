@@ -1,4 +1,4 @@
-//! How an OpenVPN client leaves the machine: as it was, however it ends.
+//! An OpenVPN client restores the machine, however it ends.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,7 +11,7 @@ use acceptance::{Directory, PATIENCE, inhabitants, pings, reaches, run_files, un
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 
-/// A stock server that pushes all that changes a machine, and a way to start our client.
+/// A stock server that pushes every option that changes a machine, and a function to start our client.
 struct Office<'w> {
     world: &'w World,
     file: ConfigFile,
@@ -47,7 +47,7 @@ impl<'w> Office<'w> {
         }
     }
 
-    /// Our client, with a `resolvconf` that writes down what it is told.
+    /// Starts our client with a `resolvconf` that records its input.
     fn client(&self) -> RunningOpenVpn<'w> {
         let log = self.directory.path().join("log");
         let text = format!(
@@ -68,7 +68,7 @@ impl<'w> Office<'w> {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// The tunnel is what the server asked for.
+    /// Waits until the tunnel matches the server's options.
     fn is_up(&self) {
         pings(&self.world.client, "10.8.0.1", 3);
         assert_eq!(self.world.way_to("198.51.100.9"), "ovpn0");
@@ -80,7 +80,7 @@ impl<'w> Office<'w> {
         assert!(told.contains("example.com"), "{told}");
     }
 
-    /// The machine is as it was before.
+    /// Waits until the machine is as before.
     fn is_gone(&self, before: &str) {
         let host = &self.world.client;
         until("the end of all processes", || inhabitants(host).is_empty());
@@ -110,7 +110,7 @@ fn signals_end_it_and_all_is_as_it_was() {
     }
 }
 
-/// A program takes away everything that its killed predecessor left, even when the server has moved meanwhile.
+/// A successor removes everything that its killed predecessor left, even if the server has moved meanwhile.
 #[test]
 fn successor_of_a_killed_program_leaves_nothing_of_either() {
     if !ready() {
@@ -134,7 +134,7 @@ fn successor_of_a_killed_program_leaves_nothing_of_either() {
     office.is_gone(&before);
 }
 
-/// SIGUSR1 and SIGHUP restart it in place.
+/// SIGUSR1 and SIGHUP restart the client in place.
 #[test]
 fn restarts_by_signals() {
     if !ready() {
@@ -155,7 +155,7 @@ fn restarts_by_signals() {
     office.is_gone(&before);
 }
 
-/// While the server is away nothing leaks past the tunnel, and when it is back all is well again.
+/// While the server is away nothing leaks past the tunnel; when it returns, the tunnel works again.
 #[test]
 fn routes_stay_while_the_server_is_away() {
     if !ready() {
@@ -184,7 +184,7 @@ fn routes_stay_while_the_server_is_away() {
     office.is_gone(&before);
 }
 
-/// The router's cable is pulled and put back: the routes are still those of the tunnel.
+/// The router's cable is unplugged and plugged in again: the tunnel's routes are still there.
 #[test]
 fn routes_survive_a_pulled_cable() {
     if !ready() {

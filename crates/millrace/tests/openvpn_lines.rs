@@ -1,4 +1,4 @@
-//! OpenVPN over several lines: a client of ours at a stock server, which knows nothing of lines, and at one of ours.
+//! OpenVPN over several lines: our client at a stock server, which knows nothing of lines, and at our server.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -18,7 +18,7 @@ fn lines(mode: &str) -> String {
     )
 }
 
-/// A server at B, and a client at A that calls it by two lines.
+/// A server on B, and a client on A that calls it over two lines.
 struct World<'h> {
     net: &'h TwoLines,
     server: RunningOpenVpn<'h>,
@@ -84,13 +84,13 @@ impl<'h> World<'h> {
         }
     }
 
-    /// How often the client has begun a session.
+    /// The number of sessions the client has begun.
     fn sessions(&self) -> usize {
         self.client.said(lab::openvpn::READY_LINE)
     }
 }
 
-/// For the report of a test that failed: what the programs said.
+/// Prints the programs' output for the report of a failed test.
 impl Drop for World<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
@@ -102,7 +102,7 @@ impl Drop for World<'_> {
     }
 }
 
-/// A cable far away is cut: the host notices nothing, the tunnel does, and its session goes on.
+/// A cable beyond the first hop is cut: the host notices nothing, but the tunnel does, and its session goes on.
 #[test]
 fn a_session_survives_the_cut_of_its_line_and_goes_back() {
     if !ready() {
@@ -128,8 +128,8 @@ fn a_session_survives_the_cut_of_its_line_and_goes_back() {
     assert_eq!(world.sessions(), 1);
 }
 
-/// Over TCP the line in use is cut in the middle of a transfer: the client connects anew by the other, and goes back when
-/// a connection can be made by the better one again.
+/// Over TCP the line in use is cut during a transfer. The client reconnects over the other line, and returns when the
+/// better line accepts connections again.
 #[test]
 fn a_connection_over_tcp_is_made_anew_by_the_other_line_and_back() {
     if !ready() {
@@ -159,14 +159,14 @@ fn a_connection_over_tcp_is_made_anew_by_the_other_line_and_back() {
     until("a third session", || world.sessions() == 3);
     pings(&net.a, &world.inner, 3);
 
-    // A device that goes is left at once, whatever the kernel knows of the connection.
+    // The client leaves a removed device at once, whatever state the kernel reports for the connection.
     net.a.set_up("dsl", false).unwrap();
     world.uses(1);
     until("a fourth session", || world.sessions() == 4);
     pings(&net.a, &world.inner, 3);
 }
 
-/// A server is not reached by the preferred line: the handshake goes by the other.
+/// The preferred line does not reach the server, so the handshake uses the other line.
 #[test]
 fn a_handshake_goes_by_the_line_that_works() {
     if !ready() {
@@ -183,7 +183,7 @@ fn a_handshake_goes_by_the_line_that_works() {
     assert_eq!(world.sessions(), 1);
 }
 
-/// The server drops the later copy, as it would drop a replayed packet.
+/// The server drops the later copy as it would drop a replayed packet.
 #[test]
 fn a_server_that_knows_nothing_of_copies_gets_what_either_line_brings() {
     if !ready() {
@@ -201,7 +201,7 @@ fn a_server_that_knows_nothing_of_copies_gets_what_either_line_brings() {
     assert_eq!(world.sessions(), 1);
 }
 
-/// Between two ends that know lines, both directions have them.
+/// Both ends support lines: both directions use them.
 #[test]
 fn a_server_that_answers_on_each_line_is_heard_by_either() {
     if !ready() {

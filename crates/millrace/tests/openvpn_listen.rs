@@ -1,11 +1,11 @@
-//! Where a server listens.
+//! The addresses on which a server listens.
 
 use acceptance::openvpn::{Pair, credentials, ready};
 use acceptance::{Net, pings, tcp_both_ways};
 use lab::openvpn::{KeyKind, Setup, Transport};
 use lab::{Host, Link, LinkOptions};
 
-/// `udp6` and `tcp6-server` take clients of IPv4 too, unless `bind ipv6only` says otherwise.
+/// `udp6` and `tcp6-server` also accept IPv4 clients, unless `bind ipv6only` is set.
 #[test]
 fn a_server_of_ipv6_takes_ipv4_too() {
     if !ready() {
@@ -34,7 +34,7 @@ fn a_server_of_ipv6_takes_ipv4_too() {
     }
 }
 
-/// One server at two addresses, over TCP at one and over UDP at the other, as 2.7 has it.
+/// One server at two addresses, one over TCP and one over UDP, as in 2.7.
 #[test]
 fn server_listens_at_several_addresses() {
     if !ready() {
@@ -77,7 +77,7 @@ fn server_listens_at_several_addresses() {
             pings(host, &server, 3);
             tcp_both_ways(host, &net.b, &server, 300_000);
         }
-        // From the one through the server to the other.
+        // Data from one client through the server to the other.
         tcp_both_ways(&second, &net.a, &addresses[0], 300_000);
         assert!(two.stop().unwrap().status.success(), "{pair:?}");
         pings(&net.a, &server, 3);

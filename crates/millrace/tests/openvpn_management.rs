@@ -1,4 +1,4 @@
-//! The management interface and the status files, as graphical programs and exporters read them.
+//! The management interface and the status files, as graphical clients and exporters read them.
 
 use acceptance::openvpn::{Ends, Pair, credentials, ready};
 use acceptance::{Net, pings, reaches, until, until_some};
@@ -13,7 +13,7 @@ fn managed() -> Setup {
     setup
 }
 
-/// States that graphical programs show while a tunnel comes up, in the order of stock.
+/// A client reports the states of its connection attempt in stock's order, for graphical clients to show.
 #[test]
 fn a_client_tells_how_far_it_is() {
     if !ready() {
@@ -132,7 +132,7 @@ fn client_tells_its_state_and_its_bytes() {
     }
 }
 
-/// A client that waits to be let go, and asks for name and password.
+/// A client waits for `hold release`, and asks for user name and password.
 #[test]
 fn client_holds_and_asks() {
     if !ready() {
@@ -209,7 +209,7 @@ fn monitors_read_versions_and_states_as_from_stock() {
     }
 }
 
-/// Handshakes are traffic of the line too: stock counts them, and exporters add the counts up.
+/// The byte counts include handshakes: stock counts them, and exporters add the counts up.
 #[test]
 fn byte_counts_have_the_control_channel_in_them() {
     if !ready() {
@@ -233,7 +233,7 @@ fn byte_counts_have_the_control_channel_in_them() {
         let row = lines.iter().find(|line| line.starts_with("CLIENT_LIST"));
         let row: Vec<&str> = row.unwrap().split(',').collect();
         let of_server = [row[5], row[6]].map(|n| n.parse::<u64>().unwrap());
-        // The first packets go before a server keeps anything, and the last may be on their way.
+        // A server keeps no counts for the first packets, and the last may be on their way.
         for (client, server) in of_client.into_iter().zip(of_server) {
             assert!(client > 1200 && server > 1200, "{client} {server}");
             assert!(client.abs_diff(server) < 400, "{client} {server}");
@@ -241,7 +241,7 @@ fn byte_counts_have_the_control_channel_in_them() {
     }
 }
 
-/// The last use of a route is when it was used, and not when it was looked at.
+/// A route's "last used" time is that of its last packet, not that of the query.
 #[test]
 fn routes_keep_the_time_of_their_last_packet() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! An OpenVPN client whose server has a name.
+//! An OpenVPN client whose server has a host name.
 
 use acceptance::dns::{NameServer, ask};
 use acceptance::openvpn::{credentials, millrace, ready};
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 const NAME: &str = "vpn.test";
 const UNUSED: &str = "192.168.1.77";
-/// Where the server moves to.
+/// The server's new address after it moves.
 const MOVED: &str = "192.168.1.3";
 
 #[test]
@@ -30,7 +30,7 @@ fn a_client_that_starts_before_its_dns_connects_when_it_is_there_and_again_when_
     let mut file = setup.client_file(&millrace(), keys, at).unwrap();
     file.remove("remote");
     file.words("remote", [NAME, &setup.port.to_string()]);
-    // Before the next address has its turn.
+    // Shortens the wait before the client tries the next address.
     file.line("server-poll-timeout 3");
     let path = directory.file("office.ovpn", &file.to_string());
     let mut client = a.command(PROGRAM).arg("up").arg(&path).spawn().unwrap();
@@ -57,7 +57,7 @@ fn a_client_that_starts_before_its_dns_connects_when_it_is_there_and_again_when_
     reaches(a, "10.8.0.1");
     pings(a, "10.8.0.1", 1);
 
-    // Read again: another start in the same process.
+    // SIGHUP restarts the client in the same process.
     client.signal(Signal::SIGHUP).unwrap();
     client
         .wait_for_lines("a second start", 3, PATIENCE, |line| {
@@ -72,8 +72,8 @@ fn a_client_that_starts_before_its_dns_connects_when_it_is_there_and_again_when_
     drop(server);
 }
 
-/// Once the tunnel is up the host's name servers are the tunnel's, which answer nothing when it is broken: those of before are
-/// asked.
+/// The tunnel's name servers replace the host's and answer nothing when the tunnel is broken: the client then asks the
+/// earlier ones.
 #[test]
 fn a_server_that_moves_is_found_by_the_name_servers_of_before_the_tunnel() {
     if !ready() {

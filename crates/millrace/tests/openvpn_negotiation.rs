@@ -1,7 +1,7 @@
-//! Ciphers that two ends agree on when each has directives of its own: releases before 2.6 name ciphers by other ones,
-//! and may be told not to negotiate any.
+//! Cipher negotiation between ends with different directives: releases before 2.6 name ciphers with other directives,
+//! and may have negotiation disabled.
 //!
-//! `MILLRACE_OPENVPN=/path/to/openvpn` takes another stock program, of 2.4 or later.
+//! `MILLRACE_OPENVPN=/path/to/openvpn` uses another stock program, 2.4 or later.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -11,15 +11,15 @@ use lab::openvpn::{ConfigFile, KeyKind, OpenVpn as _, RunningOpenVpn, Setup, Sto
 
 type Release = (u16, u16);
 
-/// Before 2.6 a program may be told not to negotiate.
+/// Releases before 2.6, in which negotiation can be disabled.
 const UNTIL_2_5: [Release; 2] = [(2, 4), (2, 5)];
-/// All of them.
+/// All releases.
 const ALL: [Release; 2] = [(2, 4), (2, 99)];
 
-/// How two ends find their cipher.
+/// A way in which two ends agree on a cipher.
 struct Case {
     pair: Pair,
-    /// The releases of the stock program that have these words.
+    /// The stock releases that know these directives.
     releases: [Release; 2],
     stock: &'static str,
     ours: &'static str,
@@ -41,7 +41,7 @@ const CASES: [Case; 10] = [
         ours: "",
         cipher: "AES-256-GCM",
     },
-    // Profiles of before 2.5, with newer programs.
+    // Profiles from before 2.5, with newer programs.
     Case {
         pair: Pair::Server,
         releases: ALL,
@@ -53,7 +53,7 @@ const CASES: [Case; 10] = [
         pair: Pair::Client,
         releases: ALL,
         stock: "cipher AES-256-CBC\nauth SHA256",
-        // A server with 2.4 is told that its client negotiates only if that takes both.
+        // A client tells a 2.4 server that it negotiates only if it accepts both GCM ciphers.
         ours: "data-ciphers AES-256-GCM:AES-128-GCM:AES-256-CBC\nauth SHA256",
         cipher: "AES-256-GCM",
     },
@@ -64,7 +64,7 @@ const CASES: [Case; 10] = [
         ours: "data-ciphers AES-128-GCM",
         cipher: "AES-128-GCM",
     },
-    // The cipher in the other's options decides where nothing is negotiated.
+    // Without negotiation, the cipher in the peer's options string decides.
     Case {
         pair: Pair::Server,
         releases: UNTIL_2_5,
@@ -86,7 +86,7 @@ const CASES: [Case; 10] = [
         ours: "data-ciphers-fallback AES-192-CBC",
         cipher: "AES-256-GCM",
     },
-    // A client that takes only CBC tells a server so with 2.5, and says nothing that 2.4 listens for.
+    // A client that accepts only CBC can tell a 2.5 server so, but has no message that 2.4 understands.
     Case {
         pair: Pair::Client,
         releases: UNTIL_2_5,
@@ -107,7 +107,7 @@ fn has(release: Release, [first, last]: [Release; 2]) -> bool {
     (first..=last).contains(&release)
 }
 
-/// Starts both ends, with lines of their own instead of those about ciphers.
+/// Starts both ends with the case's cipher lines in place of their own.
 fn start<'h>(net: &'h Net, case: &Case) -> [RunningOpenVpn<'h>; 2] {
     let setup = Setup::default();
     let [at_server, at_client] = case.pair.programs(false);
@@ -159,7 +159,7 @@ fn a_cipher_is_found() {
     }
 }
 
-/// Name and password, and the token that the server gives out instead, hold over changes of keys.
+/// User name and password, and the server's token that replaces them, stay valid across renewals of the keys.
 #[test]
 fn tokens_are_renewed_with_the_keys() {
     if !ready() {

@@ -1,8 +1,7 @@
-//! The profiles of ten kinds of providers and routers, with a stock server that pushes what those push.
+//! Profiles of ten kinds of providers and routers, with a stock server that pushes what they push.
 //!
-//! The profiles lie with the tests of the crate that reads them, with keys of their own. Only what cannot be
-//! otherwise is changed: where the server is, where name and password come from, and questions that
-//! no server is there to answer.
+//! The profiles lie in the config crate's tests, with test keys. The test changes only what it must: the server's
+//! address, the source of name and password, and prompts that no server answers.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,21 +14,21 @@ use lab::openvpn::{ConfigFile, OpenVpn, RunningOpenVpn, StockOpenVpn};
 use lab::{Link, LinkOptions};
 use nix::sys::signal::Signal;
 
-/// Where the profiles are.
+/// The directory of the profiles.
 const PROFILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/tests/openvpn");
 
-/// How a provider's servers are.
+/// The servers of one provider.
 struct Provider {
     profile: &'static str,
-    /// Lines of the server.
+    /// Lines of the server's file.
     server: &'static str,
-    /// Options that it pushes beside those that every server pushes.
+    /// Pushed options besides those that every server pushes.
     push: &'static [&'static str],
-    /// Whether everything goes through the tunnel.
+    /// Whether all traffic uses the tunnel.
     everything: bool,
 }
 
-/// In the order of the profiles' names.
+/// Sorted by profile name.
 const PROVIDERS: [Provider; 14] = [
     Provider {
         profile: "airvpn",
@@ -229,7 +228,7 @@ impl Provider {
         fs::read_to_string(format!("{PROFILES}/{}.ovpn", self.profile)).unwrap()
     }
 
-    /// The first word after a directive of the profile.
+    /// The first argument of a directive in the profile.
     fn value(&self, name: &str) -> Option<String> {
         let text = self.text();
         let mut lines = text.lines().map(str::split_whitespace);
@@ -245,7 +244,7 @@ impl Provider {
             .words("local", [outer]);
         file.line("dev tun0").line("verb 3").line("dh none");
         file.line("server 10.8.0.0 255.255.255.0");
-        // Providers' old profiles never see another topology than their servers push.
+        // Old profiles always have the topology that their provider's servers push.
         let topology = if ["expressvpn", "synology"].contains(&self.profile) {
             "topology net30"
         } else {
@@ -291,15 +290,15 @@ impl Provider {
         file
     }
 
-    /// The profile, with what no test can have as it is replaced. `stock` leaves out what the stock program
-    /// knows only on Windows or no more.
+    /// The profile, with replacements for parts that no test can provide. `stock` leaves out directives that the stock
+    /// program supports only on Windows or no longer.
     fn client_file(&self, outer: &str, stock: bool) -> ConfigFile {
         let mut file = ConfigFile::new();
         let mut remotes = 0;
         for line in self.text().lines() {
             match line.split_whitespace().next() {
                 Some("remote") => {
-                    // Of several, all but the first are dead.
+                    // If there are several remotes, all but the first are dead.
                     let port = if remotes == 0 { 1194 } else { 5060 + remotes };
                     remotes += 1;
                     file.words("remote", [outer.to_owned(), port.to_string()]);
@@ -307,7 +306,7 @@ impl Provider {
                 Some("server-poll-timeout") => drop(file.line("server-poll-timeout 2")),
                 Some("auth-user-pass") => drop(file.line("auth-user-pass login")),
                 Some("dev") => drop(file.line("dev tun0")),
-                // No server is there to answer, and the scripts are not there either.
+                // No server answers the challenge, and the scripts do not exist.
                 Some("static-challenge" | "up" | "down") => {}
                 Some("route-method" | "keysize") if stock => {}
                 Some("script-security") if stock => drop(file.line("script-security 2")),
@@ -325,7 +324,7 @@ fn connects(provider: &Provider, program: &dyn OpenVpn, stock: bool) {
     let world = World::new();
     let before = world.state();
     let outer = world.outside.b4().to_string();
-    // The network of the office behind routers' tunnels.
+    // The office network behind routers' tunnels.
     let office = LinkOptions::numbered(50);
     Link::new(&world.server, "office", &world.router, "nowhere", &office).unwrap();
     let _server: RunningOpenVpn<'_> = StockOpenVpn
@@ -350,7 +349,7 @@ fn connects(provider: &Provider, program: &dyn OpenVpn, stock: bool) {
     }
     tcp_both_ways(&world.client, &world.server, "10.8.0.1", 1_000_000);
     client.process.signal(Signal::SIGTERM).unwrap();
-    // Some say five times a second apart that they go.
+    // Some clients announce their exit five times, a second apart.
     let exit = client.process.wait_at_most(PATIENCE).unwrap();
     assert!(exit.status.success(), "{exit:?}");
     assert_eq!(world.state(), before);

@@ -1,4 +1,4 @@
-//! A client that must not come in does not, whichever end has to notice.
+//! A client that must not connect does not, whichever end has to refuse.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -8,7 +8,7 @@ use lab::openvpn::{
     Cipher, Credentials, Identity, KeyKind, OpenVpn, RunningOpenVpn, Setup, StaticKey, Wrap,
 };
 
-/// Short: a handshake that never ends is given up soon.
+/// A setup in which an endless handshake times out soon.
 fn quick() -> Setup {
     let mut setup = Setup::default();
     setup.client.line("hand-window 4");
@@ -16,15 +16,15 @@ fn quick() -> Setup {
     setup
 }
 
-/// Replaces the certificate of an end by another.
+/// Replaces an end's certificate.
 fn present(file: &mut lab::openvpn::ConfigFile, identity: &Identity) {
     file.remove("cert").remove("key");
     file.block("cert", &identity.certificate);
     file.block("key", &identity.key);
 }
 
-/// Starts both ends from the setup as it is changed for the client and the server, and waits until the
-/// client's log has `line`; it must not have connected before.
+/// Starts both ends with these changes to client and server, and waits until the client logs `line`; it must not have
+/// connected before.
 fn refused(
     pair: Pair,
     setup: &Setup,
@@ -42,12 +42,12 @@ fn refused(
     let mut client: RunningOpenVpn<'_> = programs[1].launch(&net.a, &client).unwrap();
     client.wait_for_lines(line, 1).unwrap();
     assert_eq!(client.said(lab::openvpn::READY_LINE), 0, "{pair:?}");
-    // An interface may be there already, but nothing goes through it.
+    // The interface may exist already, but carries nothing.
     let addresses = client.addresses().unwrap_or_default();
     assert!(addresses.is_empty(), "{pair:?}: {addresses:?}");
 }
 
-/// Words of every client about a handshake that failed.
+/// Log text of every client about a failed handshake.
 const FAILED: &str = "TLS Error";
 
 #[test]
@@ -64,8 +64,7 @@ fn revoked_client() {
     }
 }
 
-/// A directory in which each file is called by a serial number: either end looks into it, for the peer and for the
-/// authority that signed it.
+/// A directory of files named by serial number: either end checks it for the peer's certificate and for its CA's.
 #[test]
 fn certificates_that_a_directory_revokes() {
     if !ready() {
@@ -86,7 +85,7 @@ fn certificates_that_a_directory_revokes() {
     }
 }
 
-/// Nothing is known of any certificate without the directory; so there is no start without it.
+/// Without the directory no certificate can be checked for revocation, so the program does not start.
 #[test]
 fn a_directory_of_revoked_certificates_that_is_not_there() {
     if !ready() {
@@ -191,7 +190,7 @@ fn no_cipher_in_common() {
     }
 }
 
-/// Ciphers that are insecure need a word, and the refusal says which.
+/// Insecure ciphers need a switch, which the refusal names.
 #[test]
 fn insecure_ciphers_without_the_switch() {
     if !ready() {

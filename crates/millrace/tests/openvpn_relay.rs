@@ -1,4 +1,4 @@
-//! OpenVPN by lines of which one leads by a relay on a second server: a client of ours at a stock server, which knows
+//! OpenVPN over lines of which one leads through a relay on a second server: our client at a stock server, which knows
 //! nothing of either.
 
 use std::net::SocketAddr;
@@ -8,7 +8,8 @@ use acceptance::{Directory, Relayed, ip, pings, status_of, until};
 use lab::openvpn::{KeyKind, OpenVpn as _, READY_LINE, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 
-/// Either way is enough: the direct one cut, the relay killed and started anew, and a session that begins by the relay.
+/// Either path suffices: with the direct path cut, after a restart of the killed relay, and for a session that begins
+/// through the relay.
 #[test]
 fn a_stock_server_is_reached_by_a_relay_when_the_direct_way_is_cut() {
     if !ready() {
@@ -53,7 +54,7 @@ fn a_stock_server_is_reached_by_a_relay_when_the_direct_way_is_cut() {
     are(["up", "down"]);
     pings(&net.a, &inner, 3);
 
-    // It knows nothing of its client, and is told.
+    // A restarted relay does not know its client until the next hello.
     let relay = net.relay(&directory, target);
     are(["up", "up"]);
     net.cable.cut(true);

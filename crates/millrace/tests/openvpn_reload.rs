@@ -1,4 +1,4 @@
-//! A server that reads its configuration again, or ends and comes again: what its clients notice of it.
+//! A server reloads its configuration, or ends and restarts; the tests check the effect on its clients.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,7 +12,7 @@ use lab::Host;
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, READY_LINE, RunningOpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 
-/// Our server, at B, whose file can be changed while it runs.
+/// Our server on B, whose file can change while it runs.
 struct Office<'h> {
     net: &'h Net,
     setup: Setup,
@@ -46,7 +46,7 @@ impl<'h> Office<'h> {
         self.setup.inner4(1).to_string()
     }
 
-    /// The file is another now, and the server hears of it.
+    /// Changes the file and tells the server to reload.
     fn reload(&mut self, change: impl FnOnce(&mut ConfigFile)) {
         change(&mut self.file);
         let path = self.server.directory().join("openvpn.conf");
@@ -59,7 +59,7 @@ fn routes(host: &Host) -> String {
     host.output("ip", ["route"]).unwrap()
 }
 
-/// A branch is added and taken away, its network with it: no client connects again for that, and not a packet is lost.
+/// Adds and removes a branch and its network: no client reconnects, and no packet is lost.
 #[test]
 fn a_branch_comes_and_goes_without_an_outage() {
     if !ready() {
@@ -91,13 +91,13 @@ fn a_branch_comes_and_goes_without_an_outage() {
             until("the route", || routes(&net.b).contains("192.168.77.0/24"));
             reaches(&net.b, "192.168.77.1");
             pings(&net.b, "192.168.77.1", 20);
-            // It goes again.
+            // Removes the branch again.
             fs::remove_file(own).unwrap();
             office.reload(|file| {
                 file.remove("route");
             });
             until("no route", || !routes(&net.b).contains("192.168.77.0"));
-            // A file that makes no sense changes nothing.
+            // A file that cannot be parsed changes nothing.
             office.reload(|file| {
                 file.line("no-such-directive-here");
             });
@@ -112,7 +112,7 @@ fn a_branch_comes_and_goes_without_an_outage() {
     }
 }
 
-/// Clients connect again at once, by themselves, for new pushed options; the server stays.
+/// Clients reconnect at once by themselves for new pushed options; the server process stays.
 #[test]
 fn clients_connect_again_for_what_they_are_pushed() {
     if !ready() {
@@ -132,8 +132,8 @@ fn clients_connect_again_for_what_they_are_pushed() {
     }
 }
 
-/// A server that starts anew, by SIGHUP or as another process, lets no client in while it ends: its clients are back soon, and
-/// do not wait for answers of a server that has gone.
+/// A server that restarts, by SIGHUP or as a new process, admits no client while it ends: its clients return soon, and
+/// do not wait for a server that is gone.
 #[test]
 fn clients_are_not_let_in_by_a_server_that_goes() {
     if !ready() {
@@ -147,7 +147,7 @@ fn clients_are_not_let_in_by_a_server_that_goes() {
         let mut client = office.client();
         let inner = office.inner();
         pings(&net.a, &inner, 3);
-        // Settings that sessions are made with cannot change under them.
+        // Settings that affect existing sessions cannot change under them.
         office.reload(|file| {
             file.line("reneg-sec 1000");
         });
@@ -168,7 +168,7 @@ fn clients_are_not_let_in_by_a_server_that_goes() {
     }
 }
 
-/// A file that is spoilt between the judgement and the new start does not end a client, either.
+/// A file that breaks between the check and the restart does not end a client, either.
 #[test]
 fn a_client_whose_file_is_spoilt_after_a_reload_goes_on() {
     if !ready() {
@@ -181,7 +181,7 @@ fn a_client_whose_file_is_spoilt_after_a_reload_goes_on() {
         .server_file(&StockOpenVpn, keys, net.link.b4())
         .unwrap();
     let _server = StockOpenVpn.start(&net.b, &file).unwrap();
-    // The old tunnel ends when the new file has been judged.
+    // The old tunnel ends after the new file has been checked.
     setup.client.line("script-security 2");
     setup.client.words("down", ["/bin/sh spoil.sh"]);
     setup
@@ -197,7 +197,7 @@ fn a_client_whose_file_is_spoilt_after_a_reload_goes_on() {
     assert_eq!(client.said("begins anew as it was"), 1);
 }
 
-/// A typo in its file does not end a client: it goes on, and who asked is told.
+/// A typo in its file does not end a client: it goes on, and the user who asked for the reload sees the error.
 #[test]
 fn a_client_whose_file_cannot_be_used_goes_on_as_it_was() {
     if !ready() {
@@ -232,7 +232,8 @@ fn a_client_whose_file_cannot_be_used_goes_on_as_it_was() {
         bad.push(what);
         let mut other = file.clone();
         fs::write(&path, other.line(line).to_string()).unwrap();
-        // The command judges, and tells the process nothing; by a bare signal the process judges for itself.
+        // The command checks the file and does not signal the process; after a bare signal the process checks it
+        // itself.
         let exit = reload();
         assert_eq!(exit.status.code(), Some(1), "{exit:?}");
         assert!(exit.stderr.contains(what), "{exit:?}");

@@ -1,4 +1,4 @@
-//! A server's dealings with its clients, which are the stock program: their files, scripts, places and status.
+//! A server and its stock clients: the clients' files, scripts, addresses and status.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -31,7 +31,7 @@ impl Office {
         let second_link = LinkOptions::numbered(2);
         Link::new(&second, "eth0", &net.b, "eth1", &second_link).unwrap();
         let mut setup = Setup::default();
-        // At both of its addresses.
+        // The server answers from either of its addresses.
         setup.server.line("multihome").line("script-security 3");
         change(&mut setup);
         Self {
@@ -56,7 +56,7 @@ impl Office {
         millrace().start(&self.net.b, &self.server_file()).unwrap()
     }
 
-    /// The client's file, for a client at A or at the second host.
+    /// The file for a client at A or at the second host.
     fn client_file(&self, second: bool) -> ConfigFile {
         let keys = credentials(KeyKind::Ecdsa);
         let link = if second {
@@ -100,8 +100,8 @@ fn listed(port: &mut Management) -> Vec<String> {
         .collect()
 }
 
-/// New keys with a password to be checked again change nothing of which clients are in: the client is listed, and is the one that goes
-/// when the same name comes from elsewhere.
+/// After a renewal with a new password check, the server still lists the client. A second client with the same name
+/// replaces it.
 #[test]
 fn a_client_that_renews_its_keys_stays_the_client_it_is() {
     if !ready() {
@@ -125,7 +125,7 @@ fn a_client_that_renews_its_keys_stays_the_client_it_is() {
     let clients = listed(&mut port);
     assert_eq!(clients.len(), 1, "{clients:?}");
     assert!(clients[0].starts_with("client 192.168.1.1:"), "{clients:?}");
-    // Once, so that the two do not push each other out for ever.
+    // This client does not retry, so that the two do not evict each other for ever.
     let file = office.client_file(true);
     let _second = StockOpenVpn.start(&office.second, &file).unwrap();
     assert_eq!(server.said("will cause previous active sessions"), 1);
@@ -135,7 +135,7 @@ fn a_client_that_renews_its_keys_stays_the_client_it_is() {
     assert!(clients[0].starts_with("client 192.168.2.1:"), "{clients:?}");
 }
 
-/// Clients that are not let in learn no path and no error of the machine; the log has it.
+/// Rejected clients learn no path and no error of the machine; the log has both.
 #[test]
 fn a_refused_client_is_told_nothing_of_the_machine() {
     if !ready() {
@@ -162,8 +162,8 @@ fn a_refused_client_is_told_nothing_of_the_machine() {
     });
 }
 
-/// Every line about a client says which, by its address from the first packet on and by its name as soon as that is proved;
-/// and a certificate that a script refuses is never called good.
+/// Every log line about a client names it: by address from the first packet on, and by common name once that is
+/// verified. A certificate that a script refuses is never called good.
 #[test]
 fn log_lines_name_their_client() {
     if !ready() {
@@ -215,7 +215,7 @@ fn log_lines_name_their_client() {
     assert_eq!(server.said("VERIFY OK"), 0);
 }
 
-/// `tls-verify` is asked in each handshake: a client that it refuses by then is out at its next renewal.
+/// `tls-verify` runs in each handshake: a client that it starts to refuse is out at its next renewal.
 #[test]
 fn a_script_judges_the_certificate_in_each_handshake() {
     if !ready() {
@@ -239,8 +239,8 @@ fn a_script_judges_the_certificate_in_each_handshake() {
     assert_eq!(client.said(READY_LINE), 1);
 }
 
-/// A client's own file: its address, the network behind it, and what it is pushed instead of the server's list. What it
-/// sends from an address that is neither does not arrive.
+/// A client's own file sets its address, the network behind it, and pushed options in place of the server's list.
+/// Packets from any other source address are dropped.
 #[test]
 fn a_client_gets_what_its_own_file_says() {
     if !ready() {
@@ -259,7 +259,7 @@ fn a_client_gets_what_its_own_file_says() {
     });
     let server = office.server();
     let client = office.client();
-    // The address of the other family comes from the pool.
+    // The IPv6 address comes from the pool.
     let mut fd0f = office.setup.server6().to_string();
     fd0f.pop();
     let addresses = [ip("10.8.0.77"), ip(&format!("{fd0f}1000"))];
@@ -308,7 +308,7 @@ fn a_client_gets_what_its_own_file_says() {
     });
 }
 
-/// The second of one place has to wait, and comes in when the first has gone.
+/// With room for one client, the second has to wait and connects when the first has gone.
 #[test]
 fn no_more_clients_come_in_than_max_clients_says() {
     if !ready() {
@@ -338,8 +338,8 @@ fn no_more_clients_come_in_than_max_clients_says() {
     pings(&office.second, &office.inner(), 3);
 }
 
-/// Scripts that take their time, for the login and for the client's settings: others come in meanwhile, and it gets what
-/// they say in the end.
+/// Scripts for the login and for client settings may take long: other clients connect meanwhile, and the scripts'
+/// results apply in the end.
 #[test]
 fn scripts_may_decide_later() {
     if !ready() {
@@ -375,7 +375,7 @@ fn scripts_may_decide_later() {
     pings(&office.net.a, &office.inner(), 3);
 }
 
-/// Four addresses for each client, as old clients on Windows need it.
+/// Four addresses for each client, as old Windows clients need.
 #[test]
 fn net30_gives_each_client_a_network_of_its_own() {
     if !ready() {
@@ -404,7 +404,7 @@ fn a_static_challenge_is_judged_by_the_script() {
     if !ready() {
         return;
     }
-    // secret, 123456
+    // base64 of "secret" and "123456".
     let check = "#!/bin/sh\n[ \"$username $password\" = 'somebody SCRV1:c2VjcmV0:MTIzNDU2' ]\n";
     let office = Office::new(|setup| {
         setup.server.file("check", check);
@@ -439,8 +439,8 @@ fn a_static_challenge_is_judged_by_the_script() {
     assert_eq!(server.said("TLS Auth Error"), 1);
 }
 
-/// A code that is asked for after the password: the client's user sees the question, the first answer is wrong, and what
-/// the second script says to the next one counts (`client-crresponse`).
+/// A code requested after the password: the user sees the question, the first answer is wrong, and the second script's
+/// verdict on the next answer counts (`client-crresponse`).
 #[test]
 fn a_code_that_is_asked_for_later_is_judged_by_a_second_script() {
     if !ready() {
@@ -472,7 +472,7 @@ fn a_code_that_is_asked_for_later_is_judged_by_a_second_script() {
     port.command("cr-response NjU0MzIx").unwrap();
     until("the first answer", || answers() == "somebody NjU0MzIx\n");
     assert_eq!(client.said(READY_LINE), 0);
-    // One answer is judged at a time: a further one is dropped while the script for it has not ended.
+    // The script judges one answer at a time: a further answer is dropped while the script runs.
     until("the second answer", || {
         port.command("cr-response MTIzNDU2").unwrap();
         answers().contains("MTIzNDU2")
@@ -481,8 +481,8 @@ fn a_code_that_is_asked_for_later_is_judged_by_a_second_script() {
     pings(&office.net.a, &office.inner(), 3);
 }
 
-/// Under OpenVPN's name, in the background, with a file for its number, a log, and scripts for its interface: as services
-/// of distributions run it.
+/// Runs as distributions' services do: named `openvpn`, in the background, with a PID file, a log and scripts for its
+/// interface.
 #[test]
 fn it_runs_as_a_service_does_under_the_name_openvpn() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! Events in the life of OpenVPN sessions: new keys, other addresses, bad uplinks, restarts.
+//! Events during OpenVPN sessions: new keys, new addresses, bad uplinks, restarts.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -14,13 +14,13 @@ use lab::{Emulator, Host, Impairment, LinkOptions};
 use netio::netlink::Route;
 use nix::sys::signal::Signal;
 
-/// Words of both ends about each TLS handshake.
+/// Log text of both ends about each TLS handshake.
 const HANDSHAKE: &str = "Control Channel: TLSv1";
 
-/// Timers short enough to wait for.
+/// Timers that are short enough to wait for.
 fn quick() -> Setup {
     let mut setup = Setup::default();
-    // The server tells its clients, and takes twice the second for itself.
+    // The server pushes this to its clients, and doubles the second value for itself.
     setup.server.line("keepalive 1 4");
     setup
 }
@@ -29,7 +29,7 @@ fn restarts(client: &RunningOpenVpn<'_>) -> usize {
     client.said(lab::openvpn::READY_LINE)
 }
 
-/// Datagrams go on through changes of keys, not one of them lost, and a stream keeps its content.
+/// Key renewals under load lose no datagram, and a TCP stream keeps its content.
 #[test]
 fn new_keys_under_load_lose_nothing() {
     if !ready() {
@@ -72,7 +72,7 @@ fn new_keys_under_load_lose_nothing() {
     }
 }
 
-/// The server's timer does the same.
+/// The server's timer also renews keys.
 #[test]
 fn server_renews_keys_too() {
     if !ready() {
@@ -117,7 +117,7 @@ fn client_floats() {
             pings(&net.a, &ends.server4, 3);
             move_address(&net.a, net.link.a4(), "192.168.1.77");
             reaches(&net.a, &ends.server4);
-            // The server found it, and the way back is the new one.
+            // The server has learned the new address, and answers there.
             pings(&net.b, &setup.inner4(2).to_string(), 3);
             tcp_both_ways(&net.a, &net.b, &ends.server4, 300_000);
             assert_eq!(restarts(&ends.client), 1, "{pair:?}");
@@ -126,8 +126,8 @@ fn client_floats() {
     }
 }
 
-/// Where the host has another address for the way to the server now, and still has the one of before, the client goes on from
-/// the new one: over a line that is gone nothing would come back to the old.
+/// When the host gains a new address towards the server but keeps the old one, the client sends from the new one. Over
+/// a dead uplink no answer would reach the old one.
 #[test]
 fn client_leaves_from_the_address_of_the_present_way() {
     if !ready() {
@@ -153,7 +153,7 @@ fn client_leaves_from_the_address_of_the_present_way() {
     assert_eq!(restarts(&ends.client), 1);
 }
 
-/// Handshakes, new keys and content over a line that loses one packet in twenty and reorders others.
+/// Handshakes, key renewals and data over a line that loses one packet in twenty and reorders others.
 #[test]
 fn poor_lines_are_survived() {
     if !ready() {
@@ -194,7 +194,7 @@ fn poor_lines_are_survived() {
     }
 }
 
-/// A server that ends says so, and one that is killed is missed; either way its clients come back.
+/// A server that ends says goodbye, and a killed one times out; either way its clients come back.
 #[test]
 fn clients_come_back_to_a_server_that_starts_again() {
     if !ready() {
@@ -238,8 +238,7 @@ fn clients_come_back_to_a_server_that_starts_again() {
     }
 }
 
-/// A client that was killed comes again, from another port: it gets its address back, and the server
-/// forgets the session that was.
+/// A killed client returns from another port: it gets its address back, and the server forgets the old session.
 #[test]
 fn killed_client_comes_again() {
     if !ready() {
@@ -274,8 +273,7 @@ fn killed_client_comes_again() {
     }
 }
 
-/// A cable that is pulled for a moment harms nothing; pulled for longer than `ping-restart`, the client
-/// starts again by itself.
+/// A briefly unplugged cable harms nothing; after more than `ping-restart` the client restarts by itself.
 #[test]
 fn cable_is_pulled() {
     if !ready() {
@@ -284,7 +282,7 @@ fn cable_is_pulled() {
     for pair in Pair::ALL {
         let net = Net::new();
         let mut setup = Setup::default();
-        // Longer than the first pull takes on a busy machine.
+        // Longer than the first interruption lasts on a busy machine.
         setup.server.line("keepalive 1 15");
         let mut ends = Ends::new(&net, &setup, pair.programs(false));
         pings(&net.a, &ends.server4, 1);
@@ -302,8 +300,8 @@ fn cable_is_pulled() {
     }
 }
 
-/// Several clients at a time, each with its own address; what one sends to another goes by the server
-/// alone if it shall.
+/// Several clients at a time, each with its own address; client-to-client packets pass through the server only if that
+/// is enabled.
 #[test]
 fn clients_reach_each_other_only_if_they_may() {
     if !ready() {
@@ -326,7 +324,7 @@ fn clients_reach_each_other_only_if_they_may() {
             let mut file = setup
                 .server_file(programs[0].as_ref(), keys, net.link.b4())
                 .unwrap();
-            // At both of its addresses.
+            // The server answers from either of its addresses.
             file.remove("local").line("multihome");
             let _server = programs[0].start(&net.b, &file).unwrap();
             let start = |host, remote| {

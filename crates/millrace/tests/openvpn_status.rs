@@ -1,4 +1,4 @@
-//! `millrace status` of OpenVPN: clients and servers, in the schema that WireGuard has.
+//! `millrace status` of OpenVPN clients and servers, in the same schema as WireGuard's.
 
 use acceptance::openvpn::{Ends, Pair, ready};
 use acceptance::{Net, PROGRAM, pings, status_of, until};
@@ -22,7 +22,7 @@ fn openvpn_is_shown_at_both_ends() {
         pings(&net.a, &ends.server4, 10);
         let of_server = || status_of(&net.b, ends.server.interface());
         let of_client = || status_of(&net.a, ends.client.interface());
-        // A packet is counted after it was sent.
+        // The counter rises only after a packet was sent.
         until("ten pings are counted", || {
             [of_server(), of_client()].iter().all(|status| {
                 ["outbound", "inbound"]
@@ -79,7 +79,7 @@ fn openvpn_is_shown_at_both_ends() {
             "{server}"
         );
 
-        // For people, with rates.
+        // The text for people, with rates.
         let text = net.b.output(PROGRAM, ["status"]).unwrap();
         for wanted in [
             "openvpn server",
@@ -93,7 +93,7 @@ fn openvpn_is_shown_at_both_ends() {
     }
 }
 
-/// The status counts the datagrams of strangers that a server refuses.
+/// The status counts datagrams from strangers that the server refuses.
 #[test]
 fn strangers_are_counted() {
     if !ready() {
@@ -107,7 +107,7 @@ fn strangers_are_counted() {
     net.a
         .run(|| {
             let socket = UdpSocket::bind("0.0.0.0:0")?;
-            // A control packet that begins nothing, and one that is cut off.
+            // A control packet that begins no session, and a truncated one.
             let mut control = vec![0x20; 80];
             control[0] = 4 << 3;
             socket.send_to(&control, to)?;
@@ -132,7 +132,7 @@ fn strangers_are_counted() {
     );
 }
 
-/// DHCP clients take the addresses away with the carrier, and what is left of the routes leads into the tunnel.
+/// When the link goes down, DHCP clients remove the addresses, and the remaining routes lead into the tunnel.
 #[test]
 fn a_client_whose_uplink_lost_its_address_says_so() {
     if !ready() {
@@ -163,7 +163,7 @@ fn a_client_whose_uplink_lost_its_address_says_so() {
     stands("connected");
 }
 
-/// A cable that is pulled out, and a server that is frozen, are seen before the session is given up.
+/// The status shows an unplugged cable and a frozen server before the session times out.
 #[test]
 fn a_client_whose_server_cannot_be_heard_says_so() {
     if !ready() {

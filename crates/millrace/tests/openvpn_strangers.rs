@@ -1,4 +1,4 @@
-//! Strangers do nothing that lasts to an OpenVPN server and its clients.
+//! Strangers cause no lasting harm to an OpenVPN server and its clients.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -18,7 +18,7 @@ use lab::openvpn::{
 use lab::{Host, Link, LinkOptions};
 use netio::tcp::{Connecting, TcpOptions};
 
-/// A record of TCP that begins a session: a reset whose session is called `name`.
+/// A reset over TCP that begins session `name`.
 fn reset(name: u8) -> Vec<u8> {
     let mut record = vec![0, 14, 7 << 3];
     record.extend([name; 8]);
@@ -26,7 +26,7 @@ fn reset(name: u8) -> Vec<u8> {
     record
 }
 
-/// A TCP connection from `host`, out of this port.
+/// Opens a TCP connection from `host` and this port.
 fn call(host: &Host, from: SocketAddr, to: SocketAddr) -> TcpStream {
     let options = TcpOptions {
         local: Some(from),
@@ -40,8 +40,8 @@ fn call(host: &Host, from: SocketAddr, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A client over UDP and a stranger over TCP have one address and port, as behind a NAT: the stranger's session comes
-/// and goes, and the client keeps its own, control channel and all.
+/// A client over UDP and a stranger over TCP share an address and port, as behind a NAT. The stranger's session comes
+/// and goes; the client keeps its session, including the control channel.
 #[test]
 fn a_stranger_over_tcp_does_nothing_to_a_client_at_the_same_address_over_udp() {
     if !ready() {
@@ -85,7 +85,7 @@ fn a_stranger_over_tcp_does_nothing_to_a_client_at_the_same_address_over_udp() {
     assert_eq!(client.said(READY_LINE), 1);
 }
 
-/// The program, where it may have so many files open.
+/// The program with a limit on open files.
 fn with_open_files(directory: &Directory, most: u32) -> MillraceOpenVpn {
     let text = format!("#!/bin/sh\nulimit -n {most}\nexec {PROGRAM} \"$@\"\n");
     let program = directory.file("millrace", &text);
@@ -105,8 +105,8 @@ fn open_files(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
 }
 
-/// More connections than there can be files: they neither fill the log, nor keep a client of another address out, and the
-/// server is idle again while they stay open.
+/// More connections than file descriptors: they neither fill the log nor keep out a client from another address, and
+/// the server idles while they stay open.
 #[test]
 fn connections_of_one_stranger_take_neither_the_log_nor_the_last_place() {
     if !ready() {
@@ -136,7 +136,7 @@ fn connections_of_one_stranger_take_neither_the_log_nor_the_last_place() {
             (0..300)
                 .map(|number| {
                     let mut stream = TcpStream::connect(to).unwrap();
-                    // Half of them have a session, which costs them 14 bytes.
+                    // Half of them begin a session, which costs them 14 bytes.
                     if number % 2 == 0 {
                         let _ = stream.write_all(&reset(7));
                     }
@@ -159,7 +159,7 @@ fn connections_of_one_stranger_take_neither_the_log_nor_the_last_place() {
     assert_eq!(client.said(READY_LINE), 1);
 }
 
-/// Where no descriptor can be had at all the server turns new connections away, says so once, and waits.
+/// Without any free descriptor the server closes new connections, logs it once, and waits.
 #[test]
 fn a_server_without_descriptors_says_so_once() {
     if !ready() {
@@ -177,7 +177,7 @@ fn a_server_without_descriptors_says_so_once() {
     let to: SocketAddr = (net.link.b4(), 1194).into();
     let call = || net.a.run(|| TcpStream::connect(to)).unwrap().unwrap();
     let strangers: Vec<TcpStream> = (0..limited.free + 5).map(|_| call()).collect();
-    // Hung up on, and not left to wait.
+    // The server closes these connections instead of letting them wait.
     until("five that are turned away", || {
         strangers.iter().filter(|it| is_closed(it)).count() >= 5
     });
@@ -190,8 +190,7 @@ fn a_server_without_descriptors_says_so_once() {
     pings(&net.a, &setup.inner4(1).to_string(), 3);
 }
 
-/// The management port, too, turns a client away for which no descriptor can be had, and takes the next one when there are
-/// descriptors again.
+/// The management port also closes a connection if no descriptor is free, and accepts the next one once there is one.
 #[test]
 fn a_management_port_without_descriptors_turns_its_client_away() {
     if !ready() {
@@ -209,7 +208,7 @@ fn a_management_port_without_descriptors_turns_its_client_away() {
     let limited = NoDescriptors::of(&net.b, server.process.id());
     let to: SocketAddr = (net.link.b4(), 1194).into();
     let call = || net.a.run(|| TcpStream::connect(to)).unwrap().unwrap();
-    // More than are free: a file that was open only for a moment may have been counted.
+    // More connections than free descriptors: the count may include a file that was open only briefly.
     let strangers: Vec<TcpStream> = (0..limited.free + 5).map(|_| call()).collect();
     until("no descriptor is free", || strangers.iter().any(is_closed));
     let mut client = UnixStream::connect(server.directory().join(Management::SOCKET)).unwrap();
@@ -223,7 +222,7 @@ fn a_management_port_without_descriptors_turns_its_client_away() {
     assert!(port.command("pid").unwrap()[0].contains("pid="));
 }
 
-/// The end of a session over TCP that the server ends leaves no descriptor behind.
+/// Sessions over TCP that the server ends leave no descriptor behind.
 #[test]
 fn sessions_that_the_server_ends_leave_no_descriptor() {
     if !ready() {

@@ -1,4 +1,4 @@
-//! A path that carries less than its ends know, and whose router says nothing of it.
+//! A path with a smaller MTU than its ends know, whose router sends no "too big" messages.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -13,17 +13,16 @@ use lab::{Host, Link, LinkOptions, Process, Router};
 use nix::sys::socket::{getsockopt, sockopt::TcpMaxSeg};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
-/// Bytes of an echo request that fits into the tunnel, but not, with the tunnel's headers around it,
-/// into the path.
+/// Size of an echo request that fits into the tunnel, but exceeds the path's MTU with the tunnel's headers.
 const LONG: &str = "1372";
 
-/// A and B with a router between them. The second link carries 1400 bytes, and what the router has to
-/// say of that is lost.
+/// A and B with a router between them. The second link carries 1400 bytes, and the router's "too big" messages are
+/// lost.
 struct Path {
     a: Host,
     _router: Router,
     b: Host,
-    /// The second link, at the end of which B is.
+    /// The second link, which ends at B.
     far: LinkOptions,
 }
 
@@ -56,8 +55,7 @@ impl Path {
     }
 }
 
-/// Sends long pings, `at_once` of them before the first answer, and returns how many of 20 are
-/// answered.
+/// Sends long pings, `at_once` of them before the first answer, and returns how many of 20 are answered.
 fn answered(from: &Host, to: &str, at_once: &str) -> usize {
     let words = [
         "-n", "-q", "-c", "20", "-i", "0.01", "-W", "1", "-l", at_once, "-s", LONG, to,
@@ -67,12 +65,12 @@ fn answered(from: &Host, to: &str, at_once: &str) -> usize {
     before.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
-/// One packet by itself and a train of them fare alike, whatever is asked for.
+/// Single pings and bursts give the same result: all answered, or none.
 fn fares(from: &Host, to: &str, all: bool) {
     for at_once in ["1", "20"] {
         match all {
-            // Once anything is answered, ping waits for the last answer no longer than twice the longest round trip: on a
-            // busy machine one may come too late.
+            // Once any ping is answered, ping waits for the last one at most twice the longest round trip; on a busy
+            // machine one may come too late.
             true => until("20 answers", || answered(from, to, at_once) == 20),
             false => assert_eq!(answered(from, to, at_once), 0, "{at_once} at once"),
         }
@@ -129,7 +127,7 @@ fn trains_and_lone_packets_of_openvpn_fare_alike_on_a_short_path() {
     }
 }
 
-/// The largest segment that B may send on a connection which A has made to `address` of B.
+/// The largest segment that B may send on a connection from A to B's `address`.
 fn segment(net: &Net, address: IpAddr) -> u32 {
     let any = SocketAddr::new(address, 0);
     let listener = net.b.run(|| TcpListener::bind(any)).unwrap().unwrap();
@@ -139,8 +137,8 @@ fn segment(net: &Net, address: IpAddr) -> u32 {
     getsockopt(&server, TcpMaxSeg).unwrap()
 }
 
-/// The test is a host behind A's end: its SYN asks for more than A's interface carries, and B, whose interface carries
-/// more, must not believe it. The clamp follows the interface, and where it is off changes nothing.
+/// The client is a host behind A's end: its SYN offers a larger MSS than A's interface carries. B's interface carries
+/// more, and B must not believe the SYN. The clamp follows the interface; where it is off, MSS stays unchanged.
 #[test]
 fn syns_through_wireguard_ask_for_what_the_interface_carries() {
     if !ready() {
@@ -161,7 +159,7 @@ fn syns_through_wireguard_ask_for_what_the_interface_carries() {
             for mtu in [1300, 1380, 1290] {
                 let set = format!("link set {WG} mtu {mtu}");
                 net.a.command("ip").args(set.split(' ')).exit().unwrap();
-                // The data plane is told of it a moment later. Timestamps take 12 bytes of a segment.
+                // The data plane learns of the change a moment later. Timestamps take 12 bytes of a segment.
                 let expected = if clamped {
                     (mtu - headers).min(1360)
                 } else {
@@ -181,10 +179,10 @@ fn syns_through_wireguard_ask_for_what_the_interface_carries() {
     }
 }
 
-/// The interface of a tunnel that a file describes.
+/// The interface that the file makes.
 const UP: &str = "up0";
 
-/// Runs A's end by a file that says nothing of the MTU.
+/// Runs A's end with a file that sets no MTU.
 fn up(site: &Site, endpoint: &str, ranges: &str) -> Process {
     let lines = format!("Address = {A4}/24, fd01::1/64");
     let file = site.file(UP, &lines, endpoint, ranges, "");
@@ -202,7 +200,7 @@ fn up(site: &Site, endpoint: &str, ranges: &str) -> Process {
     process
 }
 
-/// Waits until A's interface has this MTU, and the status says so and why.
+/// Waits until A's interface has this MTU, and the status reports it with this reason.
 fn has_mtu(a: &Host, mtu: u32, reason: &str) {
     let mut last = String::new();
     until_some(&format!("{mtu}: {reason}"), || {
@@ -222,7 +220,7 @@ fn run_ip(host: &Host, words: &str) {
     host.output("ip", words.split(' ')).unwrap();
 }
 
-/// Such changes come where PPPoE comes up after the tunnel, or another line takes over.
+/// Such changes occur when PPPoE comes up after the tunnel, or another line takes over.
 #[test]
 fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
     if !ready() {
@@ -256,7 +254,7 @@ fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
         has_mtu(a, 1300, &would(1400, 1480));
         run_ip(a, &format!("link set {UP} mtu 1412"));
         has_mtu(a, 1400, &format!("{device} 1480 less 80"));
-        // The tunnel has IPv6.
+        // The tunnel carries IPv6, which needs at least 1280 bytes.
         run_ip(a, &format!("link set {device} mtu 1300"));
         let least = format!("the least for IPv6; {device} 1300 less 80 would be 1220");
         has_mtu(a, 1280, &least);
@@ -265,8 +263,8 @@ fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
     }
 }
 
-/// A and B with a router between them that says what it has to say, keys and a file for A. B is at the end of a link of
-/// 1400 bytes, and is reached over IPv6.
+/// A and B with a router that reports "too big" packets, keys, and a file for A. B is on a link with MTU 1400, and is
+/// reached over IPv6.
 fn honest() -> (Site, Router, LinkOptions) {
     let (a, b) = Net::hosts();
     let router = Router::of(Host::private("router").unwrap()).unwrap();
@@ -286,7 +284,7 @@ fn honest() -> (Site, Router, LinkOptions) {
     (site, router, near)
 }
 
-/// The router says that packets are too big, the kernel remembers, and tells those who ask.
+/// The router reports packets as too big; the kernel remembers the path MTU and tells programs on request.
 #[test]
 fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
     if !ready() {
@@ -298,15 +296,15 @@ fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
     let a = &site.net.a;
     let _process = up(&site, &format!("[{to}]"), "10.0.0.0/24, fd01::/64");
     has_mtu(a, 1420, "eth0 1500 less 80");
-    // The first packets that are too big are lost.
+    // The first oversized packets are lost.
     until("an answer to a long packet", || answered(a, B4, "1") > 0);
-    // Anything that changes has the kernel asked at once, and not half a minute later.
+    // Any network change makes the program ask the kernel at once, instead of half a minute later.
     let mtu = a.netlink().unwrap().link("lo").unwrap().mtu;
     run_ip(a, &format!("link set lo mtu {}", mtu - 1));
     has_mtu(a, 1320, &format!("the way to {to} by eth0 1400 less 80"));
 }
 
-/// A line takes over, as PPPoE does when it comes up, and goes with its device.
+/// Another line takes over, as PPPoE does when it comes up, and vanishes with its device.
 #[test]
 fn the_mtu_of_wireguard_follows_the_default_route_to_another_device() {
     if !ready() {
@@ -328,7 +326,7 @@ fn the_mtu_of_wireguard_follows_the_default_route_to_another_device() {
     }
 }
 
-/// A and B with a router between them that says nothing to A of what is too long, and a link to B of `mtu` bytes.
+/// A and B with a router that tells A of no oversized packet, and a link to B with an MTU of `mtu` bytes.
 fn black_hole(mtu: u32) -> (Site, Router, LinkOptions) {
     let (site, router, near) = honest();
     let silence = "table inet silent {\n\
@@ -357,11 +355,11 @@ fn set_far(site: &Site, router: &Router, mtu: u32) {
     run_ip(&site.net.b, &format!("link set eth0 mtu {mtu}"));
 }
 
-/// Traffic until A's interface has an MTU in the range, for the reason that begins so. Returns the status.
+/// Sends traffic until A's interface has an MTU in the range, for a reason with this prefix. Returns the status.
 fn probed(a: &Host, range: std::ops::RangeInclusive<u32>, reason: &str) -> serde_json::Value {
     let mut last = String::new();
     until_some(&format!("{range:?}: {reason}"), || {
-        // Pings of others keep the tunnel in use.
+        // Other pings keep the tunnel in use.
         let _ = a
             .command("ping")
             .args([
@@ -380,7 +378,7 @@ fn probed(a: &Host, range: std::ops::RangeInclusive<u32>, reason: &str) -> serde
     })
 }
 
-/// Nothing but probes can find this out. Then what is as long as the interface says gets through, and TCP does.
+/// Only probes can find this MTU. Afterwards packets of the interface's MTU pass, and TCP works.
 #[test]
 fn the_mtu_of_wireguard_follows_what_probes_find_in_a_black_hole() {
     let Some(stock) = wireguard_go().filter(|_| ready()) else {
@@ -405,7 +403,7 @@ fn the_mtu_of_wireguard_follows_what_probes_find_in_a_black_hole() {
             exit.unwrap().status.success()
         });
         tcp_both_ways(a, &site.net.b, B4, amount());
-        // Another line: all is asked anew.
+        // On another line the program probes anew.
         set_far(&site, &router, 1500);
         run_ip(a, "link set eth0 mtu 1492");
         let status = probed(a, 1412..=1412, "eth0 1492 less 80");
@@ -413,7 +411,7 @@ fn the_mtu_of_wireguard_follows_what_probes_find_in_a_black_hole() {
     }
 }
 
-/// A far end that answers no pings: nothing is concluded, and the status says so.
+/// A far end that does not answer pings: the MTU stays, and the status says so.
 #[test]
 fn a_far_end_that_answers_no_pings_changes_no_mtu() {
     if !ready() {

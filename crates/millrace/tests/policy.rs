@@ -1,4 +1,4 @@
-//! The policy: which way packets of devices go, by who sends them and where to, and the way of answers.
+//! The policy: the path of packets by sending device and destination, and the path of answers.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -19,7 +19,7 @@ fn ready() -> bool {
         && lab::require(tools::find("dnsmasq")).is_some()
 }
 
-/// `dnsmasq` for the router, and what has it start anew, which notes each time.
+/// `dnsmasq` for the router, with a restart script that records each restart.
 struct Resolver {
     directory: Directory,
     _names: NameServer,
@@ -78,7 +78,7 @@ impl Resolver {
             .count()
     }
 
-    /// Settings with these entries.
+    /// Writes settings with these entries.
     fn settings(&self, entries: &str) -> String {
         let text = format!(
             "lan = [\"br-lan\", \"br-guest\"]\nleases = \"{}\"\ndnsmasq = \"{}\"\n\
@@ -92,7 +92,7 @@ impl Resolver {
     }
 }
 
-/// Addresses out there that end with the number, of both families.
+/// Two Internet addresses that end with the number, one for each family.
 fn both(number: u8) -> [String; 2] {
     [
         format!("203.0.113.{number}"),
@@ -100,8 +100,8 @@ fn both(number: u8) -> [String; 2] {
     ]
 }
 
-/// Twelve cases of device, network and name, in both families; answers; a tunnel that goes and comes back; rules and the
-/// table that others take away.
+/// Twelve combinations of device, network and name, in both families. Also answers, a tunnel that goes and returns, and
+/// rules and the table that other programs remove.
 #[test]
 fn packets_go_the_way_of_the_first_entry_that_fits() {
     if !ready() {
@@ -126,7 +126,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
         all.mac(pc)
     );
     let file = resolver.settings(&entries);
-    // A connection that is older than the policy.
+    // A connection that began before the policy.
     let old = pc.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
     old.send_to(&[1], (FAR[0], 7990)).unwrap();
     until("the old connection", || all.came("eth0", 7990));
@@ -172,7 +172,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
             Some("wg1"),
             "case 2: another address of the device"
         );
-        // Later answers are to come from the first address.
+        // Later answers must come from the first address.
         let bits = if ip(address).is_ipv4() { 24 } else { 64 };
         let own = format!("{address}/{bits}");
         pc.output("ip", ["address", "delete", &own, "dev", "eth0"])
@@ -231,7 +231,8 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
         pings(pc, near, 1);
     }
 
-    // Answers: of a device to what came by a tunnel though its own way is another, and the other way round; of the router.
+    // Answers: from a device to connections that came by a tunnel other than its own, and the reverse; and from the
+    // router.
     let forwards = "table inet forwards {\n chain forwards {\n type nat hook prerouting priority -100;\n\
         iifname { \"mr-us\", \"wan\" } meta nfproto ipv4 udp dport 9001 dnat ip to 192.168.2.1:9000\n\
         iifname { \"mr-us\", \"wan\" } meta nfproto ipv6 udp dport 9001 dnat ip6 to [fd00:2::1]:9000\n\
@@ -263,7 +264,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     };
     answers("with both tunnels");
 
-    // A tunnel is killed: what must not leave otherwise does not, and it is led into again when it is back.
+    // A tunnel is killed: packets that may use only that tunnel stay held, and use it again when it returns.
     let (_far, process) = tunnels.remove(0);
     process.signal(Signal::SIGKILL).unwrap();
     process.wait_at_most(PATIENCE).unwrap();
@@ -275,7 +276,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     case(1, "again", pc, far.clone(), Some("wg1"));
     case(10, "again", phone, both(20), Some("wg1"));
 
-    // Rules that others take away come back.
+    // The policy restores rules that other programs remove.
     all.world.flush_rules();
     until("rules that are set again", || all.status().1 == Some(0));
     case(1, "rules were flushed", pc, far.clone(), Some("wg1"));
@@ -290,7 +291,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     case(7, "the table was deleted", phone, both(41), Some("wg2"));
     case(1, "the table was deleted", pc, far.clone(), Some("wg1"));
 
-    // A change of entries keeps what is known of names, and a mistake changes nothing.
+    // A change of entries keeps the known addresses of names, and a faulty file changes nothing.
     resolver.settings(&entries.replace(
         "[[entry]]\nname = \"blocked\"",
         "[[entry]]\nname = \"first\"\nwho = \"192.168.2.1\"\n\
@@ -320,7 +321,7 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
     }
 }
 
-/// While `watch` takes over what it has learnt, `status` does not tell of what is half done.
+/// While `watch` applies what it has learnt, `status` does not report the intermediate state.
 #[test]
 fn the_status_is_told_between_two_changes() {
     if !acceptance::ready() || lab::require(tools::find("nft")).is_none() {
@@ -339,7 +340,7 @@ fn the_status_is_told_between_two_changes() {
     for number in 100..107 {
         let own = format!("192.168.1.{number}");
         all.add_address(pc, &own);
-        // The router answers, and knows a neighbour more; then there is news for the watch.
+        // The router's answer gives it a new neighbour entry, and the route change below then wakes `watch`.
         let ask = || UdpSocket::bind((ip(&own), 0))?.send_to(&[1], ("192.168.1.2", 9));
         pc.run(ask).unwrap().unwrap();
         until("a neighbour", || {
@@ -357,8 +358,8 @@ fn the_status_is_told_between_two_changes() {
     }
 }
 
-/// A second line has a gateway that no route leads to any more: its default route stands, and the kernel takes no other of
-/// that kind.
+/// A second line's gateway is no longer reachable: its default route stays, but the kernel accepts no other route
+/// through that gateway.
 #[test]
 fn a_route_that_the_kernel_refuses_is_told() {
     if !acceptance::ready() || lab::require(tools::find("nft")).is_none() {
@@ -395,7 +396,7 @@ fn a_route_that_the_kernel_refuses_is_told() {
         code == Some(1) && status["rules"] == "missing" && way.contains("says why the kernel"),
         "{code:?} {status}"
     );
-    // A gateway that the owner calls reachable is taken for the table as well.
+    // A gateway that the owner marks as on-link is accepted for the policy's table as well.
     all.world
         .ip("route replace default via 10.77.0.1 dev lte metric 500 onlink");
     let (code, text) = all.policy(&["refresh"]);
@@ -403,8 +404,8 @@ fn a_route_that_the_kernel_refuses_is_told() {
     assert_eq!(all.status().0["entries"][0]["ipv4"], "through lte");
 }
 
-/// A `dnsmasq` that cannot fill sets, one that refuses a line, and none: what is wrong is told, its settings stay as they
-/// are, and all that needs no names is done.
+/// A `dnsmasq` that cannot fill sets, one that refuses a line, and none: the policy reports the fault, leaves the
+/// settings alone, and applies everything that needs no names.
 #[test]
 fn a_dnsmasq_that_cannot_is_told_of_and_left_alone() {
     if !ready() {
@@ -440,7 +441,8 @@ fn a_dnsmasq_that_cannot_is_told_of_and_left_alone() {
     };
     let files = || fs::read_dir(&confs).unwrap().count();
     assert!(on().contains("there is no program dnsmasq"));
-    // Written once: what is open for writing, in a child of another thread too, cannot be executed.
+    // The script is written only once: a file that is open for writing, even in another thread's child, cannot be
+    // executed.
     let place = directory.path().display();
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && read -r words <{place}/version && echo $words && exit\n. {place}/test\n"
@@ -456,7 +458,7 @@ fn a_dnsmasq_that_cannot_is_told_of_and_left_alone() {
     assert!(on().contains("refuses the lines for it, which are not put into use: bad option"));
     assert_eq!(files(), 0);
     stand_in("ipset nftset auth", "exit 0");
-    // A file that was not read is not said to be in place, and is told again.
+    // A file that `dnsmasq` did not read is reported as not in place, each time.
     for _ in 0..2 {
         assert!(on().contains("false: exit status: 1"));
         let mark = confs.join(".millrace.policy.conf.unread");

@@ -1,4 +1,4 @@
-//! The policy beside other programs that lead packets, and beside the guard: nothing of theirs is broken.
+//! The policy beside other programs that route packets, and beside the guard: it breaks none of their work.
 
 use acceptance::guarded::FAR;
 use acceptance::policed::Policed;
@@ -11,8 +11,9 @@ fn ready() -> bool {
     acceptance::ready() && lab::require(tools::find("nft")).is_some()
 }
 
-/// With a full tunnel of `wg-quick`: entries come before it, what goes around does, and what came by the line is answered by
-/// it. What has no entry, and the router itself, go through `wg-quick`'s tunnel as ever, which comes and goes undisturbed.
+/// With a full tunnel of `wg-quick`: the policy's entries take precedence, bypass entries work, and answers leave by
+/// the uplink that the request used. All other traffic and the router's use `wg-quick`'s tunnel, which comes and goes
+/// undisturbed.
 #[test]
 fn wg_quick_goes_on_beside_it() {
     if !ready() {
@@ -59,7 +60,7 @@ fn wg_quick_goes_on_beside_it() {
         let of = |family| router.output("ip", [family, "rule"]).unwrap();
         of("-4") + &of("-6")
     };
-    // By a rule for marks; those that hold devices without the packet filter name a device of the LAN.
+    // Bypassing uses a rule for marks; rules that hold devices without the packet filter name a LAN device.
     let is_gone_around = || {
         let is_around = |rule: &str| {
             rule.trim_end().ends_with("suppress_prefixlength 1") && !rule.contains(" iif ")
@@ -98,7 +99,7 @@ fn wg_quick_goes_on_beside_it() {
             Some("eth0"),
             "around"
         );
-        // From far away, as the line's own network is known to the router in any case.
+        // The requests come from far away, because the router always knows the uplink's own network.
         for port in [9001, 9003] {
             all.forget_answers();
             let answer = all.answer("203.0.113.40", "192.168.3.1", port);
@@ -111,7 +112,7 @@ fn wg_quick_goes_on_beside_it() {
             0,
             "{others}"
         );
-        // Without it what goes around needs nothing.
+        // Without `wg-quick`'s tunnel, bypass entries need no rule.
         quick("down");
         until("it is not gone around any more", || !is_gone_around());
         assert_eq!(all.way(phone, "203.0.113.40").as_deref(), Some("eth0"));
@@ -130,7 +131,7 @@ fn wg_quick_goes_on_beside_it() {
     assert_eq!(rules(), before);
 }
 
-/// Rules, tables and marks as pbr, mwan3 and Tailscale set them: what they lead goes where they lead it, before, beside and
+/// Rules, tables and marks as pbr, mwan3 and Tailscale set them: their packets take their routes before, beside and
 /// after the policy.
 #[test]
 fn pbr_mwan3_and_tailscale_go_on_beside_it() {
@@ -207,7 +208,7 @@ fn pbr_mwan3_and_tailscale_go_on_beside_it() {
     for other in report["others"].as_array().unwrap() {
         assert_eq!(other["conflicts"].as_array().unwrap().len(), 0, "{other}");
     }
-    // Marks that overlap are told, here and behind the status of tunnels.
+    // The policy and the tunnels' status both report overlapping marks.
     let bad = format!("mask = 0x00ff0000\n{entries}");
     directory.file("policy.toml", &bad);
     all.policy(&["on", "--settings", &file]);
@@ -223,8 +224,8 @@ fn pbr_mwan3_and_tailscale_go_on_beside_it() {
     assert_eq!(strip(&state()), strip(&before));
 }
 
-/// With the guard on entries choose among tunnels, and what one of them holds does not go by another; what would go around
-/// is held, and it is said that it is.
+/// With the guard on, entries choose among tunnels, and no packet uses a tunnel other than its entry's. The guard holds
+/// bypass traffic, and says so.
 #[test]
 fn entries_choose_among_the_tunnels_of_the_guard() {
     if !ready() {

@@ -1,5 +1,5 @@
-//! PPTP between our client and our server: packets arrive unchanged over a line that reorders them, a wrong password and a
-//! file that does not allow it are refused, and hostile senders cost counters only.
+//! PPTP between our client and our server: packets arrive unchanged over a reordering line. A wrong password and a file
+//! that does not allow PPTP are refused, and hostile senders only increase counters.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -16,7 +16,7 @@ use lab::{Emulator, Exit, Host, Impairment, LinkOptions, Process, Side, tools};
 use netio::gre::{GreSocket, Outgoing};
 use nix::sys::signal::Signal;
 
-/// Bytes that are sent each way.
+/// Bytes to send each way.
 const SIZE: usize = 10 << 20;
 
 /// Inner addresses.
@@ -80,7 +80,7 @@ impl Tunnel {
     }
 }
 
-/// Ten megabytes each way, at once, while packets overtake each other.
+/// Ten megabytes each way at once, while packets overtake each other.
 fn moves_packets(mppe: &str, cipher: &str) {
     if !ready() {
         return;
@@ -107,9 +107,9 @@ fn moves_packets(mppe: &str, cipher: &str) {
     assert_eq!(at_server["peers"][0]["name"], "alice", "{at_server}");
     for status in [&status, &at_server] {
         assert!(status["peers"][0]["rx_bytes"].as_u64().unwrap() > SIZE as u64);
-        // One stream is broken for a round trip where a packet was waited for too short, as happens on a busy machine.
+        // On a busy machine the reorder wait may be too short, which breaks one direction for a round trip.
         let broken = status["dataplane"]["drops"]["undecryptable"].as_u64();
-        // Not half of what came, of packets of a thousand bytes.
+        // At most half of the received packets, which have a thousand bytes each.
         let most = match cipher.ends_with("stateful") {
             true => status["peers"][0]["rx_bytes"].as_u64().unwrap() / 2_000,
             false => 0,
@@ -133,7 +133,7 @@ fn moves_packets(mppe: &str, cipher: &str) {
     }
 }
 
-/// At the boot of a router: the device that everything is to leave by comes later.
+/// A router boots: the device of the default route appears later.
 #[test]
 fn a_device_that_is_not_there_yet_is_waited_for() {
     if !ready() {
@@ -152,7 +152,7 @@ fn a_device_that_is_not_there_yet_is_waited_for() {
         client.wait_for_line("its device", PATIENCE, waits).unwrap();
         client
     };
-    // One that is not waited for any more leaves nothing.
+    // A process that ends while it waits leaves nothing behind.
     end(start());
     assert!(!net.a.has_interface("pptp0").unwrap());
     let mut client = start();
@@ -231,7 +231,7 @@ fn a_wrong_password_ends_the_client_and_not_the_server() {
     server
         .wait_for_line("the refusal", PATIENCE, |line| line.contains(&told))
         .unwrap();
-    // Encryption is never negotiated away.
+    // Negotiation never switches encryption off.
     let text = client_text(net.link.b4(), "correct horse", "mppe = \"40\"");
     let exit = start(&net.a, &directory.file("client.toml", &text)).wait_at_most(PATIENCE);
     let exit = exit.unwrap();
@@ -278,7 +278,7 @@ fn nothing_starts_unless_the_file_allows_it() {
     }
 }
 
-/// Sends payloads of GRE from a host.
+/// Sends GRE payloads from a host.
 fn forge(from: &Host, to: IpAddr, payloads: &[Vec<u8>]) {
     let IpAddr::V4(to) = to else {
         panic!("{to}");
@@ -298,7 +298,7 @@ fn forge(from: &Host, to: IpAddr, payloads: &[Vec<u8>]) {
     socket.send(&mut batch);
 }
 
-/// A packet of enhanced GRE with a number.
+/// An enhanced GRE packet with a sequence number.
 fn gre(call: u16, number: u32, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x30, 0x01, 0x88, 0x0b];
     packet.extend((payload.len() as u16).to_be_bytes());
@@ -308,7 +308,7 @@ fn gre(call: u16, number: u32, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A message of the control connection, with its length, type and cookie.
+/// A control connection message with its length, type and cookie.
 fn control(kind: u16, rest: &[u8]) -> Vec<u8> {
     let mut message = ((12 + rest.len()) as u16).to_be_bytes().to_vec();
     message.extend([0, 1, 0x1a, 0x2b, 0x3c, 0x4d]);
@@ -318,7 +318,7 @@ fn control(kind: u16, rest: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Echo-Requests as fast as the server takes them, without ever reading the answers.
+/// Sends Echo-Requests as fast as the server accepts them, without reading the answers.
 fn flood(from: &Host, to: IpAddr) {
     let mut stream = from
         .run(|| TcpStream::connect_timeout(&(to, 1723).into(), PATIENCE))
@@ -329,7 +329,7 @@ fn flood(from: &Host, to: IpAddr) {
     start.resize(144, 0);
     stream.write_all(&control(1, &start)).unwrap();
     let requests = control(5, &[0, 0, 0, 1]).repeat(1000);
-    // At some time the server may have enough of one that does not read.
+    // The server may close the connection of a client that does not read.
     let _ = (0..1000).try_for_each(|_| stream.write_all(&requests));
     let _ = stream.shutdown(Shutdown::Write);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -355,7 +355,7 @@ fn forged_packets_and_floods_cost_counters_only() {
     let call = status["peers"][0]["client_id"].as_u64().unwrap() as u16;
     let mut forged = Vec::new();
     for n in 0..500_u32 {
-        // Other calls; old and far numbers of this one; what is no GRE of PPTP.
+        // Other call IDs; old and distant sequence numbers of this call; packets that are not PPTP's GRE.
         forged.push(gre(
             call.wrapping_add(1 + n as u16),
             n,
@@ -369,7 +369,7 @@ fn forged_packets_and_floods_cost_counters_only() {
         ));
         forged.push(n.to_be_bytes().repeat(n as usize % 20));
     }
-    // From the client's own address; and to the client, from the server's.
+    // From the client's own address to the server, and from the server's address to the client.
     forge(&net.a, at, &forged);
     forge(&net.b, net.link.a4(), &forged);
     until("the counters", || {
@@ -385,7 +385,7 @@ fn forged_packets_and_floods_cost_counters_only() {
     flood(&net.a, at);
     pings(&net.a, SERVER, 5);
     tcp_both_ways(&net.a, &net.b, SERVER, 1 << 20);
-    // An inner packet whose source is not what the client was given goes nowhere.
+    // The server drops an inner packet whose source is not the client's assigned address.
     let stray = Ipv4Addr::new(10, 77, 0, 1);
     net.a.add_address("lo", stray.into(), 32).unwrap();
     let socket = net.a.run(|| std::net::UdpSocket::bind((stray, 0)));
@@ -423,7 +423,7 @@ fn a_default_route_leads_into_the_tunnel_and_is_taken_back() {
     end(tunnel.server);
 }
 
-/// The server goes, and comes back: the client calls it again, and its routes stay meanwhile.
+/// The server goes and returns: the client calls it again, and keeps its routes meanwhile.
 #[test]
 fn a_server_that_comes_back_is_called_again() {
     if !ready() {

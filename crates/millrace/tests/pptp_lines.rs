@@ -1,5 +1,5 @@
-//! PPTP over several lines, with the program at both ends: copies over lines that lose packets, a cable that is cut while
-//! connections go on, and a server that knows nothing of lines.
+//! PPTP over several lines, with our program at both ends: copies over lossy lines, a cable that is cut during
+//! connections, and a server that knows nothing of lines.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 const SERVER: &str = "10.9.0.1";
 const CLIENT: &str = "10.9.0.2";
 
-/// How a server answers clients on their lines.
+/// The server's setting for answering clients on all their lines.
 const ANSWERS: &str = "[lines]\nmode = \"duplicate\"\n";
 
 fn ready() -> bool {
@@ -31,7 +31,7 @@ fn lines(mode: &str) -> String {
     )
 }
 
-/// A server at B, and a client at A that calls it by two lines.
+/// A server on B, and a client on A that calls it over two lines.
 struct World<'n> {
     net: &'n TwoLines,
     server: Process,
@@ -92,7 +92,7 @@ impl<'n> World<'n> {
         });
     }
 
-    /// How often a call has come up.
+    /// The number of calls that have come up.
     fn calls(&self) -> usize {
         self.client.stderr().matches("connected to").count()
     }
@@ -107,7 +107,7 @@ fn up(host: &Host, directory: &Directory, name: &str, text: &str) -> Process {
     process
 }
 
-/// For the report of a test that failed: what the programs said.
+/// Prints the programs' output for the report of a failed test.
 impl Drop for World<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
@@ -118,7 +118,7 @@ impl Drop for World<'_> {
     }
 }
 
-/// Both directions go by both lines, and neither a loss nor the cut of the line that the call was made by costs much.
+/// Both directions use both lines: neither packet loss nor a cut of the line that made the call costs much.
 #[test]
 fn copies_over_two_lines_that_lose_packets_mostly_arrive_and_a_cut_breaks_nothing() {
     if !ready() {
@@ -141,7 +141,7 @@ fn copies_over_two_lines_that_lose_packets_mostly_arrive_and_a_cut_breaks_nothin
     assert!(order["accepted"].as_u64().unwrap() > 1000, "{order}");
 }
 
-/// A cable far away is cut: the tunnel notices, and its call goes on by the other line, and back.
+/// A cable beyond the first hop is cut: the tunnel notices, and its call moves to the other line and back.
 #[test]
 fn a_call_survives_the_cut_of_its_line_and_goes_back() {
     if !ready() {
@@ -167,7 +167,7 @@ fn a_call_survives_the_cut_of_its_line_and_goes_back() {
     assert_eq!(world.calls(), 1);
 }
 
-/// One connection is spread over both lines, and arrives.
+/// A single connection is spread over both lines, and arrives complete.
 #[test]
 fn packets_of_one_connection_go_by_both_lines() {
     if !ready() {
@@ -189,7 +189,8 @@ fn packets_of_one_connection_go_by_both_lines() {
     assert_eq!(world.calls(), 1);
 }
 
-/// A server that knows nothing of lines is called by another line, and by the better one again.
+/// At a server that knows nothing of lines, the client makes a new call over the other line, and later over the better
+/// one.
 #[test]
 fn a_server_that_knows_nothing_of_lines_is_called_anew() {
     if !ready() {

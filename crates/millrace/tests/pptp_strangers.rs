@@ -1,5 +1,5 @@
-//! A PPTP server that anyone can reach: calls, connections and silence without a login cost a few lines of log and a little
-//! memory, and a client gets in beside them. A client that calls any of the server's addresses is answered from that one.
+//! A public PPTP server: calls, connections and silence without a login cost a few log lines and little memory, and a
+//! client still connects. The server answers a client from the address that the client called.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -20,10 +20,10 @@ const SERVER: &str = "10.9.0.1";
 
 const PORT: u16 = 1723;
 
-/// Where strangers call from, beside the client's address.
+/// Address from which strangers call.
 const STRANGER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 66);
 
-/// Lines of log that strangers may cause at once, and each second beyond that.
+/// Log lines that strangers may cause: at once, and each further second.
 const LINES: (usize, u64) = (100, 2);
 
 /// Memory that strangers may cost, in bytes.
@@ -64,7 +64,7 @@ fn end(process: Process) {
     assert!(exit.status.success(), "{exit:?}");
 }
 
-/// A message of the control connection, with its length, type and cookie.
+/// A control connection message with its length, type and cookie.
 fn message(kind: u16, rest: &[u8], len: usize) -> Vec<u8> {
     let mut message = (len as u16).to_be_bytes().to_vec();
     message.extend([0, 1, 0x1a, 0x2b, 0x3c, 0x4d]);
@@ -99,7 +99,7 @@ fn echo() -> Vec<u8> {
     message(5, &[0, 0, 0, 1], 16)
 }
 
-/// A connection from another address than the client's.
+/// A TCP connection from an address other than the client's.
 fn connect(from: &Host, to: IpAddr) -> Option<TcpStream> {
     let options = TcpOptions {
         local: Some((STRANGER, 0).into()),
@@ -117,7 +117,7 @@ fn connect(from: &Host, to: IpAddr) -> Option<TcpStream> {
     from.run(connect).unwrap()
 }
 
-/// One stranger's connection, and what it sends again and again.
+/// A stranger's connection, and the message it repeats.
 struct Stranger {
     stream: TcpStream,
     sends: Vec<u8>,
@@ -125,7 +125,7 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// Sends once more. `false` once the server has closed the connection.
+    /// Sends the message once more; returns `false` once the server has closed the connection.
     fn goes_on(&mut self) -> bool {
         let mut bytes = [0; 4096];
         let read = match self.reads {
@@ -136,7 +136,7 @@ impl Stranger {
             Ok(count) => count > 0,
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         };
-        // A full queue is the server's reply to one that does not read.
+        // A full queue is the server's response to a stranger that does not read.
         let sent = match self.stream.write(&self.sends) {
             Ok(_) => true,
             Err(error) => error.kind() == ErrorKind::WouldBlock,
@@ -145,7 +145,7 @@ impl Stranger {
     }
 }
 
-/// An attack: so many connections, what each sends first and then again and again, and whether it reads the answers.
+/// An attack: its number of connections, each one's first and repeated messages, and whether it reads the answers.
 struct Attack {
     name: &'static str,
     connections: usize,
@@ -181,7 +181,7 @@ fn attacks() -> Vec<Attack> {
 }
 
 impl Attack {
-    /// Attacks until `ended`, from connections that are made anew when the server closes them. `rounds` counts.
+    /// Attacks until `ended`; reconnects when the server closes a connection. `rounds` counts.
     fn run(&self, from: &Host, to: IpAddr, rounds: &AtomicUsize, ended: &AtomicBool) {
         let mut strangers: Vec<Stranger> = Vec::new();
         while !ended.load(Ordering::Relaxed) {
@@ -226,7 +226,7 @@ fn strangers_cost_little_and_lock_nobody_out() {
         let before = memory();
         thread::scope(|scope| {
             scope.spawn(|| attack.run(&net.a, at, &rounds, &ended));
-            // Also when an assertion fails: the scope waits for the attack.
+            // Ends the attack even if an assertion fails, because the scope waits for it.
             let ends = EndsAttack(&ended);
             until(attack.name, || rounds.load(Ordering::Relaxed) > 500);
             let client = client(&net.a, &directory, at);
@@ -249,8 +249,8 @@ fn strangers_cost_little_and_lock_nobody_out() {
     }
 }
 
-/// The server listens on all of its addresses. TCP answers from the one that is called by itself; packets of GRE, which a
-/// client takes from nowhere else, must do the same.
+/// The server listens on all its addresses. TCP always answers from the called address; GRE packets must do so too,
+/// because the client accepts no other source.
 #[test]
 fn a_client_that_calls_any_address_is_answered_from_it() {
     if !ready() {

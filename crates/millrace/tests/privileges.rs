@@ -1,4 +1,4 @@
-//! Checks the rights of a running tunnel: of every thread, for each protocol and each way of starting.
+//! Checks the rights of every thread of a running tunnel, for each protocol and each way to start it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,12 +15,12 @@ use nix::unistd::{Gid, Group, User};
 /// CAP_NET_BIND_SERVICE, CAP_NET_ADMIN, CAP_NET_RAW.
 const NETWORK: u64 = 1 << 10 | 1 << 12 | 1 << 13;
 
-/// A thread, from its `status`.
+/// A thread as its `status` file shows it.
 #[derive(Debug)]
 struct Thread {
     main: bool,
     name: String,
-    /// Permitted, effective, inheritable and ambient, together.
+    /// Union of the permitted, effective, inheritable and ambient sets.
     capabilities: u64,
     uids: Vec<u32>,
     gids: Vec<u32>,
@@ -55,11 +55,10 @@ impl Thread {
     }
 }
 
-/// Asserts that workers have nothing, and the control thread what a tunnel needs or, if it is to
-/// run programs, everything.
+/// Asserts that workers have no capabilities. The control thread has those a tunnel needs or, if it runs programs, all.
 fn confined(process: u32, runs_programs: bool) -> Vec<Thread> {
     let mut threads = Vec::new();
-    // A thread that is on its way out may be seen before it was asked.
+    // An exiting thread may appear before it has given up its capabilities.
     until("workers without capabilities", || {
         threads = Thread::all(process);
         threads.iter().all(|it| it.main || it.capabilities == 0)
@@ -154,7 +153,7 @@ fn workers_of_openvpn_have_no_capabilities_and_a_user_brings_its_groups() {
             (true, false) => Some(nobody.gid),
             (false, false) => None,
         };
-        // A client of root sets name servers, which needs other programs.
+        // A root client sets name servers, for which it runs other programs.
         for (end, runs_programs) in [(&server, false), (&client, !user)] {
             let threads = confined(end.process.id(), runs_programs);
             for thread in &threads {
@@ -170,7 +169,7 @@ fn workers_of_openvpn_have_no_capabilities_and_a_user_brings_its_groups() {
     }
 }
 
-/// The workers of an interface that was made anew came after the first ones were confined.
+/// The workers of a rebuilt interface start after the first workers were confined.
 #[test]
 fn workers_of_a_restarted_client_have_no_capabilities() {
     if !acceptance::openvpn::ready() {
@@ -190,7 +189,7 @@ fn workers_of_a_restarted_client_have_no_capabilities() {
     confined(client.process.id(), true);
 }
 
-/// The thread that reads strangers' datagrams is the only one.
+/// A relay's only thread, which reads strangers' datagrams, has no capabilities.
 #[test]
 fn a_relay_keeps_nothing() {
     if !lab::may_enter() {

@@ -1,6 +1,6 @@
-//! A relay that anyone can reach: floods from thousands of addresses cost a few lines of log and a little memory, and a client is
-//! served beside them. So is it beside another client that moves with each hello. Nobody who sent no hello gets more than a
-//! client's rate. And clients are answered from the address that they call.
+//! A public relay: floods from thousands of addresses cost a few log lines and little memory, and it still serves a
+//! client. It also does so beside a client that moves with each hello. A host that sent no hello gets at most a
+//! client's rate. Clients are answered from the address that they call.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -17,22 +17,22 @@ use netio::packet::PacketSocket;
 use nix::sys::signal::Signal;
 use relay::{Key, Tai64n};
 
-/// Keys of the clients.
+/// The clients' keys.
 const KEYS: [u8; 2] = [b'a', b'b'];
 
-/// Where the relay is called, and where it sends to: both in B.
+/// The relay's port, and its target's: both on B.
 const PORT: u16 = 51821;
 const TARGET: u16 = 51820;
 
-/// A client in A, and a relay and its target in B.
+/// A client on A, and a relay and its target on B.
 struct World {
     net: Exposed,
     directory: Directory,
     target: UdpSocket,
     client: UdpSocket,
-    /// The stamp of the client's last hello.
+    /// The timestamp of the client's last hello.
     stamp: Cell<u64>,
-    /// Datagrams of others that the target got.
+    /// Number of other senders' datagrams that reached the target.
     of_others: Cell<usize>,
 }
 
@@ -50,7 +50,7 @@ fn hello(key: u8, stamp: u64) -> Vec<u8> {
     Key::new(&[key; 32]).hello(Tai64n(bytes)).to_vec()
 }
 
-/// The next datagram, if one comes soon, and where it is from.
+/// The next datagram, if one comes soon, and its source.
 fn next(socket: &UdpSocket) -> Option<(String, SocketAddr)> {
     let mut bytes = [0; 2048];
     match socket.recv_from(&mut bytes) {
@@ -93,7 +93,8 @@ impl World {
         relay
     }
 
-    /// The client says hello at this address of the relay, and is served both ways. Returns the relay's port towards the target.
+    /// Says hello to this address of the relay, and checks both directions. Returns the relay's port towards the
+    /// target.
     fn is_served(&self, at: IpAddr) -> SocketAddr {
         let at = SocketAddr::new(at, PORT);
         let mut link = None;
@@ -123,7 +124,7 @@ impl World {
         link.unwrap()
     }
 
-    /// Attacks the relay. The client is served meanwhile.
+    /// Attacks the relay while it serves the client.
     fn attack(&self, relay: &Process, attack: (&str, Payloads)) {
         self.net.attack((relay, PORT), attack, || {
             self.is_served(self.net.link.b4());
@@ -200,9 +201,9 @@ fn a_client_that_moves_with_each_hello_costs_little_and_locks_nobody_out() {
     end(relay);
 }
 
-/// Someone on the way has recorded a client's hello and a datagram, and sends both from a victim's address. The relay that was
-/// started anew knows the hello. After a reboot it takes it; then the victim gets no more than the client's rate, and nothing
-/// after the client's next hello.
+/// An on-path attacker records a client's hello and a datagram, and replays both from a victim's address. A restarted
+/// relay recognises the hello. After a reboot it accepts the hello; the victim then gets at most the client's rate, and
+/// nothing after the client's next hello.
 #[test]
 fn a_recorded_hello_leads_no_more_to_a_victim_than_the_rate() {
     if !lab::may_enter() {
@@ -236,7 +237,7 @@ fn a_recorded_hello_leads_no_more_to_a_victim_than_the_rate() {
     kill(relay);
     let relay = world.relay();
     replay();
-    // It serves its sockets in order; nothing of the victim's comes before this.
+    // The relay serves its sockets in order: no datagram of the victim's came before this one.
     world.is_served(at);
     assert_eq!((seen(&tap, PORT), world.of_others.get()), (vec![], 0));
 
@@ -248,7 +249,7 @@ fn a_recorded_hello_leads_no_more_to_a_victim_than_the_rate() {
         replay();
         next(&world.target)
     });
-    // 100 datagrams a second, and a train of 64.
+    // 100 datagrams a second, and a burst of 64.
     let began = Instant::now();
     for _ in 0..5_000 {
         world.target.send_to(b"answer", link).unwrap();
@@ -266,7 +267,7 @@ fn a_recorded_hello_leads_no_more_to_a_victim_than_the_rate() {
     end(relay);
 }
 
-/// The address that is called is the second of the cable, or one of another device.
+/// The called address is the cable's second one, or belongs to another device.
 #[test]
 fn clients_are_answered_from_the_address_that_they_call() {
     if !lab::may_enter() {
@@ -301,7 +302,7 @@ fn clients_are_answered_from_the_address_that_they_call() {
             IpAddr::V6(_) => [0; 16].into(),
         };
         world.client = socket(&world.net.a, (any, 0).into());
-        // A train of answers, too.
+        // The relay also answers with a burst.
         let link = world.is_served(address);
         for _ in 0..20 {
             world.target.send_to(b"answer", link).unwrap();

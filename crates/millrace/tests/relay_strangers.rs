@@ -1,7 +1,7 @@
-//! A relay forwards only for clients with a key: it is no reflector, and no way to its target for others.
+//! A relay forwards only for clients with a key: it is no reflector, and gives others no path to its target.
 //!
-//! A relay serves a socket in order. What it was to drop is followed by something that it forwards, so that nothing has to
-//! be waited for that must not come.
+//! A relay serves each socket in order. The tests follow each datagram to be dropped with one to be forwarded, so that
+//! they never wait for silence.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -14,22 +14,22 @@ use lab::{Host, Process};
 use nix::sys::signal::Signal;
 use relay::{Key, Tai64n};
 
-/// Keys, as bytes and as a file has them.
+/// Keys as bytes, and as written in files.
 const KEYS: [(u8, &str); 2] = [
     (b'a', "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE="),
     (b'b', "YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI="),
 ];
 
-/// Where the relay is called, and where it sends to: both in B.
+/// The relay's port, and its target's: both on B.
 const PORT: u16 = 51821;
 const TARGET: u16 = 51820;
 
 struct World {
     net: Net,
     directory: Directory,
-    /// The socket that the relay forwards to.
+    /// The relay's target.
     target: UdpSocket,
-    /// Where A reaches the relay.
+    /// The relay's address for A.
     at: SocketAddr,
 }
 
@@ -45,7 +45,7 @@ fn hello(key: usize, stamp: u8) -> Vec<u8> {
         .to_vec()
 }
 
-/// The next datagram, and its source.
+/// The next datagram and its source.
 fn next(socket: &UdpSocket) -> (String, SocketAddr) {
     let mut bytes = [0; 2048];
     let (len, from) = socket.recv_from(&mut bytes).unwrap();
@@ -61,7 +61,7 @@ fn has_nothing(socket: &UdpSocket) {
 }
 
 impl World {
-    /// The target has an address of its own in B, of the family that is asked for.
+    /// Gives the target its own address on B, in the requested family.
     fn new(called: fn(&Net) -> IpAddr, target: &str) -> Self {
         let net = Net::new();
         let target: IpAddr = target.parse().unwrap();
@@ -92,7 +92,7 @@ impl World {
         relay
     }
 
-    /// A sender in A.
+    /// Opens a sending socket on A.
     fn sender(&self) -> UdpSocket {
         let any: IpAddr = match self.at {
             SocketAddr::V4(_) => [0; 4].into(),
@@ -105,7 +105,7 @@ impl World {
         from.send_to(bytes.as_ref(), self.at).unwrap();
     }
 
-    /// The next that the target gets. Returns where it came from.
+    /// Checks the target's next datagram, and returns its source.
     #[track_caller]
     fn target_gets(&self, words: &str) -> SocketAddr {
         let (text, from) = next(&self.target);
@@ -123,7 +123,7 @@ fn client(at: usize, more: &str) -> String {
     format!("[Client]\nName = c{at}\nKey = {}\n{more}", KEYS[at].1)
 }
 
-/// In each combination of families.
+/// Tests each combination of families.
 #[test]
 fn only_those_with_a_key_are_forwarded_for_and_answered() {
     if !lab::may_enter() {
@@ -145,7 +145,7 @@ fn strangers(world: &World) {
     let mut relay = world.relay(&(client(0, "") + &client(1, "")));
     let [c, d, stranger] = [(); 3].map(|()| world.sender());
 
-    // No key, one that is not configured, and a MAC that is wrong.
+    // Hellos without key, with an unknown key, and with a wrong MAC.
     world.send(&stranger, "no hello");
     let unknown = Key::new(&[7; 32]).hello(Tai64n([1; 12]));
     let mut forged = hello(0, 200);
@@ -157,11 +157,11 @@ fn strangers(world: &World) {
     world.send(&c, hello(0, 1));
     world.send(&c, "one");
     let port = world.target_gets("one");
-    // A hello is never answered: this is the first that comes.
+    // A hello gets no answer, so this is the client's first datagram.
     world.target.send_to(b"answer", port).unwrap();
     assert_eq!(next(&c), ("answer".to_owned(), world.at));
 
-    // A replay does not move the client.
+    // A replayed hello does not move the client.
     world.send(&stranger, hello(0, 1));
     world.send(&stranger, "after a replay");
     world.send(&c, "two");
@@ -169,7 +169,7 @@ fn strangers(world: &World) {
     world.target.send_to(b"still here", port).unwrap();
     assert_eq!(next(&c).0, "still here");
 
-    // Only the target is heard at the port that it sees.
+    // The relay's port towards the target accepts datagrams from the target only.
     let other = socket(
         &world.net.b,
         (world.target.local_addr().unwrap().ip(), 0).into(),
@@ -178,7 +178,7 @@ fn strangers(world: &World) {
     world.target.send_to(b"the target", port).unwrap();
     assert_eq!(next(&c).0, "the target");
 
-    // Another client is another sender, and each has its own answers.
+    // Each client has its own port towards the target, and gets its own answers.
     world.send(&d, hello(1, 1));
     world.send(&d, "of another");
     let second = world.target_gets("of another");
@@ -186,7 +186,7 @@ fn strangers(world: &World) {
     world.target.send_to(b"to another", second).unwrap();
     assert_eq!(next(&d).0, "to another");
 
-    // A client that moves takes its port along, and is not left where it was.
+    // A moved client keeps its port towards the target; its old address no longer works.
     let moved = world.sender();
     world.send(&moved, hello(0, 2));
     world.send(&c, "from the old address");
@@ -227,7 +227,7 @@ fn a_client_gets_no_more_through_than_its_rate() {
     let (c, d) = (world.sender(), world.sender());
     world.send(&c, hello(0, 1));
     world.send(&d, hello(1, 1));
-    // A train of 64 passes, and one datagram a second besides.
+    // The rate limit passes a burst of 64, and one datagram a second besides.
     for _ in 0..500 {
         world.send(&c, "of one");
     }
@@ -287,7 +287,7 @@ fn keys_are_read_again_and_those_that_stay_are_not_disturbed() {
     world.send(&c, "of a key that is gone");
     world.send(&d, "five");
     world.target_gets("five");
-    // Ctrl-C ends it.
+    // Sends SIGINT, as Ctrl-C does.
     relay.signal(Signal::SIGINT).unwrap();
     relay.wait().unwrap().success().unwrap();
 }

@@ -1,4 +1,4 @@
-//! A tunnel that reads its file again, and where the log of one in the background goes.
+//! Tests tunnels that reload their file, and the log of tunnels in the background.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -75,7 +75,7 @@ fn a_file_that_is_read_again_changes_what_it_says_and_disturbs_nothing_else() {
     let shaken = peer(&server, &site.keys_a).latest_handshake;
     let port = a.output("wg", ["show", WG, "listen-port"]).unwrap();
 
-    // One that is wrong changes nothing, and nothing ends.
+    // A faulty file changes nothing, and the tunnel stays up.
     site.file("Address = 10.0.0.1/24\nMTU = many", &ranges, "");
     process.signal(Signal::SIGHUP).unwrap();
     process
@@ -121,11 +121,11 @@ fn a_file_that_is_read_again_changes_what_it_says_and_disturbs_nothing_else() {
             .unwrap()
             .contains(&other.public)
     );
-    // The session goes on as it was, from the same port.
+    // The session continues from the same port.
     assert_eq!(peer(&server, &site.keys_a).latest_handshake, shaken);
     assert_eq!(a.output("wg", ["show", WG, "listen-port"]).unwrap(), port);
 
-    // From everything but a default route to one, and back.
+    // Ranges change from everything but a default route to one, and back.
     for (ranges, full) in [("0.0.0.0/0", true), ("10.0.0.0/24", false)] {
         site.file(&format!("Address = {A4}/24"), ranges, "");
         process.signal(Signal::SIGHUP).unwrap();
@@ -143,7 +143,7 @@ fn a_file_that_is_read_again_changes_what_it_says_and_disturbs_nothing_else() {
     assert!(!a.has_interface(WG).unwrap());
 }
 
-/// The kernel takes an interface's routes with its last address, and packets would leave in clear.
+/// The kernel removes an interface's routes with its last address, and packets would then leave in clear.
 #[test]
 fn another_address_leaves_the_default_route_where_it_is() {
     if !ready() {
@@ -178,7 +178,7 @@ fn another_address_leaves_the_default_route_where_it_is() {
     assert!(!exit.stderr.contains("another program"), "{}", exit.stderr);
 }
 
-/// A port that another program has keeps no peer from what the file says, and is tried again.
+/// An occupied port does not block the file's changes to peers, and the program tries the port again.
 #[test]
 fn a_port_that_is_taken_keeps_nothing_else_from_a_reload() {
     if !ready() {
@@ -233,14 +233,14 @@ fn an_interface_without_a_file_is_not_ended_by_sighup() {
         peer.process.signal(Signal::SIGHUP).unwrap();
         peer.status().unwrap();
     }
-    // And one that comes with a signal to end does not hide it.
+    // A reload together with SIGTERM does not hide the SIGTERM.
     peer.process.signal(Signal::SIGTERM).unwrap();
     peer.process.signal(Signal::SIGHUP).unwrap();
     let exit = peer.stop().unwrap();
     assert!(exit.status.success(), "{exit:?}");
 }
 
-/// Gives a private host a /dev of its own, with what a tunnel needs.
+/// Gives a private host its own /dev with the devices that a tunnel needs.
 fn own_dev(net: &Net) {
     let script = "set -e; mkdir /run/dev; mount -t tmpfs dev /run/dev; mkdir /run/dev/net; \
         for f in null zero random urandom net/tun; do \
@@ -267,7 +267,7 @@ fn a_tunnel_in_the_background_logs_to_the_system_log_or_its_file() {
     };
     up(&[]);
     reaches(a, B4);
-    // The command has waited for the peer, at its terminal.
+    // `up` has waited for the peer, so its messages went to the terminal until now.
     kill(site.the_only_process(), Signal::SIGHUP).unwrap();
     loop {
         let mut line = [0; 512];
@@ -289,7 +289,7 @@ fn a_tunnel_in_the_background_logs_to_the_system_log_or_its_file() {
     up(&["--log", path.to_str().unwrap()]);
     reaches(a, B4);
     until("a line", || text().contains("is connected"));
-    // One that was moved away for another.
+    // Log rotation: the file is moved away, and SIGHUP opens a new one.
     fs::rename(&path, site.directory.path().join("log.1")).unwrap();
     kill(site.the_only_process(), Signal::SIGHUP).unwrap();
     until("a new file", || text().contains("was read again"));

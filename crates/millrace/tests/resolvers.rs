@@ -1,7 +1,7 @@
-//! Name servers through the programs that manage them, as Debian packages them: set while the tunnel
-//! is up, and as they were after an orderly end and after the start that follows a kill.
+//! Name servers through the programs that manage them, as Debian packages them: set while the tunnel is up; restored
+//! after an orderly end, and by the start after a kill.
 //!
-//! The packages are unpacked by `scripts/resolvers` and laid over the host's `/usr` and `/etc`.
+//! `scripts/resolvers` unpacks the packages; the tests lay them over the host's `/usr` and `/etc`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -13,13 +13,13 @@ use lab::{Host, Process};
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 
-/// Name server and domain of the tunnel.
+/// The tunnel's name server and domain.
 const TUNNEL: &str = "10.0.0.9";
 
 /// The host's own name server.
 const OWN: &str = "192.0.2.9";
 
-/// Lays packages (`$2` and on) over the host's file system; `$1` is a directory for it.
+/// Lays the packages `$2`, `$3`… over the host's file system; `$1` is a directory for the overlay.
 const STAGE: &str = r#"
 mount -t tmpfs tmpfs "$1"
 scratch=$1
@@ -59,7 +59,7 @@ const LIBRARIES: [&str; 15] = [
     "libunistring2",
 ];
 
-/// Where the packages are.
+/// The directory of an unpacked package.
 fn unpacked(package: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
@@ -68,7 +68,7 @@ fn unpacked(package: &str) -> PathBuf {
     target.join("resolvers").join(package)
 }
 
-/// A host that has these packages, if it can be made.
+/// Makes a host that has these packages, if possible.
 #[track_caller]
 fn host(packages: &[&str]) -> Option<(Host, Directory)> {
     if !acceptance::ready() {
@@ -83,7 +83,7 @@ fn host(packages: &[&str]) -> Option<(Host, Directory)> {
         };
         lab::require(found)?;
     }
-    // `resolved` becomes a user of its own, and the overlay is the machine's file system.
+    // `resolved` switches to its own user, and the overlay covers the machine's file system.
     let root = match Uid::current().is_root() {
         true => Ok(()),
         false => Err(io::Error::other("overlays need root")),
@@ -105,7 +105,7 @@ fn shell(host: &Host, text: &str) -> String {
     host.output("sh", ["-euc", text]).unwrap()
 }
 
-/// A file that sets the name server, out of the directory that the packages are in.
+/// Writes a file that sets the name server, in the directory of the packages.
 fn profile(directory: &Directory, dns: &str) -> PathBuf {
     let text = format!(
         "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
@@ -133,7 +133,7 @@ fn ends(host: &Host, process: Process, signal: Signal) {
     });
 }
 
-/// `shown` is what the host asks, and `wanted` is to be in it while the tunnel is up.
+/// Checks that `shown`, the host's name servers, contains `wanted` while the tunnel is up and is restored afterwards.
 fn set_and_undone(host: &Host, file: &Path, shown: &dyn Fn() -> String, wanted: &str) {
     let before = shown();
     assert!(!before.contains(wanted), "{before}");
@@ -220,7 +220,7 @@ fn systemd_resolved_is_told_and_untold() {
     set_and_undone(&host, &file, &shown, TUNNEL);
 }
 
-/// Ends a daemon that goes into the background by itself, with the value.
+/// Kills the daemons that went into the background when it is dropped.
 struct Daemons<'h>(&'h Host);
 
 impl Drop for Daemons<'_> {
@@ -230,14 +230,15 @@ impl Drop for Daemons<'_> {
     }
 }
 
-/// OpenWrt runs it so: a script starts it from a configuration that names a directory. While the tunnel is up only its
-/// server is asked, by its device, where nothing answers here; by a tunnel that answers `guard_dns.rs` does.
+/// dnsmasq as OpenWrt runs it: a script starts it with a configuration that names a directory. While the tunnel is up
+/// it asks only the tunnel's server, through the tunnel's device, where no server answers here. `guard_dns.rs` tests a
+/// tunnel that answers.
 #[test]
 fn dnsmasq_asks_the_tunnels_server_and_the_hosts_own_again() {
     let Some((host, _scratch)) = host(&["dnsmasq-base"]) else {
         return;
     };
-    // Two of them: the router's, and what it asks before and after.
+    // Two dnsmasq processes: the router's, and the upstream server that it asks before and after.
     let begin = r#"
 mkdir -p /run/dnsmasq.d /run/etc /etc/init.d
 mount --bind /run/etc /var/etc 2>/dev/null || { mount -t tmpfs tmpfs /var; mkdir /var/etc; }

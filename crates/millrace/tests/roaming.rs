@@ -1,4 +1,4 @@
-//! Peers that move, and answers that leave from the address that was called.
+//! Peers that move, and answers that leave from the called address.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -17,13 +17,13 @@ use netio::packet::PacketSocket;
 fn move_address(host: &Host, from: IpAddr, to: IpAddr, prefix: u8) {
     let mut netlink = host.netlink().unwrap();
     let index = netlink.index_of("eth0").unwrap();
-    // In this order: with the first address of a network the kernel removes its others.
+    // The order matters: when the kernel removes a network's first address, it removes the others too.
     netlink.remove_address(index, from, prefix).unwrap();
     host.add_address("eth0", to, prefix).unwrap();
     usable(host, &to.to_string());
 }
 
-/// The pairs of programs that roaming is tried with. The one that moves is the first.
+/// The pairs of programs to test. The first one moves.
 fn pairs() -> Vec<[Box<dyn WireGuardPeer>; 2]> {
     let mut pairs: Vec<[Box<dyn WireGuardPeer>; 2]> =
         vec![[Box::new(millrace()), Box::new(millrace())]];
@@ -44,8 +44,8 @@ fn endpoint_follows_data_packets() {
     }
     for [a, b] in pairs() {
         let names = [a.name(), b.name()];
-        // wireguard-go insists for a while on the address that it had, and sends to half an address
-        // for a while when its peer goes over to IPv6.
+        // wireguard-go keeps using the old address for a while, and for a while sends to half an address when its peer
+        // moves to IPv6.
         let strict = names == ["millrace"; 2];
         let moved = if strict {
             |host: &Host, target: &str| pings(host, target, 2)
@@ -94,8 +94,8 @@ fn endpoint_follows_data_packets() {
     }
 }
 
-/// Calls B at `called` and sees that everything comes back from there: an end that is answered from
-/// elsewhere takes that for the other's new address, and a firewall before it drops it.
+/// Calls B at `called` and checks that every answer comes from there. Otherwise the caller would take the source for a
+/// new endpoint, and its firewall would drop the answer.
 fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     let taps: Vec<PacketSocket> = ["eth0", "eth1"]
         .iter()
@@ -115,14 +115,14 @@ fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     let to = endpoint.to_string();
     let words = ["peer", &tunnel.keys_b.public, "endpoint", &to];
     tunnel.a.set(&words).unwrap();
-    // By a data packet of the session that there is, if there is one.
+    // A data packet of the existing session, if there is one.
     pings(&net.a, B4, 2);
     assert_eq!(tunnel.at_a().endpoint, Some(endpoint));
-    // By what B says of itself.
+    // A packet that B sends first.
     pings(&net.b, A4, 2);
     assert_eq!(tunnel.at_a().endpoint, Some(endpoint));
     until_seen(4, None);
-    // By a keepalive.
+    // A keepalive.
     for seconds in ["1", "0"] {
         let words = [
             "peer",
@@ -133,7 +133,7 @@ fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
         tunnel.b.set(&words).unwrap();
         until_seen(4, Some(32));
     }
-    // By a handshake response: peers made anew have no session.
+    // A handshake response: recreated peers have no session.
     let ends = [
         (&tunnel.a, &tunnel.keys_b, "2"),
         (&tunnel.b, &tunnel.keys_a, "1"),
@@ -150,7 +150,7 @@ fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     until_seen(2, None);
 }
 
-/// Cookies come from the address that was called. B sends them when more initiations wait than it can serve.
+/// Cookie replies also come from the called address. B sends them when more initiations wait than it can serve.
 fn cookies_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     let endpoint: SocketAddr = (called, PORT_B).into();
     let any: IpAddr = match called {
@@ -161,7 +161,7 @@ fn cookies_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
     let (key, mut random) = (key_bytes(&tunnel.keys_b.public), Random(7));
     stranger.set_read_timeout(Some(PATIENCE)).unwrap();
     for _ in 0..4000 {
-        // Some find no room.
+        // Some initiations find the queue full.
         let _ = stranger.send_to(&initiation(&mut random, &key), endpoint);
     }
     let mut cookie = [0; 200];
@@ -194,7 +194,7 @@ fn answers_leave_from_the_address_that_was_called_on_one_interface() {
     }
 }
 
-/// The address that was called is on another interface than the way back.
+/// The called address is on another interface than the return path.
 #[test]
 fn answers_leave_from_the_address_that_was_called_on_another_interface() {
     if !ready() {
@@ -203,7 +203,7 @@ fn answers_leave_from_the_address_that_was_called_on_another_interface() {
     let net = Net::new();
     let second = LinkOptions::numbered(2);
     Link::new(&net.a, "eth1", &net.b, "eth1", &second).unwrap();
-    // A reaches the second addresses of B over the first link, and so is answered over it.
+    // A reaches B's second addresses over the first link, so the answers use that link too.
     let mut netlink = net.a.netlink().unwrap();
     let index = netlink.index_of("eth0").unwrap();
     for (called, via, bits) in [
@@ -223,7 +223,7 @@ fn answers_leave_from_the_address_that_was_called_on_another_interface() {
     }
 }
 
-/// An address that goes away is forgotten, not insisted on.
+/// B forgets a local address that is removed.
 #[test]
 fn address_that_is_gone_is_not_insisted_on() {
     if !ready() {
@@ -245,7 +245,7 @@ fn address_that_is_gone_is_not_insisted_on() {
             (net.link.b4(), ip("192.168.1.88"), 24)
         };
         move_address(&net.b, from, to, prefix);
-        // B speaks from its new address, and A follows.
+        // B sends from its new address, and A follows.
         pings(&net.b, A4, 2);
         assert_eq!(tunnel.at_a().endpoint, Some((to, PORT_B).into()));
         pings(&net.a, B4, 2);

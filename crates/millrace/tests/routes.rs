@@ -1,4 +1,4 @@
-//! Which way packets go: forms of routes on hosts of several kinds, beside the stock program and `wg-quick`.
+//! Packet paths: route configurations on several kinds of hosts, compared with the stock program and `wg-quick`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -13,16 +13,17 @@ use lab::peer::Keys;
 use lab::tools;
 use nix::sys::signal::Signal;
 
-/// How the host's own default routes of both families are.
+/// The host's own default routes in both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// One without a metric, as udhcpc, pppd and netifd set it. The kernel's for IPv6 is then 1024, as with router advertisements.
+    /// One without a metric, as udhcpc, pppd and netifd set it. The kernel gives IPv6's metric 1024, as with router
+    /// advertisements.
     Plain,
     /// One with metric 100, as `NetworkManager` sets it.
     Metric,
-    /// One without a metric and one with 50, by another gateway.
+    /// One without a metric, and one with metric 50 through another gateway.
     Two,
-    /// One by a device alone, as a PPP line has it.
+    /// One through a device without a gateway, as on a PPP line.
     Ppp,
 }
 
@@ -30,8 +31,8 @@ use Kind::{Metric, Plain, Ppp, Two};
 
 const ALL: &[Kind] = &[Plain, Metric, Two, Ppp];
 
-/// The destinations that are looked up: the world, a network to which the host has a route of its own, the LAN, the server, and two of these by
-/// IPv6.
+/// Destinations to look up: the Internet, a network with its own route on the host, the LAN, the server, and two of
+/// these by IPv6.
 const ADDRESSES: [&str; 6] = [
     "8.8.8.8",
     "10.20.1.9",
@@ -45,14 +46,14 @@ const SERVER: usize = 3;
 const WORLD6: usize = 4;
 const OTHER6: usize = 5;
 
-/// A form of routes.
+/// A route configuration.
 #[derive(Clone, Copy)]
 struct Form {
     lines: &'static str,
     hosts: &'static [Kind],
-    /// Addresses to which the stock program goes another way, with the way of ours.
+    /// Destinations where the stock program uses another path, with ours.
     differs: &'static [(usize, &'static str)],
-    /// The words of Millrace about it.
+    /// Millrace's message about the configuration.
     says: &'static str,
 }
 
@@ -77,15 +78,15 @@ const fn but(form: Form, differs: &'static [(usize, &'static str)]) -> Form {
 const TUN: &str = "ovpn0";
 const LINE: &str = "eth0";
 
-/// Packets of its own must not go into the tunnel, as they do with the stock program.
+/// Packets to the server must not go into the tunnel, as they do with the stock program.
 const SERVER_OUTSIDE: &[(usize, &str)] = &[(SERVER, LINE)];
-/// The default route of router advertisements, and other routes of metric 1024, win over the stock program's.
+/// The default route of router advertisements, and other routes of metric 1024, beat the stock program's.
 const WORLD6_INSIDE: &[(usize, &str)] = &[(WORLD6, TUN), (OTHER6, LINE)];
 const HIDDEN: &str = "packets to there do not go through the tunnel";
 
 fn openvpn_forms() -> Vec<Form> {
     vec![
-        // The stock program knows no `net_gateway` where the default route names none.
+        // The stock program has no `net_gateway` if the default route names no gateway.
         but(
             same(
                 "route 0.0.0.0 0.0.0.0\nroute remote_host 255.255.255.255 net_gateway",
@@ -198,10 +199,10 @@ fn openvpn_forms() -> Vec<Form> {
     ]
 }
 
-/// A world whose client has default routes of this kind, and routes of its own beside them.
+/// A world whose client has this kind of default routes, and its own routes beside them.
 fn world(kind: Kind) -> World {
     let world = World::new();
-    // Whom it asks for any address answers.
+    // The router answers the client's ARP requests for any address.
     world
         .router
         .sysctl("net/ipv4/conf/lan/proxy_arp", "1")
@@ -210,7 +211,7 @@ fn world(kind: Kind) -> World {
     world
 }
 
-/// Gives the client the routes of this kind, in place of all that were made by programs.
+/// Replaces all routes that programs made on the client by those of this kind.
 fn lay_routes(world: &World, kind: Kind) {
     let ip = |words: &str| drop(world.client.output("ip", words.split(' ')).unwrap());
     for maker in ["boot", "static"] {
@@ -246,7 +247,7 @@ fn ways(world: &World) -> Vec<String> {
     ADDRESSES.iter().map(way).collect()
 }
 
-/// Runs a client with the lines of a form, and returns the ways while it is up, and what it said.
+/// Runs a client with a configuration's lines; returns the paths while it is up, and its output.
 fn run(world: &World, program: &dyn OpenVpn, setup: &Setup, lines: &str) -> (Vec<String>, String) {
     let mut setup = setup.clone();
     for line in lines.lines() {
@@ -266,7 +267,7 @@ fn run(world: &World, program: &dyn OpenVpn, setup: &Setup, lines: &str) -> (Vec
     (found, said)
 }
 
-/// Runs the forms on hosts of one kind with both programs, and returns what was otherwise than the table says.
+/// Runs the configurations on one kind of host with both programs, and returns deviations from the table.
 fn compare(kind: Kind) {
     if !ready() {
         return;
@@ -285,7 +286,7 @@ fn compare(kind: Kind) {
             continue;
         }
         let (mut expected, _) = run(&world, &StockOpenVpn, &setup, form.lines);
-        // It does not take back all that it makes.
+        // The stock program leaves some of its routes behind.
         lay_routes(&world, kind);
         let (ours, said) = run(&world, &millrace(), &setup, form.lines);
         let left = world.state();
@@ -329,7 +330,7 @@ fn openvpn_beside_a_default_route_by_a_device() {
     compare(Ppp);
 }
 
-/// Millrace makes the routes that a server pushes into the LAN or past the tunnel, and tells of them in the log and in the status.
+/// Millrace adds pushed routes into the LAN or past the tunnel, and reports them in the log and in the status.
 #[test]
 fn pushed_routes_into_the_lan_and_past_the_tunnel_are_told() {
     if !ready() {
@@ -344,7 +345,7 @@ fn pushed_routes_into_the_lan_and_past_the_tunnel_are_told() {
     ] {
         setup.server.words("push", [format!("route {route}")]);
     }
-    // At the lowest level that says anything.
+    // The lowest log level that logs these messages.
     setup.client.line("verb 1");
     let keys = credentials(KeyKind::Ecdsa);
     let file = setup
@@ -379,7 +380,7 @@ fn pushed_routes_into_the_lan_and_past_the_tunnel_are_told() {
     client.stop().unwrap();
 }
 
-/// `SIGKILL` leaves nothing that the next start does not undo, and the default route is the host's own meanwhile.
+/// The start after `SIGKILL` removes everything left behind; meanwhile the host's own default route is in force.
 #[test]
 fn a_killed_client_leaves_the_hosts_own_routes() {
     if !ready() {
@@ -419,7 +420,7 @@ fn a_killed_client_leaves_the_hosts_own_routes() {
     until("everything is as it was before", || world.state() == before);
 }
 
-/// IPv6 that the interface cannot have does not leave by the line.
+/// IPv6 traffic does not leave by the uplink when the interface cannot carry IPv6.
 #[test]
 fn ipv6_is_unreachable_where_the_tunnel_has_none() {
     if !ready() {
@@ -443,7 +444,7 @@ fn ipv6_is_unreachable_where_the_tunnel_has_none() {
         "route-ipv6 ::/1\nroute-ipv6 8000::/1",
         "redirect-gateway def1 ipv6",
     ] {
-        // The server pushes an MTU of its own.
+        // The server pushes its own MTU, which the filter ignores.
         blocked(&format!(
             "pull-filter ignore tun-mtu\ntun-mtu 1200\n{lines}"
         ));
@@ -466,7 +467,7 @@ fn ipv6_is_unreachable_where_the_tunnel_has_none() {
     }
 }
 
-/// Routes that a lease's renewal or an interface that was down took away come back.
+/// The program restores routes that a lease renewal or an interface that was down removed.
 #[test]
 fn routes_that_are_taken_away_while_the_tunnel_is_up_come_back() {
     if !ready() {
@@ -517,10 +518,10 @@ fn routes_that_are_taken_away_while_the_tunnel_is_up_come_back() {
     }
 }
 
-/// Both make the interface of a file of this name.
+/// Both programs name the interface after this file.
 const QUICK: &str = "quick0";
 
-/// Ranges of the peer at 192.168.2.2, and where they are tried.
+/// AllowedIPs of the peer at 192.168.2.2, and the hosts to test them on.
 fn wireguard_forms() -> Vec<Form> {
     vec![
         same("0.0.0.0/0", ALL),
@@ -531,7 +532,7 @@ fn wireguard_forms() -> Vec<Form> {
         same("0.0.0.0/5, 8.0.0.0/7, 192.0.0.0/2", &[Plain, Two]),
         same("10.50.0.0/16", &[Plain]),
         same("10.0.0.0/8", &[Plain]),
-        // Both refuse what the host has already.
+        // Both programs refuse a route that the host already has.
         says(same("10.20.0.0/16", &[Plain]), "File exists"),
         same("10.20.1.0/24, 192.168.2.0/24", &[Plain, Ppp]),
         same("192.168.2.2/32", &[Plain]),
@@ -541,7 +542,7 @@ fn wireguard_forms() -> Vec<Form> {
     ]
 }
 
-/// A client with `wg-quick`, and what the two programs are compared by.
+/// A client with `wg-quick`, and the settings to compare both programs with.
 struct WireGuard {
     world: World,
     directory: Directory,
@@ -598,7 +599,7 @@ impl WireGuard {
         found
     }
 
-    /// The ways, if it is up; by which device its own packets go to the peer then; and what it says.
+    /// Returns the paths if the tunnel is up, the device of the tunnel's own packets to the peer, and the output.
     fn by_millrace(&self, file: &Path) -> (Option<Vec<String>>, String, String) {
         let client = &self.world.client;
         let mut process = client.command(PROGRAM).arg("up").arg(file).spawn().unwrap();
@@ -611,7 +612,7 @@ impl WireGuard {
             marked = self.world.way_to(&format!("192.168.2.2 mark {mark}"));
             ways(&self.world)
         });
-        // One that was refused has ended.
+        // A refused tunnel has already ended.
         let _ = process.signal(Signal::SIGTERM);
         let exit = process.wait_at_most(PATIENCE).unwrap();
         (found, marked, exit.stdout + &exit.stderr)
@@ -638,7 +639,8 @@ fn compare_wireguard(kind: Kind) {
         as_before();
         let (ours, marked, said) = tried.by_millrace(&file);
         as_before();
-        // With wg-quick they go into the tunnel, where ranges other than a default route hold the peer.
+        // With wg-quick the tunnel's own packets enter the tunnel if ranges other than a default route contain the
+        // peer.
         let outside = ours.is_none() || marked == LINE;
         if ours != expected || !outside || !said.contains(form.says) {
             wrong.push(format!(
@@ -670,7 +672,7 @@ fn wireguard_beside_a_default_route_by_a_device() {
     compare_wireguard(Ppp);
 }
 
-/// A file's default route comes back when its rules were flushed, and when its interface was down.
+/// Restores the default route of a file after its rules were flushed, and after its interface was down.
 #[test]
 fn rules_and_routes_of_a_file_come_back() {
     if !acceptance::ready() {
@@ -700,7 +702,7 @@ fn rules_and_routes_of_a_file_come_back() {
     process.wait_at_most(PATIENCE).unwrap();
 }
 
-/// Ranges that hold the peer's own address: packets go through, `check` tells of it, `doctor` has nothing to say.
+/// Ranges that contain the peer's own address: packets go through, `check` warns, and `doctor` finds no fault.
 #[test]
 fn ranges_that_hold_the_peer_carry_packets() {
     if !acceptance::ready() {

@@ -1,5 +1,4 @@
-//! Crypto-key routing in both directions, what is said of packets that cannot go, loops, and
-//! congestion marks.
+//! Crypto-key routing in both directions, messages about packets that cannot be sent, loops, and congestion marks.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -13,7 +12,7 @@ use lab::load::{PingOptions, ping};
 use lab::peer::{Keys, PeerOptions, WgPeer, WireGuardPeer};
 use lab::{Host, tools};
 
-/// A packet whose source its sender does not own is dropped, and counted.
+/// A packet with a source address that its sender does not own is dropped and counted.
 #[test]
 fn sources_are_checked() {
     if !ready() {
@@ -23,7 +22,7 @@ fn sources_are_checked() {
     let _tunnel = Tunnel::new(&net, &Setup::default());
     pings(&net.a, B4, 1);
     assert_eq!(drops(&net.b, "wrong_source"), 0);
-    // A has a second address, which B never gave it.
+    // A has a second address that B's AllowedIPs do not include.
     for (address, prefix, target, count) in [("10.0.0.9", 32, B4, 1), ("fd01::9", 128, B6, 2)] {
         net.a.add_address(WG, ip(address), prefix).unwrap();
         let words = ["-n", "-c", "1", "-W", "1", "-I", address, target];
@@ -36,8 +35,8 @@ fn sources_are_checked() {
     pings(&net.a, B4, 1);
 }
 
-/// Three hosts on the addresses of two: what peer 1 has of the net of peer 2 goes to peer 1, also on
-/// the way back, and follows when it moves.
+/// Three hosts; two leaves share addresses. Peer 1's part of peer 2's network goes to peer 1, also for return traffic,
+/// and follows when it moves.
 #[test]
 fn most_specific_owner_has_the_packet() {
     if !ready() {
@@ -61,7 +60,7 @@ fn most_specific_owner_has_the_packet() {
         let name = format!("eth{number}");
         lab::Link::new(&hub, &name, leaf, "eth0", &link).unwrap();
         let peer = WgPeer::new(&keys[number].public).at((link.b4(), PORT_B).into());
-        // The first has the whole network, the second has one address of it.
+        // The first peer has the whole network, the second one address of it.
         peers.push(if number == 0 {
             peer.allow(ip("10.7.0.0"), 16)
         } else {
@@ -74,7 +73,7 @@ fn most_specific_owner_has_the_packet() {
         at_leaf
             .configure(&interface(&keys[number], PORT_B, vec![hub_of_leaf]))
             .unwrap();
-        // Both leaves have both addresses: which one answers shows where the packet went.
+        // Both leaves have both addresses: the answering leaf shows where the packet went.
         at_leaf
             .bring_up(&[(ip("10.7.0.5"), 8), (ip("10.7.0.6"), 8)], 1420)
             .unwrap();
@@ -101,7 +100,7 @@ fn most_specific_owner_has_the_packet() {
     goes_to("10.7.0.5", 1);
     assert_eq!(drops(), 0);
 
-    // The way back: the first leaf has 10.7/16, but not that one address of it any more.
+    // Return traffic: the first leaf has 10.7/16, but no longer that one address of it.
     let answered = |leaf: usize, address: &str, wait: &str| {
         let words = ["-n", "-c", "1", "-W", wait, "-I", address, "10.0.0.1"];
         let exit = leaves[leaf].command("ping").args(words).exit().unwrap();
@@ -113,7 +112,7 @@ fn most_specific_owner_has_the_packet() {
     assert!(!answered(1, "10.7.0.6", "1"));
     until("both are dropped", || drops() == 2);
 
-    // Taken only from the second, the address is the first's again.
+    // When the second peer loses the address, it belongs to the first again.
     let remove = format!(
         "set=1\npublic_key={}\nallowed_ip=-10.7.0.5/32\n\n",
         acceptance::hex(&keys[1].public)
@@ -122,21 +121,21 @@ fn most_specific_owner_has_the_packet() {
     goes_to("10.7.0.5", 0);
     assert!(from(0, "10.7.0.5") && !from(1, "10.7.0.5"));
 
-    // The network moves to the second, as a whole.
+    // The whole network moves to the second peer.
     let words = ["peer", &keys[1].public, "allowed-ips", "10.7.0.0/16"];
     at_hub.set(&words).unwrap();
     goes_to("10.7.0.5", 1);
     goes_to("10.7.0.6", 1);
     assert!(from(1, "10.7.0.6") && !from(0, "10.7.0.6"));
 
-    // And with the peer it is gone.
+    // Removing the peer removes its ranges.
     at_hub.set(&["peer", &keys[1].public, "remove"]).unwrap();
     let report = no_ping(&hub, "10.7.0.5");
     assert!(!report.complaints.is_empty(), "{report:?}");
 }
 
-/// A packet that no peer owns, and one whose peer has no known endpoint, come back as ICMP
-/// "unreachable", so that programs give up at once.
+/// A packet without a peer, and one whose peer has no known endpoint, cause ICMP "unreachable", so that programs give
+/// up at once.
 #[test]
 fn unreachable_is_said() {
     if !ready() {
@@ -167,7 +166,7 @@ fn unreachable_is_said() {
         let said = report.complaints.join("\n").to_lowercase();
         assert!(said.contains("unreachable"), "{target}: {report:?}");
         assert!(drops(&host, reason) > before, "{target}");
-        // TCP hears of it too.
+        // TCP gets the error too.
         let error = host
             .run(|| {
                 std::net::TcpStream::connect_timeout(&(ip(target), 1).into(), acceptance::PATIENCE)
@@ -182,7 +181,7 @@ fn unreachable_is_said() {
     }
 }
 
-/// An endpoint that is routed into its own tunnel: packets go round, but not for ever.
+/// An endpoint that is routed into its own tunnel: packets circle, but not for ever.
 #[test]
 fn routing_loop_is_bounded() {
     if !ready() {
@@ -211,7 +210,7 @@ fn routing_loop_is_bounded() {
         let sent = tunnel.settled()[0].1 - before;
         // A hundred pings, each of which may grow from 128 bytes to the MTU: about 1.7 MB.
         assert!(sent < 4_000_000, "{sent} bytes went round");
-        // Alive, and well again once the endpoint is right.
+        // The process is alive, and works again once the endpoint is right.
         let words = [
             "peer",
             &tunnel.keys_b.public,
@@ -224,7 +223,7 @@ fn routing_loop_is_bounded() {
     }
 }
 
-/// A tunnel in a tunnel: the inner one's datagrams are the outer one's packets.
+/// A tunnel in a tunnel: the inner tunnel's datagrams are the outer tunnel's packets.
 #[test]
 fn tunnel_in_a_tunnel() {
     if !ready() {
@@ -253,7 +252,7 @@ fn tunnel_in_a_tunnel() {
     acceptance::tcp_both_ways(&net.a, &net.b, "10.1.0.2", 2_000_000);
 }
 
-/// Counts what passes, by rules of the kernel's.
+/// Counts passing packets with kernel rules.
 fn count(host: &Host, rules: &str) -> bool {
     let text = format!("table inet marks {{\n counter seen {{ }}\n {rules}\n }}\n");
     lab::require(host.nft(&text)).is_some()
@@ -280,8 +279,7 @@ fn ping_with_tos(host: &Host, tos: &str, target: &str) -> bool {
         .success()
 }
 
-/// That a transport understands congestion marks is visible outside, and what a router marks there
-/// arrives inside (RFC 6040).
+/// ECN capability is visible on the outer packet, and a router's mark there arrives on the inner packet (RFC 6040).
 #[test]
 fn congestion_marks_cross_the_tunnel() {
     if !ready() || lab::require(tools::find("nft")).is_none() {
@@ -312,7 +310,7 @@ fn congestion_marks_cross_the_tunnel() {
                 counted(&net.b) >= 5
             });
 
-            // Marked on its way: a packet that knows the mark carries it on.
+            // Marked on its way: an ECN-capable packet carries the mark on.
             let net = Net::new();
             let rules = format!(
                 "chain early {{ type filter hook prerouting priority -300;\n\
@@ -331,7 +329,7 @@ fn congestion_marks_cross_the_tunnel() {
                 counted(&net.b) >= 5
             });
 
-            // One that does not is dropped and counted.
+            // A packet that is not ECN-capable is dropped and counted.
             let net = Net::new();
             let rules = format!(
                 "chain early {{ type filter hook prerouting priority -300;\n\

@@ -1,5 +1,5 @@
-//! A server at home: made by one command, reached by stock programs from the files that it hands out, and left by those who
-//! are revoked while the downloads of others go on.
+//! A server at home: one command makes it, stock programs reach it with the files it hands out, and revoked clients
+//! lose access while other clients' downloads go on.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -15,23 +15,23 @@ use lab::load::{HttpLoad, HttpServer, HttpWatch};
 use lab::{Host, Link, LinkOptions, Process, Router, tools};
 use nix::sys::signal::Signal;
 
-/// Somewhere on the Internet.
+/// A host on the Internet.
 const OUTSIDE: &str = "203.0.113.80";
 const OUTSIDE6: &str = "2001:db8:80::1";
-/// A host of the LAN.
+/// A host on the LAN.
 const IN_LAN: &str = "192.168.1.2";
-/// The router at home, on its line.
+/// The router's address on its uplink.
 const AT_HOME: &str = "192.168.2.1";
 const AT_HOME6: &str = "fd00:2::1";
 
-/// A router at home with a host behind it, and the Internet with three clients.
+/// A home router with a host behind it, and the Internet with three clients.
 ///
 /// ```text
 /// lan [192.168.1.2]--[192.168.1.1 br-lan  home  wan 192.168.2.1]--[192.168.2.2  world]--[192.168.3.2 phone]
 ///                                                                        |  \--[192.168.4.2 tablet]
 ///                                                                        \--[192.168.5.2 laptop]
 /// ```
-/// The host at home knows no way but its own network unless told, and the Internet none to those behind the router.
+/// The host at home has no default route by default, and the Internet has no route to hosts behind the router.
 struct Place {
     lan: Host,
     home: Host,
@@ -40,7 +40,7 @@ struct Place {
     directory: Directory,
 }
 
-/// Whether all is there that these tests need; if not, it is noted.
+/// Returns whether these tests' requirements are met; if not, notes it.
 #[track_caller]
 fn ready(programs: &[&str]) -> bool {
     let found = programs
@@ -102,13 +102,13 @@ impl Place {
         self.home.output(PROGRAM, words).unwrap()
     }
 
-    /// The words of a command that fails.
+    /// Returns the message of a failing command.
     fn refused(&self, words: &[&str]) -> String {
         let exit = self.home.command(PROGRAM).args(words).exit().unwrap();
         exit.success().unwrap_err().to_string()
     }
 
-    /// Makes the server, which calls itself what the line's address is.
+    /// Makes the server, with the uplink's address as its endpoint.
     fn init(&self, protocol: &str, more: &[&str]) -> PathBuf {
         let to = self.directory.path().display().to_string();
         let words = ["server", "init", "--protocol", protocol, "--to", &to];
@@ -144,7 +144,7 @@ impl Place {
         self.home.output("nft", ["list", "tables"]).unwrap()
     }
 
-    /// The settings that forwarding changes, as they are now.
+    /// The current values of the settings that forwarding changes.
     fn forwarding(&self) -> Vec<String> {
         let read = |key: &str| fs::read_to_string(format!("/proc/sys/net/{key}")).unwrap();
         let keys = [
@@ -156,7 +156,8 @@ impl Place {
         all.iter().map(|value| value.trim().to_owned()).collect()
     }
 
-    /// A client reaches the host at home and the Internet, which sees the server. Returns whom the host at home sees.
+    /// A client reaches the host at home and the Internet, which sees the server's address. Returns the address that
+    /// the host at home sees.
     fn reaches_all(&self, client: &Host) -> IpAddr {
         for target in [IN_LAN, OUTSIDE, OUTSIDE6] {
             reaches(client, target);
@@ -166,7 +167,7 @@ impl Place {
         seen_by(&self.lan, IN_LAN, client)
     }
 
-    /// The end of the server: nothing is left.
+    /// Ends the server, and checks that nothing is left.
     fn down(&self, path: &Path, mut process: Process) {
         self.millrace(&["down", &path.display().to_string()]);
         until("the end", || process.try_wait().unwrap().is_some());
@@ -174,7 +175,7 @@ impl Place {
         assert_eq!(self.forwarding(), ["0", "0", "1"]);
     }
 
-    /// A process that is killed leaves what the next one takes away.
+    /// Kills the process; the next start cleans up.
     fn is_tidied_after_a_kill(&self, path: &Path, mut process: Process, ready: &str) {
         process.signal(Signal::SIGKILL).unwrap();
         until("the end", || process.try_wait().unwrap().is_some());
@@ -185,7 +186,7 @@ impl Place {
     }
 }
 
-/// Whom a host sees when a client calls it.
+/// The source address that a host sees when a client calls it.
 fn seen_by(host: &Host, address: &str, client: &Host) -> IpAddr {
     let listener = host
         .run(|| TcpListener::bind((ip(address), 0)))
@@ -200,7 +201,7 @@ fn seen_by(host: &Host, address: &str, client: &Host) -> IpAddr {
     from.ip()
 }
 
-/// A download from the Internet that goes on until it is stopped.
+/// A download from the Internet that continues until it is stopped.
 fn download(host: &Host, server: SocketAddr, watch: &HttpWatch) {
     let load = HttpLoad {
         connections: 1,
@@ -210,13 +211,13 @@ fn download(host: &Host, server: SocketAddr, watch: &HttpWatch) {
     assert_eq!((report.errors, &report.first_error), (0, &None));
 }
 
-/// Waits until some more has come.
+/// Waits until more of the download has arrived.
 fn goes_on(watch: &HttpWatch) {
     let before = watch.requests();
     until("the download", || watch.requests() > before + 3);
 }
 
-/// A client by `wg-quick` and a WireGuard of somebody else.
+/// A client with `wg-quick` and a third-party WireGuard.
 struct Quick<'h> {
     host: &'h Host,
     file: PathBuf,
@@ -247,7 +248,7 @@ impl Drop for Quick<'_> {
     }
 }
 
-/// The text that a camera reads from a code of characters.
+/// Decodes a QR code drawn with characters.
 fn read_code(code: &str) -> String {
     const SCALE: usize = 4;
     let rows: Vec<Vec<char>> = code.lines().map(|line| line.chars().collect()).collect();
@@ -262,7 +263,7 @@ fn read_code(code: &str) -> String {
     image.detect_grids()[0].decode().unwrap().1
 }
 
-/// From a file and from a code, stock clients come in; a third is added and one is taken out while others download.
+/// Stock clients connect with a file and with a QR code; a third is added and one is removed while others download.
 #[test]
 fn wireguard_clients_come_and_go_while_others_download() {
     if !ready(&["wg", "wg-quick", "wireguard-go", "nft", "ip"]) {
@@ -297,7 +298,7 @@ fn wireguard_clients_come_and_go_while_others_download() {
     thread::scope(|scope| {
         scope.spawn(|| download(phone_at, web.address(), &watch));
         goes_on(&watch);
-        // One that goes home only.
+        // This client reaches only the LAN.
         let text = peer(&["add", "laptop", "--lan-only"]);
         assert!(!text.contains("0.0.0.0/0"), "{text}");
         fs::write(file("laptop0"), text).unwrap();
@@ -324,7 +325,7 @@ fn wireguard_clients_come_and_go_while_others_download() {
     place.is_tidied_after_a_kill(&path, process, "is up");
 }
 
-/// A client by the stock `openvpn`.
+/// A client with the stock `openvpn`.
 fn openvpn(host: &Host, file: &Path) -> Process {
     let command = host.command("openvpn").arg("--config").arg(file);
     command.spawn().unwrap()
@@ -337,7 +338,7 @@ fn is_in(client: &mut Process) {
         .unwrap();
 }
 
-/// A revoked client of OpenVPN is out at once, and does not come in again.
+/// A revoked OpenVPN client is disconnected at once, and cannot connect again.
 #[test]
 fn openvpn_clients_come_and_go_while_others_download() {
     if !ready(&["openvpn", "nft", "ip"]) {
@@ -345,7 +346,7 @@ fn openvpn_clients_come_and_go_while_others_download() {
     }
     const READY: &str = "Initialization Sequence Completed";
     let place = Place::new();
-    // The host at home knows the way back, and is to see who calls.
+    // The host at home gets a return route, so that it sees clients' own addresses.
     place.lan.add_default_route(ip("192.168.1.1")).unwrap();
     let path = place.init("openvpn", &["--masquerade", "internet"]);
     let server = path.display().to_string();
@@ -409,7 +410,7 @@ fn openvpn_clients_come_and_go_while_others_download() {
     drop(phone);
     place.is_tidied_after_a_kill(&path, process, READY);
 
-    // Of a file that names no network at home, too: what is to go home only does not take everything.
+    // Even if the server's file names no LAN, `--lan-only` does not route everything.
     let text = fs::read_to_string(&path).unwrap();
     let bare: Vec<&str> = text
         .lines()
@@ -427,7 +428,7 @@ fn openvpn_clients_come_and_go_while_others_download() {
     );
 }
 
-/// Many who add clients at once: each gets an address of its own, and no section is lost.
+/// Clients added at the same time each get their own address, and no section is lost.
 #[test]
 fn clients_that_are_added_at_once_get_different_addresses() {
     if !ready(&["ip"]) {
@@ -436,7 +437,7 @@ fn clients_that_are_added_at_once_get_different_addresses() {
     let place = Place::new();
     let path = place.init("wireguard", &[]);
     let server = path.display().to_string();
-    // A comment that is to stay.
+    // A comment that must survive.
     let text = fs::read_to_string(&path).unwrap() + "\n# the end of mine\n";
     fs::write(&path, &text).unwrap();
     let commands: Vec<Process> = (0..8)

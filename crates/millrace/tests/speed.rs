@@ -1,4 +1,4 @@
-//! `millrace speed`: what it prints, and how it ends.
+//! The output of `millrace speed` and its exit codes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -28,7 +28,7 @@ fn lines(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// The time is as short as may be: only the list of measurements matters here.
+/// The shortest time possible: only the list of measurements matters here.
 const HURRY: [&str; 2] = ["--seconds", "0.001"];
 
 #[test]
@@ -38,7 +38,7 @@ fn json_has_every_algorithm_operation_and_back_end_that_is_there() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    // Standard error is no terminal, so that nothing is said of the progress.
+    // Standard error is not a terminal, so the program prints no progress.
     assert_eq!(text(&output.stderr), "");
     let mut found = BTreeSet::new();
     for line in lines(&output) {
@@ -154,7 +154,7 @@ fn without_openssl_nothing_is_compared() {
     assert_eq!(text(&output.stdout), "");
 }
 
-/// Answers as OpenSSL 3.0 does, at once: so many bytes or operations a second whatever is asked for. RC4 it does not know.
+/// Answers as OpenSSL 3.0 does, but at once and with fixed rates. It does not know RC4.
 const OPENSSL: &str = r#"#!/bin/sh
 case "$*" in
 version) echo "OpenSSL 3.0.19 27 Jan 2026 (Library: OpenSSL 3.0.19 27 Jan 2026)" ;;
@@ -210,7 +210,7 @@ fn openssl_is_compared_with() {
     assert_eq!(
         theirs,
         [
-            // Two passes.
+            // AES and HMAC are two passes.
             "aes-256-cbc+hmac-sha1 seal 1000.0",
             "aes-256-cbc+hmac-sha1 open 1000.0",
             "sha256 hash 2000.0",

@@ -1,4 +1,4 @@
-//! `millrace status` and `millrace check`: what they say and how they end.
+//! `millrace status` and `millrace check`: their output and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -48,8 +48,8 @@ fn document_says_what_wg_says_and_more() {
                 && of["batch_ns"].as_u64().is_some_and(|ns| ns > 0)),
         "{plane}"
     );
-    // All ten, those that waited for the session too. A packet is counted after it was sent, so its
-    // answer may be here first.
+    // Counts all ten pings, including those that waited for the session. The counter rises only after a packet was
+    // sent, so its answer may be here first.
     until("ten pings are counted", || {
         status_of(&net.a, WG)["dataplane"]["outbound"]["packets"]
             .as_u64()
@@ -70,12 +70,12 @@ fn document_says_what_wg_says_and_more() {
     }
     let drops = plane["drops"].as_object().unwrap();
     assert!(drops.len() > 10 && drops["not_authentic"] == 0, "{plane}");
-    // Of one sample nothing can be said, and nothing is.
+    // A single sample shows no limit, so the status names none.
     assert_eq!(plane["limits"], "");
     assert!(status["refused"].as_object().unwrap().len() > 5, "{status}");
 }
 
-/// The limit is that of the last second: a tunnel that idles has none, whatever went before.
+/// The limit describes the last second: an idle tunnel has none, whatever happened before.
 #[test]
 fn limit_is_of_the_last_second() {
     if !ready() {
@@ -93,7 +93,7 @@ fn limit_is_of_the_last_second() {
             let flood = || {
                 let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
                 while !stop.load(Ordering::Relaxed) {
-                    // Refused where nothing listens: that is what is sent to.
+                    // The far end's port is closed, so sends may fail with "connection refused".
                     let _ = socket.send_to(&[0; 100], (B4, 9));
                 }
             };
@@ -115,7 +115,7 @@ fn limit_is_of_the_last_second() {
     until("an idle tunnel", || status()["dataplane"]["limits"] == "");
 }
 
-/// Refused handshakes are counted by their reason, before anything costly was computed for them.
+/// Refused handshakes are counted by reason, before any costly computation.
 #[test]
 fn refused_handshakes_are_counted() {
     if !ready() {
@@ -178,7 +178,7 @@ fn no_tunnels_is_an_answer() {
     assert_eq!(run(&host, &["status"]).status.code(), Some(0));
 }
 
-/// A socket that a killed program left behind is no tunnel.
+/// A socket left by a killed program does not count as a tunnel.
 #[test]
 fn dead_tunnel_is_not_shown() {
     if !ready() {
@@ -206,7 +206,7 @@ const GOOD: &str = "[Interface]\n\
 
 #[test]
 fn check_judges_every_line() {
-    // Needs no rights: it reads a file.
+    // Checking a file needs no privileges.
     let directory = Directory::new();
     let check = |name: &str, text: &str, more: &[&str]| {
         let file = directory.file(name, text);
@@ -252,7 +252,7 @@ fn check_judges_every_line() {
     assert_eq!(usage.status.code(), Some(2));
 }
 
-/// An ordinary user is told that this needs root, and not that nothing runs.
+/// An ordinary user is told that `status` needs root, not that no tunnel runs.
 #[test]
 fn who_may_not_look_is_told_so() {
     use std::fs;
@@ -262,7 +262,7 @@ fn who_may_not_look_is_told_so() {
     }
     let net = Net::new();
     let directory = Directory::new();
-    // Where all users may read it.
+    // A directory that all users may read.
     let program = directory.path().join("millrace");
     fs::copy(PROGRAM, &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -298,7 +298,7 @@ fn who_may_not_look_is_told_so() {
     tunnel.settled();
 }
 
-/// A cable that is pulled out is seen at once; a peer that is frozen, once it should have answered a packet.
+/// The status shows an unplugged cable at once, and a frozen peer once it has failed to answer a packet in time.
 #[test]
 fn a_peer_that_cannot_be_heard_is_told() {
     if !ready() {
@@ -332,7 +332,7 @@ fn a_peer_that_cannot_be_heard_is_told() {
     stands(None);
 }
 
-/// Programs must be able to tell an answer from a failure.
+/// Exit codes distinguish an answer from a failure.
 #[test]
 fn what_cannot_be_told_ends_with_an_error() {
     if !ready() {
@@ -352,7 +352,7 @@ fn what_cannot_be_told_ends_with_an_error() {
         "tune --no-profile --milliseconds 1",
     ] {
         let script = format!("{PROGRAM} {command} > /dev/full");
-        // A host without any log says so, and that is an error too.
+        // A host without any log says so, and the command fails.
         let exit = net.a.command("sh").args(["-c", &script]).exit().unwrap();
         assert_eq!(exit.status.code(), Some(1), "{command}: {exit:?}");
         assert!(!exit.stderr.is_empty(), "{command}");
@@ -366,14 +366,14 @@ fn what_cannot_be_told_ends_with_an_error() {
     assert_eq!(report["usable"], false, "{report}");
 }
 
-/// A user who may not look is told so, and not that there is nothing.
+/// A user without permission is told so, instead of seeing an empty list.
 #[test]
 fn a_user_who_may_not_look_is_told_so() {
     if !ready() {
         return;
     }
     let net = Net::new();
-    // Without the right to pass by permissions, nor to change the network.
+    // Without the capabilities to bypass file permissions and to change the network.
     let alone = |words: &str| {
         let script = format!(
             "mount -t tmpfs none /etc/wireguard 2>/dev/null || {{ mkdir -p /tmp; mount -t tmpfs none /etc; mkdir /etc/wireguard; }}; \

@@ -1,4 +1,4 @@
-//! `millrace up FILE`: what a file asks for is there while it runs, and nothing of it afterwards.
+//! `millrace up FILE` applies the file's settings while it runs, and removes all of them afterwards.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -12,13 +12,13 @@ use lab::peer::{Keys, RunningPeer};
 use lab::{Exit, Host, Process};
 use nix::sys::signal::Signal;
 
-/// Name of the interface that the file makes.
+/// The interface that the file makes.
 const UP: &str = "up0";
-/// An address behind B that only the tunnel leads to.
+/// An address behind B, reachable only through the tunnel.
 const BEHIND: &str = "203.0.113.1";
 const BEHIND6: &str = "2001:db8:113::1";
 
-/// A, for which the file is, and B, which runs already.
+/// A, which runs the file, and B, which runs already.
 struct Site(acceptance::Site);
 
 impl std::ops::Deref for Site {
@@ -41,7 +41,7 @@ impl Site {
         b
     }
 
-    /// A file with these lines and ranges.
+    /// Writes a file with these lines and ranges.
     fn file(&self, lines: &str, ranges: &str) -> PathBuf {
         let lines = format!("Address = {A4}/24, fd01::1/64\n{lines}");
         let endpoint = self.net.link.b4().to_string();
@@ -52,7 +52,7 @@ impl Site {
         self.net.a.command(PROGRAM).arg("up").args(more).arg(file)
     }
 
-    /// Starts it and waits until it says that it is up.
+    /// Starts the tunnel and waits until it reports that it is up.
     fn up(&self, file: &PathBuf, more: &[&str]) -> Process {
         let mut process = self.command(file, more).spawn().unwrap();
         process
@@ -61,7 +61,7 @@ impl Site {
         process
     }
 
-    /// Runs it to an end that comes by itself.
+    /// Runs the tunnel until it ends by itself.
     fn refused(&self, file: &PathBuf, more: &[&str]) -> Exit {
         let exit = self
             .command(file, more)
@@ -83,7 +83,7 @@ impl Site {
     }
 }
 
-/// Everything about the network that could be left behind.
+/// Every part of the network state that could be left behind.
 fn network(host: &Host) -> String {
     let mut all = String::new();
     for words in [
@@ -99,7 +99,7 @@ fn network(host: &Host) -> String {
         .run(|| mark("/proc/sys/net/ipv4/conf/all/src_valid_mark"))
         .unwrap()
         .unwrap();
-    // Ages of what the kernel learned by itself.
+    // Leaves out entries with ages, which the kernel learned by itself.
     let mut lines: Vec<&str> = all
         .lines()
         .filter(|line| !line.contains("expires"))
@@ -140,13 +140,13 @@ fn networks_go_into_the_tunnel_and_back() {
             "4444"
         );
         acceptance::usable(a, "fd01::1");
-        // B may have a session with the A of the last time, under which its first answer is lost.
+        // B may still have a session with the previous A, under which its first answer is lost.
         acceptance::reaches(a, B4);
         for target in [B4, B6, BEHIND, BEHIND6] {
             pings(a, target, 2);
         }
         tcp_both_ways(a, &site.net.b, BEHIND, 1_000_000);
-        // No default route, so neither mark nor rules.
+        // There is no default route, so neither a mark nor rules are needed.
         assert_eq!(
             a.output("wg", ["show", UP, "fwmark"]).unwrap().trim(),
             "off"
@@ -157,7 +157,7 @@ fn networks_go_into_the_tunnel_and_back() {
     }
 }
 
-/// The MTU that the file does not give is what fits the way to the endpoint.
+/// If the file gives no MTU, the path to the endpoint determines it.
 #[test]
 fn mtu_follows_the_way_to_the_endpoint() {
     if !ready() {
@@ -170,8 +170,7 @@ fn mtu_follows_the_way_to_the_endpoint() {
     ends(process, Signal::SIGINT);
 }
 
-/// A full tunnel: everything goes in, but for the tunnel's own datagrams; and a killed one is cleaned up
-/// after by the next.
+/// A full tunnel takes everything except its own datagrams; after a kill, the next start cleans up.
 #[test]
 fn everything_goes_into_a_full_tunnel() {
     if !ready() {
@@ -195,7 +194,7 @@ fn everything_goes_into_a_full_tunnel() {
         pings(a, BEHIND, 3);
         pings(a, BEHIND6, 3);
         assert!(acceptance::peer(&server, &site.keys_a).received >= received + 6 * 128);
-        // A network of its own is still reached beside the tunnel.
+        // A directly connected network is still reached beside the tunnel.
         let received = acceptance::peer(&server, &site.keys_a).received;
         pings(a, &site.net.link.b4().to_string(), 3);
         assert!(acceptance::peer(&server, &site.keys_a).received < received + 3 * 128);
@@ -206,7 +205,7 @@ fn everything_goes_into_a_full_tunnel() {
     site.nothing_is_left();
     assert_eq!(network(a), before);
 
-    // Killed: the interface goes, the rules stay until the next start.
+    // After a kill the interface is gone, and the rules stay until the next start.
     let process = site.up(&file, &[]);
     process.signal(Signal::SIGKILL).unwrap();
     assert!(!process.wait_at_most(PATIENCE).unwrap().status.success());
@@ -272,7 +271,7 @@ fn saved_file_has_what_wg_changed() {
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
-    // And it can be read again.
+    // The saved file can be read again.
     let process = site.up(&file, &[]);
     assert_eq!(
         a.output("wg", ["show", UP, "peers"])
@@ -313,7 +312,7 @@ fn scripts_run_only_where_they_may() {
     let all = "PreUp up0\nPostUp up0\nPreDown up0\nPostDown up0\n";
     assert_eq!(fs::read_to_string(&log).unwrap(), all);
 
-    // One that fails takes everything down again.
+    // A failing script takes everything down again.
     let file = site.file("PostUp = exit 3", "10.0.0.0/24");
     let before = network(&site.net.a);
     let exit = site.refused(&file, &["--allow-scripts"]);
@@ -363,7 +362,7 @@ fn second_start_is_refused_and_the_first_goes_on() {
     site.nothing_is_left();
 }
 
-/// In the background, ended by the deletion of its link: rules are taken back all the same.
+/// Deleting the link of a tunnel in the background also removes its rules.
 #[test]
 fn background_tunnel_ends_with_its_link() {
     if !ready() {
@@ -388,7 +387,7 @@ fn background_tunnel_ends_with_its_link() {
     assert_eq!(network(a), before);
 }
 
-/// Name servers are given to the program that manages them, and taken back.
+/// The program gives name servers to their manager, and takes them back.
 #[test]
 fn name_servers_are_set_and_taken_back() {
     if !ready() {

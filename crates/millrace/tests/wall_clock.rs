@@ -1,4 +1,4 @@
-//! A machine whose clock is wrong when the tunnel starts, and is set afterwards.
+//! A machine whose clock is wrong when the tunnel starts, and is set later.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -14,10 +14,10 @@ use lab::load::{PingOptions, ping};
 use lab::peer::{Keys, PeerOptions, WgPeer, WireGuardPeer};
 use lab::tools;
 
-/// The file of the time over a restart.
+/// The file that keeps the time across restarts.
 const FLOOR: &str = "/var/lib/millrace/clock";
 
-/// A clock of a program's own, which is as many seconds off as it is set.
+/// A clock for one program, with an offset in seconds.
 struct Clock {
     directory: Directory,
     library: PathBuf,
@@ -44,7 +44,7 @@ impl Clock {
     }
 
     fn set(&self, seconds: i64) {
-        // At once, as a program may be reading it.
+        // Replaces the file atomically, because a program may be reading it.
         let new = self.directory.file("new", &seconds.to_string());
         fs::rename(new, self.file()).unwrap();
     }
@@ -61,9 +61,9 @@ impl Clock {
     }
 }
 
-/// A router without a battery starts its tunnel before it has asked for the time. What it keeps on its disk of the lives
-/// before has its peer take it at once. Without that the peer takes what it sends for replays, and when the clock is right,
-/// the tunnel is up by itself.
+/// A router without a battery-backed clock starts its tunnel before it knows the time. With the time it keeps on disk,
+/// its peer accepts it at once. Without that, the peer takes its handshakes for replays, and the tunnel comes up by
+/// itself once the clock is right.
 #[test]
 fn a_tunnel_that_starts_before_its_clock_is_set_comes_up() {
     if !ready() {
@@ -114,7 +114,7 @@ fn a_tunnel_that_starts_before_its_clock_is_set_comes_up() {
     clock.set(0);
     reaches(&net.a, B4);
     pings(&net.a, B4, 2);
-    // People are shown the time that it is now.
+    // The status shows people the corrected time.
     let shaken = peer(&a, &keys_b).latest_handshake.unwrap();
     assert!(shaken.elapsed().unwrap().as_secs() < 1_000);
 }

@@ -1,4 +1,4 @@
-//! `wg-quick` with the program as its user-space implementation.
+//! Tests `wg-quick` with the program as its userspace implementation.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use acceptance::{
 use lab::peer::{Keys, PeerOptions, WgPeer, WireGuardPeer};
 use lab::tools;
 
-/// `wg-quick up` and `down`, with the program as its user-space implementation: by its own name for
-/// that, and through a script.
+/// Runs `wg-quick up` and `down` with the program as userspace implementation: under its own name, and through a
+/// script.
 #[test]
 fn wg_quick_brings_tunnels_up_and_down() {
     if !ready() {

@@ -1,5 +1,5 @@
-//! Every setting, through the stock `wg` where it has a word for it and in the protocol's own words
-//! where it has none; changes while traffic runs.
+//! Sets every setting through the stock `wg` if it supports the setting, and otherwise through the userspace protocol;
+//! changes settings under traffic.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -35,7 +35,7 @@ fn interface_settings() {
     assert_eq!(show(&host, "public-key"), keys.public);
     assert_eq!(show(&host, "private-key"), keys.private);
 
-    // Before a port was asked for there is one.
+    // The program has a port even before one was set.
     assert!(program.status().unwrap().listen_port > 0);
     program.set(&["listen-port", "1234"]).unwrap();
     assert_eq!(program.status().unwrap().listen_port, 1234);
@@ -123,7 +123,7 @@ fn peer_settings() {
     set(&["allowed-ips", ""]);
     assert!(peer(&program, &keys).allowed_ips.is_empty());
 
-    // A second peer takes a range over, and removing it does not give it back.
+    // A second peer takes over a range; removing that peer does not return it.
     set(&["allowed-ips", "10.0.0.0/8"]);
     let words = ["peer", &other.public, "allowed-ips", "10.0.0.0/8"];
     program.set(&words).unwrap();
@@ -131,7 +131,7 @@ fn peer_settings() {
     assert_eq!(peer(&program, &other).allowed_ips, ["10.0.0.0/8"]);
     program.set(&["peer", &other.public, "remove"]).unwrap();
     assert_eq!(program.status().unwrap().peers.len(), 1);
-    // Removing a peer that is not there is no error.
+    // Removing an unknown peer is not an error.
     program.set(&["peer", &other.public, "remove"]).unwrap();
 }
 
@@ -174,7 +174,7 @@ fn files_are_set_added_and_synchronised() {
     };
     assert_eq!(load("setconf", &file(&[1])), sorted(&[1]));
     assert_eq!(load("addconf", &file(&[2])), sorted(&[1, 2]));
-    // setconf is replace_peers: a peer that is not named is gone.
+    // setconf means replace_peers: a peer that the file does not name is removed.
     assert_eq!(load("setconf", &file(&[2])), sorted(&[2]));
     assert_eq!(load("syncconf", &file(&[1, 2])), sorted(&[1, 2]));
     assert_eq!(load("syncconf", &file(&[1])), sorted(&[1]));
@@ -184,7 +184,7 @@ fn files_are_set_added_and_synchronised() {
     assert_eq!(load("setconf", &shown), sorted(&[1]));
     let list = host.output("wg", ["show", "interfaces"]).unwrap();
     assert_eq!(list.trim(), WG);
-    // The text for people.
+    // The text of `wg show` for people.
     let text = host.output("wg", ["show"]).unwrap();
     assert!(
         text.contains(&keys[1].public) && text.contains("10.0.1.0/24"),
@@ -192,7 +192,7 @@ fn files_are_set_added_and_synchronised() {
     );
 }
 
-/// The peer that is synchronised keeps its session.
+/// `syncconf` keeps the session of a peer.
 #[test]
 fn syncconf_does_not_disturb_a_session() {
     if !ready() {
@@ -236,7 +236,7 @@ fn single_ranges_go_by_the_protocols_own_words() {
     let mut seen = peer(&program, &keys).allowed_ips;
     seen.sort();
     assert_eq!(seen, ["10.1.0.0/16", "fd00::/8"]);
-    // One that is not its own is not reported.
+    // Removing a range that the peer does not have is not an error.
     assert_eq!(
         set("update_only=true\nallowed_ip=-192.0.2.0/24\n"),
         "errno=0\n\n"
@@ -248,7 +248,7 @@ fn single_ranges_go_by_the_protocols_own_words() {
     let mut seen = peer(&program, &keys).allowed_ips;
     seen.sort();
     assert_eq!(seen, ["10.1.0.0/16", "192.0.2.0/24"]);
-    // update_only does not make a peer.
+    // update_only does not create a peer.
     let stranger = hex(&Keys::generate(&host).unwrap().public);
     let request = format!("set=1\npublic_key={stranger}\nupdate_only=true\n\n");
     assert_eq!(uapi(&host, WG, &request), "errno=0\n\n");
@@ -282,13 +282,13 @@ fn wrong_requests_are_answered_and_change_nothing() {
         let errno = answer
             .strip_prefix("errno=")
             .and_then(|rest| rest.trim().parse::<i32>().ok());
-        // The sign is not agreed upon: wireguard-go writes it as the kernel would return it.
+        // Implementations disagree about the sign: wireguard-go writes the kernel's return value.
         assert!(
             errno.is_some_and(|errno| errno != 0),
             "{request:?}: {answer:?}"
         );
     }
-    // Half a request, and no request at all.
+    // Half a request, and a connection without any request.
     host.run(|| {
         use std::io::Write;
         for text in ["set=1\nlisten_port=5", "\n", "\0\0\0", "hello\n\n"] {
@@ -303,8 +303,7 @@ fn wrong_requests_are_answered_and_change_nothing() {
     assert!(program.process.try_wait().unwrap().is_none());
 }
 
-/// A thousand requests on one connection, and sixty connections that say nothing at the same time as
-/// `wg` wants to be served.
+/// A thousand requests on one connection, and sixty silent connections while `wg` waits for service.
 #[test]
 fn silent_clients_do_not_stop_others_for_good() {
     if !ready() {
@@ -339,17 +338,17 @@ fn keys_ports_and_secrets_change_while_traffic_runs() {
     );
     pings(&net.a, B4, 2);
 
-    // The caller's port: the other end follows.
+    // Changes the caller's port: the other end follows.
     tunnel.a.set(&["listen-port", "2001"]).unwrap();
     pings(&net.a, B4, 2);
     assert_eq!(tunnel.at_b().endpoint.unwrap().port(), 2001);
-    // The called one's port: it says so itself by its next packet.
+    // Changes the called end's port: its next packet announces it.
     tunnel.b.set(&["listen-port", "2002"]).unwrap();
     pings(&net.b, A4, 2);
     assert_eq!(tunnel.at_a().endpoint.unwrap().port(), 2002);
     pings(&net.a, B4, 2);
 
-    // The preshared key, at both ends: a session that exists goes on, the next one needs the new key.
+    // Changes the preshared key at both ends: the session goes on, and the next one needs the new key.
     let psk = PresharedKey::generate(&net.a).unwrap();
     for (end, other) in [(&tunnel.a, &tunnel.keys_b), (&tunnel.b, &tunnel.keys_a)] {
         let words = ["peer", &other.public, "preshared-key", "/dev/stdin"];
@@ -357,8 +356,8 @@ fn keys_ports_and_secrets_change_while_traffic_runs() {
     }
     pings(&net.a, B4, 2);
 
-    // The private key of A. Its session is over, so that a handshake with the new key (and the new
-    // preshared key) has to bring the answers.
+    // Changes the private key of A. Its session is over, so the answers need a handshake with the new key (and the new
+    // preshared key).
     let fresh = Keys::generate(&net.a).unwrap();
     let set_key = ["private-key", "/dev/stdin"];
     tunnel.a.set_with_input(&set_key, &fresh.private).unwrap();
@@ -376,7 +375,7 @@ fn keys_ports_and_secrets_change_while_traffic_runs() {
     assert_eq!(tunnel.a.status().unwrap().public_key, fresh.public);
 }
 
-/// A peer with our own key is no peer: `wg` lists of a whole network may contain oneself.
+/// A peer with the interface's own key is ignored: `wg` lists of a whole network may contain oneself.
 #[test]
 fn own_key_is_no_peer() {
     if !ready() {
@@ -393,8 +392,8 @@ fn own_key_is_no_peer() {
     assert_eq!(program.status().unwrap().peers, []);
 }
 
-/// Enabling the keepalive of a peer sends at once, and then again and again without any traffic. The
-/// times are tested on a virtual clock, in the crate of the protocol.
+/// Enabling a peer's keepalive sends at once, and then repeatedly without any traffic. The protocol crate tests the
+/// times on a virtual clock.
 #[test]
 fn persistent_keepalive_sends() {
     if !ready() {
@@ -405,7 +404,7 @@ fn persistent_keepalive_sends() {
     assert_eq!(tunnel.at_b().received, 0);
     let words = ["peer", &tunnel.keys_b.public, "persistent-keepalive", "1"];
     tunnel.a.set(&words).unwrap();
-    // A handshake of 148 and three empty packets of 32.
+    // A handshake of 148 bytes and three empty packets of 32.
     until("three keepalives", || {
         tunnel.at_b().received >= 148 + 3 * 32
     });
@@ -441,7 +440,7 @@ fn datagrams_carry_the_mark() {
         tunnel.a.set(&["fwmark", "0x55"]).unwrap();
         pings(&net.a, B6, 2);
         assert!(count("marked") >= 2 && count("plain") == 0);
-        // A port that is opened anew keeps it.
+        // A reopened port keeps the mark.
         tunnel.a.set(&["listen-port", "2001"]).unwrap();
         pings(&net.a, B6, 2);
         assert_eq!(count("plain"), 0);
@@ -462,7 +461,8 @@ fn counter(host: &Host, table: &str, name: &str) -> u64 {
         .unwrap()
 }
 
-/// The kernel's WireGuard has no such address: packets of it are for no peer, and `wg-quick save` would keep it.
+/// The kernel's WireGuard sets no link-local address: packets to it would match no peer, and `wg-quick save` would
+/// store it.
 #[test]
 fn interface_gets_no_address_by_itself() {
     if !ready() {

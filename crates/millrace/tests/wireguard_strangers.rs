@@ -1,5 +1,5 @@
-//! A WireGuard server that anyone can reach: floods from thousands of addresses cost a few lines of log and a little memory, and
-//! a client gets in beside them. So does a peer that moves with each packet.
+//! A public WireGuard server: floods from thousands of addresses cost a few log lines and little memory, and a client
+//! still connects. The same holds for a peer that moves with each packet.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -21,10 +21,10 @@ use nix::sys::signal::Signal;
 use wireguard::message::TAG_LEN;
 use wireguard::{DATA_HEADER_LEN, DataHeader, Device, Output};
 
-/// The address of the peer that moves, inside the tunnel.
+/// Inner address of the moving peer.
 const MOVING: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 66);
 
-/// A client in A, a server in B, and a peer that moves.
+/// A client on A, a server on B, and a peer that moves.
 struct World {
     net: Exposed,
     directory: Directory,
@@ -56,7 +56,7 @@ impl World {
         process
     }
 
-    /// The server, with these lines of its own at the head of its file.
+    /// Starts the server, with `head` as the first lines of its file.
     fn server(&self, head: &str) -> Process {
         let text = format!(
             "{head}[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\nAddress = {B4}/24\n\
@@ -78,7 +78,7 @@ impl World {
         self.up(&self.net.a, "wg0.conf", &text)
     }
 
-    /// Attacks the server. A client that comes meanwhile gets in.
+    /// Attacks the server; a new client still connects meanwhile.
     fn attack(&self, server: &Process, attack: (&str, Payloads)) {
         self.net.attack((server, PORT_B), attack, || {
             let client = self.client();
@@ -87,7 +87,7 @@ impl World {
         });
     }
 
-    /// Attacks the server in all of these ways.
+    /// Attacks the server in each of these ways.
     fn attacks<const N: usize>(&self, server: &Process, attacks: [(&str, Payloads); N]) {
         let before = anonymous_memory(server);
         for attack in attacks {
@@ -97,7 +97,7 @@ impl World {
         assert!(grown <= MEMORY, "{grown} bytes in the end");
     }
 
-    /// A session of the peer that moves: the server's index, and the key to seal with.
+    /// Opens a session of the moving peer: the server's index, and the sending key.
     fn session(&self) -> (u32, Key) {
         let at = SocketAddr::new(self.net.called().into(), PORT_B);
         let socket = || UdpSocket::bind((self.net.cable.a4(), 0));
@@ -127,7 +127,7 @@ fn end(process: Process) {
     assert!(exit.status.success(), "{exit:?}");
 }
 
-/// An initiation of this key to the server, and the device that waits for its answer.
+/// Builds an initiation from this key to the server, and the device that waits for the answer.
 fn initiation(key: [u8; 32], server: &Keys) -> (Device, Vec<u8>) {
     let now = Instant::now();
     let mut device = Device::new(now, SystemTime::now(), 1);
@@ -143,7 +143,7 @@ fn initiation(key: [u8; 32], server: &Keys) -> (Device, Vec<u8>) {
     (device, sent.unwrap())
 }
 
-/// A response with the MAC that anyone can make who knows the server's public key, and a made-up rest.
+/// Builds a response with a valid MAC, which needs only the server's public key, and random content.
 fn response(random: &mut Random, server: &[u8; 32]) -> Vec<u8> {
     let mut message = random.bytes(92);
     message[..4].copy_from_slice(&[2, 0, 0, 0]);
@@ -151,7 +151,7 @@ fn response(random: &mut Random, server: &[u8; 32]) -> Vec<u8> {
     message
 }
 
-/// The first initiation that this tap has seen.
+/// The first initiation that this tap has captured.
 fn recorded(tap: &PacketSocket) -> Vec<u8> {
     let mut batch = FrameBatch::new(2048);
     while tap.receive(&mut batch).unwrap() > 0 {
@@ -202,7 +202,7 @@ fn floods_of_handshakes_cost_little_and_lock_nobody_out() {
         ),
     ];
     world.attacks(&server, attacks);
-    // They were seen, and told of.
+    // The server saw them, and logged them.
     let told = server.stderr();
     assert!(told.contains("handshake message from 11."), "{told}");
     end(server);
@@ -240,7 +240,7 @@ fn floods_of_other_datagrams_cost_little_and_lock_nobody_out() {
     end(server);
 }
 
-/// A ping from the peer that moves.
+/// A ping from the moving peer.
 fn ping() -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0, 0];
     packet.extend(MOVING.octets());
@@ -248,12 +248,12 @@ fn ping() -> Vec<u8> {
     let sum = internet_checksum(&packet);
     packet[10..12].copy_from_slice(&sum);
     packet.extend([8, 0, 0xf7, 0xff, 0, 0, 0, 0]);
-    // WireGuard pads.
+    // WireGuard pads its packets.
     packet.resize(32, 0);
     packet
 }
 
-/// The server follows, or with a mode of several lines takes each address for one more line: both are bounded.
+/// The server follows the peer or, with several lines, adds each address as one more line: both are bounded.
 #[test]
 fn a_peer_that_moves_with_each_packet_costs_little_and_locks_nobody_out() {
     if !ready() {

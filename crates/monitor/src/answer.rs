@@ -1,4 +1,4 @@
-//! Answers.
+//! Answers to HTTP requests.
 
 use std::io::Write as _;
 
@@ -7,25 +7,25 @@ use serde_json::json;
 
 use crate::page::{PAGE, POLICY};
 
-/// The answer to a request.
+/// An answer to a request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Answer {
     /// The status (RFC 9110, section 15).
     pub status: u16,
-    /// Further fields, each with the end of its line.
+    /// Further header fields, each ending with CRLF.
     fields: String,
     body: Vec<u8>,
-    /// It is for somebody who has logged in.
+    /// Whether the answer goes to a logged-in browser.
     session: bool,
 }
 
-/// Fields of every answer: what is sent is of now and of here, and no other page may frame, read or guess about it.
+/// Header fields of every answer: no caching, no guessing of types, and no other page may frame or read the answer.
 const FIELDS: &str = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
     Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n\
     X-Frame-Options: DENY\r\n";
 
 impl Answer {
-    /// The page.
+    /// The answer with the page.
     #[must_use]
     pub fn page() -> Self {
         Self {
@@ -38,17 +38,17 @@ impl Answer {
         }
     }
 
-    /// A document.
+    /// An answer with a JSON document.
     #[must_use]
     pub fn json(value: &impl Serialize) -> Self {
         match serde_json::to_vec(value) {
             Ok(body) => Self::of("application/json", body),
-            // No key of ours is anything but text.
+            // Serialising cannot fail, as all map keys are text.
             Err(_) => Self::error(500, "the answer cannot be written"),
         }
     }
 
-    /// Text of a kind.
+    /// An answer with a body of the content type `kind`.
     #[must_use]
     pub fn of(kind: &str, body: Vec<u8>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Answer {
         }
     }
 
-    /// Why there is nothing else, in words.
+    /// An error answer, with the reason in words.
     #[must_use]
     pub fn error(status: u16, why: &str) -> Self {
         let mut answer = Self::json(&json!({"error": why}));
@@ -69,7 +69,7 @@ impl Answer {
         answer
     }
 
-    /// Adds a field.
+    /// Adds a header field.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.fields += &format!("{name}: {value}\r\n");
@@ -83,19 +83,19 @@ impl Answer {
         self
     }
 
-    /// Whether it is for somebody who has logged in.
+    /// Whether the answer goes to a logged-in browser.
     #[must_use]
     pub const fn is_of_session(&self) -> bool {
         self.session
     }
 
-    /// The body.
+    /// The body of the answer.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Its fields, as they are sent.
+    /// The further header fields, as they are sent.
     #[must_use]
     pub fn fields(&self) -> &str {
         &self.fields

@@ -1,46 +1,46 @@
-//! How often a password may be tried, and by whom first.
+//! Limits how often a password may be tried, and ranks those who try.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use plane::SourceNetwork;
 
-/// Tries that one who asks has at once.
+/// Tries that each asker has at once.
 const BURST: u32 = 5;
 
-/// The time after which there is one more.
+/// Time until an asker gets one more try.
 const EACH: Duration = Duration::from_secs(10);
 
-/// Tries that those who have failed have at once, all together: an attacker may have many networks of IPv6.
+/// Tries that all unknown askers together have at once: an attacker may have many IPv6 networks.
 const BURST_OF_ALL: u32 = 20;
 
-/// The time after which they have one more, all together.
+/// Time until all unknown askers together get one more try.
 const EACH_OF_ALL: Duration = Duration::from_secs(2);
 
-/// Tries before what all have counts for one who asks: an owner who mistypes does not wait for an attacker.
+/// Tries of an asker that ignore the common limit: an owner who mistypes does not wait for an attacker.
 const FREE: u32 = 3;
 
-/// How long it is remembered that a try failed.
+/// How long a failed try is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
-/// The most addresses that are remembered: all of a LAN of the usual size, several times. The one that tried longest
-/// ago makes room for another, and its failures go with it: no one is refused because of that.
+/// The most askers that are remembered: several times the addresses of a usual LAN. A new asker replaces the one that
+/// tried longest ago, and its failures are forgotten; so a full table refuses nobody.
 const MOST: usize = 1024;
 
-/// Who tries a password.
+/// Someone who tries a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asker {
-    /// A browser that was logged in with before, by the digest of what it shows.
+    /// A browser in which somebody has logged in before, by the digest of its token.
     Known([u8; 32]),
-    /// Any other in a network.
+    /// Any other client in a network.
     Network(SourceNetwork),
 }
 
-/// Who goes first where several try: the lowest.
+/// The order of askers: the lowest rank goes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Rank(u32);
 
-/// So many tries, which come back one after the other.
+/// A number of tries that are returned one after the other.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     used: u32,
@@ -55,7 +55,7 @@ impl Bucket {
         }
     }
 
-    /// Gives back what has come back since.
+    /// Returns the tries that are due by now.
     fn refill(&mut self, each: Duration, now: Instant) {
         while self.used > 0 && now.saturating_duration_since(self.since) >= each {
             self.used -= 1;
@@ -66,7 +66,7 @@ impl Bucket {
         }
     }
 
-    /// How long until there is one.
+    /// How long until a try is available; `None` if one is.
     fn wait(&self, burst: u32, each: Duration, now: Instant) -> Option<Duration> {
         let waited = now.saturating_duration_since(self.since);
         (self.used >= burst).then(|| each.saturating_sub(waited))
@@ -78,21 +78,21 @@ impl Bucket {
 struct Entry {
     asker: Asker,
     bucket: Bucket,
-    /// Tries that are not known to have been right.
+    /// Tries that were not confirmed as right.
     tries: u32,
     last: Instant,
 }
 
-/// The tries of all.
+/// The tries of all askers.
 #[derive(Debug)]
 pub struct Attempts {
     all: Bucket,
-    /// The latest last.
+    /// The latest asker is last.
     of: VecDeque<Entry>,
 }
 
 impl Attempts {
-    /// None so far.
+    /// No asker has tried yet.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -101,11 +101,11 @@ impl Attempts {
         }
     }
 
-    /// One more try. A success gives it back ([`Attempts::forgive`]), and so does one that was not looked at
-    /// ([`Attempts::undo`]).
+    /// Counts one more try. [`Attempts::forgive`] returns it after a success, [`Attempts::undo`] if the password was
+    /// not checked.
     ///
     /// # Errors
-    /// Not now: after so long.
+    /// The asker must wait for this long.
     pub fn begin(&mut self, asker: Asker, now: Instant) -> Result<Rank, Duration> {
         let recent = |it: &Entry| now.saturating_duration_since(it.last) < REMEMBERED;
         self.of.retain(recent);
@@ -135,7 +135,7 @@ impl Attempts {
             entry.tries = entry.tries.saturating_add(1);
             entry.last = now;
             if !is_known {
-                // There is no debt: those who were free to try do not make others wait for longer.
+                // The count stops at the limit: free tries do not make others wait longer.
                 self.all.used = BURST_OF_ALL.min(self.all.used + 1);
             }
         }
@@ -146,13 +146,13 @@ impl Attempts {
         wait.map_or(Ok(rank), Err)
     }
 
-    /// It was the password.
+    /// Forgets the asker's failures: the password was right.
     pub fn forgive(&mut self, asker: Asker) {
         self.of.retain(|it| it.asker != asker);
         self.give_back(asker);
     }
 
-    /// It was not looked at.
+    /// Returns the try: the password was not checked.
     pub fn undo(&mut self, asker: Asker) {
         if let Some(entry) = self.of.iter_mut().find(|it| it.asker == asker) {
             entry.tries = entry.tries.saturating_sub(1);
@@ -176,7 +176,7 @@ mod tests {
         Asker::Network(SourceNetwork::of(text.parse().unwrap()))
     }
 
-    /// One of many networks.
+    /// The asker from one of many networks.
     fn nth(number: u32) -> Asker {
         Asker::Network(SourceNetwork::of(std::net::IpAddr::V6(
             (u128::from(number) << 64).into(),
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(attempts.begin(asker("10.0.0.1"), later), Ok(Rank(1)));
     }
 
-    /// However many networks an attacker has: who has not failed, and who mistypes twice, is not refused, and goes before
+    /// However many networks an attacker has: an asker without failures, or with two, is not refused, and goes before
     /// all that have failed.
     #[test]
     fn an_attacker_with_many_networks_keeps_no_other_out() {
@@ -222,7 +222,7 @@ mod tests {
                 tried += u32::from(passed);
             }
         }
-        // Each has its free ones, the last of which all have together.
+        // Each network has its free tries; the last of these also use up the common ones.
         assert_eq!(tried, 200 * FREE);
         assert!(attempts.begin(nth(0), begin).is_err());
         for mistyped in 0..FREE {
@@ -232,13 +232,13 @@ mod tests {
             );
         }
         assert!(attempts.begin(nth(200), begin).unwrap() < Rank(FREE));
-        // Afterwards all have one every two seconds.
+        // Afterwards all networks together get one try every two seconds.
         let later = begin + EACH_OF_ALL;
         let passed = (0..200).filter(|it| attempts.begin(nth(*it), later).is_ok());
         assert_eq!(passed.count(), 1);
     }
 
-    /// Of one network all are one, but a browser that is known has tries of its own, and the first turn.
+    /// All askers of one network share its tries, but a known browser has its own, and goes first.
     #[test]
     fn a_browser_that_is_known_is_not_taken_for_its_network() {
         let begin = Instant::now();

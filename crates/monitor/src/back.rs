@@ -1,9 +1,8 @@
-//! The process with privileges: what it answers, and to whom.
+//! The process with privileges: answers questions of the front, and decides who may ask.
 //!
-//! The front is not trusted: it asks what it likes, and gets no change done without a session, which only the password
-//! begins. Four threads answer, so that neither a password, which takes a quarter of a second, nor a server's files, which
-//! another process may have locked, nor a tunnel that hangs hold up the others, or the question whether a session is one. Each
-//! does one thing at a time.
+//! The front is not trusted: it may ask anything, but changes need a session, and only the password starts one. Four
+//! threads answer, each doing one thing at a time. So checks of a session, and all other questions, never wait for a
+//! password (a quarter of a second), for locked files, or for a hanging tunnel.
 
 use std::io;
 use std::net::Shutdown;
@@ -22,19 +21,19 @@ use crate::rights::Rights;
 use crate::sample::Sample;
 use crate::secret::Secret;
 
-/// Questions about the host that wait. The front has one for each connection and one of its own.
+/// Most questions about the host that wait: one for each of the front's connections, and one of its own.
 const WAITING: usize = 32;
 
-/// Passwords that wait: the front has one looked at at a time.
+/// Most passwords that wait: the front has one password checked at a time.
 const PASSWORDS: usize = 1;
 
 /// Answers the questions that need privileges.
 pub trait Source: Send {
-    /// How everything stands.
+    /// The state of the tunnels and the guard.
     fn sample(&mut self) -> Sample;
-    /// The text of the day that was kept.
+    /// The saved text of the day's rates.
     fn day(&mut self) -> String;
-    /// Keeps the text of the day.
+    /// Saves the text of the day's rates.
     fn keep(&mut self, day: String);
 }
 
@@ -45,19 +44,19 @@ pub trait Servers: Send {
     /// Changes a client.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason, in words.
     fn change(&mut self, change: &Change) -> Result<Value, String>;
     /// Plans or makes a server at home.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason, in words.
     fn server(&mut self, server: &Server) -> Result<Value, String>;
 }
 
-/// Answers what the other end asks, until it has no more questions.
+/// Answers the front's questions until it closes the connection.
 ///
 /// # Errors
-/// It asks what is no question, or too much at once.
+/// The front sends an invalid question, or too many at once.
 pub fn answer(
     stream: &UnixStream,
     rights: &Rights,
@@ -75,14 +74,14 @@ pub fn answer(
         scope.spawn(move || host(of_host, rights, source, out));
         scope.spawn(move || home(of_home, rights, servers, out));
         scope.spawn(move || door(of_door, rights, out));
-        // The threads end when their channels do, behind this.
+        // The threads end when this block drops their channels.
         let ended = read(stream, rights, out, [&to_host, &to_home], &to_door);
         let _ = stream.shutdown(Shutdown::Both);
         ended
     })
 }
 
-/// Where answers go.
+/// The socket that answers go to.
 struct Out<'a> {
     stream: Mutex<&'a UnixStream>,
 }
@@ -92,13 +91,13 @@ impl Out<'_> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let told = Frame::new(number, value).and_then(|it| it.write(&mut *stream));
         if told.is_err() {
-            // Half an answer: nothing that follows would be understood.
+            // After half an answer, the front could not read any other.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Reads what is asked. What takes no time is answered at once.
+/// Reads the front's questions. Answers the quick ones at once, and passes the others to the threads.
 fn read(
     mut stream: &UnixStream,
     rights: &Rights,
@@ -136,14 +135,14 @@ fn read(
     Ok(())
 }
 
-/// Looks at passwords, one after the other.
+/// Checks passwords, one after the other.
 fn door(passwords: Receiver<(u32, Secret)>, rights: &Rights, out: &Out<'_>) {
     for (number, password) in passwords {
         out.tell(number, &rights.login(password.expose(), Instant::now()));
     }
 }
 
-/// Answers what is asked about the host.
+/// Answers questions about the host.
 fn host(
     questions: Receiver<(u32, Question)>,
     rights: &Rights,
@@ -164,13 +163,13 @@ fn host(
                 source.keep(day);
                 out.tell(number, &());
             }
-            // Answered elsewhere.
+            // Another thread answers these.
             _ => {}
         }
     }
 }
 
-/// Answers what is asked about the servers at home, and changes them.
+/// Answers questions about the servers at home, and changes their clients.
 fn home(
     questions: Receiver<(u32, Question)>,
     rights: &Rights,
@@ -197,7 +196,7 @@ fn home(
                 });
                 out.tell(number, &told);
             }
-            // Answered elsewhere.
+            // Another thread answers these.
             _ => {}
         }
     }

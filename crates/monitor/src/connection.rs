@@ -1,4 +1,4 @@
-//! One connection: a request within a time, an answer within another, and the end.
+//! One connection: reads a request, sends an answer, each within its time limit, and closes.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -15,9 +15,9 @@ pub struct Limits {
     pub request: Duration,
     /// Time for the whole answer, however slowly it is taken.
     pub answer: Duration,
-    /// Connections at once.
+    /// Most connections at once.
     pub connections: usize,
-    /// Connections of one network at once.
+    /// Most connections of one network at once.
     pub of_network: usize,
 }
 
@@ -32,12 +32,12 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no request.
+/// Why no request could be read.
 enum Unread {
     Bad(Bad),
-    /// It did not come in time.
+    /// The request did not come in time.
     Late,
-    /// Nothing can be sent either.
+    /// The client is gone, so no answer can be sent.
     Gone,
 }
 
@@ -58,7 +58,7 @@ pub fn serve(
     answer: impl FnOnce(&Head, &[u8]) -> Answer,
 ) {
     let answer = match request(stream, Instant::now() + limits.request) {
-        // It gave way while its last bytes came.
+        // The connection gave way to another one while its last bytes came.
         Ok(_) if !place.begin_work() => return,
         Ok((head, body)) => answer(&head, &body),
         Err(Unread::Bad(bad)) => Answer::error(bad.status(), &bad.to_string()),
@@ -78,7 +78,7 @@ pub fn serve(
 /// Turns a connection away.
 pub fn refuse(stream: &TcpStream) {
     let busy = Answer::error(503, "too many connections at once").with("Retry-After", "2");
-    // It fits into what the kernel takes at once.
+    // The answer fits into the socket's buffer.
     let _ = stream.set_nonblocking(true);
     let _ = (&*stream).write_all(&busy.to_bytes());
 }
@@ -99,7 +99,7 @@ fn request(stream: &TcpStream, end: Instant) -> Result<(Head, Vec<u8>), Unread> 
     Ok((head, body))
 }
 
-/// Reads some more, up to `most` in all.
+/// Reads more bytes, up to `most` in all.
 fn read(
     mut stream: &TcpStream,
     bytes: &mut Vec<u8>,
@@ -118,13 +118,13 @@ fn read(
     }
 }
 
-/// The time until `end`, if there is some.
+/// The time until `end`; `None` if it has passed.
 fn left(end: Instant) -> Option<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     (!left.is_zero()).then_some(left)
 }
 
-/// Sends the answer; false where it was not taken whole in time.
+/// Sends the answer; false if the client did not take all of it in time.
 fn send(mut stream: &TcpStream, answer: &Answer, within: Duration) -> bool {
     let end = Instant::now() + within;
     let bytes = answer.to_bytes();
@@ -142,9 +142,9 @@ fn send(mut stream: &TcpStream, answer: &Answer, within: Duration) -> bool {
     true
 }
 
-/// Waits until the client closes, but not for long.
+/// Waits a short time for the client to close.
 fn await_close(mut stream: &TcpStream) {
-    // The kernel would take the answer back while bytes of the browser are unread.
+    // The kernel would discard the answer if the browser's bytes stayed unread.
     let _ = stream.shutdown(Shutdown::Write);
     let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
     let mut buffer = [0; 2048];
@@ -195,7 +195,7 @@ mod tests {
             client.write_all(piece).unwrap();
         }
         let mut text = String::new();
-        // Reset where a client had more to say.
+        // The kernel resets the connection where the client had sent more.
         let _ = client.read_to_string(&mut text);
         drop(client);
         serving.join().unwrap();
@@ -224,7 +224,7 @@ mod tests {
             (&b"nonsense\r\n\r\n"[..], "400"),
             (b"DELETE / HTTP/1.1\r\n\r\n", "405"),
             (b"POST / HTTP/1.1\r\nContent-Length: 5000\r\n\r\n", "413"),
-            // Not finished.
+            // Incomplete requests.
             (b"GET / HTTP/1.1\r\n", "408"),
             (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", "408"),
         ] {
@@ -235,12 +235,12 @@ mod tests {
         assert!(answer_to(&[&long]).starts_with("HTTP/1.1 431 "));
     }
 
-    /// Each byte comes within any time between two; all of them do not come within the time for all.
+    /// Each byte comes soon after the one before, but the whole request takes too long.
     #[test]
     fn a_slow_client_is_not_waited_for() {
         let (client, server) = pair();
         let slow = thread::spawn(move || {
-            // Until the other end has had enough.
+            // Ends when the server has closed.
             while (&client)
                 .write_all(b"GET / HTTP/1.1\r\nA: a\r\n".get(..1).unwrap())
                 .is_ok()

@@ -1,17 +1,17 @@
-//! The rates of a day: a mean for each five minutes of each tunnel, kept in a file of bounded size.
+//! The rates of a day: a mean per tunnel for each five minutes, kept in a file of bounded size.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// Seconds that a mean is of.
+/// Seconds that a mean covers.
 pub const STEP: u64 = 300;
 
-/// Means of a day.
+/// Number of means in a day.
 const STEPS: usize = 288;
 
-/// Tunnels that have a day; one that was silent for longest goes for another.
+/// The most tunnels with a day; a new one replaces the one that was silent for longest.
 const TUNNELS: usize = 16;
 
 /// Longest name, in bytes.
@@ -23,10 +23,10 @@ const FIRST: &str = "millrace-day 1\n";
 /// Longest file that is read, in bytes.
 pub const TEXT_MAX: usize = 400 << 10;
 
-/// The mean of some minutes, in bits a second.
+/// Mean rates of one step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Mean {
-    /// When they begin, in [`STEP`]s since 1970.
+    /// The step's start, in [`STEP`]s since 1970.
     pub step: u64,
     /// The rate from the tunnel, in bits a second.
     pub rx: u64,
@@ -57,7 +57,7 @@ pub struct Day {
 }
 
 impl Day {
-    /// Counts in what a tunnel carried, in bits a second, for so long.
+    /// Adds `millis` milliseconds of traffic at these rates, in bits a second.
     pub fn add(&mut self, name: &str, rx: u64, tx: u64, millis: u64) {
         let is_name =
             !name.is_empty() && name.len() <= NAME_MAX && !name.contains(char::is_whitespace);
@@ -71,7 +71,7 @@ impl Day {
         sum.millis += millis;
     }
 
-    /// It is `unix` seconds after 1970. True when a step has ended, so that the text is another.
+    /// Sets the time to `unix` seconds after 1970. Returns true when a step has ended, so that the text has changed.
     pub fn tick(&mut self, unix: u64) -> bool {
         let step = unix / STEP;
         if step == self.step {
@@ -103,7 +103,7 @@ impl Day {
             }
         }
         let means = self.means.entry(name.to_owned()).or_default();
-        // The clock was set back.
+        // Later steps remain from before the clock was set back.
         means.retain(|it| it.step < mean.step);
         means.push_back(mean);
         while means.len() > STEPS {
@@ -111,7 +111,7 @@ impl Day {
         }
     }
 
-    /// Forgets what is older than a day, or of the time before the clock was set.
+    /// Forgets means that are older than a day, or that lie in the future after the clock was set back.
     fn forget(&mut self) {
         let since = self.step.saturating_sub(STEPS as u64);
         let within = since..=self.step;
@@ -140,7 +140,7 @@ impl Day {
         out
     }
 
-    /// Reads the text of the file. What is no such text is an empty day: nothing depends on it.
+    /// Reads the text of the file. Any invalid text gives an empty day, as nothing depends on it.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         let mut day = Self::default();
@@ -215,7 +215,7 @@ mod tests {
         assert!(text.len() < TEXT_MAX, "{}", text.len());
         let mut read = Day::from_text(&text);
         assert_eq!(read.to_text(), text);
-        // Weeks later nothing of it is of the day.
+        // Weeks later the day is empty.
         read.tick(NOW + 99 * 86_400);
         assert!(read.means().is_empty());
     }

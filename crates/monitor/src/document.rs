@@ -10,10 +10,10 @@ use crate::health::{State, active, health};
 use crate::overview::{Overview, Rates};
 use crate::sample::GuardView;
 
-/// Lines of a tunnel that are told: a server may have a thousand clients with several each.
+/// The most lines of a tunnel in the document: a server may have a thousand clients with several each.
 const LINES: usize = 32;
 
-/// Files of tunnels that are not up: so many are told.
+/// The most tunnels in the document that have a file but are not up.
 const KNOWN: usize = 64;
 
 /// The document.
@@ -23,13 +23,13 @@ pub struct Document<'a> {
     pub host: &'a str,
     /// The program's version.
     pub version: &'static str,
-    /// The one who asks has logged in, and can log out.
+    /// Whether the browser has logged in, and can log out.
     pub session: bool,
-    /// Everything is told, and nothing that was told before holds.
+    /// Whether the document is complete, and replaces all earlier ones.
     first: bool,
     /// Seconds since 1970.
     time: u64,
-    /// Seconds since the start; what is told next is told since this.
+    /// Seconds since the front's start; the next document has the changes since this moment.
     moment: u64,
     tunnels: Vec<Tunnel<'a>>,
     guard: Option<&'a GuardView>,
@@ -47,7 +47,7 @@ struct Tunnel<'a> {
     kind: String,
     state: &'static str,
     words: String,
-    /// Seconds since it began; none where it is not up.
+    /// Seconds since the tunnel began; `None` if it is not up.
     uptime: Option<u64>,
     peers: usize,
     active: usize,
@@ -85,7 +85,7 @@ impl<'a> Document<'a> {
         event: u64,
     ) -> Self {
         let moment = overview.latest();
-        // Of another start of this program.
+        // The page's moment comes from an earlier start of this program.
         let first = since == 0 || since > moment;
         let (since, event) = if first { (0, 0) } else { (since, event) };
         let mut tunnels: Vec<Tunnel<'a>> = overview.sample.tunnels.iter().map(running).collect();
@@ -114,7 +114,7 @@ fn running(status: &Status) -> Tunnel<'_> {
     let (state, words) = health(status);
     let plane = &status.dataplane;
     let cipher = match plane.cipher.is_empty() {
-        // With one peer its cipher is the tunnel's.
+        // With a single peer, the tunnel's cipher is the peer's.
         true => match &status.peers[..] {
             [peer] => peer.cipher.as_deref().unwrap_or_default(),
             _ => "",
@@ -214,7 +214,7 @@ fn figures(overview: &Overview) -> Vec<(String, String)> {
         ));
     }
     for (number, (name, celsius)) in (1..).zip(&overview.figures.temperatures) {
-        // Two of a name would be one row.
+        // Two sensors with one name would become one row.
         let others = overview
             .figures
             .temperatures
@@ -281,12 +281,12 @@ mod tests {
         assert_eq!(first["tunnels"][0]["peers"], 1000);
         assert_eq!(first["tunnels"][1]["name"], "office");
         assert_eq!(first["tunnels"].as_array().unwrap().len(), 2);
-        // A thousand peers are not in it.
+        // The document does not list a thousand peers.
         assert!(first.to_string().len() < 2000, "{first}");
         let second = tell(2);
         assert_eq!(second["rates"]["wg0"], serde_json::json!([[3, 0, 0]]));
         assert_eq!(second["first"], false);
-        // Asked by a page that knew another start of the program.
+        // The page knew an earlier start of the program.
         assert_eq!(tell(500)["first"], true);
     }
 }

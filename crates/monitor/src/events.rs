@@ -1,4 +1,4 @@
-//! Events in words, found by comparing two samples.
+//! Describes events, which it finds by comparing two samples.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,35 +8,35 @@ use service::status::{PeerStatus, Status};
 use crate::health::{State, health, many};
 use crate::sample::Sample;
 
-/// Events that are kept.
+/// Number of events that are kept.
 const KEPT: usize = 200;
 
-/// Clients that are named when they come or go at once; more are counted.
+/// The most clients that an event names when they come or go together; further ones are counted.
 const NAMED: usize = 3;
 
-/// Lines of one tunnel that are watched.
+/// The most lines of one tunnel that are watched.
 const LINES: usize = 64;
 
-/// How good it is what happened.
+/// Whether an event is good or bad.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tone {
-    /// Something works again.
+    /// A tunnel, line or client works again.
     Good,
-    /// Something does not.
+    /// A tunnel, line or client has failed.
     Bad,
-    /// Neither.
+    /// Neither good nor bad.
     Note,
 }
 
-/// Something that happened.
+/// An event on this host.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Event {
-    /// Its number, one more than that of the one before.
+    /// The event's number; each is one higher than the one before.
     pub number: u64,
     /// Seconds since 1970.
     pub time: u64,
-    /// How good it is.
+    /// Whether the event is good or bad.
     pub tone: Tone,
     /// The event, in words.
     pub text: String,
@@ -50,7 +50,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// One more.
+    /// Adds an event.
     pub fn push(&mut self, time: u64, tone: Tone, text: String) {
         self.last += 1;
         if self.kept.len() >= KEPT {
@@ -64,7 +64,7 @@ impl Events {
         });
     }
 
-    /// Events behind a number.
+    /// Events after a number.
     pub fn since(&self, number: u64) -> impl Iterator<Item = &Event> {
         self.kept.iter().filter(move |it| it.number > number)
     }
@@ -75,7 +75,7 @@ impl Events {
         for status in &now.tunnels {
             let name = &status.interface;
             match find(before, name) {
-                // Counters begin anew with a process.
+                // Counters start at zero when the process restarts.
                 Some(earlier) if earlier.uptime_ms <= status.uptime_ms => {
                     compare(earlier, status, &mut say);
                 }
@@ -139,7 +139,7 @@ fn compare(before: &Status, now: &Status, say: &mut impl FnMut(Tone, String)) {
     lines(before, now, say);
 }
 
-/// The clients of a server, by what tells them apart.
+/// The clients of a server, by the IDs that tell them apart.
 fn clients(status: &Status) -> BTreeMap<(Option<u64>, Option<u64>), &PeerStatus> {
     let peers = status.peers.iter();
     peers
@@ -149,7 +149,7 @@ fn clients(status: &Status) -> BTreeMap<(Option<u64>, Option<u64>), &PeerStatus>
 
 type Clients<'a> = BTreeMap<(Option<u64>, Option<u64>), &'a PeerStatus>;
 
-/// Names those of `some` that are not among the `others`.
+/// Names the clients in `some` that are not in `others`.
 fn told(
     name: &str,
     did: &str,

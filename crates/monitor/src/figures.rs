@@ -1,17 +1,17 @@
-//! Figures of the box: load of its cores, clock, temperature, memory, devices. Each may be missing.
+//! Figures of the box: load of its cores, clock, temperature, memory, devices. Any of them may be missing.
 
 use std::fs;
 use std::path::Path;
 
-/// Cores, sensors and devices that are looked at.
+/// The most cores, sensors and devices that are read.
 const MOST: usize = 64;
 
-/// A core's work since the start, in ticks of the kernel's clock.
+/// A core's time since boot, in ticks of the kernel's clock.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ticks {
-    /// With work.
+    /// Ticks with work.
     pub busy: u64,
-    /// In all.
+    /// All ticks.
     pub all: u64,
 }
 
@@ -20,37 +20,37 @@ pub struct Ticks {
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// Bytes that came in since it was made.
+    /// Bytes received since the device was made.
     pub rx_bytes: u64,
-    /// Bytes that went out.
+    /// Bytes sent since the device was made.
     pub tx_bytes: u64,
-    /// Megabits a second that it can do, if it says so.
+    /// The device's speed in megabits a second, if the driver reports it.
     pub speed: Option<u64>,
 }
 
-/// The figures of a moment.
+/// The figures at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Each core's, by its number.
+    /// The ticks of each core, by its number.
     pub cores: Vec<Ticks>,
-    /// The slowest core's clock and the most that it does, in kHz.
+    /// The clock of the core that is farthest below its maximum, and that maximum, in kHz.
     pub clock: Option<(u64, u64)>,
-    /// Sensors and what they say, in degrees Celsius.
+    /// Sensors and their temperatures, in degrees Celsius.
     pub temperatures: Vec<(String, f64)>,
-    /// Memory that is to be had, and all of it, in bytes.
+    /// Available memory and all memory, in bytes.
     pub memory: Option<(u64, u64)>,
     /// The network devices.
     pub devices: Vec<Device>,
 }
 
 impl Figures {
-    /// Reads them from the kernel's file systems, which are below `root`.
+    /// Reads the figures from the kernel's file systems, which are below `root`.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let mut devices = devices(&text("proc/net/dev"));
         for device in &mut devices {
-            // Some say -1 where there is no cable.
+            // Some drivers report -1 without a cable.
             let speed = text(&format!("sys/class/net/{}/speed", device.name));
             device.speed = speed.trim().parse().ok().filter(|it| *it > 0);
         }
@@ -63,7 +63,7 @@ impl Figures {
         }
     }
 
-    /// How busy each core was since `earlier`, in percent; empty where that is not known.
+    /// The load of each core since `earlier`, in percent; empty if unknown.
     #[must_use]
     pub fn loads(&self, earlier: &Self) -> Vec<u8> {
         if self.cores.len() != earlier.cores.len() {
@@ -105,7 +105,7 @@ fn devices(text: &str) -> Vec<Device> {
     let device = |(name, rest): (&str, &str)| {
         let mut numbers = rest.split_ascii_whitespace();
         let name = name.trim();
-        // It becomes part of a path.
+        // The name becomes part of a path.
         let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
         is_name.then_some(Device {
             name: name.to_owned(),
@@ -132,7 +132,7 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The core that is farthest below what it can do.
+/// The clock and maximum of the core that is farthest below its maximum.
 fn clock(cpus: &Path) -> Option<(u64, u64)> {
     let clocks = (0..MOST).map_while(|core| {
         let directory = cpus.join(format!("cpu{core}/cpufreq"));
@@ -143,7 +143,7 @@ fn clock(cpus: &Path) -> Option<(u64, u64)> {
     clocks.min_by_key(|(now, most)| now.saturating_mul(1000) / most)
 }
 
-/// Thermal zones, or where there are none the first sensor of each chip.
+/// Temperatures of the thermal zones; without zones, of the first sensor of each chip.
 fn temperatures(class: &Path) -> Vec<(String, f64)> {
     let sensors = |directory: &str, prefix: &str, name: &str, value: &str| -> Vec<(String, f64)> {
         let sensors = (0..MOST).filter_map(|place| {
@@ -156,7 +156,7 @@ fn temperatures(class: &Path) -> Vec<(String, f64)> {
             let celsius = thousandths as f64 / 1000.0;
             let name = fs::read_to_string(at.join(name)).ok();
             let name = name.map_or_else(|| format!("{prefix}{place}"), |it| it.trim().to_owned());
-            // A zone without a sensor has a temperature out of this range.
+            // A zone without a sensor reports a temperature out of this range.
             (-60.0..200.0).contains(&celsius).then_some((name, celsius))
         });
         sensors.collect()
@@ -237,7 +237,7 @@ mod tests {
         };
         assert_eq!(of(150, 300).loads(&of(100, 200)), [50]);
         assert_eq!(of(100, 200).loads(&of(100, 200)), [0]);
-        // A core was taken away and came back.
+        // A core went offline and came back.
         assert_eq!(of(5, 10).loads(&of(100, 200)), [0]);
         assert_eq!(of(5, 10).loads(&Figures::default()), [0_u8; 0]);
     }

@@ -1,5 +1,5 @@
-//! Frames between the two processes: a length and a number, four bytes each in the network's order, and as many bytes
-//! of JSON as the length says. The answer to a question has the question's number.
+//! Frames between the two processes: a length and a number, four bytes each in network byte order, and then that many
+//! bytes of JSON. An answer has its question's number.
 
 use std::io::{self, Read, Write};
 
@@ -13,22 +13,22 @@ pub const QUESTION_MAX: usize = 512 << 10;
 /// Longest answer, in bytes: 10,000 peers take about 6 MiB.
 pub const ANSWER_MAX: usize = 64 << 20;
 
-/// Bytes in front of what is said.
+/// Bytes of the header: length and number.
 const HEAD: usize = 8;
 
 /// One question or answer.
 pub struct Frame {
     /// The question's number.
     pub number: u32,
-    /// The JSON. Some have passwords in them.
+    /// The JSON, which may contain a password.
     body: Zeroizing<Vec<u8>>,
 }
 
 impl Frame {
-    /// Says something.
+    /// Makes a frame of a value.
     ///
     /// # Errors
-    /// It is too long.
+    /// The value is too long.
     pub fn new(number: u32, value: &impl Serialize) -> io::Result<Self> {
         let body = Zeroizing::new(serde_json::to_vec(value)?);
         match body.len() <= ANSWER_MAX {
@@ -37,15 +37,15 @@ impl Frame {
         }
     }
 
-    /// The message.
+    /// Decodes the value.
     ///
     /// # Errors
-    /// Something else.
+    /// The JSON is not a `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> io::Result<T> {
         Ok(serde_json::from_slice(&self.body)?)
     }
 
-    /// Sends it.
+    /// Sends the frame.
     ///
     /// # Errors
     /// The other end is gone.
@@ -58,10 +58,10 @@ impl Frame {
         stream.write_all(&self.body)
     }
 
-    /// Reads one of at most `most` bytes; none where there is no more.
+    /// Reads a frame of at most `most` bytes; `None` if the stream has ended.
     ///
     /// # Errors
-    /// It is longer, or ends early.
+    /// The frame is longer, or ends early.
     pub fn read(stream: &mut impl Read, most: usize) -> io::Result<Option<Self>> {
         let mut head = [0; HEAD];
         match stream.read_exact(&mut head) {
@@ -73,7 +73,7 @@ impl Frame {
         if length > most {
             return Err(too_long());
         }
-        // Grows by what comes, not by what is said to come.
+        // The buffer grows with the bytes that arrive, not with the announced length.
         let mut body = Zeroizing::new(Vec::new());
         stream.take(length as u64).read_to_end(&mut body)?;
         match body.len() == length {

@@ -1,4 +1,4 @@
-//! The process without privileges: listens, looks at everything again and again, and serves.
+//! The process without privileges: listens, samples the host regularly, and serves the page.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,16 +19,16 @@ use crate::sample::Sample;
 use crate::site::{Settings, Site};
 use plane::SourceNetwork;
 
-/// Bytes of a thread's stack: of what it makes, all that grows is elsewhere.
+/// Bytes of each thread's stack; data that can grow is on the heap.
 const STACK: usize = 256 << 10;
 
-/// The pause after a connection could not be accepted, as when there are no descriptors.
+/// The pause after accepting a connection has failed, as without free descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Between two looks at whether it is time to look at everything.
+/// How often the sampling thread checks whether a sample is due.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// Serves what comes to the listeners until the process at the other end of `link` is gone.
+/// Serves the listeners' connections until the process at the other end of `link` is gone.
 ///
 /// # Errors
 /// A thread cannot be started, or the other process was gone at once.
@@ -46,7 +46,7 @@ pub fn run(listeners: Vec<TcpListener>, settings: Settings, link: UnixStream) ->
     }
     loop {
         let begin = Instant::now();
-        // A page that is opened meanwhile is not to wait for the long pause.
+        // A page that opens meanwhile shortens the pause.
         loop {
             let pause = site
                 .overview
@@ -70,7 +70,7 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     builder.stack_size(STACK).spawn(work).map(drop)
 }
 
-/// Looks at everything once.
+/// Samples the host once.
 fn look(site: &Site) -> io::Result<()> {
     let sample: Sample = site.ask(&Question::Sample)?;
     let figures = Figures::read(Path::new("/"));

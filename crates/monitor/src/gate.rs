@@ -1,4 +1,4 @@
-//! Who may look, and who may change something.
+//! Decides which requests may be answered at all.
 
 use std::net::IpAddr;
 
@@ -8,19 +8,19 @@ use zeroize::Zeroizing;
 
 use crate::http::{Head, Method};
 
-/// Why a request is refused before anything is looked at.
+/// Why a request is refused before its path matters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// It names no host, or one that is not this one: another page has had its name lead here.
+    /// `Host` is missing, or names another host: another page has pointed its own name here.
     Host,
-    /// It comes from another page.
+    /// The request comes from another page.
     Origin,
-    /// It changes something, and is not what our page sends.
+    /// The request changes something, but has a content type that our page never sends.
     Type,
 }
 
 impl Refusal {
-    /// The status and the words that tell it.
+    /// The status and the words for an answer.
     #[must_use]
     pub const fn words(self) -> (u16, &'static str) {
         match self {
@@ -41,7 +41,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// With names that clients may use.
+    /// Makes a gate for these names.
     #[must_use]
     pub fn new(names: &[String]) -> Self {
         let names = names.iter().map(|it| it.to_ascii_lowercase());
@@ -53,15 +53,15 @@ impl Gate {
     /// Whether a request may be answered at all.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for the refusal.
     pub fn check(&self, head: &Head) -> Result<(), Refusal> {
         let host = head.host.as_deref().filter(|it| self.is_ours(it));
         let host = host.ok_or(Refusal::Host)?;
-        // The browser itself sends this field: no script can change it.
+        // Only the browser itself can set this field: no script can.
         let site = head.fetch_site.as_deref();
         let from_elsewhere = matches!(site, Some("cross-site" | "same-site"));
         match head.method {
-            // A link may lead to the page; it shows nothing by itself.
+            // Other pages may link to ours, as the bare page shows no data.
             Method::Get if head.path == "/" => Ok(()),
             _ if from_elsewhere => Err(Refusal::Origin),
             Method::Get => Ok(()),
@@ -73,7 +73,7 @@ impl Gate {
                 if !is_same {
                     return Err(Refusal::Origin);
                 }
-                // A form of another page cannot send this without asking first.
+                // A form on another page cannot send this type without asking first (CORS).
                 let kind = head.content_type.as_deref().unwrap_or_default();
                 match kind.split(';').next().map(str::trim) {
                     Some("application/json") => Ok(()),
@@ -83,8 +83,7 @@ impl Gate {
         }
     }
 
-    /// An address is ours, for a name is needed to lead a browser here that means another host (DNS rebinding); and so
-    /// are the names that were told.
+    /// Whether the request's host is this one. Any address is: DNS rebinding needs a name. So are the configured names.
     fn is_ours(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => {
@@ -107,7 +106,7 @@ impl Gate {
     }
 }
 
-/// Whether a text may follow an address in brackets.
+/// Whether a text is empty or a port, as after an address in brackets.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix(':') {
         Some(port) => !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()),
@@ -115,7 +114,7 @@ fn is_port(text: &str) -> bool {
     }
 }
 
-/// Whether an origin (RFC 6454) is that of this host. What stands in front of it may have added TLS.
+/// Whether an origin (RFC 6454) is this host's. A reverse proxy may have added TLS.
 fn is_of(origin: &str, host: &str) -> bool {
     let rest = origin
         .strip_prefix("http://")
@@ -128,7 +127,7 @@ fn is_of(origin: &str, host: &str) -> bool {
 pub enum Shown {
     /// A token.
     Token(Zeroizing<String>),
-    /// A password; the name beside it does not matter.
+    /// A password; the user name beside it is ignored.
     Password(Zeroizing<String>),
 }
 

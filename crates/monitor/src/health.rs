@@ -1,36 +1,36 @@
-//! How a tunnel is, in a word and in a sentence.
+//! The state of a tunnel, in a word and a sentence.
 
 use service::status::{LineStatus, NO_CARRIER, PeerStatus, SILENT, Status, WAITING};
 
-/// Seconds after which a peer of WireGuard that is spoken to has begun a new session (REJECT_AFTER_TIME).
+/// Seconds within which an active WireGuard peer makes a new handshake (REJECT_AFTER_TIME).
 pub const LATELY: u64 = 180;
 
 /// The number of a tunnel's warnings that the page shows.
 const WARNINGS: usize = 3;
 
-/// How a tunnel is.
+/// The state of a tunnel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {
-    /// It carries packets.
+    /// The tunnel carries packets.
     Up,
-    /// It waits for packets or for peers.
+    /// The tunnel waits for packets or for peers.
     Idle,
-    /// It is calling.
+    /// The tunnel is connecting.
     Connecting,
-    /// It waits for something without which it does not come up.
+    /// The tunnel waits for something that it needs to come up.
     Waiting,
     /// The other end does not answer.
     Silent,
     /// No uplink leads to the other end.
     NoCarrier,
-    /// It was up, and is no more.
+    /// The tunnel was up, and has ended.
     Ended,
-    /// It has a file and is not up.
+    /// The tunnel has a file and is not up.
     Down,
 }
 
 impl State {
-    /// The states of a tunnel that runs.
+    /// The states of a running tunnel.
     pub const ALL: [Self; 6] = [
         Self::Up,
         Self::Idle,
@@ -40,7 +40,7 @@ impl State {
         Self::NoCarrier,
     ];
 
-    /// Its name.
+    /// The state's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,14 +55,14 @@ impl State {
         }
     }
 
-    /// Whether packets go through, or would.
+    /// Whether packets pass, or would pass.
     #[must_use]
     pub const fn is_good(self) -> bool {
         matches!(self, Self::Up | Self::Idle)
     }
 }
 
-/// Its state, and the reason. Settings that the tunnel asked for and does not have come first.
+/// The tunnel's state, and the reason. Settings that the file asked for and the host does not have come first.
 #[must_use]
 pub fn health(status: &Status) -> (State, String) {
     let (state, words) = carries(status);
@@ -106,7 +106,7 @@ fn carries(status: &Status) -> (State, String) {
     }
 }
 
-/// The reason why the first peer cannot be heard, which stands for all of them.
+/// Why the first peer cannot be reached; it stands for all of them.
 fn reason(peers: &[PeerStatus]) -> String {
     let reason = peers.first().and_then(|it| it.reason.as_deref());
     let reason = reason.unwrap_or("no packet comes");
@@ -116,7 +116,7 @@ fn reason(peers: &[PeerStatus]) -> String {
     }
 }
 
-/// Peers that were heard from lately: of OpenVPN and PPTP those that are in, and not silent.
+/// Counts peers that were heard from lately; with OpenVPN and PPTP, connected peers that are not silent.
 #[must_use]
 pub fn active(status: &Status) -> usize {
     let is_wireguard = status.protocol == "wireguard";
@@ -128,7 +128,7 @@ pub fn active(status: &Status) -> usize {
     peers.filter(lately).count()
 }
 
-/// So many of a kind.
+/// A count with its noun, in the plural if need be.
 pub(crate) fn many(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}"),
@@ -141,7 +141,7 @@ fn of_peer(peer: &PeerStatus) -> (State, String) {
     if !peer.lines.is_empty() && peer.lines.iter().all(down) {
         return (State::Silent, "no line reaches the peer".to_owned());
     }
-    // A peer that never answers: bytes of handshakes count as sent, too.
+    // `tx_bytes` includes handshakes: a peer with sent bytes and no handshake never answered.
     let calls = peer.keepalive.is_some() || peer.tx_bytes > 0;
     match peer.latest_handshake_age {
         Some(age) if age <= LATELY => (
@@ -158,7 +158,7 @@ fn of_peer(peer: &PeerStatus) -> (State, String) {
     }
 }
 
-/// Faults of some of the lines.
+/// Faults of a single peer's lines.
 fn lines(peers: &[PeerStatus]) -> Option<String> {
     let [peer] = peers else { return None };
     let bad: Vec<String> = peer

@@ -1,4 +1,4 @@
-//! Heads of requests (RFC 9112): the little of HTTP/1.1 that a page needs, and nothing else.
+//! Heads of requests (RFC 9112): only the part of HTTP/1.1 that the page needs.
 
 use std::fmt;
 
@@ -16,34 +16,34 @@ pub const BODY_MAX: usize = 4 << 10;
 /// Longest target of a request, in bytes.
 const TARGET_MAX: usize = 1 << 10;
 
-/// The method.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Method {
-    /// To see something.
+    /// Reads something.
     Get,
-    /// To change something.
+    /// Changes something.
     Post,
 }
 
-/// Why a head is not one. Each has the status that it is answered by.
+/// Why a head is invalid. Each reason has its own status.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum Bad {
-    /// It is no HTTP, or is told in two ways.
+    /// The head is not HTTP, or contradicts itself.
     #[error("not understood")]
     Malformed,
-    /// Another method than GET and POST.
+    /// The method is neither GET nor POST.
     #[error("only GET and POST")]
     Method,
-    /// Longer than [`HEAD_MAX`].
+    /// The head is longer than [`HEAD_MAX`].
     #[error("too long a head")]
     Long,
-    /// A body longer than [`BODY_MAX`], or of a length that is not told.
+    /// The body is longer than [`BODY_MAX`], or its length is not given.
     #[error("too long a body")]
     Body,
 }
 
 impl Bad {
-    /// The status that tells it.
+    /// The status of the answer.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
@@ -55,16 +55,16 @@ impl Bad {
     }
 }
 
-/// The head of a request: what of it matters here.
+/// The head of a request, with the fields that matter here.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Head {
     /// The method.
     pub method: Method,
-    /// The path, which begins with a slash; not decoded.
+    /// The path, not decoded; begins with a slash.
     pub path: String,
-    /// The text behind the question mark; not decoded.
+    /// The text after the question mark, not decoded.
     pub query: String,
-    /// Bytes of the body.
+    /// Length of the body, in bytes.
     pub length: usize,
     /// `Host`.
     pub host: Option<String>,
@@ -82,7 +82,7 @@ pub struct Head {
 
 impl fmt::Debug for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // No cookies and no passwords.
+        // Cookies and passwords are left out.
         f.debug_struct("Head")
             .field("method", &self.method)
             .field("path", &self.path)
@@ -92,10 +92,10 @@ impl fmt::Debug for Head {
 }
 
 impl Head {
-    /// Reads a head and how long it is; none while more of it has to come.
+    /// Reads a head, and its length; `None` while it is incomplete.
     ///
     /// # Errors
-    /// It is none, or too long.
+    /// The head is invalid or too long.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Bad> {
         let within = &bytes[..bytes.len().min(HEAD_MAX)];
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
@@ -134,7 +134,7 @@ impl Head {
             head.take(field, &mut said_length)?;
         }
         if let Some(said) = said_length {
-            // Digits only: no sign, no list.
+            // Only digits: neither a sign nor a list.
             let digits = !said.is_empty() && said.bytes().all(|it| it.is_ascii_digit());
             let parsed = said.parse().map_err(|_| Bad::Body);
             head.length = if digits {
@@ -149,7 +149,8 @@ impl Head {
         Ok(Some((head, length)))
     }
 
-    /// Takes a field in. One that matters may come once: what stands in front of this server could have read the other.
+    /// Stores a field. Fields that matter may come only once: a proxy in front of this server could have read the other
+    /// one.
     fn take(
         &mut self,
         field: &httparse::Header<'_>,
@@ -182,7 +183,7 @@ impl Head {
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// A value of the query, decoded; none where it is not there or no text.
+    /// A value of the query, decoded; `None` if it is missing or not UTF-8.
     #[must_use]
     pub fn query(&self, name: &str) -> Option<String> {
         let mut pairs = self.query.split('&').filter_map(|it| it.split_once('='));
@@ -191,7 +192,7 @@ impl Head {
     }
 }
 
-/// Text as forms encode it (URL Standard, section 5.1).
+/// Decodes form-encoded text (URL Standard, section 5.1).
 fn decoded(value: &str) -> Option<String> {
     let mut out = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
@@ -284,7 +285,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes in any pieces are read without a panic, and a head stays the same head when more follows.
+        /// Any bytes in any pieces are read without a panic, and a head is read the same when more bytes follow.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), more in any::<[u8; 8]>()) {
             let first = Head::parse(&bytes);

@@ -1,13 +1,13 @@
 //! The page that shows what the tunnels of this host do, and the same figures for Prometheus.
 //!
-//! Two processes share the work. The one that reads what others send, the front ([`front`]), has no privileges: it
-//! serves HTTP ([`http`], [`connection`], [`places`]), shows its page to those who have logged in ([`gate`]), and keeps what it has
-//! seen ([`overview`]). All else it asks of the other, the back ([`back`]), over a socket between them ([`link`], [`question`]): how the
-//! tunnels stand, whether a password is the one ([`rights`]), and changes of the clients of a server at home, which are made
-//! for those only who have logged in.
+//! Two processes share the work. The front ([`front`]) reads the requests of strangers, and has no privileges. It
+//! serves HTTP ([`http`], [`connection`], [`places`]), shows its page to those who have logged in ([`gate`]), and keeps
+//! recent samples ([`overview`]). For all else it asks the other process, the back ([`back`]), over a socket ([`link`],
+//! [`question`]). The back knows the state of the tunnels, checks passwords ([`rights`]), and changes the clients of a
+//! server at home. It makes changes only for those who have logged in.
 //!
-//! Decisions are made without I/O: heads of requests, passwords' attempts, states of tunnels, events, limits, the text
-//! of the metrics.
+//! Decisions need no I/O: heads of requests, password attempts, states of tunnels, events, limits, the text of the
+//! metrics.
 
 #![forbid(unsafe_code)]
 

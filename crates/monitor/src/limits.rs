@@ -6,28 +6,28 @@ use service::status::Status;
 
 use crate::figures::Figures;
 
-/// Percent from which a core is taken to be fully busy: the kernel's ticks are coarse.
+/// Load in percent from which a core counts as fully busy: the kernel's ticks are coarse.
 const FULL: u8 = 96;
 
-/// Percent of a device's speed from which that is taken to be the limit: headers are not all counted.
+/// Percent of a device's speed that counts as its limit: the counters miss some headers.
 const NEARLY: u64 = 92;
 
-/// A moment, and the one before it.
+/// Two samples to compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// The tunnels, with rates.
     pub tunnels: &'a [Status],
-    /// The tunnels before.
+    /// The tunnels in the earlier sample.
     pub before: &'a [Status],
-    /// The box.
+    /// The box's figures.
     pub figures: &'a Figures,
-    /// The box before.
+    /// The box's figures in the earlier sample.
     pub earlier: &'a Figures,
-    /// The time between.
+    /// The time between the samples.
     pub elapsed: Duration,
 }
 
-/// Causes that limit the speed, the strongest first; a word about the traffic where there is no limit.
+/// Causes that limit the speed, the strongest first; a sentence about the traffic if nothing limits it.
 #[must_use]
 pub fn limits(moment: Moment<'_>) -> Vec<String> {
     let mut found = Vec::new();
@@ -83,11 +83,11 @@ pub fn limits(moment: Moment<'_>) -> Vec<String> {
     found
 }
 
-/// Devices that carry nearly what they can.
+/// Devices that carry nearly their full speed.
 fn devices(moment: Moment<'_>) -> impl Iterator<Item = String> {
     let millis = moment.elapsed.as_millis().max(1);
     let rate = move |now: u64, before: u64| {
-        // Bits in a thousandth of a second are kilobits in a second.
+        // Bits per millisecond are kilobits per second.
         u64::try_from(u128::from(now.saturating_sub(before)) * 8 / millis / 1000)
             .unwrap_or(u64::MAX)
     };
@@ -104,7 +104,7 @@ fn devices(moment: Moment<'_>) -> impl Iterator<Item = String> {
     })
 }
 
-/// The queue in front of a line, which drops what does not fit the rate that was set for it.
+/// The queue in front of a line, which drops packets beyond the line's configured rate.
 fn queue(now: &Status, before: &[Status]) -> Option<String> {
     let before = before.iter().find(|it| it.interface == now.interface)?;
     let of = |it: &Status| it.dataplane.drops.get("queue").copied().unwrap_or(0);

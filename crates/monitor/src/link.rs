@@ -1,4 +1,4 @@
-//! The way from the front to the process with privileges, for many who ask at once.
+//! The front's connection to the process with privileges; many threads may ask at once.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::question::Question;
 /// Bytes of the stack of the thread that reads answers.
 const STACK: usize = 64 << 10;
 
-/// The way.
+/// A connection to the process with privileges.
 pub struct Link {
     stream: Mutex<UnixStream>,
     waiting: Arc<Mutex<Waiting>>,
@@ -27,7 +27,7 @@ pub struct Link {
 struct Waiting {
     next: u32,
     of: BTreeMap<u32, SyncSender<Frame>>,
-    /// There are no more answers.
+    /// Whether the connection has ended.
     ended: bool,
 }
 
@@ -36,10 +36,10 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Link {
-    /// By a socket whose other end answers.
+    /// Starts a thread that reads answers from the socket.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         let waiting = Arc::<Mutex<Waiting>>::default();
         let (from, to) = (stream.try_clone()?, Arc::clone(&waiting));
@@ -48,7 +48,7 @@ impl Link {
             read(from, &to);
             let mut waiting = lock(&to);
             waiting.ended = true;
-            // Clearing tells all waiting threads.
+            // Dropping the senders wakes all waiting threads.
             waiting.of.clear();
         })?;
         Ok(Self {
@@ -57,10 +57,10 @@ impl Link {
         })
     }
 
-    /// Asks, and waits for the answer. Others may ask meanwhile.
+    /// Asks, and waits for the answer. Other threads may ask meanwhile.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// The other process is gone.
     pub fn ask<T: DeserializeOwned>(&self, question: &Question) -> io::Result<T> {
         let (sender, receiver) = sync_channel(1);
         let number = {
@@ -84,12 +84,12 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The thread that reads has the other half, and ends by this.
+        // The reading thread has a copy of the socket, and ends by this.
         let _ = lock(&self.stream).shutdown(Shutdown::Both);
     }
 }
 
-/// Hands answers to those who wait for them, until there are no more.
+/// Passes answers to the threads that wait for them, until the connection ends.
 fn read(mut stream: UnixStream, waiting: &Mutex<Waiting>) {
     while let Ok(Some(frame)) = Frame::read(&mut stream, ANSWER_MAX) {
         let sender = lock(waiting).of.remove(&frame.number);

@@ -21,7 +21,7 @@ enum Kind {
     Gauge,
 }
 
-/// A text in the making. Samples of one metric stand together, whatever order they come in.
+/// A text under construction. It groups the samples of each metric, in whatever order they come.
 #[derive(Default)]
 struct Text {
     metrics: BTreeMap<&'static str, (Kind, &'static str, String)>,
@@ -82,7 +82,7 @@ impl Text {
     }
 }
 
-/// A label's value: a backslash, a quotation mark and the end of a line would end it.
+/// Escapes a label's value: a backslash, a quotation mark and a line feed.
 fn escape(value: &str, out: &mut String) {
     for it in value.chars() {
         match it {
@@ -94,7 +94,7 @@ fn escape(value: &str, out: &mut String) {
     }
 }
 
-/// Everything, as text.
+/// All metrics, as text.
 #[must_use]
 pub fn text(overview: &Overview) -> String {
     let mut text = Text::default();
@@ -264,7 +264,7 @@ fn tunnel(text: &mut Text, status: &Status) {
 
 fn peer(text: &mut Text, tunnel: &str, peer: &PeerStatus) {
     let called = crate::events::called(peer);
-    // Several clients may have one name.
+    // Several clients may have the same name.
     let client = peer.client_id.map(|it| it.to_string()).unwrap_or_default();
     let labels = [
         ("tunnel", tunnel),

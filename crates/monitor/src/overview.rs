@@ -1,4 +1,4 @@
-//! The front's knowledge: the newest sample, the rates of five minutes and of a day, and the events.
+//! The front's data: the newest sample, the rates of five minutes and of a day, and the events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,25 +12,25 @@ use crate::figures::Figures;
 use crate::limits::{Moment, limits};
 use crate::sample::Sample;
 
-/// Seconds that rates are kept for.
+/// How long rates are kept, in seconds.
 pub const MINUTES: u64 = 300;
 
-/// Tunnels whose rates are kept.
+/// The most tunnels whose rates are kept.
 const TUNNELS: usize = 64;
 
-/// How often everything is looked at while a page is open.
+/// The pause between samples while a page is open.
 pub const WATCHED: Duration = Duration::from_secs(1);
 
-/// How often while none is.
+/// The pause between samples while no page is open.
 pub const UNWATCHED: Duration = Duration::from_secs(5);
 
-/// A page that has not asked for so long is closed.
+/// A page counts as closed when it has not asked for this long.
 const OPEN: Duration = Duration::from_secs(15);
 
-/// Seconds that a tunnel is shown for after it has ended.
+/// Seconds for which an ended tunnel is still shown.
 const REMEMBERED: u64 = 600;
 
-/// Rates of a moment, in bits a second; none where they are not known.
+/// Rates at one moment, in bits a second; `None` if unknown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rates {
     /// Seconds since the front began.
@@ -47,7 +47,7 @@ impl Serialize for Rates {
     }
 }
 
-/// The front's knowledge.
+/// The front's data.
 #[derive(Debug)]
 pub struct Overview {
     begin: Instant,
@@ -55,9 +55,9 @@ pub struct Overview {
     looked: Option<Instant>,
     /// The newest sample, with rates.
     pub sample: Sample,
-    /// The box.
+    /// The box's figures.
     pub figures: Figures,
-    /// How busy each core is, in percent.
+    /// The load of each core, in percent.
     pub loads: Vec<u8>,
     /// The causes that limit the speed.
     pub limits: Vec<String>,
@@ -73,7 +73,7 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// Nothing but the day so far.
+    /// Starts with only the day's rates.
     #[must_use]
     pub fn new(now: Instant, day: Day) -> Self {
         Self {
@@ -92,12 +92,12 @@ impl Overview {
         }
     }
 
-    /// A page asks: it is open.
+    /// Notes that a page has asked, so it is open.
     pub fn ask(&mut self, now: Instant) {
         self.asked = Some(now);
     }
 
-    /// How long until everything is looked at again.
+    /// The pause until the next sample.
     #[must_use]
     pub fn pause(&self, now: Instant) -> Duration {
         let open = self
@@ -106,7 +106,7 @@ impl Overview {
         if open { WATCHED } else { UNWATCHED }
     }
 
-    /// Takes in a sample and the box's figures. True when the day's text is another.
+    /// Takes in a sample and the box's figures. Returns true if the day's text has changed.
     pub fn observe(
         &mut self,
         mut sample: Sample,
@@ -186,7 +186,7 @@ impl Overview {
         self.looked.map_or(0, |it| self.moment(it))
     }
 
-    /// The rates behind a moment.
+    /// The rates after a moment.
     #[must_use]
     pub fn rates_since(&self, moment: u64) -> BTreeMap<&str, Vec<Rates>> {
         let later = |points: &VecDeque<Rates>| {

@@ -1,10 +1,9 @@
-//! The page itself, as it is sent.
+//! The page itself.
 
-/// The page, compressed by gzip (RFC 1952). There is no other form of it: every browser reads this one.
+/// The page, compressed by gzip (RFC 1952), which every browser reads. There is no uncompressed form.
 pub const PAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
 
-/// The rights that a browser has for the page: to run its own script and style, and to ask the server that it came
-/// from.
+/// The page's Content-Security-Policy: it may run its own script and style, and ask its own server.
 pub const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
 
 #[cfg(test)]
@@ -22,7 +21,7 @@ mod tests {
         assert_eq!(text, source);
     }
 
-    /// The policy would refuse it, and a router may have no way to the Internet.
+    /// The policy would refuse it, and a router may have no Internet access.
     #[test]
     fn nothing_is_loaded_from_elsewhere() {
         let source = include_str!("../page/page.html");

@@ -1,4 +1,4 @@
-//! The password of the page, as a file keeps it: stretched, with a salt of its own.
+//! The page's password, stored as a salted PBKDF2 hash.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -11,21 +11,21 @@ use thiserror::Error;
 /// Shortest password, in characters.
 pub const LEAST: usize = 8;
 
-/// Longest password, in bytes: more would not fit into a request.
+/// Longest password, in bytes: a longer one would not fit into a request.
 pub const MOST: usize = 1024;
 
-/// How many rounds a file may ask for. The least costs a router of 2012 about a quarter of a second.
+/// Rounds that a file may ask for. The fewest cost a router of 2012 about a quarter of a second.
 const ROUNDS: std::ops::RangeInclusive<u32> = 100_000..=5_000_000;
 
-/// The time that checking a new password is to take on the machine where it is made.
+/// The target time for checking a new password on this machine.
 const COST: Duration = Duration::from_millis(250);
 
-/// The beginning of a line of the file.
+/// The first word in the file.
 const KIND: &str = "pbkdf2-sha256";
 
 const SALT_LEN: usize = 16;
 
-/// A password, of which only so much is known that it is recognised.
+/// The hash of a password, which only allows checking it.
 #[derive(Clone)]
 pub struct Password {
     rounds: NonZeroU32,
@@ -33,25 +33,25 @@ pub struct Password {
     stretched: [u8; STRETCHED_LEN],
 }
 
-/// Why a file or a password is of no use.
+/// Why a file or a password is unusable.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 pub enum PasswordError {
     /// The file is not one that [`Password::to_text`] writes.
     #[error("is no password of the monitor; `millrace monitor password` makes one")]
     File,
-    /// Shorter than [`LEAST`].
+    /// The password is shorter than [`LEAST`].
     #[error("too short: at least {LEAST} characters")]
     Short,
-    /// Longer than [`MOST`].
+    /// The password is longer than [`MOST`].
     #[error("too long: at most {MOST} bytes")]
     Long,
 }
 
 impl Password {
-    /// Makes one, with as many rounds as this machine does in a quarter of a second.
+    /// Hashes a password, with as many rounds as this machine does in a quarter of a second.
     ///
     /// # Errors
-    /// It is too short or too long.
+    /// The password is too short or too long.
     pub fn new(text: &str) -> Result<Self, PasswordError> {
         Self::with_rounds(text, rounds(measured()))
     }
@@ -72,7 +72,7 @@ impl Password {
         })
     }
 
-    /// Whether this is it. Takes as long for any other.
+    /// Whether the text is the password. Takes equally long either way.
     #[must_use]
     pub fn is(&self, text: &str) -> bool {
         text.len() <= MOST
@@ -82,13 +82,13 @@ impl Password {
             )
     }
 
-    /// A key that is made of what the file has, and that tells nothing of it: another for each use.
+    /// A key derived from the hash, different for each use, which reveals nothing about the hash.
     #[must_use]
     pub fn key(&self, using: &[u8]) -> [u8; 32] {
         crypto::blake2s::hmac(&self.stretched, &[&self.salt, using])
     }
 
-    /// One that costs the least.
+    /// A hash with the fewest rounds.
     #[cfg(test)]
     pub(crate) fn quick(text: &str) -> Self {
         let rounds = NonZeroU32::new(*ROUNDS.start());
@@ -106,7 +106,7 @@ impl Password {
     /// Reads the text of the file.
     ///
     /// # Errors
-    /// It is not one.
+    /// The text is not in the file's format.
     pub fn from_text(text: &str) -> Result<Self, PasswordError> {
         Self::parse(text).ok_or(PasswordError::File)
     }
@@ -128,7 +128,7 @@ impl Password {
     }
 }
 
-/// How long a thousand rounds take here.
+/// The time of a thousand rounds on this machine.
 fn measured() -> Duration {
     const SOME: NonZeroU32 = NonZeroU32::new(20_000).expect("is not zero");
     let begin = Instant::now();
@@ -136,7 +136,7 @@ fn measured() -> Duration {
     begin.elapsed() / 20
 }
 
-/// The rounds that cost what they should, where a thousand take `thousand`.
+/// The number of rounds that take [`COST`], if a thousand take `thousand`.
 fn rounds(thousand: Duration) -> NonZeroU32 {
     let thousands = COST.as_nanos() / thousand.as_nanos().max(1);
     let rounds = u32::try_from(thousands * 1000).unwrap_or(u32::MAX);

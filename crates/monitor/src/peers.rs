@@ -1,4 +1,4 @@
-//! The peers of a tunnel, some at a time.
+//! The peers of a tunnel, one page at a time.
 
 use std::cmp::Reverse;
 
@@ -8,27 +8,27 @@ use service::status::{PeerStatus, Status};
 use crate::events::called;
 use crate::http::Head;
 
-/// Peers that are told at once.
+/// Peers per page.
 const COUNT: usize = 50;
 
-/// Ranges of a peer that are told.
+/// The most ranges of a peer that are shown.
 const RANGES: usize = 8;
 
-/// Which peers are wanted.
+/// The selection of peers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Wanted {
     /// The tunnel's name.
     pub tunnel: String,
-    /// How many to pass over.
+    /// Number of peers to skip.
     pub from: usize,
-    /// A part of their names, keys or addresses; empty finds all.
+    /// Text in a name, key or address to search for; empty matches all.
     pub find: String,
-    /// The order: `heard`, `rx`, `tx`, else by name.
+    /// The order: `heard`, `rx`, `tx`; anything else means by name.
     pub sort: String,
 }
 
 impl Wanted {
-    /// The peers that a request asks for.
+    /// Reads the selection from a request.
     #[must_use]
     pub fn new(head: &Head) -> Self {
         let text = |name| head.query(name).unwrap_or_default();
@@ -41,24 +41,24 @@ impl Wanted {
     }
 }
 
-/// Some peers.
+/// One page of peers.
 #[derive(Debug, Serialize)]
 pub struct Page {
-    /// All that the tunnel has.
+    /// Number of all peers of the tunnel.
     total: usize,
-    /// The number of peers that were found.
+    /// Number of peers that match.
     found: usize,
     peers: Vec<Peer>,
 }
 
 #[derive(Debug, Serialize)]
 struct Peer {
-    /// The identity within its tunnel.
+    /// The peer's ID within its tunnel.
     id: String,
     name: String,
     ranges: String,
     endpoint: Option<String>,
-    /// Seconds since its last packet.
+    /// Seconds since the peer's last packet.
     age: Option<u64>,
     state: Option<String>,
     rx_rate: Option<u64>,
@@ -68,7 +68,7 @@ struct Peer {
 }
 
 impl Page {
-    /// The peers of a tunnel that are wanted.
+    /// Selects peers of a tunnel.
     #[must_use]
     pub fn new(status: &Status, wanted: &Wanted) -> Self {
         let found = status.peers.iter().map(|it| (called(it), it));

@@ -1,4 +1,4 @@
-//! The places of connections: how many there are, and which one goes for another.
+//! The places of connections: limits their number, and chooses which one gives way to a new one.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -7,30 +7,30 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use plane::SourceNetwork;
 
-/// Connections whose networks are remembered, by which those are told that come again and again: several for each address of
-/// a LAN of the usual size.
+/// Number of recent connections whose networks are remembered, to find networks that connect again and again. It allows
+/// several for each address of a usual LAN.
 const RECENT: usize = 1024;
 
-/// Networks that are remembered for a session.
+/// The most networks that are remembered because somebody logged in from there.
 const TRUSTED: usize = 32;
 
-/// How far a connection has come.
+/// The progress of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     /// The request is not complete.
     Asking,
-    /// The answer is being made. It is not taken back half way: a client may have been added.
+    /// The answer is being made. Such a connection never gives way: a client may just have been added.
     Working,
     /// The answer is being sent.
     Sending,
-    /// The kernel has the whole answer; what is left is that the client closes. Nothing is lost where it goes for another.
+    /// The kernel has the whole answer, and only the client's close is missing. Giving way loses nothing.
     Sent,
 }
 
-/// A connection that has a place.
+/// A connection with a place.
 #[derive(Debug)]
 struct Held {
-    /// Later ones have higher numbers.
+    /// Later connections have higher numbers.
     number: u64,
     network: SourceNetwork,
     phase: Phase,
@@ -41,11 +41,11 @@ struct Held {
 struct Table {
     next: u64,
     held: Vec<Held>,
-    /// Connections that had to give way, and whose threads have not noticed yet.
+    /// Connections that gave way, but whose threads have not noticed yet.
     leaving: usize,
     /// The networks of the last connections, the latest last.
     recent: VecDeque<SourceNetwork>,
-    /// Networks in which somebody has logged in, the latest last.
+    /// Networks from which somebody has logged in, the latest last.
     trusted: VecDeque<SourceNetwork>,
 }
 
@@ -57,7 +57,7 @@ pub struct Places {
     table: Arc<(Mutex<Table>, Condvar)>,
 }
 
-/// The place of a connection among the others, free again when it is dropped.
+/// The place of a connection; dropping it frees the place.
 #[derive(Debug)]
 pub struct Place {
     all: Places,
@@ -65,7 +65,7 @@ pub struct Place {
 }
 
 impl Places {
-    /// So many, and so many of them for one network.
+    /// Allows `most` connections, and `of_network` of them from one network.
     #[must_use]
     pub fn new(most: usize, of_network: usize) -> Self {
         Self {
@@ -75,15 +75,15 @@ impl Places {
         }
     }
 
-    /// A place for one more connection of a network.
+    /// Gives a place to one more connection of a network.
     ///
-    /// Where its network has as many as it may, the oldest of them that can goes for it. Where all places are taken, the
-    /// oldest goes of the network that has most, and where several have as many, of the one that came most often lately. None
-    /// where each is at work.
+    /// If the network has as many as it may, its oldest connection that can gives way. If all places are taken, the
+    /// network with the most connections gives way with its oldest one; among equals, the network that connected most
+    /// often lately. `None` if every candidate is at work.
     #[must_use]
     pub fn admit(&self, network: SourceNetwork, stream: Option<Arc<TcpStream>>) -> Option<Place> {
         let mut table = self.lock();
-        // Connections that are leaving soon end; their number is bounded all the same.
+        // Connections that gave way end soon; this bounds their number anyway.
         while table.leaving >= self.most {
             let waited = self.table.1.wait(table);
             table = waited.unwrap_or_else(PoisonError::into_inner);
@@ -121,12 +121,12 @@ impl Places {
 }
 
 impl Table {
-    /// Places that a network has.
+    /// Number of places that a network has.
     fn of(&self, network: SourceNetwork) -> usize {
         self.held.iter().filter(|it| it.network == network).count()
     }
 
-    /// Which goes for another, of one network or of all.
+    /// The connection that gives way, of one network or of all.
     fn victim(&self, only: Option<SourceNetwork>) -> Option<usize> {
         let can_go = |it: &Held| {
             it.phase != Phase::Working && only.is_none_or(|network| it.network == network)
@@ -149,13 +149,13 @@ impl Table {
 }
 
 impl Place {
-    /// The request is complete. False where the connection had to give way before: then nothing is to be done.
+    /// The request is complete. Returns false if the connection has given way already; then its thread must stop.
     #[must_use]
     pub fn begin_work(&self) -> bool {
         self.enter(Phase::Working)
     }
 
-    /// The answer is there and is going to be sent.
+    /// The answer is complete and is about to be sent.
     pub fn begin_sending(&self) {
         self.enter(Phase::Sending);
     }
@@ -165,7 +165,7 @@ impl Place {
         self.enter(Phase::Sent);
     }
 
-    /// It was asked by somebody who has logged in: those of its network go after those of others.
+    /// A logged-in browser sent the request: connections of other networks give way first.
     pub fn trust(&self) {
         let mut table = self.all.lock();
         let own = table.held.iter().find(|it| it.number == self.number);
@@ -207,7 +207,7 @@ mod tests {
         SourceNetwork::of(text.parse().unwrap())
     }
 
-    /// Whether it still has its place.
+    /// Whether the connection still has its place.
     fn is_held(place: &Place) -> bool {
         let table = place.all.lock();
         table.held.iter().any(|it| it.number == place.number)
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((table.held.len(), table.leaving), (0, 0));
     }
 
-    /// With addresses of one /64 that were counted apart, three would fill all places.
+    /// If the addresses of one /64 counted separately, three of them would fill all places.
     #[test]
     fn a_device_with_many_addresses_has_no_more_places_than_another() {
         let all = Places::new(24, 8);
@@ -248,13 +248,13 @@ mod tests {
         let [few, many, owner] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(network);
         let small = all.admit(few, None).unwrap();
         let places: Vec<_> = (0..5).map(|_| all.admit(many, None).unwrap()).collect();
-        // A connection at work stays; of the others the oldest goes.
+        // A connection at work stays; the oldest of the others gives way.
         assert!(places[0].begin_work());
         let own = all.admit(owner, None).unwrap();
         assert!(is_held(&small) && is_held(&own) && is_held(&places[0]));
         assert!(!is_held(&places[1]) && is_held(&places[2]));
         assert!(!places[1].begin_work(), "it was closed");
-        // Connections that never finish go before one that takes its answer.
+        // An incomplete request gives way before an answer that is being sent.
         places[2].begin_sending();
         let _second = all.admit(owner, None).unwrap();
         assert!(is_held(&places[2]) && !is_held(&places[3]));
@@ -272,7 +272,7 @@ mod tests {
         assert!(all.admit(a, None).is_none());
     }
 
-    /// A page that asks at each key, and whose browser is slow to close what was answered, loses no request.
+    /// A page that asks at each key, in a browser that is slow to close answered connections, loses no request.
     #[test]
     fn what_is_answered_goes_before_what_still_asks() {
         let all = Places::new(6, 3);
@@ -289,7 +289,7 @@ mod tests {
         assert!(is_held(&asking) && is_held(&sending) && !is_held(&answered));
     }
 
-    /// One in each place, as often as they like.
+    /// Six networks connect again and again, each with one connection at a time.
     #[test]
     fn those_who_come_again_and_again_go_before_others() {
         let all = Places::new(4, 2);

@@ -1,62 +1,62 @@
-//! Questions from the front to the process with privileges. The front reads requests of strangers, who may have it ask
-//! anything: its questions are checked like theirs.
+//! Questions from the front to the process with privileges. A stranger's request may have taken over the front, so its
+//! questions are checked as strictly as requests.
 
 use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
 
-/// A question of the front.
+/// A question from the front.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// The front's needs to begin: a [`Begin`].
+    /// Asks for what the front needs to start. Answer: a [`Begin`].
     Begin,
-    /// How everything stands.
+    /// Asks for the state of the tunnels and the guard.
     Sample,
-    /// This is the text of the day now.
+    /// Saves this text of the day's rates.
     Keep(String),
-    /// Whether this is the password: a [`Login`], or nothing.
+    /// Asks whether this is the password. Answer: a [`Login`], or nothing.
     Login(Secret),
-    /// Whether this stands for a session, which then lives longer.
+    /// Asks whether this token has a session; if so, prolongs it.
     Session(Secret),
-    /// End this session.
+    /// Ends this session.
     End(Secret),
-    /// Whether this was given to a browser in which somebody has logged in.
+    /// Asks whether this token came from an earlier login.
     Known(Secret),
-    /// The servers at home and their clients.
+    /// Asks for the servers at home and their clients.
     Servers {
-        /// The session in which it is asked, if there is a password.
+        /// The asker's session, if there is a password.
         session: Option<Secret>,
     },
-    /// Change a client.
+    /// Changes a client.
     Change {
-        /// The session in which it is asked.
+        /// The asker's session.
         session: Secret,
         /// The change.
         change: Change,
     },
-    /// Make a server at home.
+    /// Makes a server at home.
     Server {
-        /// The session in which it is asked.
+        /// The asker's session.
         session: Secret,
         /// The server's settings.
         server: Server,
     },
 }
 
-/// A server at home that is to be made.
+/// Settings for a new server at home.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Server {
-    /// OpenVPN and not WireGuard.
+    /// Whether to make an OpenVPN server instead of a WireGuard one.
     pub openvpn: bool,
-    /// Where clients call it; empty is the address of the line.
+    /// The endpoint that clients call; empty for the address of the uplink.
     pub endpoint: String,
-    /// Networks at home; where there are none they are found.
+    /// Networks at home; if empty, the program finds them.
     pub lan: Vec<String>,
-    /// Networks of the clients, of IPv4 and IPv6, as a plan has told them.
+    /// Networks of the clients, for IPv4 and IPv6, as the plan showed them.
     #[serde(default)]
     pub subnets: Option<[String; 2]>,
-    /// Make it; otherwise it is only told what would be made.
+    /// Whether to make the server; otherwise the answer only shows the plan.
     #[serde(default)]
     pub make: bool,
 }
@@ -68,7 +68,7 @@ impl Server {
     /// Most networks at home.
     const LAN_MAX: usize = 16;
 
-    /// Whether all texts have a length that they can have.
+    /// Whether all texts have an allowed length.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         let subnets = self.subnets.iter().flatten();
@@ -77,33 +77,33 @@ impl Server {
     }
 }
 
-/// The front's needs to begin.
+/// The answer to [`Question::Begin`].
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Begin {
-    /// The text of the day that was kept before this start.
+    /// The text of the day's rates, saved before this start.
     pub day: String,
-    /// There is a password: who has no session sees nothing.
+    /// Whether there is a password; with one, only sessions see anything.
     pub password: bool,
 }
 
 /// The tokens for a browser that has logged in.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Login {
-    /// Stands for the session.
+    /// The token of the session.
     pub session: Secret,
-    /// By which the browser is known the next time.
+    /// The token by which the browser is recognised the next time.
     pub known: Secret,
 }
 
-/// Why something is not told or not done.
+/// Why a question is refused.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refused {
-    /// There is no such session.
+    /// No such session exists.
     Session,
-    /// Without a password nothing can be changed.
+    /// Changes need a password, and none is set.
     Open,
-    /// For this reason.
+    /// Another reason, in words.
     Because(String),
 }
 
@@ -123,15 +123,15 @@ pub struct Change {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum What {
-    /// Make it.
+    /// Adds the client.
     Add {
-        /// It sends only what goes to networks at home.
+        /// Whether only traffic to the networks at home uses the tunnel.
         #[serde(default)]
         lan_only: bool,
     },
-    /// Keep it out.
+    /// Revokes the client.
     Revoke,
-    /// Call it otherwise.
+    /// Renames the client.
     Rename {
         /// The new name.
         to: String,

@@ -1,5 +1,5 @@
-//! Who may change something: the password, who has logged in, and which browsers somebody has logged in with before. The
-//! process with privileges keeps them, so that what reads strangers' requests can give itself nothing.
+//! Decides who may change something: knows the password, the sessions, and the browsers in which somebody has logged in
+//! before. The process with privileges keeps them, so the front cannot grant itself anything.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,24 +15,24 @@ use crate::question::{Login, Refused};
 use crate::secret::Secret;
 use crate::sessions::Sessions;
 
-/// Bytes of the part of a browser's token that tells it from others.
+/// Bytes of the random part of a browser's token.
 const ID_LEN: usize = 16;
 
-/// Bytes of the part that shows that this program made it.
+/// Bytes of the MAC, which proves that this program made the token.
 const MAC_LEN: usize = 16;
 
-/// Longest such token, in characters.
+/// Longest browser token, in characters.
 const MOST: usize = 64;
 
-/// The purpose of the key of browsers' tokens.
+/// The context string for deriving the key of browser tokens.
 const KNOWN: &[u8] = b"millrace monitor known browser";
 
-/// The rights of all.
+/// The password, the sessions and the key of browser tokens.
 pub struct Rights {
     password: Option<Password>,
     sessions: Mutex<Sessions>,
-    /// Of what browsers are known by. It is made of the stretched password, so that it is the same after a restart and
-    /// another with another password.
+    /// The key of browser tokens. It is derived from the stretched password, so that it survives a restart but not a
+    /// new password.
     key: Zeroizing<[u8; 32]>,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Rights {
 }
 
 impl Rights {
-    /// With the password; without one, everything may be seen and nothing changed.
+    /// Takes the password; without one, everything may be seen and nothing changed.
     #[must_use]
     pub fn new(password: Option<Password>) -> Self {
         let mut key = Zeroizing::new([0; 32]);
@@ -64,7 +64,7 @@ impl Rights {
         self.password.is_some()
     }
 
-    /// Looks at a password, which takes about a quarter of a second, and begins a session.
+    /// Checks a password, which takes about a quarter of a second, and starts a session if it is right.
     pub fn login(&self, text: &str, now: Instant) -> Option<Login> {
         let password = self.password.as_ref()?;
         password.is(text).then(|| Login {
@@ -73,7 +73,7 @@ impl Rights {
         })
     }
 
-    /// Whether this stands for a session.
+    /// Whether the token has a session.
     pub fn has(&self, session: &str, now: Instant) -> bool {
         self.sessions().has(session, now)
     }
@@ -83,10 +83,10 @@ impl Rights {
         self.sessions().end(session);
     }
 
-    /// Whether clients may be seen.
+    /// Whether this session may see clients.
     ///
     /// # Errors
-    /// No.
+    /// The session may not, for this reason.
     pub fn may_see(&self, session: Option<&Secret>, now: Instant) -> Result<(), Refused> {
         match session {
             _ if !self.has_password() => Ok(()),
@@ -95,10 +95,10 @@ impl Rights {
         }
     }
 
-    /// Whether something may be changed.
+    /// Whether this session may make changes.
     ///
     /// # Errors
-    /// No.
+    /// The session may not, for this reason.
     pub fn may_change(&self, session: &Secret, now: Instant) -> Result<(), Refused> {
         match self.has_password() {
             true => self.may_see(Some(session), now),
@@ -106,7 +106,7 @@ impl Rights {
         }
     }
 
-    /// By which a browser is known from now on.
+    /// A new token by which to recognise the browser.
     fn known(&self) -> Secret {
         let mut token = [0; ID_LEN + MAC_LEN];
         let (id, mac) = token.split_at_mut(ID_LEN);
@@ -115,10 +115,10 @@ impl Rights {
         Secret::new(URL_SAFE_NO_PAD.encode(token))
     }
 
-    /// Whether this was made by [`Rights::login`], of this start or of one before.
+    /// Whether [`Rights::login`] made this token, in this run of the program or an earlier one.
     #[must_use]
     pub fn is_known(&self, token: &str) -> bool {
-        // Longer ones are not even read.
+        // Longer tokens are not decoded.
         if token.len() > MOST {
             return false;
         }

@@ -1,9 +1,9 @@
-//! Samples of the process with privileges: all that the page shows of tunnels.
+//! Samples from the process with privileges: all data about tunnels that the page shows.
 
 use serde::{Deserialize, Serialize};
 use service::status::Status;
 
-/// How everything stands at a time.
+/// The state of tunnels and guard at one moment.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Sample {
@@ -11,9 +11,9 @@ pub struct Sample {
     pub tunnels: Vec<Status>,
     /// Tunnels that have files and are not up.
     pub known: Vec<Known>,
-    /// The guard; none where it is off.
+    /// The guard; `None` if it is off.
     pub guard: Option<GuardView>,
-    /// Why something cannot be seen, in words.
+    /// Why a part cannot be read, in words.
     pub trouble: Option<String>,
 }
 
@@ -27,20 +27,20 @@ pub struct Known {
     pub protocol: String,
 }
 
-/// How the guard stands.
+/// The state of the guard.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct GuardView {
     /// `off`, `held` or `through`.
     pub state: String,
-    /// The reasons why it holds packets, in words; empty where it holds none.
+    /// Why the guard holds packets, in words; empty if it holds none.
     pub why: String,
     /// The consequence for people behind the router.
     pub about: String,
     /// Other rows, each with its name.
     pub rows: Vec<(String, String)>,
-    /// Devices that have tunnels of their own, by commas, and how they stand.
+    /// Devices with their own tunnels, separated by commas, and their state.
     pub groups: Vec<(String, String)>,
-    /// Packets that were refused, where that can be seen.
+    /// Packets that were refused; `None` if that cannot be read.
     pub refused: Option<u64>,
 }

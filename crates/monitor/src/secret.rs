@@ -1,11 +1,11 @@
-//! Texts that are overwritten when they go, and that `Debug` hides.
+//! Texts that are zeroed when dropped, and that `Debug` hides.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-/// A password, or what stands for a session.
+/// A password or a token.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Secret(Zeroizing<String>);
 

@@ -1,4 +1,4 @@
-//! Who has logged in.
+//! Sessions of those who have logged in.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,16 +7,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crypto::blake2s;
 
-/// Sessions at once; the oldest goes for one more.
+/// The most sessions; a new one replaces the oldest.
 const MOST: usize = 32;
 
-/// A session ends when nothing was asked in it for so long.
+/// A session without a request ends after this time.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
 
-/// A session ends after so long in any case.
+/// A session ends after this time in any case.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Of a token a digest is kept, by which it is also found: what the time of a comparison tells is of no use.
+/// The digest of a token, which is stored and looked up in its place: the time of a comparison then reveals nothing.
 type Digest = [u8; 32];
 
 #[derive(Debug)]
@@ -26,12 +26,12 @@ struct Session {
     last: Instant,
 }
 
-/// The sessions, which a restart ends.
+/// All sessions; a restart ends them.
 #[derive(Debug, Default)]
 pub struct Sessions(VecDeque<Session>);
 
 impl Sessions {
-    /// Begins one and returns its token.
+    /// Starts a session and returns its token.
     pub fn begin(&mut self, now: Instant) -> String {
         let mut token = [0; 32];
         crypto::random(&mut token);
@@ -47,7 +47,7 @@ impl Sessions {
         token
     }
 
-    /// Whether a token is one of a session, which then lives longer.
+    /// Whether a token has a session; if so, prolongs it.
     pub fn has(&mut self, token: &str, now: Instant) -> bool {
         let ago = |then| now.saturating_duration_since(then);
         self.0
@@ -57,7 +57,7 @@ impl Sessions {
         found.map(|it| it.last = now).is_some()
     }
 
-    /// Ends one.
+    /// Ends a session.
     pub fn end(&mut self, token: &str) {
         let digest = digest(token);
         self.0.retain(|it| it.digest != digest);

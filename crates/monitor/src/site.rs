@@ -29,19 +29,19 @@ use crate::secret::Secret;
 use crate::turns::Turns;
 use plane::SourceNetwork;
 
-/// The name of the cookie that stands for a session.
+/// The name of the session cookie.
 const COOKIE: &str = "millrace-monitor";
 
-/// The rules for the cookie: no script reads it, and no other page has it sent.
+/// Attributes of the session cookie: scripts cannot read it, and other pages cannot cause it to be sent.
 const COOKIE_RULES: &str = "Path=/; HttpOnly; SameSite=Strict";
 
-/// The name of the cookie by which a browser is known that somebody has logged in with. It opens nothing.
+/// The name of the cookie that recognises a browser in which somebody has logged in. It grants nothing.
 const KNOWN: &str = "millrace-known";
 
-/// The rules for the cookie of known browsers, which is for logging in only, and for a year.
+/// Attributes of that cookie: browsers send it only to log in, for a year.
 const KNOWN_RULES: &str = "Path=/api/login; Max-Age=31536000; HttpOnly; SameSite=Strict";
 
-/// Settings that the front gets when it is started.
+/// The front's settings.
 #[derive(Clone, Default)]
 pub struct Settings {
     /// Names that clients may use for this host, besides its addresses.
@@ -52,21 +52,21 @@ pub struct Settings {
     pub host: String,
 }
 
-/// All of it.
+/// The site.
 pub struct Site {
     gate: Gate,
     settings: Settings,
-    /// The front's knowledge.
+    /// The front's data.
     pub overview: Mutex<Overview>,
     link: Link,
-    /// There is a password; without, everything may be seen and nothing changed.
+    /// Whether there is a password; without one, everything may be seen and nothing changed.
     password: bool,
     turns: Turns,
-    /// Digests of the last good credentials of programs, and their addresses: programs send theirs every few seconds.
+    /// Digests of the last valid credentials of programs, with their addresses: programs send theirs every few seconds.
     good: Mutex<VecDeque<(IpAddr, [u8; 32])>>,
 }
 
-/// Programs that are remembered.
+/// The most credentials that are remembered.
 const PROGRAMS: usize = 8;
 
 /// The body of a request to log in.
@@ -80,7 +80,7 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Site {
-    /// With what is known so far, and the way to the process that has privileges; and whether there is a password.
+    /// Takes the first data, the link to the process with privileges, and whether there is a password.
     #[must_use]
     pub fn new(settings: Settings, overview: Overview, link: Link, password: bool) -> Self {
         Self {
@@ -94,15 +94,15 @@ impl Site {
         }
     }
 
-    /// Asks the process that has privileges.
+    /// Asks the process with privileges.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process with privileges is gone.
     pub fn ask<T: DeserializeOwned>(&self, question: &Question) -> io::Result<T> {
         self.link.ask(question)
     }
 
-    /// The answer to a request from an address.
+    /// Answers a request from an address.
     pub fn answer(&self, head: &Head, body: &[u8], from: IpAddr) -> Answer {
         if let Err(refusal) = self.gate.check(head) {
             let (status, words) = refusal.words();
@@ -133,7 +133,7 @@ impl Site {
         answer.of_session(is_session)
     }
 
-    /// The session of a request, if it has one.
+    /// The request's session, if it has a valid one.
     fn session(&self, head: &Head) -> Option<Secret> {
         let session = Secret::from(head.cookie(COOKIE)?);
         let has = self.ask(&Question::Session(session.clone()));
@@ -194,7 +194,7 @@ impl Site {
         }
     }
 
-    /// The browser that asks, if somebody has logged in with it before: no guesses of others count for it.
+    /// The asking browser, if somebody has logged in with it before: guesses by others do not count against it.
     fn known(&self, head: &Head) -> Option<Asker> {
         let token = Secret::from(head.cookie(KNOWN)?);
         let digest = blake2s::hash(&[token.expose().as_bytes()]);
@@ -243,14 +243,14 @@ impl Site {
         let outcome = match &shown {
             Shown::Token(token) => {
                 let wanted = self.settings.token.as_ref();
-                // Digests of equal length are compared, so that the time tells nothing about the token.
+                // Equal-length digests are compared, so that the time reveals nothing about the token.
                 let is = wanted.is_some_and(|it| crypto::equal(&digest(it), &digest(token)));
                 self.try_token(is, network, now)
             }
             Shown::Password(password) => {
                 let password = Secret::from(password.as_str());
                 let login = self.try_password(password, Asker::Network(network), network, now);
-                // A program has no session.
+                // A program needs no session.
                 login.map(|login| drop(self.ask::<()>(&Question::End(login.session))))
             }
         };
@@ -260,14 +260,14 @@ impl Site {
                 good.truncate(PROGRAMS - 1);
                 good.push_front(seen);
             }
-            // A guess must not be compared with the credentials of another program behind its address; those of its network
-            // stay, for anyone there may guess.
+            // A guesser may share its address with a program whose credentials are stored; they must not help it. Other
+            // addresses keep theirs, as anyone in their network may be guessing.
             Err(_) => good.retain(|it| it.0 != from),
         }
         outcome
     }
 
-    /// Takes a token, of which a network may try as many as of passwords.
+    /// Checks a token, which a network may try as often as a password.
     fn try_token(&self, is: bool, network: SourceNetwork, now: Instant) -> Result<(), Answer> {
         let looked = self
             .turns
@@ -314,7 +314,7 @@ impl Site {
     }
 
     fn change(&self, body: &[u8], session: Option<Secret>) -> Answer {
-        // Without a password there are no sessions either; the other process refuses what has none.
+        // Without a password no session exists; the other process then refuses the change.
         let session = session.unwrap_or_else(|| Secret::from(""));
         let Ok(change) = serde_json::from_slice::<Change>(body) else {
             return Answer::error(400, "not understood");
@@ -331,7 +331,7 @@ impl Site {
     }
 }
 
-/// The answer to the browser, made from the reply or the refusal of the process with privileges.
+/// The answer to the browser, made from the other process's reply or refusal.
 fn told(answer: io::Result<Result<Value, Refused>>, shown: impl FnOnce(Value) -> Value) -> Answer {
     match answer {
         Ok(Ok(value)) => Answer::json(&shown(value)),
@@ -346,7 +346,7 @@ fn told(answer: io::Result<Result<Value, Refused>>, shown: impl FnOnce(Value) ->
 }
 
 fn too_often(wait: Duration) -> Answer {
-    // Rounded up: what comes sooner is refused again.
+    // Rounded up: an earlier try would be refused again.
     let seconds = wait.as_millis().div_ceil(1000).max(1);
     let words = format!("too many tries: again in {seconds} s");
     Answer::error(429, &words).with("Retry-After", &seconds.to_string())
@@ -392,10 +392,10 @@ mod tests {
             .collect();
         let looked_at = told.iter().filter(|it| **it == 403).count();
         assert!((1..10).contains(&looked_at), "{told:?}");
-        // The answer to the right token would tell.
+        // Accepting the right token now would confirm the guess.
         assert_eq!(metrics(&site, TOKEN, guesser), 429);
         assert_eq!(metrics(&site, TOKEN, program), 200);
-        // A guess from a network where a program has shown the token is no better off.
+        // Guesses from the program's own network are limited too.
         for guess in 0..100 {
             metrics(&site, &format!("{guess}"), program);
         }

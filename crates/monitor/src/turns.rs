@@ -1,19 +1,18 @@
-//! Decides whose password is checked next. A password costs about a quarter of a second, which is all that a stranger
-//! can have this processor do: one is checked, few wait, and all others are told at once to come again.
+//! Decides whose password is checked next. A check costs about a quarter of a second, and is the only load that a
+//! stranger can cause. So one password is checked, few wait, and all other askers are told at once to come again.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::attempts::{Asker, Attempts, Rank};
 
-/// The number of askers who wait while one password is checked. The second of them waits for two passwords of others:
-/// the one that is checked and the first.
+/// Number of askers who wait during a check. The second waits for two checks: the running one and the first waiter's.
 const WAITING: usize = 2;
 
-/// When one that has to give way may come again.
+/// When an asker who had to give way may come again.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The turns of all who try a password.
+/// The queue of all who try a password.
 #[derive(Debug)]
 pub struct Turns {
     state: Mutex<State>,
@@ -25,12 +24,12 @@ struct State {
     attempts: Attempts,
     /// The asker whose password is being checked.
     now: Option<Asker>,
-    /// The next first.
+    /// The waiting askers, the next first.
     waiting: Vec<Waiter>,
     number: u64,
 }
 
-/// One who waits. In the order of their turns.
+/// A waiting asker.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     rank: Rank,
@@ -38,7 +37,7 @@ struct Waiter {
     asker: Asker,
 }
 
-/// The end of a turn, however it comes.
+/// Ends the turn when dropped, even after a panic.
 struct End<'a>(&'a Turns);
 
 impl Drop for End<'_> {
@@ -49,7 +48,7 @@ impl Drop for End<'_> {
 }
 
 impl Turns {
-    /// No password is tried.
+    /// No password is being checked.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -63,11 +62,10 @@ impl Turns {
         }
     }
 
-    /// Looks at a password when it is the turn of the one who asks; `look` says whether it is the right one, if that can
-    /// be told.
+    /// Checks a password when it is the asker's turn. `look` tells whether it is right, or fails if it cannot tell.
     ///
     /// # Errors
-    /// Not now: after so long.
+    /// The asker must wait for this long.
     pub fn take<E>(
         &self,
         asker: Asker,
@@ -89,7 +87,7 @@ impl Turns {
     /// Waits for a turn.
     fn wait(&self, asker: Asker, now: Instant) -> Result<(), Duration> {
         let mut state = self.lock();
-        // One at a time: a second that waits would be one that others wait for.
+        // Each asker has one turn at a time: with a second one, others would wait for both.
         if state.now == Some(asker) || state.waiting.iter().any(|it| it.asker == asker) {
             return Err(SOON);
         }
@@ -103,7 +101,7 @@ impl Turns {
         };
         state.waiting.push(own);
         state.waiting.sort_by_key(|it| (it.rank, it.number));
-        // One of them is about to be looked at where none is.
+        // If no check is running, the first waiter is about to start one.
         let most = WAITING + usize::from(state.now.is_none());
         if state.waiting.len() > most {
             state.waiting.truncate(most);
@@ -146,13 +144,13 @@ mod tests {
         Asker::Network(SourceNetwork::of([10, 0, 0, last].into()))
     }
 
-    /// A password that is looked at until it is told to be right or wrong.
+    /// A check that runs until the test ends it.
     struct Try {
         verdict: Sender<bool>,
         thread: JoinHandle<Result<Result<bool, Infallible>, Duration>>,
     }
 
-    /// Turns, and the order in which passwords were looked at.
+    /// The turns, and the order in which passwords were checked.
     struct World {
         turns: Arc<Turns>,
         order: Arc<Lock<Vec<Asker>>>,
@@ -174,7 +172,7 @@ mod tests {
             }
         }
 
-        /// Begins one, and returns when it waits, is looked at or was refused.
+        /// Starts a try, and returns once it waits, is being checked or was refused.
         fn begin(&self, asker: Asker) -> Try {
             let (verdict, told) = channel();
             let (turns, order) = (Arc::clone(&self.turns), Arc::clone(&self.order));
@@ -195,7 +193,7 @@ mod tests {
             Try { verdict, thread }
         }
 
-        /// A try that fails at once, as the only one.
+        /// Makes a try that fails at once, while no other waits.
         fn fails(&self, asker: Asker) {
             let it = self.begin(asker);
             assert_eq!(self.looks.recv().unwrap(), asker);
@@ -219,7 +217,7 @@ mod tests {
         assert_eq!(second.thread.join().unwrap(), Ok(Ok(false)));
     }
 
-    /// However many guess at once, the owner waits for the one that is looked at and for no other.
+    /// However many guess at once, the owner waits only for the running check.
     #[test]
     fn an_owner_goes_before_those_who_have_failed() {
         let world = World::new();
@@ -238,11 +236,11 @@ mod tests {
             drop(guess.verdict);
             refused += usize::from(guess.thread.join().unwrap() == Err(SOON));
         }
-        // One was looked at, one waited behind the owner.
+        // One was checked, and one waited behind the owner.
         assert_eq!(refused, 18);
     }
 
-    /// A browser that is known goes before a flood of networks that have not failed yet.
+    /// A known browser goes before many networks that have not failed yet.
     #[test]
     fn a_browser_that_is_known_goes_first() {
         let world = World::new();
@@ -260,7 +258,7 @@ mod tests {
         }
     }
 
-    /// A password that was not checked is no try.
+    /// A password that was not checked does not count as a try.
     #[test]
     fn those_who_are_sent_away_may_come_again() {
         let world = World::new();

@@ -1,4 +1,4 @@
-//! The two processes: the front gets its answers, and no right that the password has not given.
+//! The two processes of the monitor: the front gets answers, and no right that the password has not granted.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -22,19 +22,19 @@ use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse";
 
-/// A password of PASSWORD that costs the least.
+/// A hash of PASSWORD with the fewest rounds.
 fn password() -> Password {
     // 100,000 rounds; made by another program (Python's hashlib.pbkdf2_hmac).
     Password::from_text(include_str!("password.txt")).unwrap()
 }
 
-/// A host that notes what is done to it.
+/// A host stub that records changes to it.
 #[derive(Clone, Default)]
 struct Double {
     kept: String,
     changed: Arc<Mutex<Vec<Change>>>,
     made: Arc<Mutex<Vec<Server>>>,
-    /// Where there is one, a change waits for it.
+    /// If set, each change waits for a message on this channel.
     held: Option<Arc<Mutex<Receiver<()>>>>,
 }
 
@@ -73,7 +73,7 @@ impl Servers for Double {
     }
 }
 
-/// The process with privileges.
+/// Starts the privileged process.
 fn back(password: Option<Password>, mut double: Double) -> (UnixStream, thread::JoinHandle<bool>) {
     let (front, back) = UnixStream::pair().unwrap();
     let rights = Rights::new(password);
@@ -121,14 +121,14 @@ fn questions_get_their_own_answers() {
     let servers = Question::Servers { session: None };
     let servers: Result<Value, Refused> = link.ask(&servers).unwrap();
     assert_eq!(servers, Ok(json!(["home"])));
-    // Without a password nothing is changed, whatever is shown.
+    // Without the password, no request changes anything.
     let told: Result<Value, Refused> = link.ask(&change(&"x".into(), "phone")).unwrap();
     assert_eq!(told, Err(Refused::Open));
     drop(link);
     assert!(answering.join().unwrap());
 }
 
-/// The half that reads requests has all it could have, and changes nothing without the password.
+/// The process that reads requests changes nothing without the password, whatever else it knows.
 #[test]
 fn only_a_session_that_the_password_began_changes_something() {
     let double = Double::default();
@@ -180,7 +180,7 @@ fn only_a_session_that_the_password_began_changes_something() {
     assert!(answering.join().unwrap());
 }
 
-/// Whether a session is one is told while a change waits for something, as a lock, and while a password is looked at.
+/// Session checks are answered while a change waits for a lock, and while a password is being verified.
 #[test]
 fn sessions_wait_for_nothing() {
     let (release, held): (Sender<()>, _) = channel();
@@ -199,7 +199,7 @@ fn sessions_wait_for_nothing() {
             .unwrap()
     );
     let again: Option<Login> = link.ask(&Question::Login(PASSWORD.into())).unwrap();
-    // Nor does the page's own question how everything stands.
+    // The page's own status query does not wait either.
     let sample: Sample = link.ask(&Question::Sample).unwrap();
     assert!(sample.trouble.is_some());
     assert!(again.is_some() && !changing.is_finished());
@@ -236,7 +236,7 @@ fn what_is_no_question_ends_it() {
     }
 }
 
-/// A front that asks without waiting for answers is not kept in memory without a bound.
+/// A front that sends queries without reading answers cannot fill the memory.
 #[test]
 fn too_many_questions_at_once_end_it() {
     let (release, held): (Sender<()>, _) = channel();
@@ -255,7 +255,7 @@ fn too_many_questions_at_once_end_it() {
     while ask(&mut front, number, &change(&session, "phone")).is_ok() && number < 100 {
         number += 1;
     }
-    // It ends while the first of them is still worked on: released sooner, each could be answered before the next is read.
+    // It ends while the first query is still pending: with an earlier release, each answer could precede the next read.
     front
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
@@ -264,7 +264,7 @@ fn too_many_questions_at_once_end_it() {
     assert!(!answering.join().unwrap());
 }
 
-/// A question, right or nearly so, in a session that does not exist.
+/// Valid and nearly valid queries in a session that does not exist.
 fn any_question() -> impl Strategy<Value = Vec<u8>> {
     let text = "[a-zA-Z0-9{}\":, ]{0,20}";
     let session = (text, text).prop_map(|(session, name)| {
@@ -291,13 +291,13 @@ fn any_question() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Any questions from a front without the password cause no panic, and change nothing.
+    /// Arbitrary queries from a front without the password cause no panic, and change nothing.
     #[test]
     fn a_front_that_was_taken_over_changes_nothing(questions in proptest::collection::vec(any_question(), 1..8)) {
         let double = Double::default();
         let (mut front, answering) = back(Some(password()), double.clone());
         for question in questions {
-            // It may have had enough before.
+            // The other process may have closed the connection already.
             let _ = front.write_all(&question);
         }
         let _ = front.shutdown(std::net::Shutdown::Write);

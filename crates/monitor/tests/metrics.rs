@@ -1,4 +1,4 @@
-//! The text for Prometheus, read by a parser that shares nothing with what writes it.
+//! The Prometheus text, read by a parser that shares no code with the writer.
 
 use monitor::day::Day;
 use monitor::figures::{Figures, Ticks};
@@ -9,18 +9,18 @@ use service::status::{CapStatus, LineStatus, PeerStatus, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Labels, sorted.
+/// Sorted labels.
 type Labels = Vec<(String, String)>;
 
-/// One metric, as the text says it.
+/// One metric, as parsed from the text.
 #[derive(Debug, Default)]
 struct Metric {
     kind: String,
     samples: BTreeMap<Labels, f64>,
 }
 
-/// Reads the exposition format, version 0.0.4, and insists on all that it asks for: HELP and TYPE once and before the
-/// samples, samples of one metric together, no sample twice, names and escapes that are allowed.
+/// Parses the exposition format, version 0.0.4, strictly: HELP and TYPE once and before the samples, samples of one
+/// metric together, no duplicate sample, valid names and escapes.
 fn parse(text: &str) -> Result<BTreeMap<String, Metric>, String> {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
     let mut helped = BTreeSet::new();
@@ -118,7 +118,7 @@ fn overview() -> Overview {
         }),
         ..LineStatus::default()
     };
-    // Two clients of one name, as a server may have.
+    // Two clients of the same name, as a server may have.
     let peer = |id| PeerStatus {
         name: Some(STRANGE.to_owned()),
         client_id: Some(id),
@@ -222,7 +222,7 @@ fn another_parser_reads_what_is_written() {
     );
 }
 
-/// Prometheus' own rules for names, and the page of the documentation.
+/// Prometheus' naming rules, and the documentation page.
 #[test]
 fn names_say_the_unit_and_are_documented() {
     let page = include_str!("../../../docs/monitor.md");
@@ -230,7 +230,7 @@ fn names_say_the_unit_and_are_documented() {
         assert!(name.starts_with("millrace_"), "{name}");
         assert_eq!(name.ends_with("_total"), metric.kind == "counter", "{name}");
         let units = ["bytes", "seconds", "packets", "ratio", "hertz", "celsius"];
-        // Numbers of things, and states.
+        // Counts of things, and states, which have no unit.
         let bare = ["info", "peers", "state", "up", "refused_total"];
         let end = name.trim_end_matches("_total");
         let is_fit =

@@ -1,7 +1,7 @@
-//! Copies of packets that the host sends and receives by all of its devices: a packet socket.
+//! Copies packets that the host sends and receives on all of its devices, through a packet socket.
 //!
-//! A copy of an outgoing packet is made when it is handed to its device, behind the packet filter: what is refused is not
-//! seen, and what is seen has left by the device whose number is told.
+//! The kernel copies an outgoing packet when it hands the packet to its device, after the packet filter. So filtered
+//! packets do not appear, and every outgoing packet seen has left by the device given with it.
 
 use std::io;
 use std::mem;
@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::poll::check;
 use crate::udp::socket::set_buffers;
 
-/// Bytes of each packet that are looked at.
+/// Bytes of each packet that are copied.
 pub const LENGTH: usize = 512;
 
-/// Room for copies that wait, in bytes.
+/// Room for waiting copies, in bytes.
 const BUFFER: usize = 8 << 20;
 
 /// `PACKET_OUTGOING` of `linux/if_packet.h`.
@@ -28,16 +28,16 @@ pub struct Capture {
 /// A packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Seen<'a> {
-    /// Number of the device.
+    /// Index of the device.
     pub index: u32,
-    /// It leaves by the device; otherwise it comes in.
+    /// Whether it leaves by the device; otherwise it comes in.
     pub outgoing: bool,
-    /// Its beginning, from the IP header on.
+    /// Its first bytes, from the IP header on.
     pub packet: &'a [u8],
 }
 
 impl Capture {
-    /// Opens one, which sees the network namespace of the calling thread from now on.
+    /// Opens a socket that sees the calling thread's network namespace from now on.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW`, `EAFNOSUPPORT` from a kernel without packet sockets.
@@ -48,12 +48,12 @@ impl Capture {
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, all) })?;
         // SAFETY: `fd` is a fresh descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // `dropped` tells of packets that are lost for want of room.
+        // `dropped` reports packets that were lost because this buffer was full.
         set_buffers(&fd, BUFFER);
         Ok(Self { fd })
     }
 
-    /// The next packet that waits, if there is one.
+    /// The next waiting packet; `None` if there is none.
     ///
     /// # Errors
     /// The kernel's error.
@@ -86,12 +86,12 @@ impl Capture {
         }))
     }
 
-    /// How many packets have been lost since this was asked for last, because they were not taken in time.
+    /// Number of packets lost since the last call, because they were not read in time.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn dropped(&self) -> io::Result<u32> {
-        // `struct tpacket_stats`: packets, and those lost.
+        // `struct tpacket_stats`: packets, and lost packets.
         let mut counts = [0_u32; 2];
         let mut length = size_of_val(&counts) as libc::socklen_t;
         // SAFETY: the array lives through the call, and its size is told.

@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Makes the child of `command` die when the *thread* that starts it ends, however it ends: a test
-/// that is killed then leaves no daemon behind. The thread must live as long as the child shall.
+/// Makes the child of `command` die when the *thread* that starts it ends, however it ends, so that a killed test
+/// leaves no daemon behind. The thread must live as long as the child should.
 ///
 /// A child that detaches itself by forking again escapes.
 pub fn die_with_thread(command: &mut Command) {
@@ -21,7 +21,7 @@ pub fn die_with_thread(command: &mut Command) {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        // The parent may have died before the call, in another PID namespace its number is 0.
+        // The parent may have died before the call. In another PID namespace its number is 0.
         if now != parent && now != 0 {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }

@@ -1,7 +1,7 @@
-//! Device features: which work the network stack leaves to an interface.
+//! Device features: work that the network stack leaves to an interface.
 //!
-//! Features are found by the names that `ethtool -k` prints for them in their plain form
-//! ("tx-udp-segmentation"), which are the kernel's own strings: their numbers differ between kernels.
+//! Features are found by the kernel's own names, as `ethtool -k` prints them ("tx-udp-segmentation"): their numbers
+//! differ between kernels.
 
 use std::io;
 use std::mem;
@@ -18,7 +18,7 @@ const STRING_SIZE: usize = 32;
 /// More features than any kernel has; bounds what a broken driver can make us allocate.
 const FEATURES_MAX: usize = 4096;
 
-/// The features that make frames larger than the wire's or leave their checksums empty.
+/// The features that make frames larger than the wire allows or leave their checksums empty.
 const OFFLOADS: [&str; 9] = [
     "tx-tcp-segmentation",
     "tx-tcp-ecn-segmentation",
@@ -40,7 +40,7 @@ pub enum EthtoolError {
     Refused {
         /// The operation.
         operation: &'static str,
-        /// Of which interface.
+        /// The interface.
         interface: String,
         /// The kernel's error.
         error: io::Error,
@@ -50,7 +50,7 @@ pub enum EthtoolError {
     Unknown {
         /// The interface.
         interface: String,
-        /// The name that was asked for.
+        /// The requested name.
         feature: String,
     },
     /// The driver does not let the feature be switched, or another feature forces it.
@@ -70,7 +70,7 @@ pub struct Feature {
     pub name: String,
     /// Whether it is on.
     pub on: bool,
-    /// Whether it can be switched.
+    /// Whether the driver lets it be switched.
     pub changeable: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Feature {
 pub fn features(interface: &str) -> Result<Vec<Feature>, EthtoolError> {
     let device = Device::open(interface, "read the features")?;
     let names = device.names()?;
-    // cmd, number of blocks, then per block: available, requested, active, never changed.
+    // Command, number of blocks, then per block: available, requested, active, never changed.
     let blocks = names.len().div_ceil(32);
     let mut words = vec![0u32; 2 + 4 * blocks];
     words[0] = ETHTOOL_GFEATURES;
@@ -102,7 +102,7 @@ pub fn features(interface: &str) -> Result<Vec<Feature>, EthtoolError> {
 /// Whether a feature is on.
 ///
 /// # Errors
-/// [`EthtoolError::Unknown`] if there is none of that name, [`EthtoolError::Refused`].
+/// [`EthtoolError::Unknown`] if no feature has this name, [`EthtoolError::Refused`].
 pub fn feature(interface: &str, name: &str) -> Result<bool, EthtoolError> {
     features(interface)?
         .into_iter()
@@ -128,8 +128,8 @@ pub fn set_feature(interface: &str, name: &str, on: bool) -> Result<(), EthtoolE
     }
 }
 
-/// Switches everything that makes frames larger than the wire's or leaves their checksums empty, as
-/// far as the interface has it and lets it be switched.
+/// Switches every feature that makes frames larger than the wire allows or leaves their checksums empty, if the
+/// interface has it and lets it be switched.
 ///
 /// # Errors
 /// [`EthtoolError::Refused`].
@@ -151,7 +151,7 @@ pub fn set_offloads(interface: &str, on: bool) -> Result<(), EthtoolError> {
 pub fn set_features(interface: &str, wanted: &[&str], on: bool) -> Result<(), EthtoolError> {
     let device = Device::open(interface, "switch the features")?;
     let names = device.names()?;
-    // cmd, number of blocks, then per block: which bits count, and what they shall be.
+    // Command, number of blocks, then per block: which bits to change, and their new values.
     let blocks = names.len().div_ceil(32);
     let mut words = vec![0u32; 2 + 2 * blocks];
     words[0] = ETHTOOL_SFEATURES;
@@ -182,7 +182,7 @@ fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Any socket of the namespace, and the interface to ask about.
+/// A socket for device ioctls, and the interface to ask about.
 struct Device<'a> {
     socket: OwnedFd,
     interface: &'a str,
@@ -217,7 +217,7 @@ impl<'a> Device<'a> {
 
     /// The names of all features, by number.
     fn names(&self) -> Result<Vec<String>, EthtoolError> {
-        // cmd, reserved, 64-bit mask of the sets, then the size of each set.
+        // Command, reserved, 64-bit mask of the sets, then the size of each set.
         let mut words = [ETHTOOL_GSSET_INFO, 0, 0, 0, 0];
         let mask = (1u64 << ETH_SS_FEATURES).to_ne_bytes();
         words[2] = u32::from_ne_bytes([mask[0], mask[1], mask[2], mask[3]]);
@@ -227,7 +227,7 @@ impl<'a> Device<'a> {
             .unwrap_or(FEATURES_MAX)
             .min(FEATURES_MAX);
 
-        // cmd, set, count, then the strings.
+        // Command, set, count, then the strings.
         let mut words = vec![0u32; 3 + count * STRING_SIZE / 4];
         words[0] = ETHTOOL_GSTRINGS;
         words[1] = ETH_SS_FEATURES;

@@ -1,8 +1,8 @@
-//! Raw sockets for GRE, IP protocol 47, over IPv4: what follows the IP header goes in and comes out, in batches.
+//! Raw sockets for GRE, IP protocol 47, over IPv4. They send and receive the payload of IP packets, in batches.
 //!
-//! The kernel writes the IP header of what is sent. What is received has it still, and this takes it off. Opening one
-//! needs `CAP_NET_RAW`; nothing after that does. Where a kernel has no module for GRE, an open socket also keeps it from
-//! answering "protocol unreachable".
+//! The kernel writes the IP header of sent packets. Received packets still have theirs, which this module removes. Only
+//! opening a socket needs `CAP_NET_RAW`. On a kernel without a GRE module, an open socket also keeps it from answering
+//! "protocol unreachable".
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::udp::headers::{Headers, MESSAGES};
 use crate::udp::send::Writer;
 use crate::udp::socket::{from_raw, set_buffers, set_device, set_int, to_raw};
 
-/// The longest packet that is received, IP header and all, in bytes. Longer ones are dropped.
+/// The longest packet that can be received, including its IP header, in bytes. Longer ones are dropped.
 pub const PACKET_MAX: usize = 2048;
 
 /// The least length of an IPv4 header, in bytes.
@@ -25,16 +25,16 @@ const IP_HEADER: usize = 20;
 #[derive(Debug)]
 pub struct GreSocket {
     fd: OwnedFd,
-    /// The local one, unless all are.
+    /// The local address; `None` for all of this host's.
     address: Option<Ipv4Addr>,
 }
 
 impl GreSocket {
-    /// Opens a socket that receives what comes from any address. `address` is the local one, `None` for all;
-    /// `device` is for `SO_BINDTODEVICE`; `buffer` is for the kernel's queues, in bytes, its default when `None`.
+    /// Opens a socket that receives packets from any address. `address` is the local one, `None` for all; `device` is
+    /// for `SO_BINDTODEVICE`; `buffer` is the size of the kernel's queues in bytes, its default when `None`.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_RAW`; `EADDRNOTAVAIL`, `ENODEV` where address or device is not this host's.
+    /// `EPERM` without `CAP_NET_RAW`; `EADDRNOTAVAIL` or `ENODEV` if this host does not have the address or device.
     pub fn open(
         address: Option<Ipv4Addr>,
         device: Option<&str>,
@@ -45,7 +45,7 @@ impl GreSocket {
         let fd = check(unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_GRE) })?;
         // SAFETY: `fd` is a fresh descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // Routers may cut packets that do not fit, as with UDP.
+        // Lets routers fragment packets that do not fit, as with UDP.
         let discovery = libc::IP_PMTUDISC_DONT;
         set_int(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discovery)?;
         if let Some(device) = device {
@@ -62,7 +62,7 @@ impl GreSocket {
         Ok(Self { fd, address })
     }
 
-    /// Sets the mark of what is sent (`SO_MARK`), by which rules for routes can tell it.
+    /// Sets the mark of sent packets (`SO_MARK`), which routing rules can match.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN`.
@@ -75,24 +75,23 @@ impl GreSocket {
         )
     }
 
-    /// From now on only what comes from `peer` is received. May be called again for another one; what has been queued
-    /// before still comes.
+    /// Receives only packets from `peer` from now on. May be called again for another peer. Packets that are queued
+    /// already are still received.
     ///
     /// # Errors
-    /// There is no way to it.
+    /// The host has no route to `peer`.
     pub fn connect(&self, peer: Ipv4Addr) -> io::Result<()> {
         let (raw, len) = to_raw((peer, 0).into());
         // SAFETY: `raw` is an initialised sockaddr of `len` bytes that lives through the call.
         check(unsafe { libc::connect(self.fd.as_raw_fd(), (&raw const raw).cast(), len) }).map(drop)
     }
 
-    /// Receives what waits, up to a batch. Returns how many packets there are; those that were too long are not
-    /// among them, and counted in [`Received::dropped`]. What is for another address, and came before the socket was
-    /// bound to its own, is passed over.
+    /// Receives waiting packets, up to a batch, and returns their number. Packets that are too long are dropped and
+    /// counted in [`Received::dropped`]. Skips packets for another address that arrived before the socket was bound.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing waits; otherwise what the kernel says. Errors that ICMP left on the socket are consumed
-    /// by the call and mean nothing.
+    /// `WouldBlock` when nothing waits; otherwise the kernel's error. The call consumes errors that ICMP left on the
+    /// socket; they mean nothing.
     pub fn receive(&self, into: &mut Received) -> io::Result<usize> {
         into.packets.clear();
         let Headers {
@@ -146,8 +145,8 @@ impl GreSocket {
         Ok(into.packets.len())
     }
 
-    /// Sends what was gathered, in order, and empties it. Returns how many packets were not sent: a full queue drops
-    /// what follows, as a line that is full does.
+    /// Sends the collected packets in order, and empties the batch. Returns how many were not sent: when the queue is
+    /// full, the rest is dropped, as on a congested link.
     pub fn send(&self, batch: &mut Outgoing) -> u64 {
         let mut dropped = 0;
         let mut first = 0;
@@ -160,7 +159,7 @@ impl GreSocket {
                     dropped += (batch.packets.len() - first) as u64;
                     break;
                 }
-                // It is the first one's fault, or an error that ICMP left.
+                // The kernel refuses the first packet, or reports an error that ICMP left.
                 Err(_) => {
                     dropped += 1;
                     first += 1;
@@ -194,7 +193,7 @@ impl GreSocket {
             header.msg_iovlen = 1;
             header.msg_control = std::ptr::null_mut();
             header.msg_controllen = 0;
-            // A bound socket has its address.
+            // A bound socket needs no source address for each packet.
             if let Some(from) = from.filter(|_| self.address.is_none()) {
                 let mut control = Writer::new(&mut controls[i]);
                 control.source(Source {
@@ -225,13 +224,13 @@ impl AsFd for GreSocket {
     }
 }
 
-/// Where an IPv4 packet goes to.
+/// The destination of an IPv4 packet.
 fn destination(packet: &[u8]) -> Option<Ipv4Addr> {
     let octets: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
     Some(octets.into())
 }
 
-/// Where the payload of an IPv4 packet is in it. Its length is the header's: a link may have padded it.
+/// The payload's range in an IPv4 packet. The IP header gives its length, since a link may have padded the packet.
 fn ip_payload(packet: &[u8]) -> Option<Range<usize>> {
     let (&first, total) = (packet.first()?, packet.get(2..4)?);
     let start = usize::from(first & 0x0f) * 4;
@@ -239,11 +238,11 @@ fn ip_payload(packet: &[u8]) -> Option<Range<usize>> {
     (first >> 4 == 4 && start >= IP_HEADER && start <= end).then_some(start..end)
 }
 
-/// A batch of packets that were received, and the memory for it, about 150 KiB.
+/// A batch of received packets, and the memory for it, about 150 KiB.
 pub struct Received {
     memory: Vec<u8>,
     headers: Headers,
-    /// The sender, our address, and the place of each packet.
+    /// The sender, our address, and the range of each packet in the memory.
     packets: Vec<((Ipv4Addr, Ipv4Addr), Range<usize>)>,
     /// Packets that were too long, or had no IPv4 header.
     pub dropped: u64,
@@ -267,8 +266,8 @@ impl Received {
         }
     }
 
-    /// The packet at a place below the count of [`GreSocket::receive`]: its sender, our address that it was sent to,
-    /// and the bytes behind the IP header.
+    /// The packet with this index, which must be below the count from [`GreSocket::receive`]: its sender, our address
+    /// that it was sent to, and its payload.
     pub fn packet(&mut self, at: usize) -> Option<((Ipv4Addr, Ipv4Addr), &mut [u8])> {
         let (ends, place) = self.packets.get(at)?.clone();
         Some((ends, self.memory.get_mut(place)?))
@@ -283,14 +282,14 @@ impl std::fmt::Debug for Received {
     }
 }
 
-/// The destination of a packet, and the address that it leaves from where that is chosen.
+/// The destination of a packet, and its source address if the caller chose one.
 type Ends = (Ipv4Addr, Option<Ipv4Addr>);
 
-/// Packets to be sent, one behind the other in one memory, which is used again.
+/// Packets to be sent, one after the other in reused memory.
 pub struct Outgoing {
     memory: Vec<u8>,
     headers: Headers,
-    /// The destination, our address, and the place of each packet.
+    /// The destination, our address, and the range of each packet in the memory.
     packets: Vec<(Ends, Range<usize>)>,
 }
 
@@ -301,7 +300,7 @@ impl Default for Outgoing {
 }
 
 impl Outgoing {
-    /// Nothing to send.
+    /// An empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -311,8 +310,8 @@ impl Outgoing {
         }
     }
 
-    /// Adds the packet that `write` appends to the memory, and says whom it is for, and which of our addresses it comes from:
-    /// the kernel chooses where that is `None`. `None` for all adds nothing.
+    /// Adds the packet that `write` appends to the memory. `write` returns the destination, and our source address or
+    /// `None` for the kernel's choice. A `write` that returns `None` adds no packet.
     pub fn push(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>) -> Option<(Ipv4Addr, Option<Ipv4Addr>)>,
@@ -324,7 +323,7 @@ impl Outgoing {
         }
     }
 
-    /// How many packets there are.
+    /// The number of packets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.packets.len()
@@ -361,7 +360,7 @@ mod tests {
 
     const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-    /// Raw sockets hear of each other: one test at a time.
+    /// Raw sockets receive each other's packets: one test at a time.
     fn exclusive() -> MutexGuard<'static, ()> {
         static ONE: Mutex<()> = Mutex::new(());
         ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -374,7 +373,7 @@ mod tests {
         });
     }
 
-    /// Receives so many packets from one address, without those of other senders.
+    /// Receives `count` packets from one address, ignoring other senders.
     fn receive(socket: &GreSocket, count: usize, from: Ipv4Addr) -> Vec<Vec<u8>> {
         let poller = Poller::new().unwrap();
         poller.add(socket, 0).unwrap();
@@ -458,7 +457,7 @@ mod tests {
         let poller = Poller::new().unwrap();
         poller.add(&socket, 0).unwrap();
         let (mut received, mut lengths) = (Received::new(), Vec::new());
-        // A busy kernel delivers them one by one.
+        // A busy kernel delivers the packets one by one.
         while lengths.len() < 2 || received.dropped < 1 {
             let ready = poller.wait(Some(Duration::from_secs(20))).unwrap();
             assert!(!ready.is_empty(), "{lengths:?}, {}", received.dropped);
@@ -485,7 +484,7 @@ mod tests {
                 }
             });
             let mut received = Received::new();
-            // Nothing panics here: the sender would go on.
+            // No panic is possible here, because the sender would never stop.
             let opened = (0..200).map_while(|_| GreSocket::open(Some(here), None, None).ok());
             let heard = opened.map(|socket| socket.receive(&mut received).unwrap_or(0));
             let heard: Vec<usize> = heard.collect();

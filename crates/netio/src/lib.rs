@@ -1,6 +1,6 @@
-//! TUN, UDP, TCP, GRE and netlink: the one crate that talks to the kernel, and to the C library about the time of day.
+//! TUN, UDP, TCP, GRE and netlink: the only crate that talks to the kernel, and to the C library for dates and times.
 
-// The C types differ in width between the targets: a cast that is trivial here is not there.
+// The C types differ in width between targets: a cast that is trivial on this one may be needed on another.
 #![allow(trivial_numeric_casts)]
 
 pub mod capture;

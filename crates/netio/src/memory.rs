@@ -1,40 +1,40 @@
-//! Memory that only the start of a program needs.
+//! Releases memory that only a program's start needs.
 
 use std::io;
 
-/// Lets go of the code that has run until now. What runs again is mapped again, a few pages at a time, from the kernel's
-/// page cache; what only the start needed is the first that a router short of memory takes back.
+/// Releases the code that has run so far. The kernel maps code that runs again from its page cache, a few pages at a
+/// time. Code that only the start needed is then the first memory that a router short of it reclaims.
 ///
 /// # Errors
 /// `/proc/self/smaps` cannot be read: no `/proc`, or a kernel without `CONFIG_PROC_PAGE_MONITOR`.
 pub fn let_go_of_code() -> io::Result<()> {
     let maps = std::fs::read_to_string("/proc/self/smaps")?;
     for (start, length) in code_of_files(&maps) {
-        // SAFETY: the range is a mapping of this process that is not writable and that no page of has been written to, so
-        // that the kernel finds in the file what it drops here. Nothing is unmapped.
+        // SAFETY: the range is a mapping of this process that is not writable and that no page of has been written to,
+        // so that the kernel finds in the file what it drops here. Nothing is unmapped.
         let _ = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     }
     Ok(())
 }
 
-/// Has all threads take memory from one heap. glibc makes one for each thread that asks while another does; what one thread
-/// has taken and another gives back leaves holes then that neither fills. For programs whose threads seldom ask at once: a
-/// server with 1,000 clients, whose handshakes are done on two threads, had 50 MB instead of 41.
+/// Makes all threads allocate from one heap. glibc makes another heap for each thread that allocates while another
+/// does. Memory that one thread allocates and another frees then leaves holes. For programs whose threads seldom
+/// allocate at once: a server with 1,000 clients and handshakes on two threads used 50 MB without this, 41 MB with it.
 pub fn one_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes plain numbers. Where it is refused nothing changes.
     let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Gives memory that the program has freed back to the system: after a crowd of strangers has gone. musl does so by itself.
+/// Returns freed memory to the system, such as after a flood of unknown senders. musl does this by itself.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes a plain number. It touches only memory that is free.
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Start and length of mappings of files that can be executed and have no page of their own: relocations in the code, or a
-/// debugger's breakpoints, would be lost.
+/// Start and length of executable file mappings without private pages. Private pages hold relocations in the code, or a
+/// debugger's breakpoints, which would be lost.
 fn code_of_files(smaps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut current = None;
@@ -47,7 +47,7 @@ fn code_of_files(smaps: &str) -> Vec<(usize, usize)> {
         } else if matches!(first, "Anonymous:" | "Swap:") && second != "0" {
             current = None;
         } else if first == "VmFlags:" {
-            // The last line of each.
+            // `VmFlags:` is the last line of each mapping.
             found.extend(current.take());
         }
     }

@@ -1,4 +1,4 @@
-//! Which network namespace this is.
+//! Identifies the thread's network namespace.
 
 use std::fs;
 use std::io;
@@ -6,20 +6,18 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// Inode of the calling thread's network namespace. The kernel uses the numbers of namespaces that
-/// are gone again.
+/// Inode number of the calling thread's network namespace. The kernel reuses the numbers of namespaces that are gone.
 ///
 /// # Errors
-/// There is no `/proc`.
+/// `/proc` is missing.
 pub fn inode() -> io::Result<u64> {
     Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
 }
 
-/// The number that the kernel gave to the calling thread's network namespace, and gives to no other
-/// until the next boot.
+/// The number of the calling thread's network namespace. The kernel gives it to no other namespace until the next boot.
 ///
 /// # Errors
-/// No socket, or a kernel before 5.14.
+/// The kernel gives no socket, or is older than 5.14.
 pub fn cookie() -> io::Result<u64> {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).or_else(|_| UdpSocket::bind(("0.0.0.0", 0)))?;
     let mut cookie = 0_u64;

@@ -1,7 +1,7 @@
-//! Raw Ethernet frames by AF_PACKET, in batches.
+//! Raw Ethernet frames through AF_PACKET, in batches.
 //!
-//! Every frame travels with the kernel's note about it (`virtio_net_hdr`: "the checksum is still to be
-//! filled in"), so that a relay hands on exactly what it got. The note is opaque here.
+//! Every frame travels with the kernel's note (`virtio_net_hdr`, such as "the checksum is still to be filled in"), so
+//! that a relay passes on exactly what it received. This module does not interpret the note.
 
 use std::ffi::CString;
 use std::io;
@@ -11,16 +11,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes of the note: `struct virtio_net_hdr` without the number of merged buffers.
 pub const NOTE_SIZE: usize = 10;
-/// Frames that one system call moves at most.
+/// Most frames that one system call moves.
 pub const BATCH: usize = 64;
 /// Room for one SCM_TIMESTAMPNS message, with slack for 64-bit time on 32-bit machines.
 const CONTROL_SIZE: usize = 64;
 
-/// The kernel's notes on a frame.
+/// The kernel's note on a frame.
 pub type Note = [u8; NOTE_SIZE];
 
-/// A raw socket bound to one interface, which must carry Ethernet frames. It sees what arrives there,
-/// not what is sent.
+/// A raw socket bound to one interface, which must carry Ethernet frames. It receives arriving frames, not frames that
+/// this host sends.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -29,11 +29,11 @@ pub struct PacketSocket {
 /// One received frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
-    /// The kernel's notes.
+    /// The kernel's note.
     pub note: Note,
     /// The frame from the destination address on.
     pub frame: &'a [u8],
-    /// How long before the end of the receive call it arrived; zero if the kernel does not say.
+    /// Time from the frame's arrival to the end of the receive call; zero if the kernel does not report it.
     pub age: Duration,
 }
 
@@ -50,7 +50,7 @@ struct Slot {
     note: Note,
     length: usize,
     age: Duration,
-    /// Sent by this host: kernels before 4.20 show those too.
+    /// This host sent the frame: kernels before 4.20 show those too.
     own: bool,
     truncated: bool,
 }
@@ -65,7 +65,7 @@ impl FrameBatch {
         }
     }
 
-    /// The frames of the last receive call, without those that were longer than the memory.
+    /// The frames of the last receive call, except those longer than the memory.
     pub fn frames(&self) -> impl Iterator<Item = Received<'_>> {
         self.frames
             .iter()
@@ -78,7 +78,7 @@ impl FrameBatch {
             })
     }
 
-    /// How many frames of the last receive call were longer than the memory.
+    /// Number of frames of the last receive call that were longer than the memory.
     pub fn truncated(&self) -> usize {
         self.frames
             .iter()
@@ -88,7 +88,7 @@ impl FrameBatch {
 }
 
 impl PacketSocket {
-    /// Opens a socket on an interface of the current thread's namespace. It never blocks.
+    /// Opens a non-blocking socket on an interface of the current thread's namespace.
     ///
     /// # Errors
     /// EPERM without CAP_NET_RAW, ENODEV if there is no such interface.
@@ -99,8 +99,7 @@ impl PacketSocket {
         if index == 0 {
             return Err(io::Error::last_os_error());
         }
-        // Protocol 0 hears nothing until bind names the interface, so that no frame of another one
-        // gets in between.
+        // Protocol 0 receives nothing until bind names the interface, so that no frame of another one arrives before.
         // SAFETY: no pointers are passed.
         let fd = unsafe {
             libc::socket(
@@ -118,10 +117,10 @@ impl PacketSocket {
         };
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         socket.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // Without it (before 4.20) the own frames come back and are told apart by their type.
+        // Without it (before 4.20) the socket also receives own frames, recognised by their type.
         let _ = socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
         let _ = socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
-        // Root may go beyond the system's limit; other users get as much as there is.
+        // Root may exceed the system's limit; other users get as much as it allows.
         let size = 8 << 20;
         if socket
             .set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size)
@@ -164,10 +163,10 @@ impl PacketSocket {
         check(result as isize).map(|_| ())
     }
 
-    /// Reads the frames that are there, at most [`BATCH`], and returns how many; none is no error.
+    /// Receives waiting frames, at most [`BATCH`], and returns how many; having none is no error.
     ///
     /// # Errors
-    /// ENETDOWN once after the interface went down, ENXIO or ENODEV when it is gone.
+    /// ENETDOWN once after the interface went down, ENXIO or ENODEV when it no longer exists.
     pub fn receive(&self, batch: &mut FrameBatch) -> io::Result<usize> {
         batch.frames.clear();
         let mut notes = [[0u8; NOTE_SIZE]; BATCH];
@@ -226,12 +225,12 @@ impl PacketSocket {
         Ok(count)
     }
 
-    /// Sends frames with their notes, and returns how many the interface took before it refused one;
-    /// what is left over is for the caller to try again or drop.
+    /// Sends frames with their notes, and returns how many the interface accepted before it refused one. The caller
+    /// retries or drops the rest.
     ///
     /// # Errors
-    /// If not even the first was taken: EAGAIN or ENOBUFS when the interface is busy, ENETDOWN when it
-    /// is down, EMSGSIZE when the frame is longer than its MTU.
+    /// If the interface refused the first frame: EAGAIN or ENOBUFS when it is busy, ENETDOWN when it is down, EMSGSIZE
+    /// when the frame is longer than its MTU.
     pub fn send_batch(&self, frames: &[(Note, &[u8])]) -> io::Result<usize> {
         let frames = &frames[..frames.len().min(BATCH)];
         // SAFETY: these are plain data, for which all zeroes is a value.
@@ -258,7 +257,7 @@ impl PacketSocket {
         check(result as isize)
     }
 
-    /// Sends one frame that is complete: wire-sized and with its checksums.
+    /// Sends one complete frame: no longer than the wire allows, and with its checksums.
     ///
     /// # Errors
     /// The errors of [`PacketSocket::send_batch`].

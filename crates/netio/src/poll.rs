@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Most descriptors reported by one wait.
 const EVENTS: usize = 8;
 
-/// An `epoll` set; level-triggered, readable events unless [`Poller::modify`] says otherwise.
+/// An `epoll` set, level-triggered. It reports readability only, unless [`Poller::modify`] adds writability.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
@@ -21,12 +21,12 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// The tokens of the readable descriptors.
+    /// The tokens of the ready descriptors.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.tokens[..self.count].iter().copied()
     }
 
-    /// Whether nothing became readable before the timeout.
+    /// Whether no descriptor became ready before the timeout.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -67,11 +67,10 @@ impl Poller {
         Ok(())
     }
 
-    /// Says whether `fd`, which is in the set, is also watched for writability. Both are reported
-    /// alike.
+    /// Sets whether `fd`, which is in the set, is also watched for writability. [`Ready`] does not tell the two apart.
     ///
     /// # Errors
-    /// The error of `epoll_ctl`; `ENOENT` when it is not in the set.
+    /// The error of `epoll_ctl`; `ENOENT` when the descriptor is not in the set.
     pub fn modify(&self, fd: impl AsFd, token: u64, writable: bool) -> io::Result<()> {
         let out = if writable { libc::EPOLLOUT } else { 0 };
         let mut event = libc::epoll_event {
@@ -93,7 +92,7 @@ impl Poller {
     /// Stops watching `fd`.
     ///
     /// # Errors
-    /// The error of `epoll_ctl`; `ENOENT` when it is not in the set.
+    /// The error of `epoll_ctl`; `ENOENT` when the descriptor is not in the set.
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         // SAFETY: EPOLL_CTL_DEL ignores the event pointer.
         check(unsafe {
@@ -107,13 +106,13 @@ impl Poller {
         Ok(())
     }
 
-    /// Waits until something is readable or `timeout` has passed (`None`: for ever). A signal
-    /// counts as an empty result.
+    /// Waits until a descriptor is ready or `timeout` has passed (`None`: for ever). A signal counts as an empty
+    /// result.
     ///
     /// # Errors
-    /// The error of `epoll_wait`, `EINTR` excepted.
+    /// The error of `epoll_wait`, except `EINTR`.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Ready> {
-        // Rounded up, so that a deadline is never polled for with a zero timeout.
+        // Rounded up, so that a short timeout does not become zero and poll in a loop.
         let millis = timeout.map_or(-1, |t| {
             i32::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
         });
@@ -156,7 +155,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker that was not used yet.
+    /// An unused waker.
     ///
     /// # Errors
     /// The error of `eventfd` (descriptor limits).
@@ -175,7 +174,7 @@ impl Waker {
         let _ = unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Waits for so long, below a second, or until it is woken. It stays readable.
+    /// Waits until `time` (below a second) has passed or the waker is woken. The descriptor stays readable.
     pub fn pause(&self, time: Duration) {
         is_readable(&self.fd, time);
     }
@@ -194,7 +193,7 @@ impl AsFd for Waker {
     }
 }
 
-/// Whether a descriptor can be read, or has an error to tell: now, or within a time below a second.
+/// Whether a descriptor is readable, or has an error to report, within a time below a second (zero: now).
 pub(crate) fn is_readable(fd: impl AsFd, within: Duration) -> bool {
     let mut poll = libc::pollfd {
         fd: fd.as_fd().as_raw_fd(),
@@ -209,7 +208,7 @@ pub(crate) fn is_readable(fd: impl AsFd, within: Duration) -> bool {
     unsafe { libc::ppoll(&raw mut poll, 1, &raw const time, std::ptr::null()) > 0 }
 }
 
-/// Whether the kernel has timers that are more exact than its ticks of 1 to 10 ms (`CONFIG_HIGH_RES_TIMERS`).
+/// Whether the kernel has timers more precise than its ticks of 1 to 10 ms (`CONFIG_HIGH_RES_TIMERS`).
 #[must_use]
 pub fn has_exact_timers() -> bool {
     let mut resolution = libc::timespec {
@@ -221,7 +220,7 @@ pub fn has_exact_timers() -> bool {
     result == 0 && resolution.tv_sec == 0 && resolution.tv_nsec < 1_000
 }
 
-/// Has waits of this thread end when they should: by default the kernel lets them take 50 µs longer, to save wake-ups.
+/// Makes this thread's waits end on time: by default the kernel extends them by up to 50 µs, to save wake-ups.
 pub fn end_waits_in_time() {
     const NANOSECOND: libc::c_ulong = 1;
     // SAFETY: no pointers are passed.

@@ -1,12 +1,12 @@
-//! How much of the processor a process gets beside others.
+//! A process's share of the processor.
 
 use std::io;
 
-/// Sets the nice value of the calling thread, and of threads and processes that it starts from
-/// then on: -20 (first) to 19 (last).
+/// Sets the nice value of the calling thread, and of threads and processes that it starts later: -20 (highest priority)
+/// to 19 (lowest).
 ///
 /// # Errors
-/// `EACCES` or `EPERM` for a lower value than before without `CAP_SYS_NICE`.
+/// `EACCES` or `EPERM` without `CAP_SYS_NICE`, if the value is lower than before.
 pub fn set_nice(nice: i32) -> io::Result<()> {
     // SAFETY: the call takes plain numbers; 0 is the calling thread.
     match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {

@@ -1,7 +1,7 @@
-//! Capabilities of threads other than the one that decides.
+//! Gives up the capabilities of other threads.
 //!
-//! Capabilities belong to threads, and a thread can change its own only. So the others are sent a
-//! signal whose handler does it, as the C library does for `setresuid`.
+//! Capabilities belong to threads, and a thread can only change its own. So this sends the others a signal whose
+//! handler gives them up, as the C library does for `setresuid`.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the other threads may take; one that is stopped by a debugger takes forever.
+/// Time limit for the other threads; one that a debugger has stopped never answers.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// When they are looked at again, first and at most; twice as late each time. A thread that waits in a call is done in
-/// microseconds, and a tunnel's first packet waits for all of them.
+/// First and longest pause between checks of the threads; each pause is twice the one before. A thread that waits in a
+/// system call is done in microseconds, and a tunnel's first packet waits for all of them.
 const LOOK: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
-/// `_LINUX_CAPABILITY_VERSION_3`, with which a set of capabilities is two words.
+/// `_LINUX_CAPABILITY_VERSION_3`, in which a set of capabilities has two words.
 const VERSION: u32 = 0x2008_0522;
 
 #[repr(C)]
@@ -34,14 +34,14 @@ struct Data {
     inheritable: u32,
 }
 
-/// Gives up every capability of all threads of this process but the calling one, and returns when
-/// they are gone. Threads that the calling one starts afterwards have its own.
+/// Gives up every capability of all threads of this process except the calling one, and returns when that is done.
+/// Threads that the calling one starts later inherit its capabilities.
 ///
-/// One of the signals for real-time use is ignored by this process from then on.
+/// The process ignores one of the real-time signals from then on.
 ///
 /// # Errors
-/// There is no `/proc` to see the threads in, the kernel refuses, or a thread does not run:
-/// `TimedOut` after 5 seconds.
+/// Without `/proc` the threads cannot be listed, the kernel refuses, or a thread does not run: `TimedOut` after 5
+/// seconds.
 pub fn give_up_in_other_threads() -> io::Result<()> {
     // One at a time: a second call would take the first one's handler away.
     static ONE: Mutex<()> = Mutex::new(());
@@ -50,7 +50,7 @@ pub fn give_up_in_other_threads() -> io::Result<()> {
     let handler: extern "C" fn(libc::c_int) = give_up;
     set_handler(signal, handler as usize)?;
     let outcome = signal_until_given_up(signal);
-    // Ignored rather than as before: what is still pending would end the process.
+    // Ignored instead of restored: a signal that is still pending would end the process.
     set_handler(signal, libc::SIG_IGN)?;
     outcome
 }
@@ -96,7 +96,7 @@ fn with_capabilities() -> io::Result<Vec<libc::c_int>> {
         let Some(thread) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
             continue;
         };
-        // One that has ended meanwhile has no file.
+        // A thread that has ended meanwhile has no file.
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
         if thread != me && has_capabilities(&status) {
             found.push(thread);
@@ -137,7 +137,7 @@ fn set_handler(signal: libc::c_int, handler: usize) -> io::Result<()> {
     // SAFETY: an all-zero `sigaction` is one without flags and with an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
-    // A thread that waits in a call goes on waiting.
+    // A system call that the signal interrupts is restarted.
     action.sa_flags = libc::SA_RESTART;
     // SAFETY: the structure is initialised, the handler is a function of the type that a signal
     // without SA_SIGINFO calls, or SIG_IGN, and what was there before is not asked for.

@@ -1,9 +1,9 @@
-//! When a process started, which tells it from those that have its number later.
+//! A process's start time, which distinguishes it from later processes with the same number.
 
 use std::fs;
 
-/// When a process of this PID namespace started, in the kernel's clock ticks since the boot. Nothing without `/proc`, with
-/// one that hides the processes of others, or one of another namespace.
+/// Start time of a process of this PID namespace, in the kernel's clock ticks since the boot. `None` without `/proc`,
+/// or if `/proc` hides other users' processes or belongs to another namespace.
 #[must_use]
 pub fn started(process: u32) -> Option<u64> {
     let me = fs::read_link("/proc/self").ok()?;
@@ -13,7 +13,7 @@ pub fn started(process: u32) -> Option<u64> {
     start_in(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// The 22nd field of a process's `stat`. The second is a name, in which anything may be.
+/// The 22nd field of a process's `stat`. The second field is a name, which may contain any character.
 fn start_in(stat: &str) -> Option<u64> {
     let (_, behind) = stat.rsplit_once(')')?;
     behind.split_ascii_whitespace().nth(19)?.parse().ok()

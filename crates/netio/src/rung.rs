@@ -1,4 +1,4 @@
-//! One rung of the ladder of kernel features: wanted or not, there or not, demoted or not.
+//! One optional kernel feature (a rung): in force, unused, or given up.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -33,7 +33,7 @@ impl Rung {
         }
     }
 
-    /// A rung that is not used, and why: `setting`, or what the kernel said.
+    /// A rung that is not used, and the reason: `setting`, or the kernel's answer.
     #[must_use]
     pub fn new_off(name: &'static str, why: impl Into<String>) -> Self {
         Self {

@@ -1,13 +1,13 @@
-//! Calls that a test answers in the kernel's place: with an error of its choice, or as done.
+//! Calls that a test answers in the kernel's place: with an error of its choice, or with success.
 //!
-//! Only with the feature `simulated`, which no program has: without it there is no field and no branch.
+//! Only with the feature `simulated`, which no program enables: without it there is neither field nor branch.
 
 use crate::udp::Train;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::{Mutex, PoisonError};
 
-/// A call that is about to be made.
+/// A system call that is about to be made.
 #[derive(Clone, Copy, Debug)]
 pub enum Call<'a> {
     /// A packet is read from the interface.
@@ -19,22 +19,22 @@ pub enum Call<'a> {
     },
     /// Datagrams are received.
     Receive,
-    /// How long the datagram that was received last has waited: the answer is in microseconds.
+    /// The age of the last received datagram is read: the answer is in microseconds.
     Waited,
     /// Datagrams are sent.
     Send {
-        /// Where they lie.
+        /// The memory of the datagrams.
         memory: &'a [u8],
-        /// One message each; those of more than one datagram are to be cut by the kernel (`UDP_SEGMENT`).
+        /// One message per train; the kernel must cut those of several datagrams (`UDP_SEGMENT`).
         trains: &'a [Train],
     },
 }
 
-/// Says what a call returns; `None` lets the kernel answer it. A [`Call::Receive`] that is answered with a count has
-/// received nothing; one that answers a [`Call::Send`] says how many of its messages went.
+/// Returns a call's result; `None` lets the kernel answer it. A count as the answer to a [`Call::Receive`] means that
+/// nothing was received. As the answer to a [`Call::Send`] it is the number of messages sent.
 type Answer = dyn FnMut(Call<'_>) -> Option<io::Result<usize>> + Send;
 
-/// Answers of one interface or socket in the kernel's place; none until [`Faults::set`].
+/// Answers for one interface or socket in the kernel's place; the kernel answers until [`Faults::set`].
 #[derive(Default)]
 pub struct Faults(Mutex<Option<Box<Answer>>>);
 

@@ -1,7 +1,7 @@
-//! TCP for tunnels: connecting without waiting for it, and listening.
+//! TCP for tunnels: connecting without blocking, and listening.
 //!
-//! Both give the standard library's sockets, non-blocking, with Nagle's algorithm off: a tunnel
-//! writes whole batches, and waiting for more would only delay them.
+//! Both return the standard library's sockets, non-blocking and with Nagle's algorithm off: a tunnel writes whole
+//! batches, which the algorithm would only delay.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -17,8 +17,8 @@ const BACKLOG: libc::c_int = 128;
 /// Options of a socket.
 #[derive(Clone, Debug, Default)]
 pub struct TcpOptions {
-    /// The local address of a connection; `None` for the kernel's choice, port 0 for any.
-    /// A listener has its address as an argument.
+    /// The local address of a connection; `None` for the kernel's choice, port 0 for any port. [`Listener::new`] takes
+    /// its address as an argument instead.
     pub local: Option<SocketAddr>,
     /// An IPv6 listener takes no IPv4 connections (`IPV6_V6ONLY`).
     pub v6_only: bool,
@@ -26,29 +26,29 @@ pub struct TcpOptions {
     pub fwmark: u32,
     /// `SO_BINDTODEVICE`.
     pub device: Option<String>,
-    /// Send buffer in bytes; the kernel's own tuning when `None`.
+    /// Send buffer in bytes; `None` leaves it to the kernel's tuning.
     pub send_buffer: Option<u32>,
-    /// Receive buffer in bytes; the kernel's own tuning when `None`.
+    /// Receive buffer in bytes; `None` leaves it to the kernel's tuning.
     pub receive_buffer: Option<u32>,
-    /// A connection ends when the other end's kernel has acknowledged nothing of what was sent for so long
-    /// (`TCP_USER_TIMEOUT`, RFC 5482); the kernel's patience, of a quarter of an hour, when `None`.
+    /// A connection ends when the other end's kernel has acknowledged no sent data for this long (`TCP_USER_TIMEOUT`,
+    /// RFC 5482). `None` leaves the kernel's limit of a quarter of an hour.
     pub user_timeout: Option<Duration>,
 }
 
-/// Why there is no socket, or no connection.
+/// Why opening or connecting a socket failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TcpError {
     /// The kernel has no such family (IPv6 disabled).
     #[error("this kernel has no IPv{}", if .0.is_ipv4() { 4 } else { 6 })]
     NoFamily(IpAddr),
-    /// The local address is taken.
+    /// Another socket uses the local address.
     #[error("TCP {0} is in use by another program (choose another port, or address)")]
     InUse(SocketAddr),
-    /// The local address is not one of this host's.
+    /// This host does not have the local address.
     #[error("{0} is not an address of this host")]
     NotLocal(IpAddr),
-    /// Anything else.
+    /// Another error.
     #[error("TCP socket for {address}: {what}: {source}")]
     Option {
         /// The address to connect to or to listen on.
@@ -60,8 +60,7 @@ pub enum TcpError {
     },
 }
 
-/// A connection that is being made. Its descriptor becomes writable when that has ended, one way
-/// or the other.
+/// A connection attempt. Its descriptor becomes writable when the attempt has succeeded or failed.
 #[derive(Debug)]
 pub struct Connecting(TcpStream);
 
@@ -69,8 +68,7 @@ impl Connecting {
     /// Begins to connect to `remote`.
     ///
     /// # Errors
-    /// See [`TcpError`]; a remote that refuses is told by [`Connecting::is_done`], but one that
-    /// there is no way to is told here.
+    /// See [`TcpError`]. Reports a remote without a route here; [`Connecting::is_done`] reports a remote that refuses.
     pub fn new(remote: SocketAddr, options: &TcpOptions) -> Result<Self, TcpError> {
         let fd = socket(remote, options)?;
         if let Some(local) = options.local {
@@ -87,10 +85,10 @@ impl Connecting {
         }
     }
 
-    /// Whether the connection is there. May be asked at any time.
+    /// Whether the connection is established. May be called at any time.
     ///
     /// # Errors
-    /// Why there will be none: refused, unreachable, timed out.
+    /// The reason for failure: refused, unreachable, timed out.
     pub fn is_done(&self) -> io::Result<bool> {
         if let Some(error) = self.0.take_error()? {
             return Err(error);
@@ -102,7 +100,7 @@ impl Connecting {
         }
     }
 
-    /// The socket, which is connected once [`Connecting::is_done`] has said so.
+    /// The socket, which is connected once [`Connecting::is_done`] has returned true.
     #[must_use]
     pub fn into_stream(self) -> TcpStream {
         self.0
@@ -115,7 +113,7 @@ impl AsFd for Connecting {
     }
 }
 
-/// A socket that others connect to.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -123,8 +121,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address`. On `[::]` IPv4 connections come in too, unless
-    /// [`TcpOptions::v6_only`] is set.
+    /// Listens on `address`. `[::]` accepts IPv4 connections too, unless [`TcpOptions::v6_only`] is set.
     ///
     /// # Errors
     /// See [`TcpError`].
@@ -135,7 +132,7 @@ impl Listener {
             set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)
                 .map_err(failed(address, "IPV6_V6ONLY"))?;
         }
-        // A server that comes back takes its port at once, with old connections still dying.
+        // A restarted server must get its port at once, while old connections are still closing.
         set_int(&fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)
             .map_err(failed(address, "SO_REUSEADDR"))?;
         bind(&fd, address)?;
@@ -152,18 +149,18 @@ impl Listener {
         })
     }
 
-    /// The next connection and where it comes from, `None` when there is none now. The address
-    /// of an IPv4 client is an IPv4 address, whatever the listener's family.
+    /// The next connection and its remote address; `None` if none waits. The address of an IPv4 client is an IPv4
+    /// address, whatever the listener's family.
     ///
     /// # Errors
-    /// When descriptors or memory have run out: wait before asking again. A client that left
-    /// before it was accepted is no error.
+    /// When descriptors or memory have run out: wait before calling again. A client that left before it was accepted
+    /// causes no error.
     pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         loop {
             let (stream, from) = match self.socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => match error.raw_os_error() {
-                    // accept(2) hands on errors that belong only to the new connection.
+                    // accept(2) also returns errors that belong only to the new connection.
                     Some(
                         libc::EINTR
                         | libc::ECONNABORTED
@@ -183,11 +180,11 @@ impl Listener {
             let ready = stream
                 .set_nonblocking(true)
                 .and_then(|()| stream.set_nodelay(true));
-            // Some kernels refuse options of a connection that has been reset already.
+            // Some kernels refuse options on a connection that has been reset already.
             if ready.is_err() {
                 continue;
             }
-            // Buffers are inherited from the listener; marks are not on every kernel.
+            // Connections inherit buffers from the listener, but not on every kernel its mark.
             if self.options.fwmark != 0 {
                 let _ = set_mark(&stream, self.options.fwmark);
             }
@@ -196,7 +193,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that the kernel chose.
+    /// The listener's address, with the port that the kernel chose.
     ///
     /// # Errors
     /// The error of `getsockname`.
@@ -219,7 +216,7 @@ fn failed(address: SocketAddr, what: &'static str) -> impl FnOnce(io::Error) -> 
     }
 }
 
-/// A socket of the family of `address` with everything set that both kinds share.
+/// A socket for the family of `address`, with the options that connections and listeners share.
 fn socket(address: SocketAddr, options: &TcpOptions) -> Result<OwnedFd, TcpError> {
     let domain = match address {
         SocketAddr::V4(_) => libc::AF_INET,
@@ -248,8 +245,8 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> Result<OwnedFd, TcpError
     if let Some(device) = &options.device {
         set_device(&fd, device).map_err(failed(address, "SO_BINDTODEVICE"))?;
     }
-    // Before connecting, because the window's scale is agreed on then. A smaller buffer than
-    // asked for is slower, not wrong.
+    // Set before connecting, because the ends agree on the window's scale then. A buffer smaller than requested makes
+    // the socket slower, not wrong.
     for (name, bytes) in [
         (libc::SO_SNDBUF, options.send_buffer),
         (libc::SO_RCVBUF, options.receive_buffer),

@@ -1,10 +1,10 @@
-//! Points in time as people write them, by the C library, which has read the machine's time zone.
+//! Dates and times as people write them, from the C library, which knows the machine's time zone.
 //!
-//! A library in Rust for it is 140 KB of an ARMv7 program.
+//! A Rust library for this takes 140 KB of an ARMv7 program.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Of 32 bits with musl, of which 64 will be: either is right here.
+/// 32 bits in present musl bindings, later 64: both work here.
 #[allow(deprecated)]
 type Seconds = libc::time_t;
 
@@ -25,7 +25,7 @@ pub struct Civil {
     pub second: u8,
 }
 
-/// The form `2026-03-01 17:04:05`.
+/// Writes the form `2026-03-01 17:04:05`.
 impl std::fmt::Display for Civil {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
@@ -44,7 +44,7 @@ impl std::fmt::Display for Civil {
 }
 
 impl Civil {
-    /// The system log's form, without the year: `Mar  1 17:04:05`.
+    /// Returns the system log's form, without the year: `Mar  1 17:04:05`.
     #[must_use]
     pub fn syslog(&self) -> String {
         const MONTHS: [&str; 12] = [
@@ -63,8 +63,7 @@ impl Civil {
     }
 }
 
-/// In the time zone of this system, by `TZ` or `/etc/localtime`, which are read when this is called first; UTC where
-/// neither tells.
+/// The time in this system's time zone, from `TZ` or `/etc/localtime`, which the first call reads; UTC without either.
 #[must_use]
 pub fn local(at: SystemTime) -> Civil {
     // SAFETY: both are valid for the call, which keeps neither.
@@ -73,14 +72,14 @@ pub fn local(at: SystemTime) -> Civil {
     })
 }
 
-/// In UTC.
+/// The time in UTC.
 #[must_use]
 pub fn utc(at: SystemTime) -> Civil {
     // SAFETY: as above.
     civil(at, |seconds, into| unsafe { libc::gmtime_r(seconds, into) })
 }
 
-/// A moment before 1970 counts as its first second, and so does one that the C library cannot tell.
+/// Times before 1970, and those that the C library cannot convert, count as the first second of 1970.
 fn civil(at: SystemTime, convert: impl FnOnce(&Seconds, &mut libc::tm) -> *mut libc::tm) -> Civil {
     let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = Seconds::try_from(seconds).unwrap_or(0);

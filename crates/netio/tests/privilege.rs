@@ -1,4 +1,4 @@
-//! Capabilities of threads. A file of its own, and so a process: what it does is done to every thread of the process.
+//! Thread capabilities. This file is a separate test process, because it changes every thread of the process.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -8,7 +8,7 @@ use std::thread;
 
 use netio::privilege::give_up_in_other_threads;
 
-/// The set of permitted capabilities of the calling thread, as the kernel writes it.
+/// The calling thread's permitted capabilities, in the kernel's notation.
 fn permitted() -> String {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap();
     let set = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
@@ -22,7 +22,7 @@ fn other_threads_lose_what_they_have_and_this_one_keeps_it() {
     let (end, ended) = mpsc::channel::<()>();
     let thread = thread::spawn(move || {
         begin.send(()).unwrap();
-        // Waits in a call when the signal comes.
+        // The thread waits in this call when the signal arrives.
         let _ = ended.recv();
         permitted()
     });
@@ -32,6 +32,6 @@ fn other_threads_lose_what_they_have_and_this_one_keeps_it() {
     let none = thread.join().unwrap();
     assert!(none.bytes().all(|digit| digit == b'0'), "{none}");
     assert_eq!(permitted(), before);
-    // Again, with no thread left that has any.
+    // A second call succeeds when no thread has capabilities left.
     give_up_in_other_threads().unwrap();
 }

@@ -1,11 +1,12 @@
-//! An authority of a server's own: it signs the server's certificate and those of its clients (RFC 5280).
+//! A server's own authority: it signs the server's certificate and those of its clients (RFC 5280).
 //!
-//! The text is a page of DER: a library for it (`rcgen`) brings a clock and a second writer and reader of ASN.1.
+//! The DER is written by hand, since it fits on a page: `rcgen` would bring a clock and a second writer and reader of
+//! ASN.1.
 //!
-//! Keys are ECDSA on P-256, signatures are made with SHA-256 (RFC 5480, RFC 5758). What is written is the little that such
-//! certificates need. No clock is asked: a router may have none when this runs, and a certificate that is not valid yet, or
-//! not any more on a day that its owner has long forgotten, would keep everyone out. Whom to let in no more a server is told
-//! by [`Issued::serial`], the name of a file in the directory of `crl-verify DIRECTORY dir`.
+//! Keys are ECDSA on P-256, signatures are made with SHA-256 (RFC 5480, RFC 5758). Certificates have only the fields
+//! that they need. Validity does not depend on a clock: a router may have none when this runs, and a certificate that
+//! is not valid yet, or has expired unnoticed, would keep everyone out. To revoke a client, put [`Issued::serial`] as a
+//! file name into the directory of `crl-verify DIRECTORY dir`.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
@@ -18,7 +19,7 @@ use crate::keyfile::pem::encode;
 use crate::verify::Certificate;
 use crate::verify::serial::decimal;
 
-/// The time from and to which each certificate is valid: the last year that needs no other kind of time.
+/// The validity of each certificate. It ends in 2049, the last year that UTCTime can express.
 const VALIDITY: [&[u8]; 2] = [b"240101000000Z", b"491231235959Z"];
 
 /// Bytes of a serial number (at most 20).
@@ -48,18 +49,18 @@ const PRIVATE_KEY: &str = "PRIVATE KEY";
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// No random numbers, or no memory.
+    /// No random numbers, or no memory, for a key.
     #[error("no key could be made: {0}")]
     Key(&'static str),
-    /// The authority's own key or certificate.
+    /// The authority's own key or certificate cannot be read.
     #[error("the authority's {what} cannot be read: {why}")]
     Unreadable {
-        /// The key or the certificate.
+        /// Which of the two: the key or the certificate.
         what: &'static str,
         /// The fault.
         why: String,
     },
-    /// The two do not belong together.
+    /// The key and the certificate do not belong together.
     #[error("the authority's key is not that of its certificate")]
     Other,
     /// A name that no certificate can have.
@@ -79,9 +80,9 @@ pub enum Purpose {
 /// A certificate with its private key.
 #[derive(Clone)]
 pub struct Issued {
-    /// PEM.
+    /// The certificate, PEM.
     pub certificate: String,
-    /// PKCS#8 in PEM.
+    /// The private key, PKCS#8 in PEM.
     pub key: Zeroizing<String>,
     /// The certificate's serial number in decimal digits.
     pub serial: String,
@@ -99,7 +100,7 @@ impl std::fmt::Debug for Issued {
 /// An authority, with its key.
 pub struct Authority {
     key: EcdsaKeyPair,
-    /// The content of its name.
+    /// The content of the authority's name.
     name: Vec<u8>,
 }
 
@@ -111,7 +112,7 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Makes one, and its own certificate.
+    /// Makes an authority, and its own certificate.
     ///
     /// # Errors
     /// [`AuthorityError::Name`], and when there is no randomness.
@@ -141,7 +142,7 @@ impl Authority {
         Ok((authority, issued))
     }
 
-    /// Reads one: its private key and its certificate, both PEM.
+    /// Reads an authority: its private key and its certificate, both PEM.
     ///
     /// # Errors
     /// [`AuthorityError::Unreadable`], and [`AuthorityError::Other`] for a key of another certificate.
@@ -219,7 +220,7 @@ impl Authority {
     ) -> Result<(String, String), AuthorityError> {
         let mut serial = [0; SERIAL];
         random(&mut serial)?;
-        // Positive, and as long as it is meant to be.
+        // Makes the number positive, and its first byte not zero.
         serial[0] = serial[0] & 0x7f | 0x40;
         let algorithm = sequence(&[&element(der::OID, &[ECDSA_WITH_SHA256])]);
         let times = VALIDITY.map(|time| element(der::UTC_TIME, &[time]));
@@ -276,7 +277,7 @@ fn common_name(name: &str) -> Result<Vec<u8>, AuthorityError> {
     Ok(element(der::SET, &[&part]))
 }
 
-/// How a key is named: 160 bits of its digest (RFC 7093 §2, method 1).
+/// The identifier of a key: 160 bits of its digest (RFC 7093 §2, method 1).
 fn key_id(public: &[u8]) -> Vec<u8> {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, public);
     digest.as_ref()[..20].to_vec()

@@ -1,8 +1,8 @@
 //! How a server answers a stranger without keeping anything: its session id is a cookie.
 //!
 //! The client's reset is answered with a session id that the server can compute again: a MAC of the client's address
-//! and session id and of the time. Only the third packet, which gives that id back, begins a session. So a stranger that fills
-//! the server with sessions has to receive what is sent to the address that it claims.
+//! and session id and of the time. Only the third packet, which gives that id back, begins a session. So a stranger
+//! that fills the server with sessions has to receive what is sent to the address that it claims.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::digest::Hmac;
 use crate::packet::{ControlPacket, Opcode};
 use crate::session_id::SessionId;
 
-/// Slots before the current one whose cookies are still good.
+/// Time slots before the current one whose cookies are still good.
 const PREVIOUS_SLOTS: u64 = 2;
 
 /// Makes and checks the session ids of a server.
@@ -26,8 +26,8 @@ pub struct CookieKeeper {
 }
 
 impl CookieKeeper {
-    /// A keeper with a random key, that the process keeps to itself. `hand_window` is 60 s by default; a cookie is good
-    /// for one to one and a half of it.
+    /// A keeper with the process's random secret. `hand_window` is 60 s by default; a cookie is good for one to one and
+    /// a half of it.
     #[must_use]
     pub fn new(secret: &[u8; 32], hand_window: Duration, now: Instant) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl CookieKeeper {
     /// that was made for this client at this address.
     ///
     /// # Errors
-    /// Why it may not. The address could be forged, so nothing is answered.
+    /// Why the packet begins no session. The address could be forged, so send no answer.
     pub fn check(
         &self,
         packet: &ControlPacket,
@@ -69,7 +69,7 @@ impl CookieKeeper {
         let current = self.slot_at(now);
         let mut good = false;
         for slot in current.saturating_sub(PREVIOUS_SLOTS)..=current {
-            // Whether a slot fits takes the same time for every wrong id.
+            // Every wrong id takes the same time, whichever slot it fits.
             good |= self.fits(slot, packet.session, from, given);
         }
         good.then_some(given).ok_or(CookieError::Wrong)
@@ -77,7 +77,7 @@ impl CookieKeeper {
 
     fn slot_at(&self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.started);
-        // The keeper's first two slots have others before them.
+        // Starts at 2, so that the first two slots have others before them.
         PREVIOUS_SLOTS + elapsed.as_secs() / self.slot.as_secs().max(1)
     }
 
@@ -88,7 +88,7 @@ impl CookieKeeper {
     }
 
     fn of_slot(&self, slot: u64, client: SessionId, from: SocketAddr) -> SessionId {
-        // A socket for both families shows IPv4 addresses mapped; one client is one client.
+        // A socket for both families shows IPv4 addresses mapped into IPv6; both forms are one client.
         let ip = match from.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
@@ -102,7 +102,7 @@ impl CookieKeeper {
         let mut bytes = [0; SessionId::LEN];
         bytes.copy_from_slice(&tag.as_ref()[..SessionId::LEN]);
         SessionId::new(bytes).unwrap_or_else(|| {
-            // Once in 2^64; any fixed id will do.
+            // All bytes are zero once in 2^64; any fixed id will do.
             bytes[0] = 1;
             SessionId::new(bytes).unwrap_or(client)
         })
@@ -112,16 +112,16 @@ impl CookieKeeper {
 /// Why a packet of an unknown client begins no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CookieError {
-    /// It is not the one that follows the resets: a session that has ended, or a stranger.
+    /// The packet does not follow the resets: it is of a session that has ended, or a stranger's.
     #[error("control packet of an unknown session")]
     NotThirdPacket,
-    /// It names a session that was not offered to it, or too long ago.
+    /// The packet names a session id that was never offered to its sender, or too long ago.
     #[error("control packet of a session that was not offered to this address, or too long ago")]
     Wrong,
 }
 
-/// How many resets a server answers in a while: `connect-freq-initial`, 100 in 10 s by default. Answers go to an
-/// address that is not proven, so they are rationed for all clients together.
+/// Limits how many resets a server answers in a while: `connect-freq-initial`, 100 in 10 s by default. Answers go to an
+/// address that is not proven, so all clients share one limit.
 #[derive(Debug)]
 pub struct ResetLimiter {
     most: u32,
@@ -165,7 +165,7 @@ impl ResetLimiter {
         self.answered = self.answered.saturating_sub(1);
     }
 
-    /// Whether [`allow`](Self::allow) would say so.
+    /// Whether [`allow`](Self::allow) would return `true`.
     #[must_use]
     pub fn is_open(&self, now: Instant) -> bool {
         self.answered < self.most || self.ends.is_none_or(|ends| now >= ends)
@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(check(from, 90), Err(CookieError::Wrong));
             assert_eq!(check(address("192.0.2.1:1195"), 0), Err(CookieError::Wrong));
             assert_eq!(check(address("192.0.2.2:1194"), 0), Err(CookieError::Wrong));
-            // This is the client as a socket for both families shows it.
+            // The same client, as a socket for both families shows it.
             assert_eq!(check(address("[::ffff:192.0.2.1]:1194"), 0), Ok(given));
             let mut other = third(given);
             other.session = SessionId::new([8; 8]).unwrap();

@@ -28,11 +28,11 @@ pub(crate) const fn context(number: u8) -> u8 {
 pub(crate) struct Element<'a> {
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
-    /// Tag and length included.
+    /// The whole element, with tag and length.
     pub(crate) whole: &'a [u8],
 }
 
-/// The rest of a row of elements.
+/// Reads a row of elements, one after the other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The whole octets of a BIT STRING; none may be left over.
+    /// The octets of a BIT STRING; unused bits are an error.
     pub(crate) fn bit_string(&mut self) -> Result<&'a [u8], BadDer> {
         match self.content(BIT_STRING)?.split_first() {
             Some((0, bits)) => Ok(bits),
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
             .fold(0, |sum, &byte| sum << 8 | u32::from(byte)))
     }
 
-    /// Nothing may be left.
+    /// Fails if any bytes are left.
     pub(crate) fn end(&self) -> Result<(), BadDer> {
         if self.rest.is_empty() {
             Ok(())
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The one element that `bytes` are.
+/// A reader inside the single element that `bytes` must be.
 pub(crate) fn only(bytes: &[u8], tag: u8) -> Result<Reader<'_>, BadDer> {
     let mut reader = Reader::new(bytes);
     let inside = reader.inside(tag)?;

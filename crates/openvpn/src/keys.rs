@@ -1,4 +1,4 @@
-//! Where the keys of the data channel come from, and whose they are.
+//! Derives the keys of the data channel, and assigns them to the two directions.
 //!
 //! Either way, 256 bytes come out: two sets of a cipher field and an HMAC field. The client seals
 //! with the first set and the server with the second. A cipher or an HMAC uses the first bytes of
@@ -24,8 +24,8 @@ const DATA_KEYS_LABEL: &[u8] = b"EXPORTER-OpenVPN-datakeys";
 /// The exporter's label for the key that wraps renegotiations.
 const DYNAMIC_TLS_CRYPT_LABEL: &[u8] = b"EXPORTER-OpenVPN-dynamic-tls-crypt";
 
-/// The secrets of one direction of one key: 128 bytes, of which each algorithm takes as many as it needs from the beginning
-/// of each field.
+/// The secrets of one direction of one key: 128 bytes, of which each algorithm takes as many as it needs from the
+/// beginning of each field.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct KeyMaterial {
     /// The cipher takes its key from the start of this field, and packets with epochs their first secret.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Longest message that is read, in bytes without the NUL. What is longer is refused.
+/// Longest message that is read, in bytes without the NUL. Longer ones are refused.
 ///
 /// OpenVPN itself never writes more than 1,024 bytes of options in one message.
 pub const MAX_MESSAGE_LEN: usize = 8192;
@@ -15,9 +15,9 @@ pub const MAX_MESSAGE_LEN: usize = 8192;
 /// A message, in either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Client: send me my options.
+    /// Client: asks for its options.
     PushRequest,
-    /// Server: the options, separated by commas, as they are.
+    /// Server: the options, separated by commas, unparsed.
     PushReply(String),
     /// Server: changes of the options while the tunnel is up. Nothing here acts on them.
     PushUpdate(String),
@@ -30,17 +30,17 @@ pub enum Message {
     },
     /// Server: for people or for a graphical program, for example a web page to log in at.
     Info(String),
-    /// Information before authentication has ended.
+    /// Server: information while authentication goes on.
     InfoPre(String),
     /// Client: the answer to a question that the server asked by [`InfoPre`](Self::InfoPre), in base64.
     CrResponse(String),
-    /// Server: connect again.
+    /// Server: the client is to connect again.
     Restart(Restart),
-    /// Server: stop, and do not come back.
+    /// Server: the client is to stop, and not to come back.
     Halt(Restart),
     /// Either side leaves.
     Exit,
-    /// Something that was invented later. The session goes on without it.
+    /// An unknown message, perhaps of a later version. The session goes on without it.
     Unknown(String),
 }
 
@@ -49,7 +49,7 @@ pub enum Message {
 pub struct AuthFailed {
     /// The kind of refusal.
     pub kind: AuthFailedKind,
-    /// For people; empty if the server gives no reason. For a dynamic challenge it begins with `CRV1:`.
+    /// The reason, for people; empty if the server gives none. For a dynamic challenge it begins with `CRV1:`.
     pub reason: String,
 }
 
@@ -61,9 +61,9 @@ pub enum AuthFailedKind {
     Plain,
     /// Only the token is no longer good: try again with user name and password.
     Session,
-    /// For now only: try again.
+    /// A temporary refusal: try again.
     Temporary {
-        /// Wait so long first.
+        /// How long to wait first.
         backoff: Option<Duration>,
         /// Where to try.
         advance: Advance,
@@ -110,7 +110,7 @@ impl core::fmt::Display for AuthFailed {
 }
 
 impl AuthFailed {
-    /// Wrong credentials, for this reason, which the client may show to people.
+    /// A refusal for wrong credentials. The client may show the reason to people.
     #[must_use]
     pub fn because(reason: &str) -> Self {
         Self {
@@ -163,7 +163,7 @@ pub struct Restart {
     pub next_remote: bool,
     /// Keep the password that is remembered.
     pub keep_credentials: bool,
-    /// For people; may be empty.
+    /// The reason, for people; may be empty.
     pub reason: String,
 }
 
@@ -171,7 +171,7 @@ impl core::fmt::Display for Restart {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let flags = match (self.keep_credentials, self.next_remote) {
             (false, false) if self.reason.is_empty() => return Ok(()),
-            // Or what it begins with would be read as flags.
+            // Empty flags, since a `[` at the start of the reason would be read as flags.
             (false, false) if self.reason.starts_with('[') => "[]",
             (false, false) => "",
             (true, false) => "[P]",
@@ -201,10 +201,10 @@ impl Restart {
 /// Why a message was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
-    /// It has bytes that are neither printable ASCII nor part of UTF-8 text.
+    /// The message has bytes that are neither printable ASCII nor part of UTF-8 text.
     #[error("a control message with unprintable characters")]
     Unprintable,
-    /// It is longer than [`MAX_MESSAGE_LEN`].
+    /// The message is longer than [`MAX_MESSAGE_LEN`].
     #[error("a control message of more than {MAX_MESSAGE_LEN} bytes")]
     TooLong,
 }
@@ -285,7 +285,7 @@ impl core::fmt::Display for Message {
 
 /// Splits what TLS delivered into messages.
 ///
-/// A message ends at a NUL, or where the TLS record ends: some servers leave the NUL out. Empty pieces are nothing.
+/// A message ends at a NUL, or where the TLS record ends: some servers leave the NUL out. Empty pieces are skipped.
 pub fn split(plaintext: &[u8]) -> impl Iterator<Item = &[u8]> {
     plaintext
         .split(|&byte| byte == 0)

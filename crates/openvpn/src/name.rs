@@ -56,7 +56,7 @@ struct Part {
     /// Whether `label` is a short name.
     known: bool,
     value: String,
-    /// Whether it stands in one set with the part before.
+    /// Whether this part is in one set with the part before.
     joined: bool,
 }
 
@@ -110,7 +110,7 @@ impl Name {
         Some(part.value.chars().map(printable).collect())
     }
 
-    /// The parts that have a short name, in order, what is not printable replaced.
+    /// The parts that have a short name, in order, with unprintable characters replaced.
     pub(crate) fn fields(&self) -> Vec<(String, String)> {
         let known = self.parts.iter().filter(|part| part.known);
         known
@@ -144,14 +144,14 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Whether two names, each the content of its SEQUENCE, name the same (RFC 5280 §7.1).
+/// Whether two names, each the content of its SEQUENCE, are equal (RFC 5280 §7.1).
 pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
     one == other || canonical(one) == canonical(other)
 }
 
-/// A name, the content of its SEQUENCE, in a form in which all that name the same are equal: the
-/// kinds of string do not count, nor do upper and lower case of ASCII, nor more spaces than one.
-/// OpenSSL compares names so. What is no name is equal only to itself.
+/// The canonical form of a name, which is the content of its SEQUENCE: equal names have equal forms. Kinds of string,
+/// the case of ASCII and repeated spaces do not count, as in OpenSSL. Bytes that are not a name are equal only to
+/// themselves.
 pub(crate) fn canonical(content: &[u8]) -> Vec<u8> {
     canonical_sets(content).unwrap_or_else(|BadDer| [&[0], content].concat())
 }
@@ -176,7 +176,7 @@ fn canonical_sets(content: &[u8]) -> Result<Vec<u8>, BadDer> {
             };
             parts.push((oid, tag, value));
         }
-        // They are a set; their order depends on their encoding.
+        // The parts are a set; their order depends on their encoding.
         parts.sort();
         put(&mut name, &parts.len().to_be_bytes());
         for (oid, tag, value) in parts {

@@ -1,4 +1,4 @@
-//! The control packets, without the wrap. Their first byte is every packet's: [`Head`].
+//! The control packets, without the wrap. They share the first byte with data packets: [`Head`].
 //!
 //! ```text
 //! opcode<<3 | key_id : u8
@@ -82,12 +82,12 @@ pub struct AckList {
 }
 
 impl AckList {
-    /// Most ids in a packet, and in every packet that carries nothing else.
+    /// Most ids in a packet, and the limit for a packet without a message.
     pub const MAX: usize = 8;
     /// Most ids in a packet with a message: more take room from the message.
     pub const MAX_WITH_MESSAGE: usize = 4;
 
-    /// A list of nothing.
+    /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -135,7 +135,7 @@ impl fmt::Debug for AckList {
 }
 
 impl FromIterator<u32> for AckList {
-    /// The first eight; what comes after them is left out.
+    /// Keeps the first eight ids and leaves out the rest.
     fn from_iter<T: IntoIterator<Item = u32>>(ids: T) -> Self {
         let mut list = Self::new();
         for id in ids.into_iter().take(Self::MAX) {
@@ -159,7 +159,8 @@ pub struct ControlPacket {
     /// The session id of the receiver, whose messages are acknowledged. On the wire exactly if `acks` is not empty:
     /// without it no acknowledgement is sent.
     pub peer_session: Option<SessionId>,
-    /// The number of the message in the payload; `None` in ACK_V1 and only there. Missing elsewhere, 0 is sent.
+    /// The number of the message in the payload; `None` in ACK_V1 and only there. If it is missing elsewhere, 0 is
+    /// sent.
     pub message_id: Option<u32>,
     /// The message: bytes of the TLS stream in CONTROL_V1 and CONTROL_WKC_V1, early negotiation in
     /// HARD_RESET_SERVER_V2, otherwise nothing.
@@ -214,8 +215,8 @@ impl ControlPacket {
         })
     }
 
-    /// Whether it is a client's reset that begins a session: its first key and its first message. Resets with another
-    /// number are forged or mistaken, and are to be dropped.
+    /// Whether it is a client's reset that begins a session: message 0 of key 0. Resets with other numbers are forged
+    /// or mistaken: drop them.
     #[must_use]
     pub const fn begins_session(&self) -> bool {
         matches!(

@@ -1,4 +1,4 @@
-//! OpenVPN's data channel: packets that others made, and random ones there and back.
+//! OpenVPN's data channel: packets from other implementations, and round trips of random ones.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const V2: Layout = Layout::V2 { peer_id: 0 };
 const EPOCH: Layout = Layout::Epoch { peer_id: 0 };
 
-/// The payload of OpenVPN's pings.
+/// The payload of an OpenVPN ping.
 const PING: &str = "2a187bf3641eb4cb07ed2d0a981fc748";
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -32,7 +32,7 @@ fn keys(cipher: &[u8], hmac: &[u8]) -> KeyMaterial {
     keys
 }
 
-/// Opens one datagram behind its header.
+/// Opens one datagram with a header of this length.
 fn open(cipher: &dyn PacketCipher, datagram: &[u8], header: usize) -> Option<(u64, Vec<u8>)> {
     let mut memory = datagram.to_vec();
     let mut packets = [Packet {
@@ -119,7 +119,7 @@ fn packets_with_epochs() {
             let keys = keys(&bytes(secret), &[]);
             data_channel(cipher, Digest::None, &keys, EPOCH).unwrap()
         };
-        // One receiver a cipher, which goes from epoch to epoch: 4 ahead at most.
+        // One receiver for each cipher, which moves from epoch to epoch, at most 4 ahead.
         if channel.as_ref().is_none_or(|(of, _)| of != name) {
             channel = Some((name.to_owned(), new()));
         }
@@ -149,7 +149,7 @@ fn epochs_outside_of_the_window_do_not_open() {
     let opens = |epoch| open(&*receiver, &sealed(epoch), 4).is_some();
     assert!(!opens(6));
     assert!(opens(5));
-    // One epoch behind stays open, for what was on the way.
+    // The previous epoch stays valid for packets on their way.
     assert!(opens(4) && opens(5));
     assert!(!opens(3) && !opens(10));
     assert!(opens(9) && !opens(7));
@@ -176,14 +176,14 @@ fn insecure_ones_must_be_asked_for() {
             assert_eq!(epoch.is_ok(), cipher.is_aead());
         }
     }
-    // A header of one byte: nothing of it is authenticated.
+    // With a one-byte header, no part of the header is authenticated.
     let channel = data_channel(Cipher::Aes128Gcm, Digest::None, &keys, Layout::V1).unwrap();
     let mut sealed = seal(&*channel, &[0x30], 1, b"x");
     sealed[0] = 0x31;
     assert_eq!(open(&*channel, &sealed, 1), Some((1, b"x".to_vec())));
 }
 
-/// Every cipher with every digest that matters to it.
+/// Every cipher with every relevant digest.
 fn channels() -> impl Strategy<Value = (Cipher, Digest, Layout)> {
     (
         prop::sample::select(Cipher::ALL.to_vec()),
@@ -195,7 +195,7 @@ fn channels() -> impl Strategy<Value = (Cipher, Digest, Layout)> {
         })
 }
 
-/// Bytes of payload, and the byte of the datagram that the wire changes, if any.
+/// Payload lengths, and for each the datagram byte that the wire changes, if any.
 fn packets() -> impl Strategy<Value = Vec<(usize, Option<usize>)>> {
     let len = prop_oneof![4 => 0..100_usize, 2 => 0..2000_usize, 1 => 0..9000_usize];
     let packet = (

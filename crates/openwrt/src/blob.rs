@@ -1,10 +1,10 @@
-//! The values that messages of ubus carry, as libubox lays them out: attributes, and what `blobmsg` makes of them.
+//! Values in ubus messages, in libubox's layout: attributes, and the typed values that `blobmsg` puts into them.
 //!
-//! An attribute is a word of 32 bits, most significant byte first (1 bit: it has a name, 7 bits: its id, 24 bits: its
-//! length with this word), what it holds, and zeros up to a multiple of 4. With a name, what it holds begins with the
-//! name's length in 16 bits, the name and a zero, and zeros up to a multiple of 4.
+//! An attribute is a 32-bit word, its data, and zeros up to a multiple of 4. The word, most significant byte first,
+//! has 1 bit for "named", 7 bits for the id, and 24 bits for the length, word included. The data of a named attribute
+//! begin with the name's length in 16 bits, the name, a zero, and zeros up to a multiple of 4.
 
-/// Deepest nesting of tables and lists that is read.
+/// Deepest nesting of tables and lists that the parser accepts.
 pub const DEPTH_MAX: usize = 16;
 
 /// Bytes of an attribute's head.
@@ -21,7 +21,7 @@ const INT16: u8 = 6;
 const INT8: u8 = 7;
 const DOUBLE: u8 = 8;
 
-/// Bytes that are no attributes.
+/// The bytes are not valid attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message of ubus")]
 pub struct Malformed;
@@ -33,35 +33,35 @@ pub enum Value {
     Array(Vec<Self>),
     /// Values with names.
     Table(Vec<(String, Self)>),
-    /// A text. What is no UTF-8 is replaced on reading.
+    /// A text. Bytes that are not UTF-8 are replaced on reading.
     Text(String),
-    /// Of 64 bits.
+    /// A number of 64 bits.
     Int64(u64),
-    /// Of 32 bits.
+    /// A number of 32 bits.
     Int32(u32),
-    /// Of 16 bits.
+    /// A number of 16 bits.
     Int16(u16),
-    /// Of 8 bits, which is also yes or no.
+    /// A number of 8 bits, also used as a boolean.
     Int8(u8),
     /// A number with a fraction.
     Double(f64),
-    /// Of a type that is not known, and nothing.
+    /// A value of an unknown type, or no value.
     Null,
 }
 
 impl Value {
-    /// A text.
+    /// Makes a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// Yes or no.
+    /// Makes a boolean.
     #[must_use]
     pub fn flag(yes: bool) -> Self {
         Self::Int8(yes.into())
     }
 
-    /// A value of a table by its name.
+    /// Returns a table's value by its name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
         match self {
@@ -70,7 +70,7 @@ impl Value {
         }
     }
 
-    /// The text that it is.
+    /// Returns the text, if the value is one.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -79,7 +79,7 @@ impl Value {
         }
     }
 
-    /// The whole number that it is.
+    /// Returns the whole number, if the value is one.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
         match *self {
@@ -91,7 +91,7 @@ impl Value {
         }
     }
 
-    /// The values of a list; of everything else none.
+    /// Returns a list's values; empty for other types.
     #[must_use]
     pub fn items(&self) -> &[Self] {
         match self {
@@ -100,7 +100,7 @@ impl Value {
         }
     }
 
-    /// The fields of a table; anything else has none.
+    /// Returns a table's fields; empty for other types.
     #[must_use]
     pub fn fields(&self) -> &[(String, Self)] {
         match self {
@@ -123,22 +123,22 @@ impl Value {
         }
     }
 
-    /// Appends it with a name, which is empty in a list.
+    /// Appends the value with a name; values in a list have an empty name.
     fn write(&self, name: &str, out: &mut Vec<u8>) {
         attribute(self.id(), true, out, |out| {
-            // Longer names are none of ours.
+            // No name used here is longer.
             let len = name.len().min(usize::from(u16::MAX));
             out.extend_from_slice(&(len as u16).to_be_bytes());
             out.extend_from_slice(&name.as_bytes()[..len]);
             out.push(0);
-            // The head of 4 bytes keeps what follows where it would be without it.
+            // Padding counts from the start of the data, as the head has 4 bytes.
             pad(out, 2 + len + 1);
             match self {
                 Self::Null => {}
                 Self::Array(items) => items.iter().for_each(|it| it.write("", out)),
                 Self::Table(fields) => fields.iter().for_each(|it| it.1.write(&it.0, out)),
                 Self::Text(text) => {
-                    // A zero would end it for the reader.
+                    // A reader would take a zero for the text's end.
                     let text = text.split('\0').next().unwrap_or_default();
                     out.extend_from_slice(text.as_bytes());
                     out.push(0);
@@ -177,7 +177,7 @@ impl Value {
     }
 }
 
-/// Writes the fields of a table, without a head of their own: as messages carry them.
+/// Writes a table's fields without a head for the table, as messages carry them.
 #[must_use]
 pub fn to_bytes(fields: &[(String, Value)]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -185,7 +185,7 @@ pub fn to_bytes(fields: &[(String, Value)]) -> Vec<u8> {
     out
 }
 
-/// Reads what [`to_bytes`] writes.
+/// Reads the bytes that [`to_bytes`] writes.
 ///
 /// # Errors
 /// [`Malformed`].
@@ -203,18 +203,18 @@ fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Malformed> {
     bytes.try_into().map_err(|_| Malformed)
 }
 
-/// A text up to the zero that must end it.
+/// Reads a text up to the zero that must end it.
 pub(crate) fn text(bytes: &[u8]) -> Result<String, Malformed> {
     let end = bytes.iter().position(|it| *it == 0).ok_or(Malformed)?;
     Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
-/// A number of 32 bits.
+/// Reads a number of 32 bits.
 pub(crate) fn number(bytes: &[u8]) -> Result<u32, Malformed> {
     Ok(u32::from_be_bytes(array(bytes)?))
 }
 
-/// Appends an attribute that holds what `content` appends.
+/// Appends an attribute whose data `content` writes.
 pub(crate) fn attribute(
     id: u8,
     named: bool,
@@ -225,7 +225,7 @@ pub(crate) fn attribute(
     out.extend_from_slice(&[0; HEAD]);
     content(out);
     let len = out.len() - begin;
-    // Messages are bounded far below 24 bits.
+    // Messages are far shorter than 24 bits allow.
     let head = (u32::from(id) << 24) | (len as u32 & 0x00ff_ffff) | if named { NAMED } else { 0 };
     out[begin..begin + HEAD].copy_from_slice(&head.to_be_bytes());
     pad(out, len);
@@ -235,7 +235,7 @@ fn pad(out: &mut Vec<u8>, len: usize) {
     out.resize(out.len() + len.next_multiple_of(4) - len, 0);
 }
 
-/// An attribute as it is read.
+/// An attribute that is being read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attribute<'a> {
     pub(crate) id: u8,
@@ -244,19 +244,19 @@ pub(crate) struct Attribute<'a> {
 }
 
 impl<'a> Attribute<'a> {
-    /// Reads one, and what is behind it.
+    /// Reads one attribute, and returns the bytes behind it.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let head = u32::from_be_bytes(array(bytes.get(..HEAD).ok_or(Malformed)?)?);
         let len = (head & 0x00ff_ffff) as usize;
         let data = bytes.get(HEAD..len).ok_or(Malformed)?;
-        // The last one may be without its zeros.
+        // The last attribute may lack its padding.
         let rest = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
         let id = (head >> 24) as u8 & 0x7f;
         let named = head & NAMED != 0;
         Ok((Self { id, named, data }, rest))
     }
 
-    /// Its name, and what is behind that.
+    /// Reads the attribute's name, and returns the data behind it.
     fn name(&self) -> Result<(String, &'a [u8]), Malformed> {
         if !self.named {
             return Ok((String::new(), self.data));
@@ -274,7 +274,7 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// The attributes that bytes hold, up to the first that is malformed.
+/// Iterates over attributes, up to the first malformed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 

@@ -1,11 +1,11 @@
-//! `/etc/config/dhcp`: where `dnsmasq` will read further files, before it has been started.
+//! `/etc/config/dhcp`: finds the directory from which `dnsmasq` will read further files, before it has been started.
 
 use std::path::{Path, PathBuf};
 
 use crate::uci::{FILE_MAX, Package, Section};
 
-/// The directory of the first `dnsmasq` that the file has, as its init script will make it; `None` where there is no such
-/// file.
+/// The directory of the first `dnsmasq` section, as the init script will create it. `None` without the file or the
+/// section.
 #[must_use]
 pub fn directory_of(configuration: &Path) -> Option<PathBuf> {
     let text = config::file::read_text(&configuration.join("dhcp"), FILE_MAX).ok()?;
@@ -13,7 +13,7 @@ pub fn directory_of(configuration: &Path) -> Option<PathBuf> {
     directory(&Package::parse(&text).ok()?)
 }
 
-/// The directory of the first `dnsmasq`: its option `confdir`, or one that is named after the section.
+/// The directory of the first `dnsmasq` section: its option `confdir`, or the default, named after the section.
 #[must_use]
 pub fn directory(package: &Package) -> Option<PathBuf> {
     let mut all = package.sections.iter().enumerate();
@@ -25,7 +25,8 @@ pub fn directory(package: &Package) -> Option<PathBuf> {
     directory.starts_with('/').then(|| directory.into())
 }
 
-/// The name that libuci gives a section that has none: its place among all sections, from 1, and a digest of its type.
+/// The name that libuci gives an anonymous section: its position among all sections, from 1, and a digest of its
+/// type.
 fn name_of(section: &Section, place: usize) -> String {
     match &section.name {
         Some(name) => name.clone(),
@@ -45,7 +46,7 @@ mod tests {
     #[test]
     fn the_directory_is_the_sections() {
         let of = |text: &str| directory(&Package::parse(text).unwrap());
-        // The name that each OpenWrt has.
+        // The name on every OpenWrt.
         let usual = "config dnsmasq\n\toption domainneeded '1'\nconfig dhcp 'lan'\n";
         assert_eq!(of(usual), Some("/tmp/dnsmasq.cfg01411c.d".into()));
         let second = "config dhcp 'lan'\nconfig dnsmasq\n";

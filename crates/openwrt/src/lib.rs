@@ -1,14 +1,14 @@
-//! OpenWrt's own parts: UCI files, ubus, and netifd, which gives interfaces their addresses and routes.
+//! OpenWrt's own interfaces: UCI files, ubus, and netifd, which gives network interfaces their addresses and routes.
 //!
-//! * [`uci`]: the text of a file below `/etc/config`, to sections and their options.
-//! * [`network`]: a section of `network` that is a tunnel of ours, to the checked model of it.
-//! * [`only_through`]: which devices of the LAN leave by which of these tunnels only.
-//! * [`dhcp`]: where `dnsmasq` reads further files.
-//! * [`blob`]: the values that messages of ubus carry.
-//! * [`ubus`]: messages of ubus, and a client without I/O; [`socket`] is one that waits for answers.
-//! * [`update`]: what netifd is told that an interface has.
-//! * [`take_over`]: interfaces of other protocols to ours, in the files that they are written in.
-//! * [`teller`]: decides what netifd is told, and when: events and the time in, effects out.
+//! * [`uci`]: parses a file below `/etc/config` into sections and options.
+//! * [`network`]: turns a `millrace` section of `network` into a checked model.
+//! * [`only_through`]: which LAN devices leave only by which of these tunnels.
+//! * [`dhcp`]: the directory from which `dnsmasq` reads further files.
+//! * [`blob`]: values in ubus messages.
+//! * [`ubus`]: ubus messages, and a client without I/O; [`socket`]: a client that blocks until it has the answer.
+//! * [`update`]: messages that tell netifd an interface's addresses and routes.
+//! * [`take_over`]: converts interfaces of other protocols to `millrace`, in their own files.
+//! * [`teller`]: decides what to tell netifd, and when: events and the time in, effects out.
 //!
 //! Nothing here changes the host.
 
@@ -25,8 +25,8 @@ pub mod ubus;
 pub mod uci;
 pub mod update;
 
-/// The network device of an interface of netifd. Kernels take at most 15 bytes, and a longer name is cut and told apart
-/// by a digest.
+/// The network device of a netifd interface. The kernel takes at most 15 bytes: a longer name is cut, and a digest
+/// keeps it unique.
 #[must_use]
 pub fn device_name(interface: &str) -> String {
     const PREFIX: &str = "mr-";
@@ -34,7 +34,7 @@ pub fn device_name(interface: &str) -> String {
     if PREFIX.len() + interface.len() <= config::types::IFNAME_MAX {
         return format!("{PREFIX}{interface}");
     }
-    // FNV-1a: no secret, and the same on every start.
+    // FNV-1a: needs no secret, and gives the same result on every start.
     let digest = interface.bytes().fold(0x811c_9dc5_u32, |sum, byte| {
         (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });

@@ -1,13 +1,13 @@
-//! A section of `/etc/config/network` that is a tunnel of ours, as the checked model of it.
+//! A section of `/etc/config/network` with protocol `millrace`, as a checked model.
 //!
 //! ```text
 //! config interface 'office'
 //!     option proto 'millrace'
 //!     option config_file '/etc/millrace/office.ovpn'
 //! ```
-//! or the keys and addresses as options, with a section of type `millrace_office` for each peer, which has the options of
-//! OpenWrt's own WireGuard protocol. A peer that is wrong is left out, and the others work; what the interface cannot be
-//! without is a fault.
+//! Instead of a file, keys and addresses may be options, with a section of type `millrace_office` for each peer.
+//! These have the options of OpenWrt's own WireGuard protocol. A faulty peer is left out and the others work; an
+//! option that the interface cannot do without is a fault.
 
 pub(crate) mod options;
 mod peers;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 /// The protocol's name.
 pub const PROTO: &str = "millrace";
 
-/// Options that netifd reads by itself, whatever the protocol.
+/// Options that netifd itself reads for every protocol.
 const NETIFDS: [&str; 16] = [
     "auto",
     "defaultroute",
@@ -49,7 +49,7 @@ const NETIFDS: [&str; 16] = [
     "peerdns",
 ];
 
-/// Options of ours, beside those for keys and addresses.
+/// Options of the `millrace` protocol, besides those for keys and addresses.
 const OURS: [&str; 10] = [
     "authfail",
     "proto",
@@ -63,7 +63,7 @@ const OURS: [&str; 10] = [
     "ip6prefix",
 ];
 
-/// Options that stand in place of a file.
+/// Options that replace a file.
 const KEYS: [&str; 4] = ["private_key", "listen_port", "addresses", "fwmark"];
 
 /// Most prefixes of one interface.
@@ -72,11 +72,11 @@ const PREFIXES_MAX: usize = 16;
 /// A fault of an option or a section.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
-    /// The line, from 1; 0 where there is none.
+    /// The line, counted from 1; 0 if there is none.
     pub line: usize,
-    /// The section as people call it.
+    /// The section's name for messages.
     pub section: String,
-    /// The option, if it is one.
+    /// The option, if the fault is in one.
     pub option: Option<String>,
     /// The fault.
     pub words: String,
@@ -97,54 +97,54 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Where keys, peers and servers are written down.
+/// Source of keys, peers and servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// In a file: `.conf`, `.ovpn` or `.toml`.
     File(PathBuf),
-    /// In UCI.
+    /// In UCI options.
     Options {
         /// The tunnel.
         tunnel: Box<Tunnel>,
-        /// Peers whose `allowed_ips` get no routes, as `route_allowed_ips` does not say so.
+        /// Peers without `route_allowed_ips`, so that their `allowed_ips` get no routes.
         unrouted: Vec<Key32>,
     },
 }
 
-/// An interface of netifd.
+/// A netifd interface with protocol `millrace`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Its name in UCI.
+    /// The interface's name in UCI.
     pub interface: String,
-    /// Where keys, peers and servers are written down.
+    /// Source of keys, peers and servers.
     pub source: Source,
-    /// The owner permits the file to name files that are written, sent or read as configuration.
+    /// Whether the owner lets the file name files to write, send or read as configuration.
     pub allow_files: bool,
-    /// Interfaces of netifd that are lines, in the order of preference.
+    /// Netifd interfaces that are the tunnel's lines (uplinks), the preferred first.
     pub lines: Vec<String>,
-    /// How lines are used.
+    /// How the tunnel uses its lines.
     pub mode: Option<LineMode>,
-    /// Devices of the LAN whose packets leave by this tunnel only, which is the guard's to see to.
+    /// LAN devices whose packets leave only by this tunnel, which the guard enforces.
     pub only_through: Vec<Lan>,
-    /// Prefixes of IPv6 that are led to this host by the tunnel: netifd hands them out to its other interfaces.
+    /// IPv6 prefixes that are routed to this host through the tunnel: netifd hands them out to its other interfaces.
     pub prefixes: Vec<(Ipv6Addr, u8)>,
-    /// MTU in bytes; `None` derives it from the way to the peers.
+    /// MTU in bytes; `None` derives it from the path to the peers.
     pub mtu: Option<u32>,
-    /// The options about routes.
+    /// Options about routes.
     pub routes: RouteRules,
-    /// The endpoint gets a route past the tunnel where a route of the tunnel covers it.
+    /// Whether the endpoint gets a route past the tunnel if a route of the tunnel covers it.
     pub host_route: bool,
-    /// Credentials that were refused are not tried again before the interface is asked for (`ifup`).
+    /// Whether refused credentials stop further attempts until `ifup`.
     pub auth_fail: bool,
     /// Options that were left out.
     pub warnings: Vec<Fault>,
 }
 
 impl Network {
-    /// Reads the section of an interface, and those of its peers.
+    /// Reads an interface's section and its peers' sections.
     ///
     /// # Errors
-    /// Faults without whose repair there is no tunnel.
+    /// The faults without whose repair there is no tunnel.
     pub fn read(package: &Package, interface: &str) -> Result<Self, Vec<Fault>> {
         let fault = |words: &str| Fault {
             line: 0,
@@ -203,20 +203,20 @@ impl Network {
         }
     }
 
-    /// The network device that it has.
+    /// The interface's network device.
     #[must_use]
     pub fn device(&self) -> String {
         device_name(&self.interface)
     }
 
-    /// The permissions of this interface's file beside its tunnel. Scripts run for no interface: hotplug has others.
+    /// Permissions of this interface's file. Interfaces never run scripts, as OpenWrt has hotplug scripts.
     #[must_use]
     pub const fn permissions(&self) -> Permissions {
         Permissions::new(self.allow_files, false)
     }
 
-    /// The lines that it names, by the devices that they have now; `None` where it says nothing of lines. Returns beside
-    /// them the names of those without a device.
+    /// The lines on the devices that their interfaces have now; `None` if the section sets neither lines nor a mode.
+    /// Also returns the names of interfaces without a device.
     pub fn lines_by(
         &self,
         mut device: impl FnMut(&str) -> Option<String>,
@@ -226,7 +226,7 @@ impl Network {
             return (None, unknown);
         }
         let mode = self.mode.unwrap_or_default();
-        // The lines are written as in a settings file, and checked where those are.
+        // Build the text of a settings file, so that the checks for those apply.
         let mut text = format!("[lines]\nmode = \"{}\"\n", mode.as_str());
         let mut priority = 10;
         for name in &self.lines {
@@ -237,7 +237,7 @@ impl Network {
             text += &format!(
                 "[[line]]\nname = \"{name}\"\ninterface = \"{device}\"\npriority = {priority}\n"
             );
-            // The first is preferred, where not all are used.
+            // If only one line is used at a time, the first is preferred.
             priority += i32::from(!mode.spreads());
         }
         let settings = Settings::from_toml(&text, Path::new("/etc/config/network"));
@@ -245,21 +245,21 @@ impl Network {
         (settings.ok().and_then(|it| it.lines), unknown)
     }
 
-    /// Whether the other one needs the network device made anew: lines are made with it.
+    /// Whether `other` needs a new network device: lines are created together with the device.
     #[must_use]
     pub fn needs_new_device(&self, other: &Self) -> bool {
         (&self.lines, self.mode) != (&other.lines, other.mode)
     }
 }
 
-/// The network device that an interface of netifd will have, as far as its section says; `None` for one that is known
-/// only when it is up.
+/// The network device that a netifd interface will have, according to its section; `None` if only netifd knows it,
+/// once it is up.
 #[must_use]
 pub fn device_of(package: &Package, interface: &str) -> Option<String> {
     device_of_section(package.section(interface)?)
 }
 
-/// The device of an interface's section, which has a name.
+/// The device of a named interface section.
 pub(crate) fn device_of_section(section: &Section) -> Option<String> {
     let interface = section.name.as_deref()?;
     let proto = section.text("proto").unwrap_or_default();
@@ -276,7 +276,7 @@ pub(crate) fn device_of_section(section: &Section) -> Option<String> {
 fn first_device(section: &Section) -> Option<String> {
     let setting = section.setting("device");
     let setting = setting.or_else(|| section.setting("ifname"))?;
-    // `@wan` is another interface's device, and a path is a modem's.
+    // `@wan` stands for another interface's device, and a path for a modem.
     let mut values = setting.values();
     let fits = |it: &&str| !it.starts_with('@') && !it.starts_with('/');
     values.find(fits).map(str::to_owned)
@@ -301,7 +301,7 @@ fn mode(options: &mut Options<'_>) -> Option<LineMode> {
     found
 }
 
-/// Prefixes to be handed out: networks have 64 bits, so that a longer one has none to give.
+/// Prefixes to hand out. Networks have 64 bits, so that a longer prefix has none to give.
 fn prefixes(options: &mut Options<'_>) -> Vec<(Ipv6Addr, u8)> {
     let mut found = Vec::new();
     for word in options.values("ip6prefix") {
@@ -324,7 +324,7 @@ fn prefixes(options: &mut Options<'_>) -> Vec<(Ipv6Addr, u8)> {
     found
 }
 
-/// Names of interfaces.
+/// Reads interface names, at most `most`.
 fn names(options: &mut Options<'_>, option: &str, most: usize) -> Vec<String> {
     let fits = |it: &str| {
         let name = |it: u8| it.is_ascii_alphanumeric() || b"_.-".contains(&it);

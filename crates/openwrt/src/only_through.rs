@@ -1,8 +1,8 @@
-//! Which devices of the LAN leave by which tunnel only: `option only_through` of interfaces of protocol `millrace`.
+//! `option only_through` of interfaces with protocol `millrace`: which LAN devices leave only by which tunnel.
 //!
-//! A word is an interface of netifd, whose device is read from the file, as ubus is not there when the guard is set at boot; or
-//! a network device. What leads out of the router is refused: both layers of the guard know a way only by its device, and
-//! let the LAN reach the devices that are listed.
+//! A word is a netifd interface or a network device. An interface's device is read from the file, as ubus does not
+//! run yet when the guard starts at boot. Devices that lead out of the router are refused. Both layers of the guard
+//! know a route only by its device, and let the LAN reach the listed devices.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -19,59 +19,59 @@ use crate::uci::{self, Package, Section};
 /// The option's name.
 pub const OPTION: &str = "only_through";
 
-/// Most interfaces that list: more than the guard takes devices of all lists.
+/// Most interfaces with a list: more than the number of devices that the guard takes.
 const LISTS_MAX: usize = 64;
 
 /// Most words of one list.
 const WORDS_MAX: usize = 64;
 
-/// Protocols of interfaces that lead nowhere but to their own networks.
+/// Protocols of interfaces that lead only to their own networks.
 const LAN_PROTOCOLS: [&str; 3] = ["", "static", "none"];
 
-/// Options by which a static interface leads out.
+/// Options that make a static interface lead out of the router.
 const GATEWAYS: [&str; 2] = ["gateway", "ip6gw"];
 
-/// Interfaces that stand for another one's device, one behind the other.
+/// Most steps from an interface that uses another's device (`@lan`) to that device.
 const ALIASES_MAX: usize = 4;
 
-/// A device of the LAN that is listed.
+/// A listed LAN device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lan {
     /// The name in the list.
     pub name: String,
     /// The network device.
     pub device: String,
-    /// The file has an interface or a device of this name. Otherwise it may be a device, or a slip.
+    /// Whether the file has an interface or a device of this name. If not, the name may be a device or a mistake.
     pub is_known: bool,
 }
 
-/// The lists of the file `network`.
+/// All lists of the file `network`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// Each interface with its list, in the order of the file.
+    /// The list of each interface, in file order.
     pub lists: Vec<Listed>,
-    /// Faulty entries, which are not held.
+    /// Faulty words, for which the guard does nothing.
     pub faults: Vec<Fault>,
-    /// Names that are neither an interface nor a device in the file.
+    /// For each interface, listed names that are neither an interface nor a device in the file.
     pub unknown: Vec<(String, Lan)>,
 }
 
-/// Why the file cannot be used.
+/// Why the file `network` cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// A tunnel's section, or all of it, is not UCI.
+    /// The section of a tunnel, or the whole file, is not valid UCI.
     #[error(transparent)]
     Syntax(#[from] uci::Fault),
 }
 
 impl Lists {
-    /// Reads `network` in the directory of UCI's files. A host that has no such file has no lists.
+    /// Reads the file `network` in UCI's directory. A missing file counts as one without lists.
     ///
     /// # Errors
-    /// The file cannot be read, or a section of a tunnel is wrong.
+    /// The file cannot be read, or a tunnel's section is wrong.
     pub fn of(configuration: &Path) -> Result<Self, ListsError> {
         let text = match uci::read(&configuration.join("network")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -80,10 +80,10 @@ impl Lists {
         Ok(Self::read(&String::from_utf8_lossy(&text))?)
     }
 
-    /// Reads the text of `network`. Lines that are wrong in sections of others are left out, as netifd does.
+    /// Reads the text of `network`. Wrong lines in other sections are skipped, as netifd does.
     ///
     /// # Errors
-    /// The first line that is wrong in a section of a tunnel, or makes it unknown which section is whose.
+    /// The first wrong line in a tunnel's section, or one that makes it unclear which lines belong to which section.
     pub fn read(text: &str) -> Result<Self, uci::Fault> {
         let unknown = uci::Fault {
             line: 0,
@@ -94,7 +94,7 @@ impl Lists {
             .map_err(|faults| faults.into_iter().next().unwrap_or(unknown))?;
         let is_ours = |fault: &uci::Fault| {
             let section = fault.section.and_then(|at| package.sections.get(at));
-            // Where the line that begins a section is wrong, the one before counts.
+            // If the line that begins a section is wrong, its lines count to the section before.
             let before = || {
                 let mut before = package.sections.iter().rev();
                 before.find(|it| it.line <= fault.line)
@@ -135,7 +135,7 @@ impl Lists {
         Ok(all)
     }
 
-    /// Whether nothing is listed.
+    /// Whether no interface has a list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()
@@ -146,7 +146,7 @@ fn is_tunnel(section: &Section) -> bool {
     section.kind == "interface" && section.text("proto") == Some(PROTO)
 }
 
-/// The devices that an interface lists, each once. What cannot be held is a warning.
+/// The LAN devices that an interface lists, without duplicates. Words that cannot be used become warnings.
 pub(crate) fn lan(package: &Package, options: &mut Options<'_>) -> Vec<Lan> {
     match options.values(OPTION).next() {
         Some(_) => listed(&Places::of(package), options),
@@ -173,12 +173,12 @@ fn listed(places: &Places<'_>, options: &mut Options<'_>) -> Vec<Lan> {
     found
 }
 
-/// Interfaces and devices of a file by their names, gathered once: it may have thousands.
+/// Interfaces and devices of a file by name, indexed once: a file may have thousands.
 struct Places<'a> {
     interfaces: HashMap<&'a str, &'a Section>,
-    /// The device of each interface, where the file has it.
+    /// Each interface's device, if the file names it.
     devices: HashMap<&'a str, String>,
-    /// The interfaces of each device.
+    /// Each device's interfaces.
     on: HashMap<String, Vec<&'a Section>>,
     /// Names of device sections.
     named: HashSet<&'a str>,
@@ -206,7 +206,7 @@ impl<'a> Places<'a> {
                 places.devices.insert(name, device.clone());
             }
         }
-        // In the order of the file.
+        // In file order.
         for section in package.of_kind("interface") {
             let device = section
                 .name
@@ -219,7 +219,7 @@ impl<'a> Places<'a> {
         places
     }
 
-    /// The device of an interface, or of the one that it stands on (`option device '@lan'`).
+    /// The device of an interface, or of the interface that it refers to (`option device '@lan'`).
     fn device_behind(&self, interface: &'a Section) -> Option<String> {
         let mut section = interface;
         for _ in 0..ALIASES_MAX {
@@ -232,7 +232,7 @@ impl<'a> Places<'a> {
         None
     }
 
-    /// The device that a word of a list means.
+    /// The device that a word of a list stands for.
     fn lan(&self, name: &str) -> Result<Lan, String> {
         let own = self.interfaces.get(name).copied();
         let device = match own {

@@ -1,4 +1,4 @@
-//! A client of ubus that waits for its answers.
+//! A ubus client that blocks until it has the answer.
 
 use crate::blob::Value;
 use crate::ubus::{Client, Event, SOCKETS, Status};
@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Connects to the daemon: at this path, or where it usually listens.
+/// Connects to ubusd: at `path`, or where it usually listens.
 ///
 /// # Errors
-/// It does not listen there.
+/// The daemon does not listen there.
 pub fn connect(path: Option<&Path>) -> io::Result<UnixStream> {
     if let Some(path) = path {
         return UnixStream::connect(path);
@@ -25,18 +25,18 @@ pub fn connect(path: Option<&Path>) -> io::Result<UnixStream> {
     Err(error)
 }
 
-/// Why a call has no result.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The daemon is not there, or does not answer in time.
+    /// The daemon is not running, or does not answer in time.
     #[error("ubus: {0}")]
     Io(#[from] io::Error),
-    /// The object says so.
+    /// The object returned this status.
     #[error("ubus: {0}")]
     Status(Status),
 }
 
-/// Calls a method, over a connection of its own, and waits for the result for at most this long.
+/// Calls a method over a new connection, and waits for the result up to the time limit.
 ///
 /// # Errors
 /// See [`CallError`].

@@ -1,8 +1,8 @@
-//! Interfaces of OpenWrt's own WireGuard protocol, and instances of its OpenVPN service, as interfaces of ours.
+//! Converts interfaces of OpenWrt's WireGuard protocol, and instances of its OpenVPN service, into `millrace`
+//! interfaces.
 //!
-//! Files are changed line by line: comments, order and what is not named here stay as they are. What was changed is read
-//! again and compared with what it should say, so that a file that is written in an unusual way is refused and not
-//! damaged.
+//! Files are edited line by line: comments, order and everything else stay. The result is read again and compared
+//! with the expected settings, so that a file with unusual syntax is refused rather than damaged.
 
 use crate::network::{Fault, Network, PROTO};
 use crate::uci::{Package, Section, Value};
@@ -10,66 +10,66 @@ use config::permissions::UCI_OPTION;
 use std::fmt::Write as _;
 use zeroize::Zeroizing;
 
-/// The protocol that is taken over.
+/// The protocol that is converted.
 const THEIRS: &str = "wireguard";
 
-/// The file's present text, and the new one.
+/// The new texts of both files, and messages about the changes.
 #[derive(Debug, Default)]
 pub struct TakenOver {
-    /// The whole text of `network`, which has private keys.
+    /// The whole text of `network`, which holds private keys.
     pub network: Zeroizing<String>,
     /// The whole text of `openvpn`.
     pub openvpn: String,
-    /// The changes, in lines for people.
+    /// The changes, one line for each.
     pub changes: Vec<String>,
-    /// Settings that are not taken over, or mean something else afterwards.
+    /// Settings that are not converted, or change their meaning.
     pub hints: Vec<String>,
 }
 
-/// Why nothing can be taken over.
+/// Why nothing was converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakeOverError {
-    /// A file is no UCI.
+    /// A file is not valid UCI.
     #[error("{file}: {fault}")]
     Uci {
-        /// Its name.
+        /// The file's name.
         file: &'static str,
-        /// Its first fault.
+        /// The file's first fault.
         fault: crate::uci::Fault,
     },
-    /// Neither an interface nor an instance has the name.
+    /// No interface and no instance has this name.
     #[error(
         "{0}: no interface with proto wireguard in network, and no instance in openvpn, has this name"
     )]
     Unknown(String),
-    /// It is written in a way that is not changed line by line.
+    /// The file has a syntax that cannot be edited line by line.
     #[error(
         "{0}: is written in an unusual way; rewrite it first: uci set {0}.migrated=1; uci delete {0}.migrated; uci commit {0}"
     )]
     Unusual(&'static str),
-    /// The interface would not work.
+    /// The new interface would not work.
     #[error("{0}")]
     Refused(Fault),
 }
 
-/// The judgement on an instance's file.
+/// The result of checking an instance's file.
 #[derive(Debug, Default)]
 pub struct Judged {
     /// Notes on lines that are not honoured.
     pub notes: Vec<String>,
-    /// The file names others that need a permission. The service that ran it asked for none.
+    /// Whether the file names other files that need a permission, which the OpenVPN service did not ask for.
     pub needs_files: bool,
 }
 
-/// Reads the file of an instance, or gives the reason why it would not work.
+/// Checks an instance's file, or returns the reason why it would not work.
 pub type Judge<'a> = dyn Fn(&str) -> Result<Judged, String> + 'a;
 
-/// Takes over the interface or instance `only`, or all of them. The texts are those of `/etc/config/network` and
-/// `/etc/config/openvpn`; the latter is empty where there is none. `judge` reads the file of an instance: what is not honoured
-/// of it, or why it would not work, by which the instance stays as it is.
+/// Converts the interface or instance `only`, or all of them. The texts are those of `/etc/config/network` and
+/// `/etc/config/openvpn`; pass an empty text if the latter is missing. `judge` checks an instance's file: an instance
+/// whose file would not work stays as it is.
 ///
 /// # Errors
-/// [`TakeOverError`]; nothing is to be written then.
+/// [`TakeOverError`]; write nothing then.
 pub fn take_over(
     network: &str,
     openvpn: &str,
@@ -116,7 +116,7 @@ pub fn take_over(
         found = true;
         if let Some((file, needs_files)) = instance(&package, section, name, judge, &mut taken) {
             off(section, name, &mut others, &mut expected_others, &mut taken)?;
-            // A path has neither quotes nor ends of lines: `instance` has looked.
+            // `instance` made sure that the path has no quotes and no line breaks.
             let _ = write!(
                 added,
                 "\nconfig interface '{name}'\n\toption proto '{PROTO}'\n\toption config_file '{file}'\n"
@@ -160,7 +160,7 @@ pub fn take_over(
     Ok(taken)
 }
 
-/// All of a section but where it stands.
+/// Everything in a section except its position.
 fn said(section: &Section) -> (&str, Option<&str>, Vec<(&str, &Value)>) {
     let settings = section
         .settings
@@ -179,7 +179,7 @@ fn read(file: &'static str, text: &str) -> Result<Package, TakeOverError> {
     })
 }
 
-/// An interface of WireGuard, and its peers.
+/// Converts a WireGuard interface and its peers.
 fn interface(
     package: &Package,
     section: &Section,
@@ -223,7 +223,7 @@ fn interface(
     Ok(())
 }
 
-/// The file of an instance of OpenVPN, if it can be an interface.
+/// The file of an OpenVPN instance, if it can become an interface.
 fn instance(
     package: &Package,
     section: &Section,
@@ -283,7 +283,7 @@ fn instance(
     Some((file.to_owned(), judged.needs_files))
 }
 
-/// An instance that its service starts no more.
+/// Disables an instance of the OpenVPN service.
 fn off(
     section: &Section,
     name: &str,
@@ -317,7 +317,7 @@ fn change(section: &mut Section, option: &str, value: &str) {
     }
 }
 
-/// A text whose lines can be changed one by one.
+/// A text whose lines can be edited one by one.
 struct Lines<'t>(Vec<std::borrow::Cow<'t, str>>);
 
 impl<'t> Lines<'t> {
@@ -325,7 +325,7 @@ impl<'t> Lines<'t> {
         Self(text.split_inclusive('\n').map(Into::into).collect())
     }
 
-    /// Puts a word in the place of another's first occurrence in a line, from 1.
+    /// Replaces the first occurrence of a word in a line, counted from 1.
     fn replace(&mut self, line: usize, word: &str, by: &str) -> Option<()> {
         let text = self.0.get_mut(line.checked_sub(1)?)?;
         let at = text.find(word)?;
@@ -333,7 +333,7 @@ impl<'t> Lines<'t> {
         Some(())
     }
 
-    /// Replaces the last occurrence; see [`replace`](Self::replace).
+    /// Replaces the last occurrence of a word; see [`replace`](Self::replace).
     fn replace_last(&mut self, line: usize, word: &str, by: &str) -> Option<()> {
         let text = self.0.get_mut(line.checked_sub(1)?)?;
         let at = text.rfind(word)?;

@@ -1,8 +1,8 @@
-//! Decides what netifd is told, and when: events and the time in, effects out.
+//! Decides what to tell netifd, and when: events and the time in, effects out.
 //!
-//! The tunnel says what it wants, is without, or has found to be wrong. netifd is told the last state until it has taken
-//! it: over connections that end, while it starts anew, and never more than one thing at a time. What it says "permission
-//! denied" to comes while it takes the interface down: that is as it should be.
+//! The tunnel reports its state: up, link lost, or a fault. The teller repeats the last state until netifd has taken
+//! it, also over new connections and restarts of netifd, with one call at a time. It accepts "permission denied":
+//! netifd answers so while it takes the interface down.
 
 use crate::blob::Value;
 use crate::ubus::Status;
@@ -10,76 +10,76 @@ use crate::update::{self, Update};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The first pause before another connection, or before something is told again. It doubles.
+/// First pause before a new connection or a repeated call. It doubles each time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// The longest pause: netifd may be back at any moment, and looking costs little.
+/// Longest pause: netifd may return at any moment, and a check costs little.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How long netifd may take for an answer: it waits for nothing while it takes an update.
+/// Time limit for an answer of netifd, which takes an update without waiting for anything.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Most faults that wait to be told.
+/// Most faults that wait to be sent.
 const FAULTS_MAX: usize = 8;
 
-/// Most faults that are remembered.
+/// Most faults that are remembered as sent.
 const KNOWN_MAX: usize = 64;
 
 /// A fault that netifd keeps for `ubus call network.interface.NAME status` and the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its code.
+    /// The fault's code.
     pub code: &'static str,
-    /// The fault, for people.
+    /// The fault in words.
     pub words: String,
 }
 
-/// A message to a teller.
+/// An event for the teller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// It begins.
+    /// The teller starts.
     Start,
-    /// The daemon has greeted.
+    /// ubusd has sent its greeting.
     Connected,
     /// The connection has ended, or could not be made.
     Disconnected,
     /// How the last [`Effect::Call`] ended.
     Answered(Status),
-    /// The tunnel is up with this.
+    /// The tunnel is up with these addresses and routes.
     Up(Update),
-    /// The tunnel's link is lost: netifd takes addresses and routes away.
+    /// The tunnel's link is lost: netifd removes addresses and routes.
     Lost,
-    /// Something is wrong.
+    /// The tunnel has a fault.
     Fault(Fault),
-    /// netifd is not to start the interface again by itself: its credentials were refused.
+    /// netifd must not restart the interface by itself: the server refused the credentials.
     Block,
-    /// The process ends, and netifd knows: nothing more is told.
+    /// The process ends and netifd knows it: nothing more is sent.
     End,
     /// [`Teller::deadline`] has passed.
     Deadline,
 }
 
-/// The teller's wishes, in order.
+/// An action that the caller carries out; they come in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Connect to the daemon.
+    /// Connect to ubusd.
     Connect,
     /// End the connection.
     Disconnect,
     /// Call [`update::METHOD`] of [`update::OBJECT`].
     Call(Vec<(String, Value)>),
-    /// Say something.
+    /// Write to the log.
     Log(log::Level, String),
 }
 
-/// The state that netifd is to know.
+/// A state that netifd has to know.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     Up(Update),
     Lost,
 }
 
-/// The last request.
+/// The request that is under way.
 #[derive(Clone, Debug, PartialEq)]
 enum Asked {
     Fault,
@@ -89,15 +89,15 @@ enum Asked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Connection {
-    /// Another one is made at that moment.
+    /// The next attempt to connect is due at this time.
     At(Instant),
-    /// It is being made.
+    /// The connection is being made, until this time at the latest.
     Awaited(Instant),
     Open,
     Over,
 }
 
-/// See the module.
+/// The teller of one interface; see the module.
 #[derive(Debug)]
 pub struct Teller {
     interface: String,
@@ -106,20 +106,20 @@ pub struct Teller {
     /// The state that netifd has taken.
     told: Option<State>,
     faults: VecDeque<Fault>,
-    /// Faults that netifd has: it keeps a fault twice that it is told twice.
+    /// Faults that netifd has. A fault sent twice would be listed twice.
     known: VecDeque<Fault>,
     block: bool,
-    /// The request that waits for its answer, and until when.
+    /// The request without an answer yet, and its time limit.
     asked: Option<(Asked, Instant)>,
-    /// Nothing is told before.
+    /// Earliest time for the next call.
     not_before: Option<Instant>,
     pause: Duration,
-    /// The status of the last refusal that was logged.
+    /// Status of the refusal that was last logged.
     said: Option<Status>,
 }
 
 impl Teller {
-    /// For an interface.
+    /// Makes a teller for an interface.
     #[must_use]
     pub fn new(interface: &str, now: Instant) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl Teller {
         }
     }
 
-    /// When there is something to do without an event.
+    /// The time at which the teller acts without an event.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match self.connection {
@@ -150,7 +150,7 @@ impl Teller {
         }
     }
 
-    /// Whether netifd has taken everything that it is to know.
+    /// Whether netifd has taken everything.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.connection == Connection::Over || (self.asked.is_none() && !self.has_something())
@@ -165,7 +165,7 @@ impl Teller {
             Event::Start => {}
             Event::Connected => {
                 self.connection = Connection::Open;
-                // Whether it is the netifd of before is not known.
+                // netifd may have restarted since.
                 self.not_before = None;
                 self.told = None;
                 self.pause = PAUSE_MIN;
@@ -177,7 +177,7 @@ impl Teller {
                 }
             }
             Event::Up(update) => self.wanted = Some(State::Up(update)),
-            // Before it was up, there is nothing to lose.
+            // Before the first `Up` there is no link to lose.
             Event::Lost if self.wanted.is_none() => {}
             Event::Lost => self.wanted = Some(State::Lost),
             Event::Fault(fault) => {
@@ -201,7 +201,7 @@ impl Teller {
     }
 
     fn lost_connection(&mut self, now: Instant) {
-        // A fault that may not have come is told again; netifd keeps it once.
+        // A fault without an answer is sent again; netifd lists it once.
         self.asked = None;
         self.connection = Connection::At(now + self.longer_pause());
     }
@@ -250,7 +250,7 @@ impl Teller {
                 }
                 return;
             }
-            // It forgets what it does not want to hear.
+            // Forget a fault that netifd does not accept.
             Status::InvalidArgument if asked == Asked::Fault => {
                 self.faults.pop_front();
                 return;
@@ -258,7 +258,7 @@ impl Teller {
             _ => {}
         }
         if matches!(asked, Asked::State(_)) {
-            // Its present state is not known: everything is told from the beginning.
+            // netifd's present state is unknown: start over.
             self.told = None;
         }
         let quiet = status == Status::PermissionDenied || self.said == Some(status);
@@ -272,7 +272,7 @@ impl Teller {
         self.not_before = Some(now + self.longer_pause());
     }
 
-    /// Tells what is to be told next.
+    /// Sends the next call, if one is due.
     fn go_on(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let early = self.not_before.is_some_and(|at| now < at);
         if self.connection != Connection::Open || self.asked.is_some() || early {

@@ -1,7 +1,8 @@
-//! ubus: the messages between its daemon and a client, and a client's part without I/O.
+//! ubus: messages between ubusd and its clients, and a client without I/O.
 //!
 //! A message is a head of 8 bytes (version 0, type, number, peer; most significant byte first) and one attribute that
-//! holds all others. The daemon greets first. A request has a number, which its answers have too: any data, then a status.
+//! holds all others. The daemon greets first. Answers have their request's number: any data messages first, then a
+//! status.
 
 use crate::blob::{self, Attribute, Attributes, HEAD, Malformed, Value};
 use std::collections::VecDeque;
@@ -10,24 +11,24 @@ use std::fmt;
 /// Where the daemon listens, on releases since 2021 and on older ones.
 pub const SOCKETS: [&str; 2] = ["/var/run/ubus/ubus.sock", "/var/run/ubus.sock"];
 
-/// Largest message that is taken, in bytes. Answers to what is asked here have a few thousand.
+/// Largest accepted message, in bytes. Answers to the calls made here have a few thousand.
 pub const MESSAGE_MAX: usize = 256 << 10;
 
-/// Most calls that wait for their turn.
+/// Most queued calls.
 pub const CALLS_MAX: usize = 16;
 
 /// Bytes of a message's head.
 const MESSAGE_HEAD: usize = 8;
 
-/// Types of messages.
+/// Message types.
 pub mod kind {
     /// The daemon's greeting; its peer is the client's number.
     pub const HELLO: u8 = 0;
-    /// The end of a request.
+    /// A request's final status.
     pub const STATUS: u8 = 1;
-    /// An answer's content.
+    /// An answer's data.
     pub const DATA: u8 = 2;
-    /// Asks for objects by their path.
+    /// Looks objects up by path.
     pub const LOOKUP: u8 = 4;
     /// Calls a method.
     pub const INVOKE: u8 = 5;
@@ -35,7 +36,7 @@ pub mod kind {
     pub const ADD_OBJECT: u8 = 6;
 }
 
-/// Ids of attributes.
+/// Attribute ids.
 pub mod attr {
     /// A status.
     pub const STATUS: u8 = 1;
@@ -49,11 +50,11 @@ pub mod attr {
     pub const DATA: u8 = 7;
 }
 
-/// How a call ended.
+/// Status of a finished call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// Well.
+    /// Success.
     Ok,
     /// The message makes no sense.
     InvalidCommand,
@@ -61,21 +62,21 @@ pub enum Status {
     InvalidArgument,
     /// The object has no such method.
     MethodNotFound,
-    /// There is no such object, or none of what was asked for.
+    /// The object, or the requested item, does not exist.
     NotFound,
-    /// There is nothing to say.
+    /// There is no data.
     NoData,
-    /// Not now, or not for this user.
+    /// Not allowed now, or not for this user.
     PermissionDenied,
     /// The object did not answer.
     TimeOut,
-    /// It cannot be done here.
+    /// The operation is not supported here.
     NotSupported,
-    /// Something else.
+    /// Any other error.
     UnknownError,
     /// The daemon could not reach the object.
     ConnectionFailed,
-    /// A number without a name.
+    /// A status number without a name.
     Other(u32),
 }
 
@@ -94,7 +95,7 @@ impl Status {
         Self::ConnectionFailed,
     ];
 
-    /// The status of a number.
+    /// The status for a number.
     #[must_use]
     pub fn of(number: u32) -> Self {
         let named = usize::try_from(number)
@@ -103,7 +104,7 @@ impl Status {
         named.copied().unwrap_or(Self::Other(number))
     }
 
-    /// Its number.
+    /// The status's number.
     #[must_use]
     pub fn number(self) -> u32 {
         match (self, Self::NAMED.iter().position(|it| *it == self)) {
@@ -134,21 +135,21 @@ impl fmt::Display for Status {
     }
 }
 
-/// A message.
+/// A ubus message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// See [`kind`].
+    /// The type; see [`kind`].
     pub kind: u8,
     /// The request's number.
     pub number: u16,
-    /// The client or object at the other end.
+    /// The client or object that the message comes from or goes to.
     pub peer: u32,
-    /// The content of its one attribute: attributes of [`attr`].
+    /// Content of the message's one attribute: attributes of [`attr`].
     pub body: Vec<u8>,
 }
 
 impl Message {
-    /// One without attributes.
+    /// Makes a message without attributes.
     #[must_use]
     pub fn new(kind: u8, number: u16, peer: u32) -> Self {
         Self {
@@ -159,7 +160,7 @@ impl Message {
         }
     }
 
-    /// Adds a number.
+    /// Adds a number attribute.
     #[must_use]
     pub fn number(mut self, id: u8, number: u32) -> Self {
         blob::attribute(id, false, &mut self.body, |out| {
@@ -168,7 +169,7 @@ impl Message {
         self
     }
 
-    /// Adds a text.
+    /// Adds a text attribute.
     #[must_use]
     pub fn text(mut self, id: u8, text: &str) -> Self {
         blob::attribute(id, false, &mut self.body, |out| {
@@ -187,19 +188,19 @@ impl Message {
         self
     }
 
-    /// A number that it has.
+    /// Returns a number attribute, if the message has it.
     #[must_use]
     pub fn number_of(&self, id: u8) -> Option<u32> {
         blob::number(self.attribute(id)?).ok()
     }
 
-    /// A text that it has.
+    /// Returns a text attribute, if the message has it.
     #[must_use]
     pub fn text_of(&self, id: u8) -> Option<String> {
         blob::text(self.attribute(id)?).ok()
     }
 
-    /// Arguments or results that it has.
+    /// Returns the arguments or results, if the message has them.
     #[must_use]
     pub fn data_of(&self) -> Option<Vec<(String, Value)>> {
         blob::from_bytes(self.attribute(attr::DATA)?).ok()
@@ -210,7 +211,7 @@ impl Message {
         all.find(|it| it.id == id).map(|it| it.data)
     }
 
-    /// Its bytes.
+    /// The message as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![0, self.kind];
@@ -221,22 +222,22 @@ impl Message {
     }
 }
 
-/// Takes bytes and gives messages.
+/// Decodes messages from a stream of bytes.
 #[derive(Debug, Default)]
 pub struct Decoder {
     bytes: VecDeque<u8>,
 }
 
 impl Decoder {
-    /// Takes bytes as they come.
+    /// Takes received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
-    /// The next message, if it is whole.
+    /// Returns the next message, if it is complete.
     ///
     /// # Errors
-    /// [`Malformed`], or longer than [`MESSAGE_MAX`]: what follows cannot be read.
+    /// [`Malformed`], or longer than [`MESSAGE_MAX`]: later messages cannot be read either.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator does not go on after it has ended"
@@ -253,7 +254,7 @@ impl Decoder {
         if first >> 24 != 0 || !(HEAD..=MESSAGE_MAX).contains(&len) {
             return Err(Malformed);
         }
-        // The form is libubus': without the zeros that would make it a multiple of 4.
+        // libubus sends this length without the final padding.
         let Some(body) = bytes.get(MESSAGE_HEAD..MESSAGE_HEAD + len) else {
             return Ok(None);
         };
@@ -269,18 +270,18 @@ impl Decoder {
     }
 }
 
-/// An event for a client.
+/// An event from the client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The daemon has greeted: calls go out.
+    /// The daemon has greeted: calls can be sent.
     Greeted,
     /// A call has ended.
     Ended {
         /// The number that [`Client::call`] returned.
         call: u64,
-        /// How.
+        /// The call's status.
         status: Status,
-        /// The method's result, a table; [`Value::Null`] without.
+        /// The method's result, a table; [`Value::Null`] if there is none.
         data: Value,
     },
 }
@@ -293,18 +294,18 @@ struct Call {
     arguments: Vec<(String, Value)>,
 }
 
-/// Where the call in front is.
+/// Progress of the call at the head of the queue.
 #[derive(Debug)]
 enum Stage {
-    /// Nothing was sent.
+    /// Not sent yet.
     Idle,
-    /// Its object is looked up.
+    /// Looking up its object.
     LookedUp(Option<u32>),
-    /// Its method was called.
+    /// Calling its method.
     Called(Value),
 }
 
-/// A client's part of one connection: one call after the other, each with a look-up before, as an object that comes again
+/// One connection of a client. It makes one call at a time, and looks the object up before each: a restarted object
 /// has another number.
 #[derive(Debug)]
 pub struct Client {
@@ -312,7 +313,7 @@ pub struct Client {
     greeted: bool,
     calls: VecDeque<Call>,
     stage: Stage,
-    /// Number of the request that is under way.
+    /// Number of the current request.
     number: u16,
     last: u64,
     out: Vec<u8>,
@@ -326,7 +327,7 @@ impl Default for Client {
 }
 
 impl Client {
-    /// One that has just connected.
+    /// Makes a client for a new connection.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -341,7 +342,7 @@ impl Client {
         }
     }
 
-    /// Calls a method of the object at a path. Returns the call's number; `None` where [`CALLS_MAX`] wait.
+    /// Calls a method of the object at `path`. Returns the call's number; `None` if [`CALLS_MAX`] calls wait.
     pub fn call(
         &mut self,
         path: &str,
@@ -365,7 +366,7 @@ impl Client {
     /// Takes bytes from the daemon.
     ///
     /// # Errors
-    /// [`Malformed`]: the connection is of no more use.
+    /// [`Malformed`]: close the connection.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         self.decoder.push(bytes);
         while let Some(message) = self.decoder.next()? {
@@ -374,18 +375,18 @@ impl Client {
         Ok(())
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Bytes for the daemon.
+    /// Bytes to send to the daemon.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
         &self.out
     }
 
-    /// The first `len` of them were sent.
+    /// Drops the first `len` bytes to send, which were sent.
     pub fn transmitted(&mut self, len: usize) {
         self.out.drain(..len.min(self.out.len()));
     }
@@ -398,7 +399,7 @@ impl Client {
             }
             return;
         }
-        // An answer to a call of before is late.
+        // A late answer to an earlier call.
         if message.number != self.number {
             return;
         }
@@ -421,7 +422,7 @@ impl Client {
         }
     }
 
-    /// The request that is under way has ended.
+    /// Ends the current request.
     fn answered(&mut self, stage: Stage, status: Status) {
         let (status, data) = match stage {
             Stage::Idle => return,

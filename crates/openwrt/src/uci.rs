@@ -1,9 +1,9 @@
-//! UCI files: text in, sections with options and lists out, or faults with their lines.
+//! Parses UCI files: text in, sections with options and lists out, or faults with their lines.
 //!
-//! The grammar is that of libuci: `config TYPE [NAME]`, `option NAME VALUE`, `list NAME VALUE`, `package NAME`, each
-//! also by its first letter. Words are quoted as in a shell: `'…'` has no escapes, in `"…"` and outside of quotes a
-//! backslash takes the next character as it is, pieces that touch are one word, quotes may span lines. `#` begins a
-//! comment, `;` ends a statement.
+//! The grammar is libuci's: `config TYPE [NAME]`, `option NAME VALUE`, `list NAME VALUE`, `package NAME`, each also
+//! by its first letter. Words are quoted as in a shell. `'…'` has no escapes; in `"…"` and outside quotes a backslash
+//! escapes the next character. Adjacent pieces form one word, and quotes may span lines. `#` begins a comment, `;`
+//! ends a statement.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,49 +12,49 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-/// Largest file that is read, in bytes.
+/// Largest accepted file, in bytes.
 pub const FILE_MAX: u64 = 1 << 20;
 
-/// Most faults that are told of one file.
+/// Most faults reported for one file.
 pub const FAULTS_MAX: usize = 100;
 
-/// A file.
+/// A parsed UCI file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Package {
-    /// Its sections, in order. No two have one name.
+    /// The file's sections, in order. Their names are unique.
     pub sections: Vec<Section>,
 }
 
-/// A section.
+/// A section of a UCI file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// Its type.
+    /// The section's type.
     pub kind: String,
-    /// Its name; anonymous sections have none.
+    /// The section's name; `None` if it is anonymous.
     pub name: Option<String>,
-    /// The line that begins it, from 1.
+    /// The line on which the section begins, counted from 1.
     pub line: usize,
-    /// Its settings. No two have one name.
+    /// The section's settings. Their names are unique.
     pub settings: Vec<Setting>,
 }
 
 /// An option or a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its name.
+    /// The setting's name.
     pub name: String,
-    /// Its value.
+    /// The setting's value.
     pub value: Value,
-    /// The line of its last word, from 1.
+    /// The line of the setting's last word, counted from 1.
     pub line: usize,
 }
 
-/// A value, which may be a secret: it is overwritten when dropped, and not shown.
+/// A value, which may be a secret: it is overwritten when dropped, and `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Of `option`.
+    /// The value of an `option`.
     Text(Zeroizing<String>),
-    /// Of `list`, in order.
+    /// The values of a `list`, in order.
     List(Vec<Zeroizing<String>>),
 }
 
@@ -67,22 +67,23 @@ impl fmt::Debug for Value {
     }
 }
 
-/// A fault of a line.
+/// A fault in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {words}")]
 pub struct Fault {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// The fault.
     pub words: String,
-    /// The place of its section among the file's; `None` where it is in none that is known.
+    /// Index of the section with the fault; `None` if it is in no known section.
     pub section: Option<usize>,
 }
 
-/// Reads a file of UCI's directory, which may hold secrets.
+/// Reads a file in UCI's directory, which may hold secrets.
 ///
 /// # Errors
-/// It cannot be read, is larger than [`FILE_MAX`], or no file: a pipe or a device could keep the reader for ever.
+/// The file cannot be read, is larger than [`FILE_MAX`], or is not a regular file: a pipe or device could block the
+/// reader.
 pub fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     config::file::read(path, FILE_MAX)
 }
@@ -91,17 +92,17 @@ impl Package {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// All faults, at most [`FAULTS_MAX`].
+    /// All faults, up to [`FAULTS_MAX`].
     pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
         Self::read(text, &|_| false).map(|it| it.0)
     }
 
-    /// Reads the text of a file for those sections that are `ours`. Statements of others that are wrong are left out, as
-    /// netifd does, and returned beside it.
+    /// Parses a file for the sections that are `ours`. Wrong statements in other sections are skipped, as netifd
+    /// does, and returned as faults.
     ///
     /// # Errors
-    /// All faults, at most [`FAULTS_MAX`], if one is in a section of ours, is a quote that does not end, or there are so
-    /// many.
+    /// All faults, up to [`FAULTS_MAX`]: if one is in a section of ours or is an unclosed quote, or if that limit is
+    /// reached.
     pub fn parse_for(
         text: &str,
         ours: impl Fn(&Section) -> bool,
@@ -131,7 +132,7 @@ impl Package {
                         }
                     }
                 },
-                // Its content is not known.
+                // The section's content is unknown.
                 Err(fault) => {
                     grave = true;
                     fault
@@ -149,7 +150,7 @@ impl Package {
         }
     }
 
-    /// The section that a word means: a name, or `@TYPE[N]`, where N counts the sections of that type from 0, and -1 is
+    /// The section that a word means: a name, or `@TYPE[N]`, where N counts that type's sections from 0, and -1 is
     /// the last.
     #[must_use]
     pub fn section(&self, word: &str) -> Option<&Section> {
@@ -167,7 +168,7 @@ impl Package {
         all.get(usize::try_from(index).ok()?).copied()
     }
 
-    /// The sections of a type, named or not.
+    /// All sections of a type, named or anonymous.
     pub fn of_kind<'a>(&'a self, kind: &str) -> impl Iterator<Item = &'a Section> + use<'a> {
         let kind = kind.to_owned();
         self.sections.iter().filter(move |it| it.kind == kind)
@@ -175,7 +176,7 @@ impl Package {
 }
 
 impl Section {
-    /// The setting of this name.
+    /// The setting with this name.
     #[must_use]
     pub fn setting(&self, name: &str) -> Option<&Setting> {
         self.settings.iter().find(|it| it.name == name)
@@ -192,7 +193,7 @@ impl Section {
 }
 
 impl Setting {
-    /// The values of a list, or the words of an option: programs of OpenWrt take both.
+    /// The values of a list, or the words of an option: OpenWrt programs accept both.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         let (text, list) = match &self.value {
             Value::Text(text) => (Some(text), None),
@@ -207,7 +208,7 @@ impl Setting {
 /// The words of a statement and the line of its first one.
 type Statement = (usize, Vec<Zeroizing<String>>);
 
-/// Cuts a text into statements.
+/// Splits a text into statements.
 struct Words<'t> {
     rest: std::iter::Peekable<std::str::Chars<'t>>,
     line: usize,
@@ -235,7 +236,7 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// The next statement that has words.
+    /// Returns the next statement with at least one word.
     fn statement(&mut self) -> Option<Result<Statement, Fault>> {
         let mut words = Vec::new();
         let mut line = self.line;
@@ -267,9 +268,9 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// A word; `None` for a line that only goes on.
+    /// Reads a word; `None` for a backslash that only continues the line.
     fn word(&mut self) -> Result<Option<Zeroizing<String>>, Fault> {
-        // Reserved beforehand: a string that grows leaves copies of a key behind. Keys are short.
+        // Reserve the size first: a string that grows leaves copies of a key behind. Keys are short.
         let mut word = Zeroizing::new(String::with_capacity(self.len.min(128)));
         let mut any = false;
         while let Some(&next) = self.rest.peek() {
@@ -283,7 +284,7 @@ impl<'t> Words<'t> {
                 '\\' => {
                     self.next();
                     match self.next() {
-                        // The statement goes on in the next line.
+                        // The statement continues on the next line.
                         None | Some('\n') => {}
                         Some(it) => {
                             any = true;
@@ -329,9 +330,9 @@ impl<'t> Words<'t> {
 #[derive(Default)]
 struct Reader {
     package: Package,
-    /// Which section goes on.
+    /// Index of the current section.
     at: Option<usize>,
-    /// The place of each name.
+    /// Index of each named section.
     named: HashMap<String, usize>,
     faults: Vec<Fault>,
 }
@@ -346,7 +347,7 @@ impl Reader {
             ("config" | "c", Some(kind), name, None) => self.section(line, &kind, name.as_deref()),
             ("option" | "o", Some(name), Some(value), None) => self.set(line, &name, value, false),
             ("list" | "l", Some(name), Some(value), None) => self.set(line, &name, value, true),
-            // libuci takes a missing value as an empty one.
+            // libuci treats a missing value as an empty one.
             ("option" | "o", Some(name), None, None) => {
                 self.set(line, &name, Zeroizing::default(), false)
             }
@@ -354,7 +355,7 @@ impl Reader {
                 self.set(line, &name, Zeroizing::default(), true)
             }
             ("package" | "p" | "config" | "c", ..) => {
-                // The lines behind an unknown section do not belong to the one before.
+                // The lines below an unknown section do not belong to the section before.
                 self.at = None;
                 Err(format!("`{}` needs a word or two behind it", *command))
             }
@@ -362,7 +363,7 @@ impl Reader {
                 "`{}` needs a name and one value; a value with spaces needs quotes",
                 *command
             )),
-            // Nothing of the line is repeated: it may be a part of a secret.
+            // The error quotes nothing of the line, which may be part of a secret.
             _ => Err("must begin with `config`, `option`, `list` or `package`".to_owned()),
         }
     }
@@ -373,7 +374,7 @@ impl Reader {
             return Err("a section's type must be letters, digits or signs".to_owned());
         }
         let sections = &mut self.package.sections;
-        // libuci takes an empty name as none.
+        // libuci treats an empty name as no name.
         let name = name.filter(|name| !name.is_empty());
         if let Some(name) = name {
             if !is_name(name) {
@@ -414,7 +415,7 @@ impl Reader {
             return Err("an option's name must be letters, digits and `_`".to_owned());
         }
         let at = section.settings.iter().position(|it| it.name == name);
-        // libuci takes an option without a value as none, and drops its earlier value.
+        // libuci treats an option without a value as missing, and drops its earlier value.
         if value.is_empty() && !list {
             if let Some(at) = at {
                 section.settings.remove(at);

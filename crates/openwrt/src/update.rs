@@ -1,15 +1,15 @@
-//! Messages to netifd about an interface, in the words of `notify_proto`.
+//! Messages that tell netifd about an interface, as arguments of `notify_proto`.
 
 use crate::blob::Value;
 use host::{DefaultV4, DefaultV6, Destination, Gateway, MAIN, Want, WantedRoute};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The method and the object that netifd is told by.
+/// The ubus object of netifd; its method is [`METHOD`].
 pub const OBJECT: &str = "network.interface";
 /// See [`OBJECT`].
 pub const METHOD: &str = "notify_proto";
 
-/// Most values of one list that are told.
+/// Most values sent in one list.
 const LIST_MAX: usize = 4096;
 
 /// Actions of `notify_proto`.
@@ -17,14 +17,14 @@ const UPDATE: u32 = 0;
 const ERROR: u32 = 3;
 const BLOCK_RESTART: u32 = 4;
 
-/// The options about routes of an interface's section.
+/// Options about routes in an interface's section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouteRules {
-    /// netifd puts the routes of IPv4 into a table of the interface's own (`ip4table`).
+    /// Whether netifd puts IPv4 routes into a table of the interface's own (`ip4table`).
     pub own_table_v4: bool,
-    /// netifd puts the routes of IPv6 into a table of the interface's own (`ip6table`).
+    /// Whether netifd puts IPv6 routes into a table of the interface's own (`ip6table`).
     pub own_table_v6: bool,
-    /// No route for all packets is wanted (`defaultroute 0`).
+    /// Whether the default route is left out (`defaultroute 0`).
     pub no_default: bool,
 }
 
@@ -33,24 +33,24 @@ pub struct RouteRules {
 pub struct Route {
     /// The network.
     pub target: IpAddr,
-    /// Bits of its prefix.
+    /// Length of the prefix, in bits.
     pub prefix: u8,
-    /// The router in the tunnel, where one is named.
+    /// The gateway in the tunnel, if there is one.
     pub gateway: Option<IpAddr>,
-    /// The metric, where one is named.
+    /// The metric, if there is one.
     pub metric: Option<u32>,
-    /// The routing table, where one is named.
+    /// The routing table, if not the default one.
     pub table: Option<u32>,
-    /// Packets are answered with "unreachable".
+    /// Whether packets are answered with "unreachable".
     pub unreachable: bool,
 }
 
-/// All that an interface has.
+/// All addresses, routes and name servers of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Update {
     /// The network device.
     pub device: String,
-    /// Addresses, bits of their prefixes, and the other end where it has no network in common.
+    /// Addresses, prefix lengths in bits, and the other end's address if it is outside the prefix.
     pub addresses: Vec<(IpAddr, u8, Option<IpAddr>)>,
     /// Routes into the tunnel.
     pub routes: Vec<Route>,
@@ -63,10 +63,10 @@ pub struct Update {
 }
 
 impl Update {
-    /// The message to netifd about a tunnel's wishes.
+    /// Builds the message from the settings that a tunnel wants.
     ///
-    /// All packets are led into the tunnel by two routes of half the addresses: a default route would take the place of
-    /// the one that the tunnel's own packets need. In a table of the interface's own it is a default route.
+    /// All traffic gets two routes of half the addresses each: a default route would replace the one that the
+    /// tunnel's own packets need. In a table of the interface's own it is a default route.
     #[must_use]
     pub fn of(want: &Want, device: &str, rules: RouteRules) -> Self {
         let addresses = want.addresses.iter();
@@ -88,7 +88,7 @@ impl Update {
                 Gateway::Router(router) if want.is_inside(router) => {
                     Some(router).filter(IpAddr::is_ipv4)
                 }
-                // Routes past the tunnel are not netifd's.
+                // netifd does not set routes past the tunnel.
                 Gateway::Router(_) | Gateway::Default => continue,
             };
             let unreachable = want.no_ipv6 && target.is_ipv6();
@@ -167,8 +167,8 @@ impl Update {
 
     /// The arguments of `notify_proto`.
     ///
-    /// `keep` is always false: with it netifd takes nothing away that is in no update any more, and adds name servers to
-    /// those it has. Addresses and routes that are the same it leaves as they are without it, too.
+    /// `keep` is always false: with it netifd removes nothing that an update lacks, and adds name servers to those it
+    /// has. Without it, too, unchanged addresses and routes stay in place.
     #[must_use]
     pub fn to_arguments(&self, interface: &str) -> Vec<(String, Value)> {
         let mut fields = action(interface, UPDATE);
@@ -204,7 +204,7 @@ impl Update {
             add("dns_search", Value::Array(list.collect()));
         }
         if !self.prefixes.is_empty() {
-            // Without lifetimes, as they are for good.
+            // No lifetimes: the prefixes stay valid.
             let list = self.prefixes.iter();
             let list = list.map(|(prefix, bits)| Value::Text(format!("{prefix}/{bits}")));
             add("ip6prefix", Value::Array(list.collect()));
@@ -232,7 +232,7 @@ impl Route {
     }
 }
 
-/// The arguments that say that the link is lost: netifd takes addresses and routes away, and waits.
+/// The arguments for a lost link: netifd removes addresses and routes, and waits.
 #[must_use]
 pub fn lost(interface: &str) -> Vec<(String, Value)> {
     let mut fields = action(interface, UPDATE);
@@ -240,7 +240,7 @@ pub fn lost(interface: &str) -> Vec<(String, Value)> {
     fields
 }
 
-/// The arguments that tell of a fault: its code, and words.
+/// The arguments for a fault: its code, and words.
 #[must_use]
 pub fn error(interface: &str, code: &str, words: &str) -> Vec<(String, Value)> {
     let mut fields = action(interface, ERROR);
@@ -250,7 +250,7 @@ pub fn error(interface: &str, code: &str, words: &str) -> Vec<(String, Value)> {
     fields
 }
 
-/// The arguments that keep netifd from starting the interface again before it is asked to (`ifup`).
+/// The arguments that keep netifd from restarting the interface until `ifup`.
 #[must_use]
 pub fn block_restart(interface: &str) -> Vec<(String, Value)> {
     action(interface, BLOCK_RESTART)
@@ -267,7 +267,7 @@ fn texted(name: &str, value: &(impl ToString + ?Sized)) -> (String, Value) {
     (name.to_owned(), Value::Text(value.to_string()))
 }
 
-/// The network of an address: netifd keeps what it is told, and the kernel refuses bits behind the prefix.
+/// The network of an address: netifd passes host bits on, and the kernel refuses them.
 fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
     match addr {
         IpAddr::V4(it) => {
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// A value as `ubus` would show it.
+    /// A value in the notation of `ubus`.
     fn shown(value: &Value) -> String {
         let field = |it: &(String, Value)| format!("{}:{}", it.0, shown(&it.1));
         match value {
@@ -434,7 +434,7 @@ mod tests {
             ..rules
         };
         assert!(told(&want, rules).is_empty());
-        // Routes of an OpenVPN profile get the same messages.
+        // Routes of an OpenVPN profile yield the same messages.
         let all = |v6| WantedRoute {
             name: String::new(),
             to: Destination::all(v6),
@@ -462,7 +462,7 @@ mod tests {
             told(&blocked, RouteRules::default()),
             ["::/1 unreachable", "8000::/1 unreachable"]
         );
-        // Without IPv6 on the interface nothing of it leaves by another.
+        // Without IPv6 on the interface, no IPv6 packet may leave by another one.
         let mut specific = all(true);
         (specific.to, specific.prefix) = (Destination::Network("2001:db8::".parse().unwrap()), 32);
         for (routes, default_v6, wanted) in [

@@ -1,6 +1,6 @@
 //! `packages.adb`, apk's index of a directory, and its signature.
 //!
-//! OpenWrt signs indexes, not packages: the SHA-256 of each package's ADB stands in the index.
+//! OpenWrt signs indexes, not packages: the index contains the SHA-256 of each package's ADB.
 
 use crate::adb::{Block, Container, INDEX, Reader, Writer};
 use crate::apk::limited::Limited;
@@ -9,32 +9,32 @@ use crate::hash;
 use crate::key::{KeyError, P256, p256_holds};
 use thiserror::Error;
 
-/// The file's name.
+/// The index's file name.
 pub const NAME: &str = "packages.adb";
-/// apk-tools' number of SHA-512.
+/// apk-tools' identifier for SHA-512.
 const SHA512: u8 = 4;
-/// Of a key's number, and of what stands in front of it: the version of signatures (0), and the digest.
+/// Bytes of a key's identifier. The head before it holds the signature version (0) and the digest.
 const KEY_NUMBER: usize = 16;
 const HEAD: usize = 2 + KEY_NUMBER;
 
 /// Why an index cannot be made or trusted.
 #[derive(Debug, Error)]
 pub enum IndexError {
-    /// A package or value in it.
+    /// A package, or a value in it, is invalid.
     #[error("{0}")]
     Apk(#[from] ApkError),
-    /// The key.
+    /// The key cannot be used.
     #[error("{0}")]
     Key(#[from] KeyError),
-    /// No signature of the key that is asked for.
+    /// The index has no valid signature of the given key.
     #[error("packages.adb: it has no signature that holds of this key")]
     Signature,
 }
 
-/// Writes the index of packages, signed if there is a key.
+/// Writes the index of packages, signed if a key is given.
 ///
 /// # Errors
-/// When one of them is no package, or the key cannot sign.
+/// When a package is invalid, or the key cannot sign.
 pub fn write(packages: &[&[u8]], key: Option<&P256>) -> Result<Vec<u8>, IndexError> {
     let mut infos = Vec::new();
     for bytes in packages {
@@ -64,10 +64,10 @@ pub fn write(packages: &[&[u8]], key: Option<&P256>) -> Result<Vec<u8>, IndexErr
     Ok(container.write().map_err(ApkError::from)?)
 }
 
-/// Reads an index; of a signed one by a key, whose point is given, only if its signature holds.
+/// Reads an index. If a key's point is given, the index must have a valid signature of that key.
 ///
 /// # Errors
-/// When it is none, or has no signature of that key.
+/// When the index is invalid, or lacks that signature.
 pub fn read(bytes: &[u8], point: Option<&[u8]>) -> Result<Vec<Info>, IndexError> {
     let container = Container::read(bytes, INDEX).map_err(ApkError::from)?;
     let (payload, blocks) = container.blocks().map_err(ApkError::from)?;
@@ -96,7 +96,8 @@ pub fn read(bytes: &[u8], point: Option<&[u8]>) -> Result<Vec<Info>, IndexError>
     Ok(read()?)
 }
 
-/// The version of signatures, the digest, and the key's number: the first half of a digest of its point.
+/// The head of a signature: version, digest, and the key's identifier, which is the first half of a digest of its
+/// point.
 fn head(point: &[u8]) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     head[1] = SHA512;
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_before() {
-        // Deflate may change with its crate, and what it holds may not.
+        // The compressed bytes may change with the deflate crate; the content must not.
         let plain = compress::inflate(&index(None)[4..]).unwrap();
         assert_eq!(
             hash::hex(&plain),

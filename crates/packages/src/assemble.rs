@@ -1,4 +1,5 @@
-//! All packages of a release, and their indexes, from the manifest, the trees beside it and a directory of programs.
+//! Builds all packages of a release and their indexes from the manifest, the file trees beside it and a directory of
+//! programs.
 
 use crate::apk_index;
 use crate::compress;
@@ -15,20 +16,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The parts of a release.
+/// The inputs and outputs of a release.
 #[derive(Debug)]
 pub struct Release<'a> {
     /// The directory of the manifest.
     pub packaging: &'a Path,
     /// The directory of the programs, `millrace-CHIP-KIND`.
     pub programs: &'a Path,
-    /// The program's own pages for Debian: manual pages and completions, by where they are installed.
+    /// The program's manual pages and completions for Debian, in a tree that mirrors their installed paths.
     pub share: Option<&'a Path>,
-    /// Where the packages go: `openwrt` and `debian` in it are deleted first.
+    /// Output directory; its subdirectories `openwrt` and `debian` are deleted first.
     pub out: &'a Path,
     /// The program's version.
     pub version: &'a str,
-    /// The date of everything, in seconds since 1970.
+    /// The date of all files, in seconds since 1970.
     pub date: u64,
     /// The keys for signing.
     pub keys: &'a Keys,
@@ -37,18 +38,18 @@ pub struct Release<'a> {
 /// Why a release cannot be made.
 #[derive(Debug, Error)]
 pub enum AssembleError {
-    /// The manifest, or what it names.
+    /// The manifest, or a file that it names, is invalid.
     #[error("{0}")]
     Manifest(#[from] ManifestError),
-    /// A package cannot be written, or not be read again.
+    /// A package cannot be written, or cannot be read back.
     #[error("{name}: {error}")]
     Package {
-        /// Its file.
+        /// The package's file name.
         name: String,
         /// Why.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A written file reads as something else.
+    /// Reading a written file back gives different content.
     #[error("{0}: it reads as something else than was written")]
     Differs(String),
     /// A file cannot be read or written.
@@ -59,22 +60,23 @@ pub enum AssembleError {
         /// Why.
         error: io::Error,
     },
-    /// There is no program for any architecture.
+    /// No architecture has a program.
     #[error("{0}: no program of any architecture (millrace-CHIP-KIND)")]
     NoProgram(PathBuf),
 }
 
-/// The packages of one directory, by their files' names.
+/// The files of one directory, by file name.
 type Files = BTreeMap<String, Vec<u8>>;
 
 impl Release<'_> {
-    /// Makes all of it, in directories that are deleted first. Each package is read again before it is written to the disk. Returns what was left out, in words.
+    /// Builds the whole release. Each package is read back before it is written to the disk. Returns messages about
+    /// packages that were left out.
     ///
     /// # Errors
     /// With the first package that cannot be made.
     pub fn make(&self) -> Result<Vec<String>, AssembleError> {
         let manifest = Manifest::read(self.packaging)?;
-        // Architectures of an earlier release, of which there may be no program now, and its keys.
+        // Removes packages and keys of an earlier release, for whose architectures there may be no program now.
         for name in ["openwrt", "debian"] {
             self.delete(&self.out.join(name))?;
         }
@@ -104,7 +106,7 @@ impl Release<'_> {
                 &mut left_out,
             )? {
                 made += 1;
-                // A package for every architecture comes out alike each time.
+                // Packages for all architectures are the same in each round.
                 let (name, bytes) = self.deb(&package)?;
                 files.insert(name, bytes);
             }
@@ -122,7 +124,7 @@ impl Release<'_> {
         Ok(left_out)
     }
 
-    /// The packages of an architecture; none where its program is missing.
+    /// The packages of an architecture; empty if its program is missing.
     fn packages(
         &self,
         manifest: &Manifest,
@@ -175,7 +177,7 @@ impl Release<'_> {
         Ok(packages)
     }
 
-    /// Manual pages and completions go with the program.
+    /// Adds manual pages and completions to the package with the program.
     fn add_share(
         &self,
         description: &Description,
@@ -188,7 +190,7 @@ impl Release<'_> {
         added.map_err(|error| fault(&description.name, error))
     }
 
-    /// ipk, apk and indexes of one architecture.
+    /// Makes the ipk and apk packages and the indexes of one architecture.
     fn openwrt(&self, packages: &[Package]) -> Result<Files, AssembleError> {
         let (mut ipks, mut apks) = (Files::new(), Files::new());
         for package in packages {
@@ -317,10 +319,10 @@ fn fault(name: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>)
     }
 }
 
-/// The lines of `SHA256SUMS` of all files below a directory, sorted, but for those lists themselves.
+/// The `SHA256SUMS` lines of all files below a directory, sorted, except for the `SHA256SUMS` files themselves.
 ///
 /// # Errors
-/// When one cannot be read.
+/// When a file cannot be read.
 pub fn sums(directory: &Path) -> io::Result<String> {
     let mut lines = Vec::new();
     let mut directories = vec![directory.to_owned()];

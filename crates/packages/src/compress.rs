@@ -1,5 +1,5 @@
-//! gzip, raw deflate and xz, in one way each, so that the same bytes come out everywhere; and their readers, which stop
-//! at [`LARGEST`].
+//! gzip, raw deflate and xz with fixed settings, so that the output is the same everywhere; and their readers, which
+//! stop at [`LARGEST`].
 
 use crate::LARGEST;
 use flate2::Compression;
@@ -9,9 +9,9 @@ use lzma_rust2::{XzOptions, XzReader, XzWriter};
 use std::io::{self, Read, Write as _};
 use thiserror::Error;
 
-/// The preset of xz: a dictionary of 8 MB, as dpkg-deb's own.
+/// xz's preset: a dictionary of 8 MB, as in dpkg-deb.
 const PRESET: u32 = 6;
-/// The memory for unpacking xz, in KiB: twice the need of that preset.
+/// Memory for unpacking xz, in KiB: twice what that preset needs.
 const XZ_MEMORY: u32 = 32 << 10;
 
 /// Why bytes cannot be unpacked.
@@ -20,38 +20,38 @@ pub enum UnpackError {
     /// The stream is damaged.
     #[error("cannot be unpacked: {0}")]
     Damaged(#[from] io::Error),
-    /// More comes out than a package may have.
+    /// The unpacked content is larger than a package may be.
     #[error("larger than {LARGEST} bytes when unpacked")]
     Large,
-    /// Bytes that belong to no stream.
+    /// The stream is followed by other bytes.
     #[error("something stands behind the compressed stream")]
     Behind,
 }
 
-/// gzip without a name or a date.
+/// Compresses with gzip, without name and date.
 ///
 /// # Errors
-/// None of a vector's.
+/// Never in practice: writing to a vector does not fail.
 pub fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut writer = GzEncoder::new(Vec::new(), Compression::best());
     writer.write_all(bytes)?;
     writer.finish()
 }
 
-/// Raw deflate, as in an apk.
+/// Compresses with raw deflate, as in an apk.
 ///
 /// # Errors
-/// None of a vector's.
+/// Never in practice: writing to a vector does not fail.
 pub fn deflate(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut writer = DeflateEncoder::new(Vec::new(), Compression::best());
     writer.write_all(bytes)?;
     writer.finish()
 }
 
-/// xz with a CRC-64.
+/// Compresses with xz and a CRC-64.
 ///
 /// # Errors
-/// None of a vector's.
+/// Never in practice: writing to a vector does not fail.
 pub fn xz(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(PRESET))?;
     writer.write_all(bytes)?;
@@ -61,7 +61,7 @@ pub fn xz(bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// Unpacks gzip.
 ///
 /// # Errors
-/// When it is damaged, too large, or not all of the bytes.
+/// When the stream is damaged or too large, or other bytes follow it.
 pub fn gunzip(bytes: &[u8]) -> Result<Vec<u8>, UnpackError> {
     let mut reader = GzDecoder::new(bytes);
     let unpacked = all(&mut reader)?;
@@ -81,9 +81,9 @@ pub fn inflate(bytes: &[u8]) -> Result<Vec<u8>, UnpackError> {
 /// Unpacks xz.
 ///
 /// # Errors
-/// When it is damaged, too large or needs too much memory.
+/// When the stream is damaged, too large, or needs too much memory.
 pub fn unxz(bytes: &[u8]) -> Result<Vec<u8>, UnpackError> {
-    // More streams: the reader then looks behind the first and refuses what is none.
+    // The option for several streams makes the reader refuse other bytes after the first stream.
     all(&mut XzReader::new_mem_limit(bytes, true, XZ_MEMORY))
 }
 

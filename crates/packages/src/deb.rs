@@ -11,35 +11,35 @@ const HEADER: usize = 60;
 const END: &[u8] = b"`\n";
 const PARTS: [&str; 3] = ["debian-binary", "control.tar.gz", "data.tar.xz"];
 
-/// Why bytes are no package.
+/// Why bytes are not a valid package.
 #[derive(Debug, Error)]
 pub enum DebError {
     /// The outer archive is damaged.
     #[error("ar: byte {at}: {what}")]
     Ar {
-        /// Where.
+        /// Offset of the fault.
         at: usize,
         /// The fault.
         what: &'static str,
     },
-    /// It has other parts than a package has, or in another order.
+    /// The package lacks parts, has unknown ones, or has them in another order.
     #[error("not debian-binary (2.0), control.tar.gz and data.tar.xz")]
     Parts,
     /// A part cannot be unpacked.
     #[error("{0}")]
     Unpack(#[from] UnpackError),
-    /// A part is no archive.
+    /// A part is not a valid archive.
     #[error("{0}")]
     Tar(#[from] TarError),
-    /// There is no control file.
+    /// The package has no control file.
     #[error("no control file")]
     NoControl,
 }
 
-/// Writes a package, everything in it of one date.
+/// Writes a package in which everything has the same date.
 ///
 /// # Errors
-/// None of a vector's.
+/// Never in practice: writing to a vector does not fail.
 pub fn write(content: &Content, date: u64) -> io::Result<Vec<u8>> {
     let control = compress::gzip(&tar::write(&content.control, date))?;
     let data = compress::xz(&tar::write(&content.data, date))?;
@@ -63,7 +63,7 @@ pub fn write(content: &Content, date: u64) -> io::Result<Vec<u8>> {
 /// Reads a package.
 ///
 /// # Errors
-/// When it is none, or one that this crate would not have written.
+/// When the package is invalid, or this crate would not have written it.
 pub fn read(bytes: &[u8]) -> Result<Content, DebError> {
     let [version, control, data] = parts(bytes)?;
     if version != VERSION {
@@ -182,7 +182,7 @@ mod tests {
             "bb72d4d15ecbc8d57e1b1b9773812643db6de3dac8f4551d6923aaa48d3675d2",
             "what is in the parts"
         );
-        // With another release of the crates that compress, this may be another, if the one above is not.
+        // Another release of the compression crates may give another digest here; the one above must stay.
         assert_eq!(
             digest(&bytes),
             "cd3a2664512692efba4114217ce7b64bf53fbeacd4b7fe4460f77f63fe1d5193",

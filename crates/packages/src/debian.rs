@@ -1,18 +1,18 @@
-//! A package as Debian expects it: its control file, and maintainer scripts, which tell systemd of the units that the
-//! package brings (as debhelper's do, deb-systemd-helper(1p)).
+//! A package as Debian expects it: a control file, and maintainer scripts that tell systemd about the package's units
+//! (as debhelper's do, deb-systemd-helper(1p)).
 
 use crate::ipk::Content;
 use crate::package::Package;
 use crate::stanza::Stanza;
 use crate::tree::{Kind, TreeError};
 
-/// Whether systemd runs, and the package is installed where it does: scripts may run outside of the root that they are of.
+/// Shell condition: systemd runs, and dpkg installs into the running system and not into another root.
 const BOOTED: &str = "[ -z \"${DPKG_ROOT-}\" ] && [ -d /run/systemd/system ]";
 
-/// Where units stand.
+/// Directory of systemd units.
 const UNITS: &str = "lib/systemd/system/";
 
-/// The name of the file.
+/// The package's file name.
 #[must_use]
 pub fn name(package: &Package) -> String {
     format!(
@@ -30,10 +30,10 @@ fn architecture(package: &Package) -> &str {
     }
 }
 
-/// The content of a deb.
+/// Builds the content of a deb.
 ///
 /// # Errors
-/// When a configuration file's path cannot stand in a list.
+/// When a configuration file's path cannot be listed.
 pub fn deb(package: &Package) -> Result<Content, TreeError> {
     let description = match package.description.as_str() {
         "" => package.summary.clone(),
@@ -85,7 +85,7 @@ pub fn deb(package: &Package) -> Result<Content, TreeError> {
     Ok(content)
 }
 
-/// Files rounded up, and 1 for each directory and link, as dpkg-gencontrol counts.
+/// Size as dpkg-gencontrol counts it: files rounded up, and 1 for each directory and link.
 fn installed_kilobytes(package: &Package) -> u64 {
     let sizes = package.tree.iter().map(|(_, entry)| match &entry.kind {
         Kind::File(content) => (content.len() as u64).div_ceil(1024),
@@ -94,7 +94,7 @@ fn installed_kilobytes(package: &Package) -> u64 {
     sizes.sum()
 }
 
-/// The units that a package brings, without those that stand for many: those have no state of their own.
+/// The package's units, without templates, which have no state of their own.
 fn units(package: &Package) -> Vec<(&str, &str)> {
     let units = package.tree.iter().filter_map(|(path, entry)| {
         let name = path.strip_prefix(UNITS)?;
@@ -104,7 +104,7 @@ fn units(package: &Package) -> Vec<(&str, &str)> {
     units.collect()
 }
 
-/// The templates that a package brings and that can be enabled, up to their `@`.
+/// The package's templates that can be enabled, up to their `@`.
 fn templates(package: &Package) -> Vec<&str> {
     let templates = package.tree.iter().filter_map(|(path, entry)| {
         let name = path.strip_prefix(UNITS)?.strip_suffix("@.service")?;
@@ -114,7 +114,7 @@ fn templates(package: &Package) -> Vec<&str> {
     templates.collect()
 }
 
-/// The units that stop with the package: its own, and the instances of its templates.
+/// The units that stop with the package: its own units, and the instances of its templates.
 fn stopped(package: &Package) -> String {
     let names = package
         .tree
@@ -146,15 +146,16 @@ fn postinst(package: &Package) -> String {
             );
         }
     }
-    // Units that the user has not started are not started. Tunnels that are up go on as the new program; other units,
-    // such as one that keeps packets from leaving in clear, are not taken down for that.
+    // The script starts no unit that the user has not started. Tunnels that are up restart with the new program.
+    // Other units, such as the one that blocks traffic outside tunnels, keep running.
     let tunnels: Vec<&str> = stopped.split(' ').filter(|it| it.contains('@')).collect();
     let restart = match tunnels.as_slice() {
         [] => String::new(),
         names => format!(
             "        [ -z \"$2\" ] || systemctl try-restart {} >/dev/null || true\n{}",
             names.join(" "),
-            // Tunnels that were brought up by hand restart, too; in a scope of their own, not in that of the upgrade.
+            // Tunnels that were brought up by hand restart too, in a scope of their own so that they outlive the
+            // upgrade.
             match names.iter().any(|it| it.starts_with("'millrace@")) {
                 true =>
                     "        [ -z \"$2\" ] || systemd-run --quiet --scope millrace restart --daemons || true\n",
@@ -209,7 +210,8 @@ fn postrm(package: &Package) -> String {
              fi\n"
         );
     }
-    // deb-systemd-helper knows no instances. What another package, or the user, has of that name by now is not ours.
+    // deb-systemd-helper ignores instances. Links stay if another package, or the user, now has a template of that
+    // name.
     for name in templates(package) {
         script += &format!(
             "if [ \"$1\" = purge ] && [ ! -e \"$DPKG_ROOT/lib/systemd/system/{name}@.service\" ] &&\n\
@@ -224,7 +226,7 @@ fn postrm(package: &Package) -> String {
              fi\n"
         );
     }
-    // Whole directories: what the user and the program put there.
+    // Directories that the user and the program have filled.
     let kept: Vec<&str> = package.kept().filter(|it| it.ends_with('/')).collect();
     if !kept.is_empty() {
         let paths = kept

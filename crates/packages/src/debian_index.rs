@@ -1,4 +1,4 @@
-//! `Packages` and `Release`, apt's index of a flat directory (apt-ftparchive(1) would make the same of it).
+//! Writes `Packages` and `Release`, apt's index of a flat directory, as apt-ftparchive(1) would.
 
 use crate::deb::{self, DebError};
 use crate::hash;
@@ -8,28 +8,28 @@ use thiserror::Error;
 /// Why an index cannot be made.
 #[derive(Debug, Error)]
 pub enum IndexError {
-    /// A package of it is none.
+    /// A package is invalid.
     #[error("{name}: {error}")]
     Package {
-        /// Its file.
+        /// The package's file name.
         name: String,
         /// Why.
         error: DebError,
     },
-    /// A package's control file is no text of fields.
+    /// A package's control file is not a list of fields.
     #[error("{name}: {error}")]
     Stanza {
-        /// Its file.
+        /// The package's file name.
         name: String,
         /// Why.
         error: StanzaError,
     },
 }
 
-/// The text of `Packages`, by the names of their files.
+/// Writes the text of `Packages` for packages and their file names.
 ///
 /// # Errors
-/// When one of them is no package.
+/// When a package is invalid.
 pub fn packages(packages: &[(&str, &[u8])]) -> Result<String, IndexError> {
     let mut sorted = packages.to_vec();
     sorted.sort_unstable_by_key(|(name, _)| *name);
@@ -58,7 +58,7 @@ pub fn packages(packages: &[(&str, &[u8])]) -> Result<String, IndexError> {
     Ok(text)
 }
 
-/// The text of `Release`, of files of the index by their names, at a date in seconds since 1970.
+/// Writes the text of `Release` for index files and their names, with a date in seconds since 1970.
 #[must_use]
 pub fn release(files: &[(&str, &[u8])], date: u64) -> String {
     let lines = files.iter().map(|(name, bytes)| {
@@ -71,18 +71,18 @@ pub fn release(files: &[(&str, &[u8])], date: u64) -> String {
         .with("Suite", "stable")
         .with("Date", rfc_2822(date))
         .with("SHA256", lines.collect::<String>());
-    // apt wants nothing behind the colon of a list.
+    // apt expects no space after the colon of a list.
     stanza.to_string().replace("SHA256: \n", "SHA256:\n")
 }
 
-/// The form `Thu, 01 Jan 1970 00:00:00 UTC`.
+/// Formats a date like `Thu, 01 Jan 1970 00:00:00 UTC`.
 fn rfc_2822(date: u64) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
     const WEEK: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     let (days, seconds) = (date / 86_400, date % 86_400);
-    // Years that begin with March, from the year 0, in eras of 400: a leap day is their last.
+    // Counts days from 1 March of the year 0, in eras of 400 years, so that a leap day is the last day of its year.
     let day = days + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,9 +1,9 @@
-//! Digests and how they are written.
+//! Digests and their hexadecimal form.
 
 use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use std::fmt::Write as _;
 
-/// SHA-256.
+/// Computes the SHA-256 digest.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut value = [0; 32];
@@ -11,7 +11,7 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     value
 }
 
-/// SHA-512.
+/// Computes the SHA-512 digest.
 #[must_use]
 pub fn sha512(bytes: &[u8]) -> [u8; 64] {
     let mut value = [0; 64];
@@ -19,11 +19,10 @@ pub fn sha512(bytes: &[u8]) -> [u8; 64] {
     value
 }
 
-/// Two lower-case digits for each byte.
+/// Formats each byte as two lower-case hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // Into a string, where nothing fails.
         let _ = write!(text, "{byte:02x}");
         text
     })

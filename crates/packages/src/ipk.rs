@@ -1,7 +1,7 @@
 //! opkg's packages: a gzip'd tar of `debian-binary`, `data.tar.gz` and `control.tar.gz`, in this order.
 //!
-//! Archives are made as by OpenWrt's `scripts/ipkg-build`. Other systems' ipk are `ar` archives, which opkg reads as
-//! well.
+//! The archives are made as by OpenWrt's `scripts/ipkg-build`. Other systems use `ar` archives as ipk, which opkg
+//! also reads.
 
 use crate::compress::{self, UnpackError};
 use crate::tar::{self, TarError};
@@ -12,46 +12,46 @@ use thiserror::Error;
 /// The text of `debian-binary`.
 pub const VERSION: &[u8] = b"2.0\n";
 
-/// The content of a package's two archives: of an ipk, and of a deb.
+/// The content of the two archives in an ipk or a deb.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    /// `control`, lists and scripts.
+    /// `control`, lists of files, and scripts.
     pub control: Tree,
     /// The files to be installed.
     pub data: Tree,
 }
 
-/// Why bytes are no package.
+/// Why bytes are not a valid package.
 #[derive(Debug, Error)]
 pub enum IpkError {
-    /// It cannot be unpacked.
+    /// A part cannot be unpacked.
     #[error("{part}: {error}")]
     Unpack {
-        /// Which part.
+        /// The part's name.
         part: &'static str,
         /// Why.
         error: UnpackError,
     },
-    /// An archive in it is none.
+    /// A part is not a valid archive.
     #[error("{part}: {error}")]
     Tar {
-        /// Which part.
+        /// The part's name.
         part: &'static str,
         /// Why.
         error: TarError,
     },
-    /// It has other parts than a package has, or in another order.
+    /// The package lacks parts, has unknown ones, or has them in another order.
     #[error("not debian-binary (2.0), data.tar.gz and control.tar.gz")]
     Parts,
-    /// There is no control file.
+    /// The package has no control file.
     #[error("no control file")]
     NoControl,
 }
 
-/// Writes a package, everything in it of one date.
+/// Writes a package in which everything has the same date.
 ///
 /// # Errors
-/// None of a vector's.
+/// Never in practice: writing to a vector does not fail.
 pub fn write(content: &Content, date: u64) -> io::Result<Vec<u8>> {
     let data = compress::gzip(&tar::write(&content.data, date))?;
     let control = compress::gzip(&tar::write(&content.control, date))?;
@@ -66,7 +66,7 @@ pub fn write(content: &Content, date: u64) -> io::Result<Vec<u8>> {
 /// Reads a package.
 ///
 /// # Errors
-/// When it is none, or one that this crate would not have written.
+/// When the package is invalid, or this crate would not have written it.
 pub fn read(bytes: &[u8]) -> Result<Content, IpkError> {
     let outer = archive("the package", bytes)?;
     let parts = ["./debian-binary", "./data.tar.gz", "./control.tar.gz"];
@@ -127,7 +127,7 @@ mod tests {
         let mut data = Tree::default();
         data.file("usr/sbin/millrace", 0o755, b"program").unwrap();
         let bytes = write(&content(data), 1_700_000_000).unwrap();
-        // The compressed bytes depend on the version of the compressor: the archives in them do not.
+        // The compressed bytes depend on the version of the compressor; the archives inside do not.
         let outer = compress::gunzip(&bytes).unwrap();
         let outer = tar::read(&outer).unwrap().tree;
         let data = compress::gunzip(outer.content("data.tar.gz").unwrap()).unwrap();

@@ -1,7 +1,7 @@
-//! Signs indexes and releases: Ed25519 in usign's files for opkg, P-256 in PEM for apk.
+//! Signs indexes and releases: with Ed25519 in usign's file format for opkg, and with P-256 in PEM for apk.
 //!
-//! `usign -G` and `signify-openbsd -G -n` make the first, `openssl ecparam -name prime256v1 -genkey -noout` the second, and
-//! [`new_usign`] and [`new_p256`] either.
+//! `usign -G`, `signify-openbsd -G -n` and [`new_usign`] make Ed25519 keys; `openssl ecparam -name prime256v1 -genkey
+//! -noout` and [`new_p256`] make P-256 keys.
 
 use crate::hash;
 use aws_lc_rs::digest::{Digest, SHA256};
@@ -20,42 +20,42 @@ use std::path::Path;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// The largest file of a key, in bytes.
+/// The largest key file, in bytes.
 const LARGEST: u64 = 16 << 10;
-/// usign's files begin with the algorithm, and secret keys go on with how a passphrase is made a key.
+/// The algorithm, with which usign's files begin. In secret keys the passphrase's key derivation follows.
 const ED25519_MARK: &[u8] = b"Ed";
 const DERIVATION: &[u8] = b"BK";
 
-/// Why a file holds no key that can be used.
+/// Why a file contains no usable key.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// Neither of the kinds of keys.
+    /// The file is not a known kind of key.
     #[error(
         "neither a secret key of usign or signify, nor a P-256 key in PEM without a passphrase"
     )]
     Kind,
-    /// A secret key of signify's with a passphrase.
+    /// A signify secret key with a passphrase.
     #[error("the key has a passphrase: make one without (signify-openbsd -G -n)")]
     Passphrase,
-    /// Its parts do not belong together.
+    /// The key's parts contradict each other.
     #[error("the key is damaged")]
     Damaged,
-    /// The library refuses to sign.
+    /// The crypto library refuses to sign.
     #[error("the key cannot sign")]
     Sign,
 }
 
-/// Ed25519 with the number that usign knows it by.
+/// An Ed25519 key with the number by which usign identifies it.
 #[derive(Debug)]
 pub struct Usign {
     number: [u8; 8],
     pair: Ed25519KeyPair,
 }
 
-/// P-256.
+/// A P-256 key.
 #[derive(Debug)]
 pub struct P256 {
     pair: EcdsaKeyPair,
@@ -64,17 +64,17 @@ pub struct P256 {
 /// The keys of a release.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// For opkg.
+    /// The key for opkg.
     pub usign: Option<Usign>,
-    /// For apk.
+    /// The key for apk.
     pub p256: Option<P256>,
 }
 
 impl Keys {
-    /// Reads a file of either kind, which replaces one of its kind.
+    /// Reads a key file of either kind; the key replaces an earlier one of the same kind.
     ///
     /// # Errors
-    /// When it is neither.
+    /// When the file is neither kind of key.
     pub fn read(&mut self, path: &Path) -> Result<(), KeyError> {
         if fs::metadata(path)?.len() > LARGEST {
             return Err(KeyError::Kind);
@@ -83,7 +83,7 @@ impl Keys {
         self.parse(&text)
     }
 
-    /// Reads the text of a key's file; see [`Self::read`].
+    /// Reads the text of a key file; see [`Self::read`].
     ///
     /// # Errors
     /// The errors of [`Self::read`].
@@ -100,7 +100,7 @@ impl Keys {
 impl Usign {
     fn parse(text: &str) -> Result<Self, KeyError> {
         let bytes = Zeroizing::new(second_line(text).ok_or(KeyError::Kind)?);
-        // Algorithm, derivation, rounds, salt, checksum, number, seed and public key.
+        // Layout: algorithm, derivation, rounds, salt, checksum, number, seed and public key.
         if bytes.len() != 104 || &bytes[..2] != ED25519_MARK || &bytes[2..4] != DERIVATION {
             return Err(KeyError::Kind);
         }
@@ -117,7 +117,7 @@ impl Usign {
         Ok(Self { number, pair })
     }
 
-    /// The text of a signature's file.
+    /// Signs a message; returns the text of the signature file.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> String {
         let signature = self.pair.sign(message);
@@ -129,7 +129,7 @@ impl Usign {
         )
     }
 
-    /// The text of the public key's file, which opkg reads from `/etc/opkg/keys/NUMBER`.
+    /// The text of the public key file, which opkg reads from `/etc/opkg/keys/NUMBER`.
     #[must_use]
     pub fn public(&self) -> String {
         let bytes = [ED25519_MARK, &self.number, self.pair.public_key().as_ref()].concat();
@@ -141,7 +141,7 @@ impl Usign {
     }
 }
 
-/// Whether a signature's file holds for a message, by the public key's file.
+/// Whether a signature file is valid for a message, by the public key file.
 #[must_use]
 pub fn usign_holds(public: &str, signature: &str, message: &[u8]) -> bool {
     let (Some(public), Some(signature)) = (second_line(public), second_line(signature)) else {
@@ -162,7 +162,7 @@ fn second_line(text: &str) -> Option<Vec<u8>> {
 
 impl P256 {
     fn parse(text: &str) -> Result<Self, KeyError> {
-        // Parameters may stand in front, which the key names as well.
+        // A block of curve parameters may precede the key, which contains them as well.
         let block = ["EC PRIVATE KEY", "PRIVATE KEY"]
             .into_iter()
             .find_map(|name| {
@@ -179,10 +179,11 @@ impl P256 {
         Ok(Self { pair })
     }
 
-    /// ECDSA over the SHA-512 of a message, in DER. P-256 takes the first half of it, which is what this library is given.
+    /// Signs the SHA-512 of a message with ECDSA; returns DER. P-256 uses only the first half of the digest, so the
+    /// library gets only that half.
     ///
     /// # Errors
-    /// When the library has no random numbers.
+    /// When the library gets no random numbers.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         let half = &hash::sha512(message)[..32];
         let half = Digest::import_less_safe(half, &SHA256).map_err(|_| KeyError::Sign)?;
@@ -190,16 +191,16 @@ impl P256 {
         Ok(signature.as_ref().to_vec())
     }
 
-    /// The point of the public key, uncompressed.
+    /// The point of the public key, in uncompressed form.
     #[must_use]
     pub fn point(&self) -> &[u8] {
         self.pair.public_key().as_ref()
     }
 
-    /// The public key in PEM, which apk reads from a file in `/etc/apk/keys`.
+    /// The public key in PEM, which apk reads from `/etc/apk/keys`.
     #[must_use]
     pub fn public(&self) -> String {
-        // RFC 5480: a sequence of the algorithm, the curve, and the point as a bit string.
+        // RFC 5480: a sequence of algorithm and curve, and the point as a bit string.
         const PREFIX: [u8; 26] = [
             0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06,
             0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -208,7 +209,7 @@ impl P256 {
     }
 }
 
-/// The text of a new secret key's file for opkg.
+/// Generates a secret key file for opkg.
 ///
 /// # Errors
 /// When there are no random numbers.
@@ -223,7 +224,7 @@ pub fn new_usign() -> Result<Zeroizing<String>, Unspecified> {
 fn usign_text(seed: &[u8; 32], number: [u8; 8]) -> Result<Zeroizing<String>, Unspecified> {
     let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| Unspecified)?;
     let secret = Zeroizing::new([&seed[..], pair.public_key().as_ref()].concat());
-    // No rounds and no salt: there is no passphrase.
+    // Zero rounds and an empty salt mean "no passphrase".
     let checksum = &hash::sha512(&secret)[..8];
     let head = [ED25519_MARK, DERIVATION, &[0; 20], checksum, &number];
     let bytes = Zeroizing::new([&head.concat()[..], &secret].concat());
@@ -235,7 +236,7 @@ fn usign_text(seed: &[u8; 32], number: [u8; 8]) -> Result<Zeroizing<String>, Uns
     )))
 }
 
-/// The text of a new secret key's file for apk.
+/// Generates a secret key file for apk.
 ///
 /// # Errors
 /// When there are no random numbers.
@@ -252,7 +253,7 @@ fn pem(name: &str, der: &[u8]) -> String {
     format!("-----BEGIN {name}-----\n{lines}-----END {name}-----\n")
 }
 
-/// Whether a signature by [`P256::sign`] holds.
+/// Whether a signature by [`P256::sign`] is valid.
 #[must_use]
 pub fn p256_holds(point: &[u8], signature: &[u8], message: &[u8]) -> bool {
     UnparsedPublicKey::new(&ECDSA_P256_SHA512_ASN1, point)
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn keys_that_cannot_be_used_are_refused_with_the_reason() {
         let parse = |text: &str| Keys::default().parse(text).unwrap_err();
-        // The 24 bits in front of and with the number of rounds.
+        // Changes the 24 bits around the number of rounds.
         let passphrase = known().replacen("RWRCSwAAAAA", "RWRCSwAAACo", 1);
         assert!(matches!(parse(&passphrase), KeyError::Passphrase));
         let damaged = known().replacen("BwcHBwcH", "BwcHBwcI", 1);
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_text_of_a_key_is_that_of_usign() {
-        // By `openssl pkey` for the public key and `sha512sum` for the checksum, put together by hand.
+        // Assembled by hand, with the public key from `openssl pkey` and the checksum from `sha512sum`.
         let text = "untrusted comment: private key 0102030405060708\n\
             RWRCSwAAAAAAAAAAAAAAAAAAAAAAAAAAlgHmrXWVgz4BAgMEBQYHCAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH6kpsY+KcUgq+9VB7Ey7F+ZVHdq6+vnuSQh7qaRRG0iw=\n";
         assert_eq!(*known(), text);

@@ -1,8 +1,8 @@
-//! Packages for OpenWrt and Debian, made without their SDKs: `make packages` and `make release` are its only users, and
-//! nothing of it is in the router's program.
+//! Packages for OpenWrt and Debian, made without their SDKs. Only `make packages` and `make release` use this crate;
+//! the router's program contains none of it.
 //!
-//! A package is a [`Tree`](tree::Tree) of what is installed and a [`Package`](package::Package) that says the rest. Each
-//! format has a module that writes it and reads it again:
+//! A package consists of a [`Tree`](tree::Tree) of files to install and a [`Package`](package::Package) with the
+//! metadata. Each format has a module that writes it and reads it back:
 //!
 //! | module | format | for |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | [`deb`] | tar archives in an `ar` archive | dpkg |
 //! | [`opkg_index`], [`apk_index`], [`debian_index`] | the packages of a directory | the same |
 //!
-//! Readers share nothing with writers but constants, and check sizes, checksums and what would be installed where. They
-//! hold whole files in memory, and refuse what is larger than [`LARGEST`]. The same input gives the same bytes, but for
-//! signatures with P-256, which have a random part.
+//! Readers share only constants with writers. They check sizes, checksums and installed paths, hold whole files in
+//! memory, and refuse files larger than [`LARGEST`]. The same input gives the same bytes, except for P-256
+//! signatures, which are partly random.
 
 #![forbid(unsafe_code)]
 
@@ -37,5 +37,5 @@ pub mod stanza;
 pub mod tar;
 pub mod tree;
 
-/// The most that is unpacked of one package, in bytes: several times what a router has room for.
+/// The most bytes to unpack from one package: several times a router's storage.
 pub const LARGEST: usize = 256 << 20;

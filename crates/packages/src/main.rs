@@ -1,4 +1,4 @@
-//! `millrace-packages`: what `scripts/packages` and `scripts/release` call.
+//! `millrace-packages`: the program behind `scripts/packages` and `scripts/release`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `packaging/packages.toml`: names, descriptions and dependencies of the packages, and which program is for which
+//! `packaging/packages.toml`: names, descriptions and dependencies of the packages, and the program for each
 //! architecture.
 
 use crate::package::Package;
@@ -10,22 +10,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The whole file.
+/// The whole manifest.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Manifest {
-    /// Name and address.
+    /// The maintainer's name and address.
     pub maintainer: String,
-    /// A page about it.
+    /// The project's web page.
     #[serde(default)]
     pub url: String,
-    /// The licence by its name of SPDX.
+    /// The SPDX name of the licence.
     pub license: String,
-    /// The packages' revision: raised when they change and the program does not.
+    /// The packages' revision: raised when the packages change and the program does not.
     pub revision: u32,
-    /// For OpenWrt.
+    /// The settings for OpenWrt.
     pub openwrt: Distribution,
-    /// For Debian.
+    /// The settings for Debian.
     pub debian: Distribution,
 }
 
@@ -33,11 +33,11 @@ pub struct Manifest {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Distribution {
-    /// Which programs: `millrace-CHIP-KIND`, as `scripts/arm` names them.
+    /// The KIND of the programs `millrace-CHIP-KIND`, as `scripts/arm` names them.
     pub kind: String,
-    /// Architectures by their names here, and the chip whose program each gets.
+    /// The distribution's architectures, and the chip whose program each of them gets.
     pub architectures: BTreeMap<String, String>,
-    /// The packages.
+    /// The packages of the distribution.
     pub package: Vec<Description>,
 }
 
@@ -45,44 +45,44 @@ pub struct Distribution {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Description {
-    /// Its name; what it installs stands in the directory of this name, if there is one.
+    /// The package's name. Files to install are in the directory of this name, if there is one.
     pub name: String,
-    /// One line.
+    /// A description of one line.
     pub summary: String,
-    /// The lines behind it.
+    /// The lines of the description after the summary.
     #[serde(default)]
     pub description: String,
-    /// Where lists of packages put it.
+    /// The section in lists of packages.
     pub section: String,
-    /// Where the program is installed; a package without it is for every architecture.
+    /// Where to install the program. A package without a program is for every architecture.
     pub program: Option<String>,
-    /// Whether it is left out where its directory is missing.
+    /// Whether to leave the package out if its directory is missing.
     #[serde(default)]
     pub optional: bool,
-    /// Symbolic links, and where they lead.
+    /// Symbolic links to install, and their targets.
     #[serde(default)]
     pub links: BTreeMap<String, String>,
-    /// Directories, and their permission bits in octal digits.
+    /// Directories to install, and their permission bits in octal digits.
     #[serde(default)]
     pub directories: BTreeMap<String, String>,
-    /// Names.
+    /// Names of packages that this one needs.
     #[serde(default)]
     pub depends: Vec<String>,
-    /// Names.
+    /// Names of recommended packages.
     #[serde(default)]
     pub recommends: Vec<String>,
-    /// Names.
+    /// Names that the package provides.
     #[serde(default)]
     pub provides: Vec<String>,
-    /// Names.
+    /// Names of packages that conflict with this one.
     #[serde(default)]
     pub conflicts: Vec<String>,
-    /// Absolute paths; a `/` at the end makes it a whole directory.
+    /// Absolute paths of configuration files; a `/` at the end means a whole directory.
     #[serde(default)]
     pub conffiles: Vec<String>,
-    /// A script beside the directory of the package.
+    /// A script beside the package's directory, to run after installation.
     pub postinst: Option<String>,
-    /// A script beside the directory of the package.
+    /// A script beside the package's directory, to run before removal.
     pub prerm: Option<String>,
 }
 
@@ -97,7 +97,7 @@ pub enum ManifestError {
         /// Why.
         error: io::Error,
     },
-    /// It is no manifest.
+    /// A file is not a valid manifest.
     #[error("{path}: {error}")]
     Parse {
         /// The file.
@@ -105,7 +105,7 @@ pub enum ManifestError {
         /// Why.
         error: Box<toml::de::Error>,
     },
-    /// Files that cannot be installed together.
+    /// Some files cannot be installed together.
     #[error("{package}: {error}")]
     Tree {
         /// The package.
@@ -113,7 +113,7 @@ pub enum ManifestError {
         /// Why.
         error: TreeError,
     },
-    /// A path in the manifest is not absolute, or permission bits are none.
+    /// A path in the manifest is not absolute, or permission bits are invalid.
     #[error("{package}: {value:?} is neither an absolute path nor a mode")]
     Value {
         /// The package.
@@ -124,10 +124,10 @@ pub enum ManifestError {
 }
 
 impl Manifest {
-    /// Reads the manifest of a directory, `packages.toml`.
+    /// Reads the manifest `packages.toml` in a directory.
     ///
     /// # Errors
-    /// When it cannot be read, or says something that is not known.
+    /// When the manifest cannot be read or contains unknown settings.
     pub fn read(directory: &Path) -> Result<Self, ManifestError> {
         let path = directory.join("packages.toml");
         let text = read(&path)?;
@@ -137,11 +137,11 @@ impl Manifest {
         })
     }
 
-    /// A package for an architecture, with what stands in the directory of the distribution and, if it has one, the
-    /// program. `None` where it is optional and there is nothing of it.
+    /// Builds the package for an architecture, from the files in the distribution's directory and the program, if the
+    /// package has one. `None` if the package is optional and has no files.
     ///
     /// # Errors
-    /// When something of it cannot be read or installed.
+    /// When a file cannot be read or installed.
     pub fn package(
         &self,
         description: &Description,
@@ -186,7 +186,7 @@ impl Manifest {
 }
 
 impl Description {
-    /// The files that it installs.
+    /// Collects the files to install.
     fn tree(&self, own: &Path, program: Option<&[u8]>) -> Result<Tree, ManifestError> {
         let value = |value: &str| ManifestError::Value {
             package: self.name.clone(),
@@ -202,7 +202,7 @@ impl Description {
             error,
         };
         let mut tree = Tree::default();
-        // First, because files in them would make them with a mode of their own.
+        // Directories first: adding a file would create its missing directories with the default mode.
         for (path, mode) in &self.directories {
             let mode = u32::from_str_radix(mode, 8).map_err(|_| value(mode))?;
             tree.add(&relative(path)?, Entry::directory(mode))

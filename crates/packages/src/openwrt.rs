@@ -1,5 +1,5 @@
-//! A package as OpenWrt expects it: its control file or description, lists of files, and scripts, which call the
-//! firmware's own functions.
+//! A package as OpenWrt expects it: its control file or description, lists of files, and scripts that call the
+//! firmware's functions.
 
 use crate::apk::{Apk, ApkError, Info};
 use crate::hash;
@@ -9,12 +9,12 @@ use crate::stanza::Stanza;
 use crate::tree::{Kind, TreeError};
 use std::collections::BTreeMap;
 
-/// Where sysupgrade reads what it keeps besides configuration files.
+/// Where sysupgrade finds lists of files to keep, besides configuration files.
 const KEEP: &str = "lib/upgrade/keep.d";
-/// Where apk's lists of files stand, which the firmware's functions and sysupgrade read.
+/// Directory of apk's lists of files, which sysupgrade and the firmware's functions read.
 const LISTS: &str = "lib/apk/packages";
 
-/// The name of the file.
+/// The ipk's file name.
 #[must_use]
 pub fn ipk_name(package: &Package) -> String {
     format!(
@@ -25,13 +25,13 @@ pub fn ipk_name(package: &Package) -> String {
     )
 }
 
-/// The name of the file, which apk makes of the index.
+/// The apk's file name, which apk derives from the index.
 #[must_use]
 pub fn apk_name(package: &Package) -> String {
     format!("{}-{}.apk", package.name, package.version)
 }
 
-/// The architecture, with a format's name of any.
+/// The architecture. `any` is the format's word for all architectures.
 fn architecture<'a>(package: &'a Package, any: &'a str) -> &'a str {
     match package.architecture.as_str() {
         "noarch" => any,
@@ -39,10 +39,10 @@ fn architecture<'a>(package: &'a Package, any: &'a str) -> &'a str {
     }
 }
 
-/// The content of an ipk.
+/// Builds the content of an ipk.
 ///
 /// # Errors
-/// When the package brings a list that is made here.
+/// When the package itself contains a list that this function makes.
 pub fn ipk(package: &Package) -> Result<Content, TreeError> {
     let stanza = Stanza::default()
         .with("Package", &package.name)
@@ -77,7 +77,7 @@ pub fn ipk(package: &Package) -> Result<Content, TreeError> {
     ] {
         let script = script(&[], &format!("{function} \"$0\" \"$@\""));
         control.file(name, 0o755, script.as_bytes())?;
-        // The firmware's function runs it.
+        // The firmware's function runs this script.
         if !own.is_empty() {
             control.file(&format!("{name}-pkg"), 0o755, own.as_bytes())?;
         }
@@ -85,10 +85,10 @@ pub fn ipk(package: &Package) -> Result<Content, TreeError> {
     Ok(content)
 }
 
-/// The content of an apk.
+/// Builds the content of an apk.
 ///
 /// # Errors
-/// When the package brings a list that is made here.
+/// When the package itself contains a list that this function makes.
 pub fn apk(package: &Package, date: u64) -> Result<Apk, ApkError> {
     let Package { name, version, .. } = package;
     let mut tree = with_keep_list(package)?.tree;
@@ -118,7 +118,7 @@ pub fn apk(package: &Package, date: u64) -> Result<Apk, ApkError> {
         .filter(|(_, entry)| entry.kind != Kind::Directory);
     let list: String = files.map(|(path, _)| format!("/{path}\n")).collect();
     tree.file(&format!("{LISTS}/{name}.list"), 0o644, list.as_bytes())?;
-    // A plain name would not tell apk that the package stands in for another: it has to be of a version.
+    // apk only lets a package replace another if it provides that name with a version.
     let provides = package.provides.iter().map(|it| format!("{it}={version}"));
     let conflicts = package.conflicts.iter().map(|it| format!("!{it}"));
     let info = Info {
@@ -127,7 +127,7 @@ pub fn apk(package: &Package, date: u64) -> Result<Apk, ApkError> {
         description: package.summary.clone(),
         architecture: package.architecture.clone(),
         license: package.license.clone(),
-        // Packages of one origin may write over each other's files, which ours shall not.
+        // Packages of the same origin may overwrite each other's files, so each gets its own origin.
         origin: format!("feeds/millrace/{name}"),
         maintainer: package.maintainer.clone(),
         url: package.url.clone(),
@@ -145,7 +145,7 @@ pub fn apk(package: &Package, date: u64) -> Result<Apk, ApkError> {
     };
     let install =
         script(&exports, "add_group_and_user\ndefault_postinst") + &own(&package.postinst);
-    // The function starts what runs already anew, and does not enable what the user has disabled.
+    // On an upgrade, the function restarts running services and leaves disabled ones disabled.
     let upgrade = install.replacen('\n', "\nexport PKG_UPGRADE=1\n", 1);
     let remove = script(&exports, "default_prerm") + &own(&package.prerm);
     let scripts = [
@@ -168,7 +168,7 @@ fn description(package: &Package) -> String {
     }
 }
 
-/// The package with the list of what sysupgrade keeps besides its configuration files.
+/// Adds the list of files that sysupgrade keeps besides configuration files.
 fn with_keep_list(package: &Package) -> Result<Package, TreeError> {
     let mut package = package.clone();
     let list: String = package.kept().map(|it| format!("{it}\n")).collect();
@@ -179,8 +179,8 @@ fn with_keep_list(package: &Package) -> Result<Package, TreeError> {
     Ok(package)
 }
 
-/// A script that calls a function of the firmware. Where the firmware has none, or its image builder runs scripts of its
-/// own, it does nothing.
+/// Writes a script that calls a function of the firmware. It does nothing where the firmware lacks the function, or
+/// the image builder runs its own scripts.
 fn script(exports: &[String], call: &str) -> String {
     let exports: String = exports.iter().map(|it| format!("{it}\n")).collect();
     format!(
@@ -282,7 +282,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// The library is the firmware's, but each of its functions says that it was called.
+    /// Replaces the firmware's library by functions that only report their calls.
     #[test]
     fn scripts_call_the_firmware_where_there_is_one() {
         let directory = tempfile::tempdir().unwrap();

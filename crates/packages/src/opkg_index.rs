@@ -1,4 +1,4 @@
-//! `Packages`, opkg's index of a directory; beside it stand `Packages.gz` and, signed, `Packages.sig`.
+//! `Packages`, opkg's index of a directory. Beside it are `Packages.gz` and, if signed, `Packages.sig`.
 
 use crate::hash;
 use crate::ipk::{self, IpkError};
@@ -8,31 +8,31 @@ use thiserror::Error;
 /// Why an index cannot be made or read.
 #[derive(Debug, Error)]
 pub enum IndexError {
-    /// A package of it is none.
+    /// A package is invalid.
     #[error("{name}: {error}")]
     Package {
-        /// Its file.
+        /// The package's file name.
         name: String,
         /// Why.
         error: IpkError,
     },
-    /// A package's control file, or the index, is no text of fields.
+    /// A package's control file, or the index, is not a list of fields.
     #[error("{name}: {error}")]
     Stanza {
-        /// Its file.
+        /// The file's name.
         name: String,
         /// Why.
         error: StanzaError,
     },
-    /// A package's control file has not one stanza, or no text.
+    /// A package's control file does not have exactly one stanza, or is not text.
     #[error("{0}: its control file is none")]
     Control(String),
-    /// A package does not have the size or the digest that the index says.
+    /// A package's size or digest differs from the index.
     #[error("{0}: not as the index says")]
     Differs(String),
 }
 
-/// The control file of a package's bytes.
+/// Reads the control file of a package.
 fn control(name: &str, bytes: &[u8]) -> Result<Stanza, IndexError> {
     let package = ipk::read(bytes);
     let package = package.map_err(|error| IndexError::Package {
@@ -51,10 +51,10 @@ fn control(name: &str, bytes: &[u8]) -> Result<Stanza, IndexError> {
     Ok(stanza)
 }
 
-/// The text of the index of packages, by the names of their files.
+/// Writes the text of the index for packages and their file names.
 ///
 /// # Errors
-/// When one of them is no package.
+/// When a package is invalid.
 pub fn write(packages: &[(&str, &[u8])]) -> Result<String, IndexError> {
     let mut sorted = packages.to_vec();
     sorted.sort_unstable_by_key(|(name, _)| *name);
@@ -70,10 +70,10 @@ pub fn write(packages: &[(&str, &[u8])]) -> Result<String, IndexError> {
     Ok(text)
 }
 
-/// Checks that an index lists packages, given by the names of their files, as they are.
+/// Checks that an index matches packages, given with their file names.
 ///
 /// # Errors
-/// With the first that differs, is missing, or is not listed.
+/// At the first package that differs, is missing, or is not listed.
 pub fn check(text: &str, packages: &[(&str, &[u8])]) -> Result<(), IndexError> {
     let stanzas = Stanza::parse(text);
     let stanzas = stanzas.map_err(|error| IndexError::Stanza {

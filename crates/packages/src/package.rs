@@ -1,41 +1,41 @@
-//! The description of a package for any format.
+//! The description of a package, independent of its format.
 
 use crate::tree::Tree;
 
-/// A package to be written.
+/// A package to write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Package {
-    /// Its name: lower-case letters, digits, `+`, `-`, `.`.
+    /// The package's name: lower-case letters, digits, `+`, `-`, `.`.
     pub name: String,
-    /// The program's version and the package's revision, as the format writes them: `1.2.3-r1`, `1.2.3-1`.
+    /// The program's version and the package's revision in the format's notation: `1.2.3-r1`, `1.2.3-1`.
     pub version: String,
-    /// The architecture as the format names it; `noarch`, or `all`, for any.
+    /// The architecture in the format's notation; `noarch` or `all` for any.
     pub architecture: String,
-    /// One line.
+    /// A description of one line.
     pub summary: String,
-    /// Several lines, without the first.
+    /// The lines of the description after the summary.
     pub description: String,
-    /// The licence, as SPDX has it.
+    /// The SPDX name of the licence.
     pub license: String,
-    /// Name and address.
+    /// The maintainer's name and address.
     pub maintainer: String,
-    /// A page about it; may be empty.
+    /// The project's web page; may be empty.
     pub url: String,
-    /// Where lists of packages put it.
+    /// The section in lists of packages.
     pub section: String,
-    /// Names, with versions as the format writes them.
+    /// Names of needed packages, with versions in the format's notation.
     pub depends: Vec<String>,
-    /// Names.
+    /// Names of recommended packages.
     pub recommends: Vec<String>,
-    /// Names.
+    /// Names that the package provides.
     pub provides: Vec<String>,
-    /// Names.
+    /// Names of packages that conflict with this one.
     pub conflicts: Vec<String>,
-    /// Absolute paths: what the user may have changed, and is kept; with `/` at the end whole directories.
+    /// Absolute paths of files that the user may change and upgrades keep; a `/` at the end means a whole directory.
     pub conffiles: Vec<String>,
-    /// Commands after its installation, in addition to those that its files need.
+    /// Commands to run after installation, in addition to those that the files need.
     pub postinst: String,
-    /// Commands before its removal, in addition.
+    /// Commands to run before removal, in addition to those that the files need.
     pub prerm: String,
     /// The files to be installed.
     pub tree: Tree,
@@ -48,7 +48,7 @@ impl Package {
         self.conffiles.iter().filter(is_own).map(String::as_str)
     }
 
-    /// Absolute paths of what is kept besides: directories, and files that are made later.
+    /// Absolute paths of everything else to keep: directories, and files that are created later.
     pub fn kept(&self) -> impl Iterator<Item = &str> {
         let is_other = |it: &&String| self.tree.content(it.trim_start_matches('/')).is_none();
         self.conffiles.iter().filter(is_other).map(String::as_str)

@@ -1,20 +1,20 @@
-//! A bill of materials in CycloneDX 1.5, of what `cargo metadata` and `Cargo.lock` say of the program's crates.
+//! Writes a bill of materials in CycloneDX 1.5 for the program's crates, from `cargo metadata` and `Cargo.lock`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
-/// Why there is no bill.
+/// Why a bill cannot be written.
 #[derive(Debug, Error)]
 pub enum SbomError {
-    /// The output of cargo is not understood.
+    /// The output of `cargo metadata` is invalid.
     #[error("cargo metadata: {0}")]
     Metadata(#[from] serde_json::Error),
-    /// `Cargo.lock` is something else.
+    /// `Cargo.lock` is invalid.
     #[error("Cargo.lock: {0}")]
     Lock(#[from] Box<toml::de::Error>),
-    /// The program is not among the packages.
+    /// The program's crate is not among the packages.
     #[error("cargo metadata: there is no package {0}")]
     NoProgram(String),
 }
@@ -69,10 +69,11 @@ struct Locked {
     checksum: Option<String>,
 }
 
-/// The bill of a program's crate: it and all that it is built from, tests left out. The same input gives the same text.
+/// Writes the bill of a program's crate and all its dependencies, except those for tests. The same input gives the
+/// same text.
 ///
 /// # Errors
-/// When one of the texts is something else than expected.
+/// When one of the texts is invalid.
 pub fn write(program: &str, metadata: &str, lock: &str) -> Result<String, SbomError> {
     let metadata: Metadata = serde_json::from_str(metadata)?;
     let lock: Lock = toml::from_str(lock).map_err(Box::new)?;
@@ -81,7 +82,7 @@ pub fn write(program: &str, metadata: &str, lock: &str) -> Result<String, SbomEr
         .iter()
         .map(|it| (it.id.as_str(), it))
         .collect();
-    // Needed to build, or in the program: of tests nothing.
+    // Normal and build dependencies, without those for tests.
     let needs: BTreeMap<&str, Vec<&str>> = metadata
         .resolve
         .nodes
@@ -159,7 +160,7 @@ fn component(kind: &str, it: &Crate, checksum: Option<String>) -> Value {
         "purl": purl(it),
     });
     if let Some(license) = &it.license {
-        // Some still write a slash for "or".
+        // Some crates still write a slash for "or".
         let expression = license.replace(" / ", " OR ").replace('/', " OR ");
         component["licenses"] = json!([{ "expression": expression }]);
     }

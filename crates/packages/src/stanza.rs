@@ -1,21 +1,20 @@
-//! Fields with names, as in Debian's and opkg's control files and lists of packages.
+//! Named fields, as in Debian's and opkg's control files and lists of packages.
 
 use std::fmt;
 use thiserror::Error;
 
-/// The most fields of a stanza.
+/// The most fields of one stanza.
 const MOST: usize = 64;
 
-/// Fields in their order. A value of several lines stands with a space in front of each but the first, and an empty line
-/// as a dot.
+/// Fields in order. In the text, each further line of a value begins with a space, and an empty line is a dot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stanza(Vec<(String, String)>);
 
-/// Why a text has no stanzas.
+/// Why a text cannot be parsed.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("line {line}: {what}")]
 pub struct StanzaError {
-    /// The line, from 1.
+    /// The line number, from 1.
     pub line: usize,
     /// The fault.
     pub what: &'static str,
@@ -32,7 +31,7 @@ impl Stanza {
         self
     }
 
-    /// Puts fields in front of one that is there, or at the end.
+    /// Inserts fields before an existing one, or at the end.
     #[must_use]
     pub fn with_before(mut self, before: &str, fields: Self) -> Self {
         let at = self.0.iter().position(|(name, _)| name == before);
@@ -41,17 +40,17 @@ impl Stanza {
         self
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let field = self.0.iter().find(|(it, _)| it == name);
         field.map(|(_, value)| value.as_str())
     }
 
-    /// Reads stanzas with empty lines between them.
+    /// Reads stanzas separated by empty lines.
     ///
     /// # Errors
-    /// With the line that is none of a stanza's, or names a field again.
+    /// At the first line that is not part of a stanza, or repeats a field.
     pub fn parse(text: &str) -> Result<Vec<Self>, StanzaError> {
         let mut stanzas = vec![Self::default()];
         for (index, line) in text.lines().enumerate() {
@@ -59,7 +58,7 @@ impl Stanza {
                 line: index + 1,
                 what,
             };
-            // There is one from the start.
+            // Never fails: the list starts with one stanza.
             let Some(stanza) = stanzas.last_mut() else {
                 break;
             };

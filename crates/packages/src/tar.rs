@@ -1,23 +1,23 @@
-//! GNU tar archives, as opkg and dpkg read them: everything root's, at one date, sorted.
+//! GNU tar archives, as opkg and dpkg read them: owned by root, with a single date, sorted.
 //!
-//! The writer's bytes are those of GNU tar with `--format=gnu --numeric-owner`. Paths and targets fit into a header
-//! ([`tree`](crate::tree) sees to it), so that nothing of the extensions for long names is needed, nor read.
+//! The writer's output equals GNU tar's with `--format=gnu --numeric-owner`. Paths and targets fit into a header
+//! ([`tree`](crate::tree) checks that), so extensions for long names are neither written nor read.
 
 use crate::tree::{Entry, Kind, Tree, TreeError};
 use thiserror::Error;
 
 const BLOCK: usize = 512;
-/// The length to a multiple of which GNU tar fills an archive up.
+/// GNU tar pads archives to a multiple of this length.
 const RECORD: usize = 20 * BLOCK;
 const MAGIC: &[u8; 8] = b"ustar  \0";
 
-/// Why bytes are no archive that a package may hold.
+/// Why bytes are not an archive that a package may contain.
 #[derive(Debug, Error)]
 pub enum TarError {
-    /// It ends within a header or a file, or without its end.
+    /// The archive ends within a header or a file, or without its end marker.
     #[error("tar: it ends at byte {0}")]
     Short(usize),
-    /// A header that is none.
+    /// A header is invalid.
     #[error("tar: byte {at}: {what}")]
     Header {
         /// Where the header begins.
@@ -25,15 +25,15 @@ pub enum TarError {
         /// The fault.
         what: &'static str,
     },
-    /// Something behind the end.
+    /// Other bytes follow the end.
     #[error("tar: something stands behind its end")]
     Behind,
-    /// It holds a path that no package may.
+    /// The archive contains a path that packages may not have.
     #[error("tar: {0}")]
     Tree(#[from] TreeError),
 }
 
-/// The archive of a tree: `./`, and each path behind it. `date` is in seconds since 1970.
+/// Writes a tree as an archive: `./`, then all paths with that prefix. `date` is in seconds since 1970.
 #[must_use]
 pub fn write(tree: &Tree, date: u64) -> Vec<u8> {
     let mut archive = Vec::new();
@@ -49,7 +49,7 @@ pub fn write(tree: &Tree, date: u64) -> Vec<u8> {
     finish(archive)
 }
 
-/// The archive of files beside each other, in the order given: what an ipk is outside.
+/// Writes an archive of files without directories, in the given order: the outer archive of an ipk.
 #[must_use]
 pub fn write_files(files: &[(&str, &[u8])], date: u64) -> Vec<u8> {
     let mut archive = Vec::new();
@@ -87,7 +87,7 @@ fn member(archive: &mut Vec<u8>, name: &str, entry: &Entry, date: u64) {
     header[156] = kind;
     header[157..157 + target.len()].copy_from_slice(target.as_bytes());
     header[257..265].copy_from_slice(MAGIC);
-    // Six digits, a NUL and a space; the sum is over eight spaces.
+    // The checksum has six digits, a NUL and a space. It is computed with eight spaces in this field.
     header[148..156].copy_from_slice(b"        ");
     let sum: u64 = header.iter().map(|&it| u64::from(it)).sum();
     octal(&mut header[148..155], sum);
@@ -96,8 +96,8 @@ fn member(archive: &mut Vec<u8>, name: &str, entry: &Entry, date: u64) {
     archive.resize(archive.len().next_multiple_of(BLOCK), 0);
 }
 
-/// Digits with zeros in front, and a NUL. What does not fit is cut off in front: dates after the year 2242, and files of
-/// eight gigabytes, which are refused long before.
+/// Writes octal digits with leading zeros and a NUL. Excess digits are cut off in front: of dates after the year
+/// 2242, and of files of eight gigabytes, which are refused earlier.
 fn octal(field: &mut [u8], mut value: u64) {
     let digits = field.len() - 1;
     for digit in field[..digits].iter_mut().rev() {
@@ -110,18 +110,18 @@ fn octal(field: &mut [u8], mut value: u64) {
 /// The content of an archive.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Archive {
-    /// Its entries, `./` left out.
+    /// The archive's entries, without `./`.
     pub tree: Tree,
-    /// The dates of its entries, in seconds since 1970, the newest.
+    /// The newest date of the entries, in seconds since 1970.
     pub date: u64,
-    /// The names as they stand, in their order.
+    /// The names as the archive has them, in order.
     pub names: Vec<String>,
 }
 
-/// Reads an archive in which everything is root's.
+/// Reads an archive in which root owns everything.
 ///
 /// # Errors
-/// When it is none, is damaged, or holds what a package may not.
+/// When the archive is invalid or damaged, or contains what a package may not.
 pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
     let mut archive = Archive {
         tree: Tree::default(),
@@ -196,14 +196,14 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
     Ok(archive)
 }
 
-/// An octal number with a NUL or a space behind it.
+/// Parses an octal number that a NUL or a space ends.
 fn number(field: &[u8]) -> Option<u64> {
     let end = field.iter().position(|&it| matches!(it, 0 | b' '))?;
     let digits = str::from_utf8(&field[..end]).ok()?;
     u64::from_str_radix(digits, 8).ok()
 }
 
-/// A text with NULs behind it to the end of the field.
+/// Parses a text that NULs pad to the end of the field.
 fn text(field: &[u8]) -> Option<&str> {
     let end = field.iter().position(|&it| it == 0).unwrap_or(field.len());
     if field[end..].iter().any(|&it| it != 0) {

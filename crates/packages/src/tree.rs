@@ -1,4 +1,4 @@
-//! The files that a package installs: files, directories and links by their paths, all of them root's.
+//! The files that a package installs: files, directories and links by path, all owned by root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use thiserror::Error;
 
-/// The longest path, in bytes: with `./` in front it has to fit into the field of a tar header.
+/// The longest path, in bytes: with `./` in front it must fit into the field of a tar header.
 pub const LONGEST_PATH: usize = 97;
 
 /// The longest target of a link, in bytes, for the same reason.
@@ -20,9 +20,9 @@ pub const MOST_ENTRIES: usize = 10_000;
 pub enum Kind {
     /// A directory.
     Directory,
-    /// A file, and its content.
+    /// A file with its content.
     File(Vec<u8>),
-    /// A symbolic link, and where it leads.
+    /// A symbolic link with its target.
     Link(String),
 }
 
@@ -35,10 +35,10 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// Why something cannot stand in a tree.
+/// Why an entry cannot be in a tree.
 #[derive(Debug, Error)]
 pub enum TreeError {
-    /// The path is absolute, empty, too long, climbs, or has a character that lists of files cannot hold.
+    /// The path is absolute, empty or too long, contains `..`, or has a character that lists of files cannot hold.
     #[error(
         "{0:?}: not a path of a package (relative, without `..` or control characters, at most {LONGEST_PATH} bytes)"
     )]
@@ -48,21 +48,21 @@ pub enum TreeError {
     Target {
         /// The link.
         path: String,
-        /// Where it leads.
+        /// The link's target.
         target: String,
     },
-    /// Something else stands there, or above it.
+    /// Another entry exists at this path, or a file or link at a parent.
     #[error("{0}: something else stands there or above it")]
     Taken(String),
-    /// Bits that are no permissions.
+    /// The mode has bits that are not permissions.
     #[error("{path}: mode {mode:o}")]
     Mode {
         /// The path.
         path: String,
-        /// Its mode.
+        /// The path's mode.
         mode: u32,
     },
-    /// Too many entries.
+    /// The tree has too many entries.
     #[error("more than {MOST_ENTRIES} files and directories")]
     Many,
     /// A directory of this machine holds something that is neither a file, a directory nor a link.
@@ -78,17 +78,17 @@ pub enum TreeError {
     },
 }
 
-/// Entries by their paths, which are relative and sorted by their bytes, so that a directory precedes what is in it.
+/// Entries by relative path, sorted by bytes, so that a directory precedes its content.
 ///
-/// Invariant: every path's parent is there, and is a directory.
+/// Invariant: the parent of every path is in the tree and is a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree(BTreeMap<String, Entry>);
 
 impl Tree {
-    /// Adds an entry, and the directories above it that are missing (0755). An equal directory may be there.
+    /// Adds an entry, and missing parent directories (0755). Adding an equal directory again is allowed.
     ///
     /// # Errors
-    /// When it cannot stand there, or something else does.
+    /// When the path or entry is invalid, or the path is taken.
     pub fn add(&mut self, path: &str, entry: Entry) -> Result<(), TreeError> {
         let is_clean = !path.is_empty()
             && path.len() <= LONGEST_PATH
@@ -142,11 +142,11 @@ impl Tree {
         self.add(path, Entry { mode, kind })
     }
 
-    /// Adds what stands below a directory of this machine, with modes by [`mode_of`]. Nothing but content, paths and
-    /// links is taken from there, so that it does not matter by whom and how it was checked out.
+    /// Adds the content of a directory of this machine, with modes by [`mode_of`]. Only content, paths and links are
+    /// read, so the owner and modes of the checkout do not matter.
     ///
     /// # Errors
-    /// When it cannot be read, or cannot stand there.
+    /// When the directory cannot be read, or an entry cannot be added.
     pub fn add_directory(&mut self, directory: &Path) -> Result<(), TreeError> {
         self.below(directory, "")
     }
@@ -161,14 +161,14 @@ impl Tree {
             let real = entry.path();
             let name = entry.file_name().into_string();
             let name = name.map_err(|name| TreeError::Path(name.display().to_string()))?;
-            // Keeps a directory that is otherwise empty in the repository.
+            // `.gitkeep` keeps an otherwise empty directory in the repository.
             if name == ".gitkeep" {
                 continue;
             }
             let path = format!("{prefix}{name}");
             let kind = entry.file_type().map_err(fault(&real))?;
             if kind.is_dir() {
-                // It may be there with another mode.
+                // The directory may be in the tree already, with another mode.
                 if self.get(&path).map(|it| &it.kind) != Some(&Kind::Directory) {
                     self.add(&path, Entry::directory(0o755))?;
                 }
@@ -187,13 +187,13 @@ impl Tree {
         Ok(())
     }
 
-    /// The entry at a path.
+    /// Returns the entry at a path.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&Entry> {
         self.0.get(path)
     }
 
-    /// The content of the file at a path.
+    /// Returns the content of the file at a path.
     #[must_use]
     pub fn content(&self, path: &str) -> Option<&[u8]> {
         match &self.0.get(path)?.kind {
@@ -202,18 +202,18 @@ impl Tree {
         }
     }
 
-    /// All entries, sorted by the bytes of their paths.
+    /// Returns all entries, sorted by the bytes of their paths.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.0.iter().map(|(path, entry)| (path.as_str(), entry))
     }
 
-    /// The bytes of all files.
+    /// Total size of all files, in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.0.values().map(|it| it.content().len() as u64).sum()
     }
 
-    /// Whether nothing is in it.
+    /// Whether the tree has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -221,14 +221,14 @@ impl Tree {
 }
 
 impl Entry {
-    /// A directory.
+    /// Makes a directory.
     #[must_use]
     pub fn directory(mode: u32) -> Self {
         let kind = Kind::Directory;
         Self { mode, kind }
     }
 
-    /// A symbolic link.
+    /// Makes a symbolic link.
     #[must_use]
     pub fn link(target: &str) -> Self {
         Self {
@@ -237,7 +237,7 @@ impl Entry {
         }
     }
 
-    /// A file's content; nothing of others.
+    /// The content of a file; empty for directories and links.
     #[must_use]
     pub fn content(&self) -> &[u8] {
         match &self.kind {
@@ -247,7 +247,7 @@ impl Entry {
     }
 }
 
-/// Where programs and scripts stand that are executed. netifd starts a protocol handler that it may not execute a
+/// Directories of executable programs and scripts. If netifd may not execute a protocol handler, it retries a
 /// thousand times a second.
 const EXECUTED: [&str; 8] = [
     "bin/",
@@ -260,10 +260,10 @@ const EXECUTED: [&str; 8] = [
     "usr/sbin/",
 ];
 
-/// Where keys and passwords may stand.
+/// Directories that may contain keys and passwords.
 const SECRET: [&str; 2] = ["etc/config/", "etc/millrace/"];
 
-/// The permission bits of a file by where it stands, and by what it begins with: a script is executed.
+/// Chooses the permission bits of a file by its path and by its first bytes: scripts are executable.
 #[must_use]
 pub fn mode_of(path: &str, content: &[u8]) -> u32 {
     let stands = |directories: &[&str]| directories.iter().any(|it| path.starts_with(it));
@@ -281,14 +281,14 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Any tree of moderate size: files, links and directories, three levels deep.
+    /// Generates trees of moderate size: files, links and directories, three levels deep.
     pub(crate) fn any_tree() -> impl Strategy<Value = Tree> {
         let path = proptest::collection::vec("[a-zA-Z0-9+_ -][a-zA-Z0-9+_. -]{0,9}", 1..4)
             .prop_map(|it| it.join("/"));
         let mode = prop_oneof![Just(0o644), Just(0o755), Just(0o600), 0_u32..0o7777];
         let content = prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..600),
-            // The lengths at which tar and ADB change their form.
+            // Lengths around which tar and ADB change their encoding.
             prop_oneof![
                 Just(255),
                 Just(256),
@@ -311,7 +311,7 @@ pub(crate) mod tests {
                     Kind::Link(_) => 0o777,
                     _ => mode,
                 };
-                // One that does not fit beside the others is left out.
+                // An entry that conflicts with another one is left out.
                 let _ = tree.add(&path, Entry { mode, kind });
             }
             tree

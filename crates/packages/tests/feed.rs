@@ -1,4 +1,4 @@
-//! The feed's Makefile, run by make with stand-ins for OpenWrt's own, installs what `make packages` packs.
+//! The feed's Makefile, run by make with stand-ins for OpenWrt's files, installs the same files as `make packages`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// The part of OpenWrt's build system that the Makefile uses: a package's recipe is expanded when it is defined, and
-/// again when it is run.
+/// The part of OpenWrt's build system that the Makefile uses: make expands a package's recipe at its definition and
+/// again when it runs.
 const PACKAGE_MK: &str = r#"
 INSTALL_DIR = install -d -m0755
 INSTALL_BIN = install -m0755
@@ -26,7 +26,7 @@ $(foreach it,postinst prerm,$(if $(Package/$(1)/$(it)),$(eval export SCRIPT_$(it
 endef
 "#;
 
-/// The part of LuCI's feed that its Makefile uses: `root` is copied as it stands.
+/// The part of LuCI's feed that the package's Makefile uses: it copies `root` unchanged.
 const LUCI_MK: &str = r#"
 all:
 	mkdir -p $(OUT)/$(notdir $(CURDIR))
@@ -87,7 +87,7 @@ fn the_feed_installs_what_is_packed() {
         assert_eq!(tree, package.tree, "{}", package.name);
         for (name, script) in [("postinst", &package.postinst), ("prerm", &package.prerm)] {
             let installed = top.join(format!("out/{}.{name}", package.name));
-            // LuCI's feed has a script of its own for all of its packages.
+            // LuCI's feed uses one script of its own for all its packages.
             let Ok(installed) = fs::read_to_string(installed) else {
                 assert!(package.name.starts_with("luci-"), "{name}");
                 continue;
@@ -97,7 +97,7 @@ fn the_feed_installs_what_is_packed() {
     }
 }
 
-/// Reads the files below a directory, with the modes that they have there.
+/// Reads the files below a directory, with their modes.
 fn read(directory: &Path, prefix: &str, tree: &mut Tree) {
     for entry in fs::read_dir(directory).unwrap() {
         let entry = entry.unwrap();

@@ -1,4 +1,4 @@
-//! A whole release of the real trees and manifest with a program that is none, read back by readers of our own, by dpkg and
+//! A whole release from the real trees and manifest with a dummy program, read back by readers of our own, by dpkg and
 //! by systemd.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
@@ -15,14 +15,14 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const ARCHITECTURE: &str = "arm_cortex-a15_neon-vfpv4";
-/// Runs, unlike the one of a chip, and says what it was called with.
+/// A dummy program that runs on every chip and prints its arguments.
 const PROGRAM: &[u8] = b"#!/bin/sh\necho \"$0 $*\"\n";
 
 fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
 }
 
-/// A release of two architectures of OpenWrt's and one of Debian's.
+/// Builds a release for two OpenWrt architectures and one Debian architecture.
 fn release(keys: &Keys) -> (TempDir, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let programs = directory.path().join("programs");
@@ -71,7 +71,7 @@ fn openwrt(directory: &TempDir) -> BTreeMap<String, Vec<u8>> {
     files(&directory.path().join("out/openwrt").join(ARCHITECTURE))
 }
 
-/// The files of packaging, for a package.
+/// The packaging files of a package.
 fn tree_of(package: &str) -> Tree {
     let mut tree = Tree::default();
     let directory = packaging().join(package);
@@ -197,7 +197,7 @@ fn the_manifest_and_the_feed_say_the_same() {
     let luci = root.join("openwrt/luci/luci-proto-millrace/Makefile");
     let luci = fs::read_to_string(luci).unwrap();
     for package in &manifest.openwrt.package {
-        // LuCI's own, which makes the rest of it.
+        // LuCI packages use LuCI's own build file, which generates the rest of the recipe.
         if package.name.starts_with("luci-") {
             for (name, value) in [
                 ("LUCI_TITLE", package.summary.clone()),
@@ -242,7 +242,7 @@ fn the_manifest_and_the_feed_say_the_same() {
     }
 }
 
-/// dpkg, as far as it goes without touching this machine.
+/// Runs dpkg without touching this machine.
 fn dpkg(root: &Path, arguments: &[&str], debs: &[PathBuf]) -> Output {
     Command::new("dpkg")
         .arg(format!("--root={}", root.display()))
@@ -292,7 +292,7 @@ fn dpkg_reads_what_our_reader_reads() {
         };
         let ours = deb::read(&fs::read(&path).unwrap()).unwrap();
         let listed = run("--contents");
-        // The root is in the archive too.
+        // The archive also contains the root directory.
         assert_eq!(listed.lines().count(), ours.data.iter().count() + 1);
         assert!(
             listed
@@ -331,7 +331,7 @@ fn what_dpkg_installs_a_purge_takes_away() {
     let (directory, _) = release(&Keys::default());
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path();
-    // Directories that dpkg has, and systemd.
+    // Directories that dpkg and systemd need.
     for path in [
         "etc/systemd/system",
         "var/lib/dpkg/info",
@@ -360,11 +360,11 @@ fn what_dpkg_installs_a_purge_takes_away() {
     ] {
         assert!(root.join(path).exists(), "{path}");
     }
-    // Files that the owner and the program leave.
+    // Files created by the owner and by the program, which dpkg leaves alone.
     fs::write(root.join("etc/millrace/office.ovpn"), "").unwrap();
     fs::create_dir_all(root.join("var/lib/millrace")).unwrap();
     fs::write(root.join("var/lib/millrace/usage"), "").unwrap();
-    // Links are made as by `systemctl enable`; a tunnel that is wanted by others too, and a unit that is none of ours.
+    // Links as `systemctl enable` makes them: a tunnel that other units want too, and a unit of another package.
     let units = root.join("etc/systemd/system");
     for path in ["multi-user.target.wants", "office.target.requires"] {
         fs::create_dir_all(units.join(path)).unwrap();
@@ -419,7 +419,7 @@ fn what_dpkg_installs_a_purge_takes_away() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Everything below a directory.
+/// Returns every path below a directory.
 fn paths(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -454,7 +454,7 @@ fn units_leave_a_break_in_little() {
             .arg(&unit)
             .output()
             .unwrap();
-        // Above 2.4, which is where tenths are rounded up to, it fails.
+        // A score above 2.4, which systemd rounds up to tenths, fails.
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{name}: {text}");
     }

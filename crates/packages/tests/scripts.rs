@@ -1,4 +1,4 @@
-//! `scripts/packages`, with a stand-in for what builds programs.
+//! `scripts/packages`, with a stand-in for the build script.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Builds programs that say when they were built, where `scripts/arm` does.
+/// A stand-in for `scripts/arm`, whose programs print when they were built.
 const ARM: &str = r#"#!/bin/sh
 set -eu
 bin=${CARGO_TARGET_DIR:-$PWD/target/arm}/bin
@@ -37,7 +37,7 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|&it| it.to_owned()).collect()
 }
 
-/// Runs it for a chip; its variables besides are those given.
+/// Runs the script for a chip with these extra variables.
 fn run(top: &Path, chip: &str, variables: &[(&str, &Path)]) -> Output {
     let path = format!("{}/bin:{}", top.display(), std::env::var("PATH").unwrap());
     Command::new(top.join("scripts/packages"))
@@ -54,7 +54,7 @@ fn run(top: &Path, chip: &str, variables: &[(&str, &Path)]) -> Output {
         .unwrap()
 }
 
-// One test, as what it writes is executed: another thread's child could have it open meanwhile.
+// A single test, because it executes files that it writes: another thread's child could still have them open.
 #[test]
 fn only_what_is_asked_for_is_packed_and_nothing_older() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -81,7 +81,7 @@ fn only_what_is_asked_for_is_packed_and_nothing_older() {
         top.join("built/debug/millrace-packages"),
     )
     .unwrap();
-    // Of an earlier version.
+    // Leftovers of an earlier version.
     for name in ["cortex-a7-router", "aarch64-debian", "x86_64-debian"] {
         write(
             &top.join(format!("built/bin/millrace-{name}")),
@@ -118,7 +118,7 @@ fn only_what_is_asked_for_is_packed_and_nothing_older() {
             .is_some()
     );
 
-    // Programs that are there are taken as they are, and those of other chips are not.
+    // The script packs existing programs unchanged, and ignores those of other chips.
     let output = run(top, "cortex-a7", &[("PROGRAMS", &top.join("built/bin"))]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(

@@ -1,4 +1,5 @@
-//! The init scripts of guard and policy, with stand-ins for procd and the program, where OpenWrt starts it behind an upgrade.
+//! The init scripts of guard and policy, with stand-ins for procd and the program, as OpenWrt starts them after an
+//! upgrade.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -6,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The call that `/etc/rc.common` makes.
+/// Calls the script as `/etc/rc.common` does.
 const START: &str = r#"
 . "$INIT"
 PROG=program
@@ -37,17 +38,17 @@ procd_close_instance() { :; }
 "$CALL"
 "#;
 
-/// The calls of a script, `guard` or `policy`, that has settings, where its `status` ends with that code.
+/// The calls made by the script `guard` or `policy` with settings present, if `status` exits with `status`.
 fn called(script: &str, upgrade: Option<&str>, status: u8) -> Vec<String> {
     called_with(script, upgrade, status, ("start_service", 0))
 }
 
-/// The calls of a function of the script, where `on` ends with that code.
+/// The calls made by a function of the script, if the command in `call` exits with the given code.
 fn called_with(script: &str, upgrade: Option<&str>, status: u8, call: (&str, u8)) -> Vec<String> {
     called_where(script, upgrade, status, call, true)
 }
 
-/// The calls of a function where the chain that holds is there, or is not.
+/// The calls made by a function, with or without the blocking chain.
 fn called_where(
     script: &str,
     upgrade: Option<&str>,
@@ -102,27 +103,27 @@ fn an_upgrade_goes_on_with_a_guard_that_is_on_in_part_or_unknown() {
     }
 }
 
-/// The script reads no file: any content is left to the program.
+/// The script reads no file: it leaves any content to the program.
 #[test]
 fn the_program_decides_whether_there_is_something_to_watch() {
     let guard = |call, code| called_with("guard", None, code, (call, code));
     for code in [0, 1] {
         let start = ["guard on --if-asked", "instance"];
         assert_eq!(guard("start_service", code), start, "{code}");
-        // Once: what was on by hand stays in force.
+        // Reload calls the program once: a guard switched on by hand stays on.
         let reload = ["guard reload", "instance"];
         assert_eq!(guard("reload_service", code), reload, "{code}");
     }
-    // Nothing is asked for: what runs ends, and nothing is started again and again.
+    // No settings exist: a running instance ends, and procd does not restart it again and again.
     assert_eq!(guard("start_service", 4), ["guard on --if-asked"]);
     assert_eq!(guard("reload_service", 4), ["guard reload", "start"]);
-    // Let go by hand.
+    // The guard was switched off by hand.
     assert_eq!(guard("reload_service", 3), ["guard reload"]);
 }
 
 #[test]
 fn a_start_of_the_user_or_at_boot_sets_it() {
-    // opkg says 0 where it installs.
+    // opkg sets 0 for a fresh installation.
     for upgrade in [None, Some(""), Some("0")] {
         for script in ["guard", "policy"] {
             let how = if script == "guard" { " --if-asked" } else { "" };
@@ -132,12 +133,12 @@ fn a_start_of_the_user_or_at_boot_sets_it() {
     }
 }
 
-/// The network comes next, and does not wait: where nothing is held that is asked for, nothing is forwarded.
+/// The network starts next without waiting: if required protection fails, nothing is forwarded.
 #[test]
 fn what_cannot_be_set_at_boot_forwards_nothing() {
     let start = |script, code, held| called_where(script, None, 3, ("start_service", code), held);
     for (script, on) in [("guard", "guard on --if-asked"), ("policy", "policy on")] {
-        // Refused by the kernel, crashed, not there.
+        // The kernel refused, the program crashed, or it is missing.
         for code in [1, 134, 127] {
             let chain = match script {
                 "guard" => "millrace guard",
@@ -152,7 +153,7 @@ fn what_cannot_be_set_at_boot_forwards_nothing() {
                 format!("add rule inet {chain} counter drop")
             );
             assert_eq!(tries, [on, "sleep", on, "sleep", on], "{code}");
-            // Something of it is there.
+            // Part of the protection is in force.
             assert_eq!(start(script, code, true), [on, "instance"], "{code}");
         }
         assert_eq!(start(script, 0, false), [on, "instance"]);
@@ -160,7 +161,7 @@ fn what_cannot_be_set_at_boot_forwards_nothing() {
     assert_eq!(start("guard", 4, false), ["guard on --if-asked"]);
 }
 
-/// systemd starts what comes after a unit whether or not the unit has failed: only one that goes on holds the network back.
+/// systemd starts the units ordered after a failed unit anyway, so only a unit that keeps running delays the network.
 #[test]
 fn a_program_that_crashes_holds_the_network_back() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -174,7 +175,7 @@ fn a_program_that_crashes_holds_the_network_back() {
         let script = script.strip_suffix('\'').unwrap();
         let scratch = tempfile::tempdir().unwrap();
         let calls = scratch.path().join("calls");
-        // Killed twice by a signal, then well.
+        // Killed twice by a signal, then successful.
         let program = "sleep() { :; }; millrace() { echo \"$*\" >>\"$CALLS\"; [ \"$(wc -l <\"$CALLS\")\" -gt 2 ] || return 134; }";
         let script = format!(
             "{program}; {}",

@@ -1,5 +1,5 @@
-//! A number of 64 bits that threads share, on every machine. 32-bit MIPS has no instructions for one: there a lock of
-//! `portable-atomic`'s stands in for them, which a reader does not take unless someone writes.
+//! A number of 64 bits that threads share, on every machine. 32-bit MIPS has no 64-bit atomic instructions. There
+//! `portable-atomic` uses a lock, which a reader takes only if another thread writes.
 
 #[cfg(not(target_has_atomic = "64"))]
 pub use portable_atomic::AtomicU64;

@@ -5,21 +5,21 @@ use core::ops::Range;
 /// One packet of a batch. Offsets are bytes into the batch's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
-    /// The payload's first byte. Before opening: the first byte of the cipher's
-    /// head, which is the payload's where a cipher has none.
+    /// Offset of the payload's first byte. Before opening: offset of the cipher's head, or of the payload if the cipher
+    /// has no head.
     pub start: u32,
     /// Bytes of payload. Before opening: bytes from `start` to the end of the datagram.
     pub len: u32,
-    /// The packet's number under its key, from which the nonce is made. Always 64 bits, on every machine. Opening sets it
-    /// where the number is part of what the cipher reads, and takes it as given elsewhere.
+    /// The packet's number under its key, from which the nonce is made. Always 64 bits, on every machine. Opening sets
+    /// it if the packet carries the number; otherwise the caller sets it.
     pub counter: u64,
-    /// Set by opening: the packet is genuine and `start` and `len` are the
-    /// payload's.
+    /// Whether opening found the packet genuine. If so, `start` and `len` are the payload's.
     pub authentic: bool,
 }
 
 impl Packet {
-    /// `start..start + len`, if it lies in a memory of `memory_len` bytes with `front` bytes before it and `behind` after.
+    /// Returns `start..start + len`, if it lies in a memory of `memory_len` bytes with `front` bytes before it and
+    /// `behind` bytes after it.
     #[must_use]
     #[inline]
     pub fn range(&self, front: usize, behind: usize, memory_len: usize) -> Option<Range<usize>> {
@@ -32,7 +32,7 @@ impl Packet {
     /// Marks the packet as genuine, its payload at `payload`.
     #[inline]
     pub fn accept(&mut self, payload: &Range<usize>) {
-        // Within `start..start + len` as they were, so that nothing is cut.
+        // The payload lies within the old `start..start + len`, so neither cast truncates.
         self.start = payload.start as u32;
         self.len = payload.len() as u32;
         self.authentic = true;
@@ -46,7 +46,7 @@ impl Packet {
 pub struct Batch<'a> {
     /// The slot.
     pub memory: &'a mut [u8],
-    /// Where the packets are in it.
+    /// The positions of the packets in the slot.
     pub packets: &'a mut [Packet],
 }
 

@@ -6,33 +6,34 @@ use crate::{Line, LineId, PeerId, StreamId};
 ///
 /// Called by workers: must not block, and must bound what it queues.
 pub trait Control: Send + Sync + 'static {
-    /// A datagram that is not a data packet. `from` is the way that it came, with our address that was called: what is
-    /// sent there ([`DataPlane::send`](crate::DataPlane::send)) answers it.
+    /// Takes a datagram that is not a data packet. `from` is the line that it came by, with the local address that it
+    /// was sent to. [`DataPlane::send`](crate::DataPlane::send) to `from` answers the datagram.
     ///
-    /// Returns whether it was taken; `false` counts as a drop.
+    /// Returns whether control took the datagram; `false` counts as a drop.
     fn datagram(&self, from: Line, bytes: &[u8]) -> bool;
 
-    /// An authentic data packet of this peer's that carries a message instead of an IP packet.
+    /// Takes a message that an authentic data packet of this peer carries instead of an IP packet.
     fn message(&self, peer: PeerId, bytes: &[u8]) {
         let _ = (peer, bytes);
     }
 
-    /// Something happened to this peer.
+    /// Reports an event of this peer.
     fn notify(&self, peer: PeerId, notice: Notice);
 
-    /// A stream has ended, or sent what no peer would send.
+    /// Reports that a stream has ended, or carried bytes that no peer would send.
     fn stream_closed(&self, stream: StreamId) {
         let _ = stream;
     }
 
-    /// The data plane has stopped: the interface was deleted, or a worker cannot go on.
+    /// Reports that the data plane has stopped: the interface was deleted, or a worker cannot go on.
     fn device_gone(&self);
 }
 
-/// Reasons to look at a peer. All are rare but [`NeedSession`](Self::NeedSession).
+/// Reasons to look at a peer. All except [`NeedSession`](Self::NeedSession) are rare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
-    /// A packet waits for a session. Told for every packet that is read without one: control keeps a set and no queue.
+    /// A packet waits for a session. The data plane reports every such packet, so control keeps a set of peers and no
+    /// queue.
     NeedSession,
     /// Traffic flows and this peer's timers are not armed.
     Active,
@@ -46,20 +47,21 @@ pub enum Notice {
         /// Our name for its session.
         index: u32,
     },
-    /// An authentic packet came from another address, and the peer is there now. [`DataPlane::peer`](crate::DataPlane::peer)
-    /// knows where: a peer may move with each packet, and a notice that named the address would be late.
+    /// An authentic packet came from another address: the peer has moved there.
+    /// [`DataPlane::peer`](crate::DataPlane::peer) returns the address. The notice has none, because a peer may move
+    /// with each packet and it would be outdated.
     Moved {
-        /// The line that it was heard by.
+        /// The line by which the packet came.
         line: LineId,
     },
-    /// Nothing was heard from the peer for as long as [`DataPlane::keep_alive`](crate::DataPlane::keep_alive) said: nothing is
-    /// sent to it any more.
+    /// The peer was silent for longer than [`DataPlane::keep_alive`](crate::DataPlane::keep_alive) allows. The data
+    /// plane sends nothing more to it.
     Silent,
-    /// The data plane cannot go on with the peer, for a reason that the log has.
+    /// The data plane cannot serve the peer any longer; the log has the reason.
     Failed,
-    /// The peer compresses: told of the first such packet of a key.
+    /// The peer compresses. The data plane reports the first compressed packet of a key.
     Compressed {
-        /// Whether the packet was unpacked; dropped otherwise.
+        /// Whether the data plane unpacked the packet; otherwise it dropped the packet.
         unpacked: bool,
     },
 }

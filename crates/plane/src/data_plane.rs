@@ -1,4 +1,4 @@
-//! The boundary: what control asks of a data plane.
+//! The calls that control makes to a data plane.
 
 use crate::{
     CipherName, KeyUsage, LINES_MAX, Line, LineId, LineMode, Moving, PeerId, PeerLines, PeerState,
@@ -8,66 +8,64 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// A data plane, which moves packets, as a value that control holds.
+/// A data plane, which moves packets. Control holds it as a value.
 ///
 /// The calls have the shape of the Linux kernel's OpenVPN offload (`ovpn`: new peer, new key, swap, delete, float,
-/// statistics), so that a data plane in a kernel fits behind them as the one in user space does. The other half of the
-/// boundary, what a data plane tells, is [`Control`](crate::Control), given to it when it is made. Dropping a data plane
-/// ends it; [`Control`](crate::Control) is not called any more when the drop has returned.
+/// statistics), so a kernel data plane fits behind them as well as one in user space. A data plane reports to the
+/// [`Control`](crate::Control) that it gets when it is made. Dropping a data plane ends it; it no longer calls
+/// [`Control`](crate::Control) once the drop has returned.
 ///
-/// The trait may be used as an object. No packet passes through it: control calls it some times a second at most for
-/// each peer, and never a worker.
+/// The trait may be used as an object. No packet passes through it. Only control calls it, at most a few times a second
+/// for each peer; workers never do.
 ///
 /// # Order
 ///
-/// 1. [`open_line`](Self::open_line), or [`add_stream`](Self::add_stream): without one nothing is received. A
-///    connection is read from the call on, so messages may be reported before it returns.
-/// 2. [`add_peer`](Self::add_peer), then [`set_line`](Self::set_line) to say where it is.
-/// 3. [`add_keys`](Self::add_keys): packets of the session are opened. Before the message is sent that lets the peer
-///    use the keys, else its first packets are dropped.
-/// 4. [`send_with`](Self::send_with): packets are sealed with keys that were added before.
-/// 5. [`change_routes`](Self::change_routes): packets find their way to the peer, and those from it are believed.
-///    Before the keys where packets are to wait for a session ([`Wire::STAGES`](crate::Wire::STAGES)) and to bring
-///    about [`Notice::NeedSession`](crate::Notice::NeedSession).
-/// 6. [`remove_keys`](Self::remove_keys) for old sessions; [`remove_peer`](Self::remove_peer) takes back all that
-///    was said of a peer; [`remove_stream`](Self::remove_stream) and [`close_line`](Self::close_line) come last.
+/// 1. [`open_line`](Self::open_line), or [`add_stream`](Self::add_stream): without one the data plane receives nothing.
+///    It reads a connection from the call on, so it may report messages before the call returns.
+/// 2. [`add_peer`](Self::add_peer), then [`set_line`](Self::set_line) to set the peer's address.
+/// 3. [`add_keys`](Self::add_keys): the data plane opens packets of the session. Call it before you send the message
+///    that lets the peer use the keys, or the peer's first packets are dropped.
+/// 4. [`send_with`](Self::send_with): the data plane seals packets with keys that were added before.
+/// 5. [`change_routes`](Self::change_routes): the data plane sends packets to the peer, and accepts the addresses of
+///    those from it. Call it before the keys if packets are to wait for a session
+///    ([`Wire::STAGES`](crate::Wire::STAGES)) and to cause [`Notice::NeedSession`](crate::Notice::NeedSession).
+/// 6. [`remove_keys`](Self::remove_keys) for old sessions; [`remove_peer`](Self::remove_peer) forgets everything about
+///    a peer; [`remove_stream`](Self::remove_stream) and [`close_line`](Self::close_line) come last.
 ///
-/// A call that names a peer, session, line or stream that is not there does nothing, and says so if it returns
-/// anything. A change takes effect before the call returns for all packets that are read from then on; packets that
-/// a worker has at that moment may still go the old way. Nothing that was asked for is put off, except
-/// [`inject`](Self::inject).
+/// A call that names an unknown peer, session, line or stream does nothing, and says so if it returns anything. A
+/// change takes effect before the call returns, for all packets that are read from then on; packets that a worker
+/// already holds may still go the old way. No call is deferred, except [`inject`](Self::inject).
 ///
 /// # Cost
 ///
 /// Calls may take a lock that no packet waits for, may allocate and may make a few system calls; none waits for the
-/// network. Three grow with something: [`change_routes`](Self::change_routes) with the logarithm of the routes for each
-/// change, [`remove_peer`](Self::remove_peer) with that peer's routes and sessions, [`set_sender`](Self::set_sender)
-/// with the number of such senders. [`add_keys`](Self::add_keys) schedules keys, some ten microseconds.
+/// network. Three calls have a variable cost: [`change_routes`](Self::change_routes) grows with the logarithm of the
+/// routes for each change, [`remove_peer`](Self::remove_peer) with that peer's routes and sessions,
+/// [`set_sender`](Self::set_sender) with the number of senders set by it. [`add_keys`](Self::add_keys) schedules keys,
+/// which takes some ten microseconds.
 pub trait DataPlane: Send + Sync {
     /// The protocol of its packets and keys.
     type Protocol: Protocol;
-    /// The bound sockets of one line. What they are bound to (address, device, mark) is their maker's choice.
+    /// The bound sockets of one line. Whoever makes them chooses the address, device and mark.
     type Sockets;
     /// A connected stream.
     type Connection;
 
     // Lines.
 
-    /// Gives line `line` these sockets, in place of those that it has. Old ones are closed as soon as no worker uses
-    /// them.
+    /// Gives line `line` these sockets in place of its old ones, which close as soon as no worker uses them.
     ///
     /// # Errors
     /// There are [`LINES_MAX`] lines; descriptor limits.
     fn open_line(&self, line: LineId, sockets: Self::Sockets) -> io::Result<()>;
 
-    /// Takes the sockets of a line away. Peers keep their lines of that number, by which nothing
-    /// is sent.
+    /// Takes the sockets of a line away. Peers keep the line of that number, but nothing is sent by it.
     fn close_line(&self, line: LineId);
 
-    /// The local UDP port of a line; of two sockets that of IPv4.
+    /// Returns the local UDP port of a line: that of IPv4, if the line has two sockets.
     fn port(&self, line: LineId) -> Option<u16>;
 
-    /// Gives what leaves through the sockets of a line another mark (`SO_MARK`); 0 is none.
+    /// Sets the mark (`SO_MARK`) of packets that leave through the sockets of a line; 0 means no mark.
     ///
     /// # Errors
     /// The kernel's error (`EPERM`).
@@ -84,74 +82,76 @@ pub trait DataPlane: Send + Sync {
         connection: Self::Connection,
     ) -> io::Result<crate::Endpoint>;
 
-    /// Closes a connection. What waits in it is dropped.
+    /// Closes a connection and drops the packets that wait in it.
     fn remove_stream(&self, id: StreamId);
 
     // Peers.
 
-    /// Makes a peer, without line, keys and routes. Returns `false` where there is one of this number.
+    /// Makes a peer without line, keys and routes. Returns `false` if the number is in use.
     fn add_peer(&self, id: PeerId, moving: Moving) -> bool;
 
-    /// Forgets a peer: its keys, routes, senders and lines, and what waits for it. Its connection stays open.
+    /// Forgets a peer: its keys, routes, senders and lines, and the packets that wait for it. Its connection stays
+    /// open.
     fn remove_peer(&self, id: PeerId);
 
-    /// Says what authentic packets of a peer from another address mean.
+    /// Sets the meaning of authentic packets that come from another address of a peer.
     fn set_moving(&self, id: PeerId, moving: Moving);
 
-    /// Says where a peer is on one line, in place of what was known of that line. Where no line is used to send, this
-    /// one is from now on.
+    /// Sets the address of a peer on one line, in place of the earlier one. If the peer has no line in use, it uses
+    /// this one from now on.
     fn set_line(&self, id: PeerId, line: Line);
 
-    /// Forgets a line of a peer. Of the one that is used to send: nothing is sent until another is chosen or set.
+    /// Forgets a line of a peer. If that line is in use, nothing is sent until another is chosen or set.
     fn remove_line(&self, id: PeerId, line: LineId);
 
     /// Sends to a peer by this line from now on.
     fn use_line(&self, id: PeerId, line: LineId);
 
-    /// Says over which of its lines a peer's packets are sent from now on; [`LineMode::Single`] until then. Packets that
-    /// are not the peer's traffic, as keepalives and messages, go as critical ones do.
+    /// Sets how a peer's packets use its lines from now on; the default is [`LineMode::Single`]. Packets that are not
+    /// the peer's traffic, such as keepalives and messages, go as critical ones do.
     fn set_line_mode(&self, id: PeerId, mode: LineMode);
 
-    /// Puts packets of a peer back into order before they are written, or writes them as they come, as until then. What
-    /// waits when that ends is written when the peer's next packet comes, or when its time has come.
+    /// Puts packets of a peer back into order before they are written; `None`, the default, writes them as they come.
+    /// Packets that still wait when this ends are written when the peer's next packet comes, or at their deadline.
     fn set_reorder(&self, id: PeerId, reorder: Option<Reorder>);
 
-    /// The state of a peer's lines. Nothing where there is no such peer. Costs an allocation: for people and timers of
-    /// seconds.
+    /// Returns the state of a peer's lines; empty if there is no such peer. Costs an allocation: for people and timers
+    /// of seconds.
     fn peer_lines(&self, id: PeerId) -> PeerLines;
 
-    /// Bytes that each line has carried since the data plane was made, in both directions, by number: all that went through
-    /// its sockets, whosever it was, with the headers of IP and UDP; of connections all bytes, and about what TCP adds.
+    /// Returns the bytes that each line has carried since the data plane was made, in both directions, by line number.
+    /// This counts everything that went through the line's sockets, of all peers, with the headers of IP and UDP. For
+    /// connections it counts all bytes and an estimate of TCP's headers.
     fn carried(&self) -> [u64; LINES_MAX];
 
-    /// Forgets which of our addresses a peer calls: the way to it leads elsewhere now. The kernel chooses the source
-    /// until the peer is heard.
+    /// Forgets the local address that a peer sends to, because the route to the peer has changed. The kernel chooses
+    /// the source address until a packet comes from the peer.
     fn forget_source(&self, id: PeerId);
 
-    /// Says whose data packets come from here that do not name their session
-    /// ([`SessionName::OfSender`](crate::SessionName::OfSender)): those of the sessions from `first` on, which are
-    /// this peer's.
+    /// Assigns data packets of this sender that do not name their session
+    /// ([`SessionName::OfSender`](crate::SessionName::OfSender)) to this peer's sessions, which are numbered from
+    /// `first` on.
     fn set_sender(&self, id: PeerId, from: Sender, first: u32);
 
-    /// Takes that back, unless the sender has become another peer's.
+    /// Undoes [`set_sender`](Self::set_sender), unless the sender belongs to another peer by now.
     fn clear_sender(&self, id: PeerId, from: Sender);
 
     /// The state of a peer.
     fn peer(&self, id: PeerId) -> Option<PeerState>;
 
-    /// Says that control looks at the peer's [`Times`](crate::Times) by itself: no
-    /// [`Notice::Active`](crate::Notice::Active) comes until [`disarm`](Self::disarm). Returns whether control has to;
-    /// `false` where a worker was faster, whose notice is on its way.
+    /// Says that control watches the peer's [`Times`](crate::Times) by itself: no
+    /// [`Notice::Active`](crate::Notice::Active) comes until [`disarm`](Self::disarm). Returns whether control has to
+    /// watch; `false` if a worker was faster, whose notice is on its way.
     fn arm(&self, id: PeerId) -> bool;
 
-    /// Says that control waits for [`Notice::Active`](crate::Notice::Active). Look at the times once more after this:
-    /// what happened just before was not told.
+    /// Says that control waits for [`Notice::Active`](crate::Notice::Active). Check the times once more after this
+    /// call: traffic just before it caused no notice.
     fn disarm(&self, id: PeerId);
 
-    /// Leaves it to the data plane to send a peer an empty packet after `ping` without another one, and to look after its
-    /// silence: [`Notice::Silent`](crate::Notice::Silent) tells of one that is longer than `silence`. The time counts from
-    /// the call on. Only a data plane whose packets control does not see does so, which calls each peer alive while it waits
-    /// ([`PeerState::times`]); with others control goes on by [`peer`](Self::peer) and [`inject`](Self::inject).
+    /// Has the data plane send a peer an empty packet after `ping` without another one, and watch for silence:
+    /// [`Notice::Silent`](crate::Notice::Silent) reports a silence longer than `silence`. The time counts from the call
+    /// on. Only a data plane whose packets control does not see does this, and it reports each peer as alive while it
+    /// waits ([`PeerState::times`]). With others control goes on by [`peer`](Self::peer) and [`inject`](Self::inject).
     fn keep_alive(
         &self,
         id: PeerId,
@@ -161,7 +161,7 @@ pub trait DataPlane: Send + Sync {
         let _ = (id, ping, silence);
     }
 
-    /// Counts a message of control's that the peer will authenticate as sent to it.
+    /// Counts a control message that the peer will authenticate as sent to the peer.
     fn note_sent(&self, id: PeerId, at: std::time::Instant, bytes: usize);
 
     /// Counts an authentic message for control as received from the peer.
@@ -169,12 +169,12 @@ pub trait DataPlane: Send + Sync {
 
     // Keys.
 
-    /// Opens packets of a session with these keys from now on, beginning with an empty replay window. They expire by
-    /// their limits without another call.
+    /// Opens packets of a session with these keys from now on, beginning with an empty replay window. The keys expire
+    /// by their limits without another call.
     ///
-    /// Keys that the peer has for a session of this name are removed first, and nothing is sealed until
-    /// [`send_with`](Self::send_with) where those sealed. Numbers begin at 0: the material must be new, or a nonce would
-    /// come twice.
+    /// This first removes keys that the peer has for a session of this name. If those keys sealed, nothing is sealed
+    /// until [`send_with`](Self::send_with). Packet numbers begin at 0: the material must be new, or nonces would
+    /// repeat.
     ///
     /// # Errors
     /// There is no such peer, another peer has a session of this name, or the protocol refuses the material.
@@ -184,51 +184,53 @@ pub trait DataPlane: Send + Sync {
         keys: SessionKeys<<Self::Protocol as Protocol>::Keys>,
     ) -> Result<CipherName, KeyError<<Self::Protocol as Protocol>::Error>>;
 
-    /// Seals with the keys of this session from now on, after what waits for the peer was sealed with them and sent.
-    /// Their packet numbers go on where they were: saying it twice changes nothing.
+    /// Seals with the keys of this session from now on. Packets that wait for the peer are sealed with them and sent
+    /// first. Packet numbers continue, so that a second call changes nothing.
     fn send_with(&self, id: PeerId, session: u32);
 
-    /// Seals nothing for this peer until keys are named again. The keys of the session go on opening.
+    /// Seals nothing for this peer until [`send_with`](Self::send_with). The keys of the session still open packets.
     fn stop_sending(&self, id: PeerId);
 
-    /// Forgets the keys of a session. Of the one that seals: nothing is sealed until others are named.
+    /// Forgets the keys of a session. If they are the sealing keys, nothing is sent until
+    /// [`send_with`](Self::send_with) names others.
     fn remove_keys(&self, id: PeerId, session: u32);
 
-    /// The use of a session's keys; nothing where they are not there.
+    /// Returns the use of a session's keys; all zeros if there are none.
     fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage;
 
     // Messages.
 
-    /// Sends a message of control's as it is: a datagram, or a record with its length before it. Needs no peer.
-    /// Returns whether it went.
+    /// Sends a control message unchanged: as a datagram, or as a record behind its length. Needs no peer. Returns
+    /// whether the message was sent.
     fn send(&self, to: &Line, message: &[u8]) -> bool;
 
-    /// Sends a message of control's to a peer by the line that is in use. With `to`, where control believes the peer
-    /// to be, it goes there, from the address that the peer calls if the data plane knows it there; without, it goes
-    /// where the peer is. Returns whether it went.
+    /// Sends a control message to a peer by the line in use. Without `to`, the message goes to the peer's known
+    /// address. With `to`, where control believes the peer to be, it goes there. Its source is the address that the
+    /// peer calls, if the data plane knows the peer at `to`. Returns whether the message was sent.
     fn send_to_peer(&self, id: PeerId, to: Option<SocketAddr>, message: &[u8]) -> bool;
 
-    /// Seals a payload of control's among the peer's packets, in their order. Done by a worker, soon. Dropped where
-    /// there is no key.
+    /// Has a worker seal a control payload soon, in order among the peer's packets. The payload is dropped if there is
+    /// no key.
     fn inject(&self, id: PeerId, payload: &[u8]);
 
-    /// Injects a payload by one line only, whichever are used. Dropped where the peer does not have it, too.
+    /// Injects a payload by this line only, whichever lines are in use. The payload is dropped if there is no key, or
+    /// the peer does not have the line.
     fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]);
 
-    /// Seals a payload of control's, unpadded, and sends it at once by the way that is in use, in one datagram that nothing on
-    /// the way may cut. For the peer's timers it is no data: no answer is waited for.
+    /// Seals a control payload, unpadded, and sends it at once by the line in use, in one datagram that must not be
+    /// fragmented. The peer's timers do not count it as data: no answer is expected.
     fn send_whole(&self, id: PeerId, payload: &[u8]) -> Whole {
         let _ = (id, payload);
         Whole::Nowhere
     }
 
-    /// Sends an empty data packet. Returns whether there was a key and an address to send it.
+    /// Sends an empty data packet. Returns whether there was a key to seal it and an address to send it to.
     fn send_keepalive(&self, id: PeerId) -> bool;
 
-    /// Sends what waits for a session if there is a key. Returns whether something had waited.
+    /// Sends the packets that wait for a session, if there is a key. Returns whether any had waited.
     fn send_staged(&self, id: PeerId) -> bool;
 
-    /// Drops what waits for a session.
+    /// Drops the packets that wait for a session.
     fn drop_staged(&self, id: PeerId);
 
     // The whole.
@@ -236,33 +238,32 @@ pub trait DataPlane: Send + Sync {
     /// Changes which peer owns which addresses, in this order. Packets see all of the changes or none.
     fn change_routes(&self, changes: &[RouteChange]);
 
-    /// Holds packets back in front of the lines, which carry so many bits a second together, all headers included:
-    /// in a fair queue of inner flows (RFC 8290), where a call does not wait for a download. `None`, as until then: lines
-    /// that are not the bottleneck, for which nothing waits here.
+    /// Limits the sum of all lines to so many bits a second, all headers included. Packets wait in a fair queue of
+    /// inner flows (RFC 8290), where a call does not wait for a download. `None`, the default: the lines are not the
+    /// bottleneck, and nothing waits here.
     fn set_rate(&self, rate: Option<u64>);
 
-    /// Sets the rate in front of each line by itself, by number; 0 for lines by which no packet is to go. Packets that
-    /// may go by any ([`LineMode::BalancePackets`]) go by the first that has room. In place of
-    /// [`set_rate`](Self::set_rate).
+    /// Limits each line separately, by number; 0 for lines that must carry no packet. Packets that may go by any line
+    /// ([`LineMode::BalancePackets`]) go by the first that has room. Replaces [`set_rate`](Self::set_rate).
     fn set_line_rates(&self, rates: [u64; LINES_MAX]);
 
-    /// The interface's MTU in bytes has changed.
+    /// Takes the interface's new MTU in bytes.
     fn set_mtu(&self, mtu: usize);
 
     /// The interface's MTU in bytes, as last told.
     fn mtu(&self) -> usize;
 
-    /// Whether packets from one peer to another are passed on here, or left to the kernel.
+    /// Sets whether the data plane passes on packets from one peer to another, or leaves them to the kernel.
     fn set_hairpin(&self, hairpin: bool);
 
-    /// The name that the interface has now.
+    /// Returns the current name of the interface.
     ///
     /// # Errors
-    /// It is no more.
+    /// The interface no longer exists.
     fn interface(&self) -> io::Result<String>;
 
-    /// Whether every worker has done a round since this was last asked; asks them all for another one. True when it is asked
-    /// for the first time. For timers of seconds, which look after workers that hang.
+    /// Returns whether every worker has done a round since the last call, and asks all workers for another one. Returns
+    /// true at the first call. For timers of seconds, which detect hung workers.
     fn pulse(&self) -> bool {
         true
     }
@@ -271,14 +272,14 @@ pub trait DataPlane: Send + Sync {
     fn statistics(&self) -> Statistics;
 }
 
-/// The fate of a datagram that nothing may cut ([`DataPlane::send_whole`]).
+/// The fate of a datagram that must not be fragmented ([`DataPlane::send_whole`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
-    /// It was sent.
+    /// The data plane sent it.
     Sent,
-    /// This host refuses it for its length.
+    /// This host refuses the datagram as too long.
     TooLong,
-    /// There is no key or no address, or it was refused for another reason.
+    /// There is no key or no address, or this host refused the datagram for another reason.
     Nowhere,
 }
 
@@ -305,7 +306,7 @@ pub enum RouteChange {
     },
 }
 
-/// Where packets come from that do not name their session.
+/// The source of packets that do not name their session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sender {
     /// Datagrams from this address.
@@ -314,7 +315,7 @@ pub enum Sender {
     Stream(StreamId),
 }
 
-/// Why keys were not taken.
+/// Why a data plane refused keys.
 #[derive(Debug, PartialEq, Eq)]
 pub enum KeyError<E> {
     /// There is no such peer. Control's fault.
@@ -323,7 +324,7 @@ pub enum KeyError<E> {
     Taken(u32),
     /// The protocol refuses the material: the configuration's fault, or the peer's.
     Material(E),
-    /// This data plane has no such packets, or could not take the keys: why.
+    /// This data plane does not support such packets, or could not take the keys; the text says why.
     Unable(String),
 }
 

@@ -8,8 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Source {
     /// Our address that the peer called.
     pub ip: IpAddr,
-    /// The interface it came in on; 0 if unknown. Not used for sending, but to notice that the
-    /// way to the peer now leads elsewhere.
+    /// The interface that received the datagram; 0 if unknown. Not used for sending, only to notice that the route to
+    /// the peer has changed.
     pub ifindex: u32,
 }
 
@@ -18,7 +18,7 @@ pub struct Source {
 pub struct Endpoint {
     /// The peer's address and UDP port.
     pub addr: SocketAddr,
-    /// Our address, if the peer has called it; `None` lets the kernel choose.
+    /// The local address, if the peer has sent to it; `None` lets the kernel choose.
     pub source: Option<Source>,
 }
 

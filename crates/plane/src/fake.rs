@@ -1,4 +1,4 @@
-//! A data plane that moves nothing: it records what control asks for, and keeps what a test wants to know afterwards.
+//! A data plane that moves no packets: it records control's calls, and keeps the state that a test checks afterwards.
 
 use crate::{
     KeyUsage, LINES_MAX, Line, LineId, PeerId, PeerState, Protocol, Routes, Sender, SessionKeys,
@@ -24,7 +24,7 @@ struct Peer<K> {
 
 struct State<K> {
     calls: Vec<Call>,
-    /// Calls that named what was not there.
+    /// Calls that named an unknown peer, session, line or stream.
     astray: Vec<Call>,
     peers: BTreeMap<PeerId, Peer<K>>,
     lines: BTreeMap<LineId, u16>,
@@ -45,7 +45,7 @@ pub struct FakeDataPlane<P: Protocol> {
 }
 
 impl<P: Protocol> FakeDataPlane<P> {
-    /// One without lines and peers, whose interface has this name and this MTU in bytes.
+    /// Makes a data plane without lines and peers, whose interface has this name and this MTU in bytes.
     #[must_use]
     pub fn new(protocol: P, name: &str, mtu: usize) -> Self {
         Self {
@@ -71,18 +71,18 @@ impl<P: Protocol> FakeDataPlane<P> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calls since the last look.
+    /// Takes the calls recorded since the last call of this method.
     pub fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.state().calls)
     }
 
-    /// The calls so far that named a peer, session, line or stream that was not there: none if control keeps the order
-    /// of [`DataPlane`].
+    /// The calls so far that named an unknown peer, session, line or stream: empty if control keeps the order of
+    /// [`DataPlane`].
     pub fn astray(&self) -> Vec<Call> {
         self.state().astray.clone()
     }
 
-    /// The peers that there are.
+    /// The numbers of all peers.
     pub fn peers(&self) -> Vec<PeerId> {
         self.state().peers.keys().copied().collect()
     }
@@ -99,7 +99,7 @@ impl<P: Protocol> FakeDataPlane<P> {
         peer.map_or_else(Vec::new, |peer| peer.sessions.keys().copied().collect())
     }
 
-    /// The session whose keys seal what is sent to a peer.
+    /// The session whose keys seal packets to a peer.
     pub fn sealing(&self, id: PeerId) -> Option<u32> {
         self.state().peers.get(&id)?.sealing
     }
@@ -126,14 +126,14 @@ impl<P: Protocol> FakeDataPlane<P> {
         Some(look(keys))
     }
 
-    /// Changes what [`DataPlane::peer`] says: what packets would have changed.
+    /// Changes the state that [`DataPlane::peer`] returns, as packets would.
     pub fn change_peer(&self, id: PeerId, change: impl FnOnce(&mut PeerState)) {
         if let Some(peer) = self.state().peers.get_mut(&id) {
             change(&mut peer.state);
         }
     }
 
-    /// Changes what [`DataPlane::key_usage`] says.
+    /// Changes the use that [`DataPlane::key_usage`] returns.
     pub fn set_key_usage(&self, id: PeerId, session: u32, usage: KeyUsage) {
         let mut state = self.state();
         let peer = state.peers.get_mut(&id);
@@ -142,19 +142,19 @@ impl<P: Protocol> FakeDataPlane<P> {
         }
     }
 
-    /// Changes what [`DataPlane::statistics`] says.
+    /// Changes the counters that [`DataPlane::statistics`] returns.
     pub fn set_statistics(&self, statistics: Statistics) {
         self.state().statistics = statistics;
     }
 
-    /// Adds to what [`DataPlane::carried`] says of a line.
+    /// Adds to the bytes that [`DataPlane::carried`] returns for a line.
     pub fn carry(&self, line: LineId, bytes: u64) {
         if let Some(carried) = self.state().carried.get_mut(line.index()) {
             *carried += bytes;
         }
     }
 
-    /// Records a call that `there` finds something to do for; elsewhere a call astray.
+    /// Records a call, also as astray if `there` returns `None`.
     fn on<T>(&self, call: Call, there: impl FnOnce(&mut State<P::Keys>) -> Option<T>) -> Option<T> {
         let mut state = self.state();
         let done = there(&mut state);

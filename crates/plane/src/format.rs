@@ -13,26 +13,26 @@ pub trait Format: Send + Sync {
     /// Bytes behind a payload of `len` bytes.
     fn tail(&self, len: usize) -> usize;
 
-    /// Makes datagrams of payloads: everything from `start - head` to `start + len + tail` of each
-    /// packet. Packets are numbered from 0. That much room there is in any batch of the engine's, where sealing cannot
-    /// fail; `start` and `len` stay as they are. Every packet is sent.
+    /// Seals each payload into a datagram, from `start - head` to `start + len + tail` of each packet. Packets are
+    /// numbered from 0. Every batch of the engine has room for that, so sealing cannot fail. `start` and `len` stay as
+    /// they are. Every packet is sent.
     fn seal(&self, batch: &mut Batch<'_>);
 
-    /// Opens packets from where [`Class::Data`](crate::Class::Data) said that the header ends up to
-    /// the end of the datagram. Where that succeeds the packet becomes authentic and shrinks to its
-    /// payload, and its number is set if the format carries it.
+    /// Opens packets, from the end of the header that [`Class::Data`](crate::Class::Data) gave to the end of the
+    /// datagram. A packet that opens becomes authentic and shrinks to its payload, and its number is set if the format
+    /// carries it.
     fn open(&self, batch: &mut Batch<'_>);
 
-    /// Says what an opened payload is; may unwrap it further.
+    /// Classifies an opened payload; may unwrap it further.
     fn reveal(&self, memory: &mut [u8], packet: &mut Packet) -> Payload;
 
-    /// Changes an inner packet that is about to be sealed or was just opened (`mssfix`). Never
-    /// called for super-packets.
+    /// Changes an inner packet that is about to be sealed or was just opened (`mssfix`). Never called for
+    /// super-packets.
     fn adjust(&self, packet: &mut [u8]) {
         let _ = packet;
     }
 
-    /// The epoch that seals, where packet numbers have one; else 0. Not called per packet.
+    /// The epoch of the sealing key, if packet numbers have epochs; else 0. Not called per packet.
     fn epoch(&self) -> u16 {
         0
     }
@@ -47,8 +47,8 @@ pub trait Format: Send + Sync {
         emit(&[], packet);
     }
 
-    /// Takes a [`Payload::Piece`], and writes the packet that it completes, or that was compressed, to `whole`. What was
-    /// there is overwritten.
+    /// Takes a [`Payload::Piece`], and writes the packet that it completes, or that was compressed, to `whole`.
+    /// Overwrites the old content.
     fn join(&self, piece: &[u8], whole: &mut Vec<u8>) -> Joined {
         let _ = (piece, whole);
         Joined::Malformed
@@ -62,25 +62,25 @@ pub enum Joined {
     Packet,
     /// A packet that the peer had compressed.
     Unpacked,
-    /// Nothing yet: others are missing.
+    /// No packet yet: other pieces are missing.
     Waits,
-    /// Nothing: it is compressed, which is not allowed, or not compressed rightly, or too long.
+    /// No packet: compression is not allowed, the compressed data is invalid, or the result is too long.
     Compressed,
-    /// Nothing: it is no piece of a packet.
+    /// No packet: the payload is not a valid piece.
     Malformed,
 }
 
 /// The content of an authentic data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// An IP packet, or so it says.
+    /// A payload that claims to be an IP packet.
     Inner,
-    /// Nothing but a sign of life.
+    /// A keepalive without content.
     Keepalive,
     /// A message for the protocol's state machine.
     Message,
     /// A piece of a packet, or a compressed one: for [`Format::join`], in order.
     Piece,
-    /// None of these.
+    /// A payload of no known kind.
     Malformed,
 }

@@ -14,7 +14,8 @@ const LONGEST: Duration = Duration::from_secs(16);
 /// The longest wait of all other users' logins from that address: they may be behind the same NAT.
 const LONGEST_OF_OTHERS: Duration = Duration::from_secs(2);
 
-/// Logins of one user from one address that are judged before the first verdict: passwords that are judged elsewhere take a while.
+/// Logins of one user from one address that are checked before the first verdict: a password that is checked elsewhere
+/// takes a while.
 const AT_ONCE: u32 = 4;
 
 /// Wrong passwords are forgotten after so long without another.
@@ -26,12 +27,12 @@ const ENTRIES_MAX: usize = 1024;
 #[derive(Clone, Copy)]
 struct Entry {
     wrong: u32,
-    /// Logins that were judged since the last right one.
+    /// Logins that were checked since the last right password.
     begun: u32,
     until: Instant,
 }
 
-/// Wrong passwords by address, and by address and user. `S` is what counts as one address.
+/// Wrong passwords by address, and by address and user. `S` is the type that counts as one address.
 pub struct Guesses<S> {
     /// By address and the hash of a user's name; `None` counts for all users.
     by_place: BTreeMap<(S, Option<u64>), Entry>,
@@ -46,15 +47,16 @@ impl<S> Default for Guesses<S> {
 }
 
 impl<S: Copy + Ord> Guesses<S> {
-    /// Until when a login is not judged.
+    /// Returns the time until which a login must wait.
     #[must_use]
     pub fn shut_until(&self, source: S, user: &[u8], now: Instant) -> Option<Instant> {
         let of = |user| Some(self.by_place.get(&(source, user))?.until);
         of(None).max(of(Some(hash(user)))).filter(|at| *at > now)
     }
 
-    /// A password is judged elsewhere, which takes a while: after a wrong one of late, or after some of the same user, the next
-    /// from there waits for its end, so that many at once are no way around the waits.
+    /// Notes that a password is being checked elsewhere, which takes a while. After a recent wrong password, or after
+    /// several checks for the same user, the next login from there waits for the verdict. So many logins at once cannot
+    /// bypass the waits.
     pub fn judging(&mut self, source: S, user: &[u8], now: Instant) {
         let entry = self.by_place.get_mut(&(source, None));
         if let Some(entry) = entry.filter(|it| it.until + FORGOTTEN > now) {
@@ -67,7 +69,7 @@ impl<S: Copy + Ord> Guesses<S> {
         }
     }
 
-    /// A password was wrong.
+    /// Notes a wrong password.
     pub fn wrong(&mut self, source: S, user: &[u8], now: Instant) {
         for (user, longest) in [(None, LONGEST_OF_OTHERS), (Some(hash(user)), LONGEST)] {
             let entry = self.entry((source, user), now);
@@ -77,12 +79,12 @@ impl<S: Copy + Ord> Guesses<S> {
         }
     }
 
-    /// A password was right.
+    /// Notes a right password.
     pub fn right(&mut self, source: S, user: &[u8]) {
         self.by_place.remove(&(source, Some(hash(user))));
     }
 
-    /// The entry of a place, without what is forgotten.
+    /// The entry of a place, made new if it is missing or forgotten.
     fn entry(&mut self, place: (S, Option<u64>), now: Instant) -> &mut Entry {
         if !self.by_place.contains_key(&place) {
             self.make_room(now);
@@ -128,7 +130,7 @@ mod tests {
 
     const SOURCE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 
-    /// The number of guesses that are judged in this time, one after the other.
+    /// The number of guesses that are checked in this time, one after the other.
     fn judged_in(time: Duration, user: impl Fn(usize) -> Vec<u8>) -> usize {
         let (mut guesses, start) = (Guesses::default(), Instant::now());
         let (mut now, mut count) = (start, 0);
@@ -150,7 +152,8 @@ mod tests {
         assert!(spread < 1_805, "{spread}");
     }
 
-    /// The verdicts come late: a burst of logins is no burst of guesses, and clients with the right password wait for it only.
+    /// A burst of logins does not count as guessing while verdicts are late: clients with the right password wait only
+    /// for the verdict.
     #[test]
     fn few_logins_of_a_user_are_judged_before_the_first_verdict() {
         let (mut guesses, now) = (Guesses::default(), Instant::now());

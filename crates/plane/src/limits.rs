@@ -5,19 +5,20 @@ use std::time::Instant;
 /// How long a key may be used.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyLimits {
-    /// Not used from this moment on for packets that are read then. What was read before is sealed, opened and sent on.
+    /// From this moment on the key is not used for newly read packets. Packets that were read before are still sealed,
+    /// opened and sent.
     pub expires: Instant,
-    /// Packets numbered this or higher are not sent; nor accepted, where a packet's number can be read without opening it
-    /// ([`Class::Data`](crate::Class::Data)).
+    /// Packets with this number or a higher one are not sent. They are not accepted either, if the number can be read
+    /// without opening the packet ([`Class::Data`](crate::Class::Data)).
     pub messages_max: u64,
-    /// Ask for a new key when used from this moment on; `None`: that is the peer's affair.
+    /// Any use of the key from this moment on asks for a new key; `None` if the peer is to renew it.
     pub refresh_at: Option<Instant>,
-    /// Ask for a new key when this many packets have been sent.
+    /// The data plane asks for a new key after sending this many packets.
     pub refresh_messages: u64,
 }
 
 impl KeyLimits {
-    /// Until a moment, for any number of packets, without a notice before the end.
+    /// Limits that only expire: any number of packets, and no notice before the end.
     #[must_use]
     pub const fn until(expires: Instant) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use crate::Endpoint;
 
-/// Most lines that one tunnel has. A router has a handful of uplinks.
+/// The maximum number of lines of one tunnel. A router has a handful of uplinks.
 pub const LINES_MAX: usize = 16;
 
 /// The number of a line of a tunnel, below [`LINES_MAX`]. A tunnel with one line has number 0 only.
@@ -37,12 +37,12 @@ pub enum Transport {
     Gre,
 }
 
-/// One line of one peer: through which local end it is reached, where it is, and by what transport.
+/// One line of one peer: the local end, the peer's address, and the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     /// The local end.
     pub id: LineId,
-    /// The peer's address, and the local address that it calls, where that is known.
+    /// The peer's address, and the local address that the peer sends to, if known.
     pub endpoint: Endpoint,
     /// The transport of the packets.
     pub transport: Transport,

@@ -1,23 +1,23 @@
-//! A few lines.
+//! A set of lines.
 
 use crate::{LINES_MAX, LineId};
 
-/// Which lines a packet is sent on.
+/// A set of lines on which a packet is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineSet(u16);
 const _: () = assert!(LINES_MAX <= u16::BITS as usize);
 
 impl LineSet {
-    /// No line.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// This line only.
+    /// A set of this line only.
     #[must_use]
     pub const fn of(line: LineId) -> Self {
         Self::EMPTY.with(line)
     }
 
-    /// These lines and this one.
+    /// Returns the set with `line` added.
     #[must_use]
     pub const fn with(self, line: LineId) -> Self {
         if line.index() < LINES_MAX {
@@ -27,25 +27,25 @@ impl LineSet {
         }
     }
 
-    /// Whether the line is among them.
+    /// Whether the set contains the line.
     #[must_use]
     pub const fn contains(self, line: LineId) -> bool {
         line.index() < LINES_MAX && self.0 & 1 << line.0 != 0
     }
 
-    /// How many they are.
+    /// The number of lines in the set.
     #[must_use]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The one with the least number.
+    /// The line with the lowest number.
     #[must_use]
     pub fn first(self) -> Option<LineId> {
         (!self.is_empty()).then(|| LineId(self.0.trailing_zeros() as u8))

@@ -1,4 +1,5 @@
-//! TCP connections through a tunnel are told to use segments that fit: `mssfix` of OpenVPN, and the clamp of WireGuard.
+//! Lowers the segment size of TCP connections so that segments fit through a tunnel: `mssfix` of OpenVPN, and the clamp
+//! of WireGuard.
 
 /// Bytes of IPv4 and TCP headers without options.
 const HEADERS: usize = 40;
@@ -14,8 +15,8 @@ const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
 const OPTION_MSS_LEN: usize = 4;
 
-/// The largest segment over IPv4, in bytes, that an interface of `mtu` bytes carries, for [`clamp`]. `None` where it
-/// carries none.
+/// The largest segment over IPv4, in bytes, that an interface of `mtu` bytes carries, for [`clamp`]. `None` if the
+/// interface cannot carry any.
 #[must_use]
 pub fn most(mtu: usize) -> Option<u16> {
     let most = mtu
@@ -41,7 +42,8 @@ pub fn clamp(packet: &mut [u8], most: u16) -> bool {
         return false;
     }
     tcp[at..at + 2].copy_from_slice(&most.to_be_bytes());
-    // The sum goes by pairs of bytes from the header's start; across two pairs the halves change places.
+    // The checksum adds pairs of bytes from the header's start; at an odd offset the two bytes of the value change
+    // places.
     let (was, is) = if at % 2 == 0 {
         (old, most)
     } else {
@@ -52,7 +54,7 @@ pub fn clamp(packet: &mut [u8], most: u16) -> bool {
     true
 }
 
-/// The TCP part of a SYN, and the size that is its most.
+/// The TCP part of a SYN, and the largest segment size that it may announce.
 fn syn(packet: &mut [u8], most: u16) -> Option<(&mut [u8], u16)> {
     let len = packet.len();
     let (header, most) = match packet.first()? >> 4 {
@@ -85,7 +87,7 @@ fn syn(packet: &mut [u8], most: u16) -> Option<(&mut [u8], u16)> {
     Some((tcp.get_mut(..header)?, most))
 }
 
-/// Where the value of the MSS option is in a TCP header.
+/// The offset of the MSS option's value in a TCP header.
 fn mss_option(tcp: &[u8]) -> Option<usize> {
     let mut at = TCP_MIN;
     loop {
@@ -93,7 +95,7 @@ fn mss_option(tcp: &[u8]) -> Option<usize> {
             [] | [_] | [OPTION_END, ..] => return None,
             [OPTION_NOP, ..] => at += 1,
             [OPTION_MSS, 4, _, _, ..] => return Some(at + OPTION_MSS_LEN - 2),
-            // A length of 0 or 1 would never get anywhere.
+            // A length of 0 or 1 would loop forever.
             [_, len, ..] if *len >= 2 => at += usize::from(*len),
             _ => return None,
         }

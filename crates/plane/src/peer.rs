@@ -11,14 +11,14 @@ pub struct PeerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Moving {
-    /// That it has moved, which control is told ([`Notice::Moved`](crate::Notice::Moved)).
+    /// The peer has moved; control gets [`Notice::Moved`](crate::Notice::Moved).
     Tell,
-    /// Nothing good: they are dropped.
+    /// The packets are suspect, and are dropped.
     Stay,
-    /// That it is there as well: it uses several lines, of which this end sees no more than their addresses. Each address
-    /// at which it was heard within the last seconds counts as a line of its own, and what is sent to the peer on several
-    /// lines ([`LineMode`](crate::LineMode)) goes to each of them. What goes over one line only goes to the same address
-    /// as before, until the peer is silent there and heard elsewhere; then it has moved, and control is told.
+    /// The peer is at that address as well: it uses several lines, of which this end sees only the addresses. Each
+    /// address at which the peer was heard within the last seconds counts as a line of its own. Packets for several
+    /// lines ([`LineMode`](crate::LineMode)) go to each of them. Packets for one line go to the same address as before,
+    /// until the peer is silent there and heard elsewhere; then it has moved, and control is told.
     Gather,
 }
 
@@ -45,9 +45,9 @@ pub struct Times {
 pub struct PeerState {
     /// The line that is used to send, with the address where the peer was heard last; `None` while it has none.
     pub line: Option<Line>,
-    /// When it was active.
+    /// The times of the peer's last activity.
     pub times: Times,
-    /// The data plane itself notices a peer that falls silent: `times` show only that it has not.
+    /// The data plane itself detects when the peer falls silent; `times` then only show that it is not silent.
     pub guarded: bool,
     /// When an authentic data packet last came by `line`.
     pub heard: Option<Instant>,
@@ -59,13 +59,13 @@ pub struct PeerState {
     pub sealed: Option<u64>,
     /// Whether packets wait for a session.
     pub staged: bool,
-    /// Bytes among those received and sent that carried nothing of a host's: keepalives, and messages inside data packets. 0 where
-    /// those are not counted among them in the first place.
+    /// Bytes of `rx_bytes` and `tx_bytes` that carried no host traffic: keepalives, and messages inside data packets. 0
+    /// if the data plane does not include those in the totals.
     pub message_bytes: u64,
 }
 
 impl PeerState {
-    /// Bytes of packets that carried something of a host's, both ways, headers and tags included.
+    /// Bytes of packets that carried host traffic, both ways, headers and tags included.
     #[must_use]
     pub const fn payload_bytes(&self) -> u64 {
         (self.rx_bytes + self.tx_bytes).saturating_sub(self.message_bytes)

@@ -1,4 +1,4 @@
-//! Key material, and what makes formats of it.
+//! Key material, and the trait that makes formats of it.
 
 use crate::{Format, KeyLimits, Wire};
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use zeroize::ZeroizeOnDrop;
 
 /// A tunnel protocol whose keys a data plane takes as material.
 ///
-/// Control hands over material; a data plane in user space makes formats of it by this, one in a kernel passes the
-/// bytes on. So control is the same for both.
+/// Control hands over material. A user-space data plane makes formats of it with this trait; a kernel data plane passes
+/// the bytes on. So control is the same for both.
 pub trait Protocol: Wire {
-    /// The material of one session: both directions' keys, and what else the format of its packets depends on (cipher,
-    /// peer-id, framing). Erased when dropped.
+    /// The material of one session: the keys of both directions, and everything else that its packet format depends on
+    /// (cipher, peer-id, framing). Erased when dropped.
     type Keys: ZeroizeOnDrop + Send;
 
     /// Why material is refused: a cipher that is not allowed, or that the format cannot carry.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// The formats of a session. Called once a session, by control's thread; schedules keys, so it may take some ten
-    /// microseconds.
+    /// Makes the formats of a session. Control's thread calls it once a session; it schedules keys, so it may take some
+    /// ten microseconds.
     ///
     /// # Errors
-    /// Material that is not to be used.
+    /// The protocol refuses the material.
     fn formats(&self, keys: &Self::Keys) -> Result<Formats, Self::Error>;
 }
 
@@ -46,11 +46,11 @@ pub struct CipherName {
 /// The keys of a session, for [`DataPlane::add_keys`](crate::DataPlane::add_keys).
 #[derive(Debug)]
 pub struct SessionKeys<K> {
-    /// Our name for the session: what the peer writes into its packets, or what
-    /// [`SessionName::OfSender`](crate::SessionName::OfSender) counts from. Unique in the data plane.
+    /// Our name for the session: the peer writes it into its packets, or
+    /// [`SessionName::OfSender`](crate::SessionName::OfSender) counts from it. Unique in the data plane.
     pub session: u32,
-    /// The peer's name for the session, by which [`Wire::loops`] knows the tunnel's own datagrams. The format does not
-    /// learn it from here: where packets carry it, it is in the material too.
+    /// The peer's name for the session, by which [`Wire::loops`] recognises the tunnel's own datagrams. The format does
+    /// not read this field: if packets carry the name, the material contains it too.
     pub remote: u32,
     /// The material.
     pub material: K,
@@ -58,9 +58,9 @@ pub struct SessionKeys<K> {
     pub receive: KeyLimits,
     /// Limits of the sending direction.
     pub send: KeyLimits,
-    /// The peer must show first that it has the keys: its first authentic packet is reported
-    /// ([`Notice::Confirmed`](crate::Notice::Confirmed)), and what is sent after it is sealed with these keys, unless
-    /// keys that expire later seal already. Without this they seal from [`DataPlane::send_with`](crate::DataPlane::send_with) on.
+    /// Whether the peer must first show that it has the keys. If so, its first authentic packet is reported
+    /// ([`Notice::Confirmed`](crate::Notice::Confirmed)), and these keys seal from then on, unless keys that expire
+    /// later seal already. If not, they seal from [`DataPlane::send_with`](crate::DataPlane::send_with) on.
     pub confirm: bool,
 }
 
@@ -69,10 +69,10 @@ pub struct SessionKeys<K> {
 pub struct KeyUsage {
     /// Packets sealed.
     pub sealed: u64,
-    /// The greatest number of an authentic packet; 0 while there was none.
+    /// The greatest number of an authentic packet; 0 before the first.
     pub opened: u64,
     /// Packets for these keys that were not authentic.
     pub forged: u64,
-    /// The epoch that seals; 0 where packets have none.
+    /// The epoch of the sealing key; 0 if packets have no epochs.
     pub epoch: u16,
 }

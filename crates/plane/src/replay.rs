@@ -1,7 +1,7 @@
 //! The replay window of a key: a ring of bits, after RFC 6479.
 //!
 //! The ring is cleared a word at a time as the greatest counter moves on, so that accepting a packet touches one word.
-//! One word of the ring is always only partly in use; the window is what the other words hold.
+//! One word of the ring is always only partly in use; the other words hold the window.
 
 use crate::{ReplayCheck, Window};
 
@@ -10,10 +10,10 @@ const WORD_BITS: u64 = u64::BITS as u64;
 
 /// Remembers which of the last counters of a key were seen.
 ///
-/// 8192 bits, of which 8128 are window in every case: as the kernel's. Counters have 64 bits on every machine.
+/// 8192 bits, of which 8128 are always window, as in the kernel. Counters have 64 bits on every machine.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
-    /// One more than the greatest counter accepted; 0 when there is none.
+    /// One more than the greatest counter accepted; 0 before the first.
     next: u64,
     /// Bit `c % 8192` is set if counter `c` was accepted. Invariant: words that no counter of the window has are stale
     /// until the window reaches them.
@@ -39,7 +39,7 @@ impl ReplayWindow {
 
     /// Accepts `counter` if it is new, and remembers it. Call this for authentic packets only.
     ///
-    /// Refused are counters seen before, counters older than the window, and those of [`ReplayWindow::LIMIT`] or more.
+    /// Refuses counters seen before, counters older than the window, and those of [`ReplayWindow::LIMIT`] or more.
     pub fn accept(&mut self, counter: u64) -> bool {
         self.check(counter) == ReplayCheck::New
     }
@@ -89,9 +89,9 @@ impl Window for ReplayWindow {
     }
 }
 
-/// Where in the ring the bit of `counter` is.
+/// The index of the ring's word that has the bit of `counter`.
 const fn word_of(counter: u64) -> usize {
-    // Less than WORDS, so it fits.
+    // The index is less than `WORDS`, so it fits.
     ((counter / WORD_BITS) % WORDS as u64) as usize
 }
 
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// The window in the slow and obvious way.
+    /// A reference window: slow and obvious.
     #[derive(Default)]
     struct Model {
         seen: HashSet<u64>,
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// The sequence that the kernel and wireguard-go test with: which counters come, and which are taken.
+    /// The sequence with which the kernel and wireguard-go test: counters, and whether each is accepted.
     #[test]
     fn the_sequence_of_the_kernels_selftest() {
         const LIMIT: u64 = ReplayWindow::SIZE + 1;

@@ -118,7 +118,7 @@ impl<T: Clone> Routes<T> {
         *root = Some(insert(root.as_ref(), bits, len, value));
     }
 
-    /// Removes the prefix `ip/len` if `owned` says so of its value. Returns whether it did.
+    /// Removes the prefix `ip/len` if `owned` accepts its value. Returns whether it was removed.
     pub fn remove_if(&mut self, ip: IpAddr, len: u8, owned: impl Fn(&T) -> bool) -> bool {
         let bits = mask(bits_of(ip), len);
         let root = match ip {
@@ -222,7 +222,7 @@ fn remove<T: Clone>(
     if !*removed {
         return same;
     }
-    // A branching node with one child left is that child.
+    // A branching node with one child left is replaced by that child.
     if node.value.is_none() {
         match (&new, &node.children[1 - side]) {
             (None, Some(other)) => return Some(Arc::clone(other)),

@@ -1,15 +1,15 @@
-//! Networks that strangers are counted by.
+//! Networks by which unauthenticated senders are counted.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Addresses that a single host can easily have: an IPv4 address, or a /64 of IPv6 (RFC 4862, RFC 8981). Room, places and turns
-/// for strangers are shared by these.
+/// Addresses that a single host can easily have: an IPv4 address, or a /64 of IPv6 (RFC 4862, RFC 8981). Room, places
+/// and turns for unauthenticated senders are shared out among these networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceNetwork(IpAddr);
 
 impl SourceNetwork {
-    /// The network that an address is of. An IPv4 address may be written as one of IPv6.
+    /// The network of an address. An IPv4 address may be written as one of IPv6.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {

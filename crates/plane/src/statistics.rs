@@ -21,7 +21,7 @@ pub struct PipelineCounts {
     pub waited_us: u64,
 }
 
-/// The work of a data plane and how it is run. Counters that a data plane does not keep are 0 or not there.
+/// The work of a data plane and how it is run. Counters that a data plane does not keep are 0 or absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// From the interface to peers.
@@ -30,7 +30,8 @@ pub struct Statistics {
     pub inbound: PipelineCounts,
     /// Packets dropped, by reason, in the order of a packet's way.
     pub drops: Vec<(&'static str, u64)>,
-    /// Kernel features by name: `on`, or `off` and why. Of several sockets the state of the one that got less far.
+    /// Kernel features by name: `on`, or `off` and why. For several sockets, the state of the one that has fewer
+    /// features.
     pub rungs: Vec<(&'static str, String)>,
     /// Threads that move packets; 0 where the kernel does.
     pub workers: usize,

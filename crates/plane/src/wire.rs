@@ -4,20 +4,19 @@ use crate::Endpoint;
 
 /// The messages of a tunnel protocol.
 ///
-/// A data packet is `header || payload || trailer`. How long the two are and what is in them may
-/// differ from key to key: that is the key's [`Format`](crate::Format). What is common to all keys
-/// is here.
+/// A data packet is `header || payload || trailer`. The length and content of header and trailer may differ from key to
+/// key, so the key's [`Format`](crate::Format) defines them. This trait has everything that all keys share.
 pub trait Wire: Send + Sync + 'static {
     /// Most bytes that any key's format puts before a payload.
     const HEAD_MAX: usize;
     /// Most bytes that any key's format puts behind a payload.
     const TAIL_MAX: usize;
-    /// Whether packets wait for a session where there is none; else they are dropped.
+    /// Whether packets without a session wait for one; otherwise they are dropped.
     const STAGES: bool;
     /// Whether congestion marks are carried between inner and outer headers (RFC 6040).
     const ECN: bool;
 
-    /// Whether a peer waits for a sign of life after what is a message here, as after any other packet.
+    /// Whether a peer waits for a sign of life after a message, as after any other packet.
     const MESSAGES_ARE_DATA: bool = false;
 
     /// Bytes in front of each packet on a stream that make a record of it; 0 for a protocol that no stream carries.
@@ -29,15 +28,15 @@ pub trait Wire: Send + Sync + 'static {
     /// Says what a received datagram is.
     fn classify(&self, datagram: &[u8]) -> Class;
 
-    /// The record that `bytes`, read from a stream, begin with. A packet of more than `longest` bytes is malformed,
-    /// which is said before its bytes have come.
+    /// Returns the record at the start of `bytes`, which were read from a stream. A packet of more than `longest` bytes
+    /// is malformed, even before all of its bytes have come.
     #[must_use]
     fn record(bytes: &[u8], longest: usize) -> Record {
         let _ = (bytes, longest);
         Record::Malformed
     }
 
-    /// A packet as a record; `None` where it is too long for one, or no stream carries the protocol.
+    /// Makes a record of a packet; `None` if the packet is too long for one, or no stream carries the protocol.
     #[must_use]
     fn to_record(packet: &[u8]) -> Option<Vec<u8>> {
         let _ = packet;
@@ -53,14 +52,14 @@ pub trait Wire: Send + Sync + 'static {
         len
     }
 
-    /// The interface has an MTU of so many bytes: at the start, and whenever it changes.
+    /// Takes the interface's MTU in bytes, at the start and whenever it changes.
     fn follow_mtu(&self, mtu: usize) {
         let _ = mtu;
     }
 
-    /// Whether `datagram`, which an inner packet carries to `to`, was sent by this very tunnel to
-    /// a peer at `endpoint` for its session `receiver`: then the way to the peer leads into the
-    /// tunnel, and the datagram would go round for ever.
+    /// Whether this very tunnel sent `datagram`, which an inner packet carries to `to`, to a peer at `endpoint` for its
+    /// session `receiver`. If so, the route to the peer leads into the tunnel, and the datagram would go round for
+    /// ever.
     fn loops(
         &self,
         datagram: &[u8],
@@ -78,9 +77,9 @@ pub enum Record {
         /// Bytes of the packet; at least one.
         len: usize,
     },
-    /// A record that is not there as a whole yet.
+    /// The record is still incomplete.
     Partial,
-    /// Nothing that a peer would send: the stream cannot be read any further.
+    /// Bytes that no peer would send: the stream cannot be read any further.
     Malformed,
 }
 
@@ -89,16 +88,16 @@ pub enum Record {
 pub enum Class {
     /// A data packet.
     Data {
-        /// The session that it says it belongs to.
+        /// The session that the packet claims.
         session: SessionName,
-        /// Its number in the session, where the header tells; else 0.
+        /// The packet's number in the session, if the header has it; else 0.
         counter: u64,
-        /// Bytes of the header that do not belong to what the key's format opens.
+        /// Bytes of the header, in front of the part that the key's format opens.
         header: usize,
     },
-    /// Something for the protocol's state machine.
+    /// A message for the protocol's state machine.
     Control,
-    /// Nothing that this protocol knows.
+    /// A datagram that this protocol does not know.
     Malformed,
 }
 
@@ -113,17 +112,17 @@ pub enum SessionName {
 
 /// A replay window. Only authenticated packets are shown to it.
 pub trait Window: Default + Send + 'static {
-    /// Says whether packet `counter` is new; if it is, it is not from then on.
+    /// Returns whether packet `counter` is new, and remembers it.
     fn accept(&mut self, counter: u64) -> ReplayCheck;
 }
 
 /// A replay window's verdict on a packet's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayCheck {
-    /// It was not seen before.
+    /// The number was not seen before.
     New,
-    /// It was seen before, and the window still reaches back to it: a packet that was delivered twice, or a replay.
+    /// The number was seen before, and is still in the window: a packet that was delivered twice, or a replay.
     Duplicate,
-    /// It is older than the window, so that nothing is known of it, or beyond what any key may number.
+    /// The number is older than the window, so its history is unknown, or is beyond the limit of every key.
     TooOld,
 }

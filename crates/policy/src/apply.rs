@@ -1,4 +1,4 @@
-//! Does what a plan says.
+//! Applies a plan to the host.
 
 use guard::GuardError;
 use guard::system::{System, listed, nft};
@@ -8,19 +8,19 @@ use crate::PolicyError;
 use crate::plan::Plan;
 use crate::table::{self, Refusal, TABLE, WantedTable};
 
-/// The result of a plan. A step that the kernel refuses does not keep the others from being done.
+/// The result of applying a plan. When the kernel refuses a step, the other steps are still done.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     /// The refused steps.
     pub(crate) errors: Vec<PolicyError>,
-    /// The routes that the kernel refused to set or to delete. Where a tunnel has gone meanwhile, this is no error.
+    /// Routes that the kernel refused to set or delete. It is no error if their tunnel has gone meanwhile.
     pub(crate) refused: Vec<(Route, NetlinkError)>,
-    /// Something that leads or holds was missing, and is set: connections may have begun by another way.
+    /// Whether a missing part was restored: connections may have begun by another way meanwhile.
     pub(crate) closed: bool,
 }
 
 impl Applied {
-    /// Makes errors of the refused routes that this later plan still asks for.
+    /// Turns refused routes into errors, if this later plan still asks for them.
     pub(crate) fn settle(&mut self, still: &Plan) {
         let refused = self.refused.drain(..);
         let refused =
@@ -29,13 +29,13 @@ impl Applied {
     }
 }
 
-/// Sets the policy: first what holds, then what marks, then what leads.
+/// Sets the policy: first the rules that hold, then the table that marks, then the routes.
 pub(crate) fn set(wanted: &WantedTable, plan: &Plan, system: &mut System) -> Applied {
     let mut applied = Applied::default();
-    // In the order of the plan, by which what holds is first.
+    // The plan's order puts the holding rules first.
     for rule in &plan.rules.add {
         match system.netlink.add_rule(rule) {
-            // Another process of the policy was faster.
+            // Another process of the policy has added the rule already.
             Err(error) if error.is_exists() => {}
             Err(error) => applied.errors.push(error.into()),
             Ok(()) => applied.closed = true,
@@ -51,7 +51,7 @@ pub(crate) fn set(wanted: &WantedTable, plan: &Plan, system: &mut System) -> App
     applied
 }
 
-/// Takes the policy away.
+/// Removes the policy.
 pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
     let mut applied = Applied::default();
     if plan.table {
@@ -71,7 +71,7 @@ fn make_table(wanted: &WantedTable) -> Result<(), GuardError> {
         Err(error @ GuardError::Nft(_)) => error,
         other => return other,
     };
-    // A kernel that cannot answer can still drop.
+    // A kernel that cannot reject with an answer can still drop.
     nft(&wanted.script(Refusal::Drop, &chains, &sets)).map_err(|_| refused)
 }
 

@@ -1,4 +1,4 @@
-//! Actions of the commands: on, again, off, and a look.
+//! Actions of the commands: on, refresh, off, status.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::table::{Refusal, WantedTable};
 use crate::ways::Ways;
 use crate::{PolicyError, apply, dnsmasq, leases, rules};
 
-/// For each mark the interfaces that its packets of IPv4 and of IPv6 go through.
+/// For each mark, the interfaces that its IPv4 and IPv6 packets go through.
 pub(crate) type WaysNow = Vec<(u32, [Option<u32>; 2])>;
 
 /// The result of an action.
@@ -33,19 +33,18 @@ pub struct Done {
     pub report: Report,
     /// Errors of the steps that failed. All others were done.
     pub errors: Vec<PolicyError>,
-    /// Anything of it was missing, and was set.
+    /// Whether a part was missing and is set again.
     pub closed: bool,
-    /// Connections that were forgotten, as they had another way.
+    /// Number of connections that were forgotten because their way has changed.
     pub forgotten: usize,
     pub(crate) ways: WaysNow,
 }
 
-/// Sets the policy by these settings and the text that they were read of, which are in force from now on. `kept` is the file in
+/// Sets the policy by these settings, which are in force from now on; `text` is their source. `kept` is the file in
 /// which names of leases outlive a boot.
 ///
 /// # Errors
-/// [`PolicyError::Settings`], or when the host cannot be looked at. What could not be set or recorded is among
-/// [`Done::errors`].
+/// [`PolicyError::Settings`], or when the host cannot be inspected. Steps that failed are in [`Done::errors`].
 pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, PolicyError> {
     if let Some(fault) = policy.fault() {
         return Err(PolicyError::Settings(fault));
@@ -88,7 +87,7 @@ pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, PolicyError>
     Ok(done)
 }
 
-/// Without the file, names are as good until the next boot.
+/// Writes the names of leases to their file. If that fails, they still hold until the next boot.
 fn keep(asked: &Asked) {
     if let Some(path) = &asked.kept
         && let Err(error) = leases::keep(&asked.names, path)
@@ -97,12 +96,12 @@ fn keep(asked: &Asked) {
     }
 }
 
-/// The value, or its error among others.
+/// The value; an error is added to `errors`.
 fn or_note<T>(result: Result<T, guard::GuardError>, errors: &mut Vec<PolicyError>) -> Option<T> {
     result.map_err(|error| errors.push(error.into())).ok()
 }
 
-/// Sets again what another program has taken away, if the policy is on; `None` if it is not. Looks for leases, too.
+/// Restores any part that another program has removed, and looks for leases, if the policy is on; `None` if it is off.
 ///
 /// # Errors
 /// The errors of [`on`], and an error when there is no place for the record.
@@ -110,7 +109,7 @@ pub fn refresh() -> Result<Option<Done>, PolicyError> {
     refresh_since(None, &mut Restarts::at_once())
 }
 
-/// Sets the policy again for a caller that knows which ways there were before.
+/// Restores the policy for a caller that knows the ways before.
 pub(crate) fn refresh_since(
     ways: Option<&WaysNow>,
     restarts: &mut Restarts,
@@ -128,11 +127,11 @@ pub(crate) fn refresh_since(
     set(asked, Some(&before), Some(&record), ways, restarts).map(Some)
 }
 
-/// Takes the policy away, with `kept`, where names of leases outlive a boot, and the file that the record has for them. Returns
-/// what could not be taken away.
+/// Removes the policy. Also removes the files in which names of leases outlive a boot: `kept`, and the one in the
+/// record. Returns the steps that failed.
 ///
 /// # Errors
-/// When the host cannot be looked at.
+/// When the host cannot be inspected.
 pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<PolicyError>, PolicyError> {
     let mut errors = Vec::new();
     let record = or_note(record::lock(), &mut errors);
@@ -151,7 +150,7 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<PolicyError>, Pol
     };
     let mut system = System::open()?;
     let facts = Facts::gather(&policy, known, earlier, &mut system)?;
-    // First, as it would go on filling sets.
+    // First, as `dnsmasq` would go on filling sets.
     if let Err(error) = dnsmasq::unset(&policy, &mut Restarts::at_once()) {
         errors.push(error);
     }
@@ -163,10 +162,10 @@ pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<PolicyError>, Pol
     Ok(errors)
 }
 
-/// How the policy stands, by the settings in force, or by those given where none are. Changes nothing.
+/// Reports how the policy stands, by the settings in force, or else by the given ones. Changes nothing.
 ///
 /// # Errors
-/// When the host cannot be looked at.
+/// When the host cannot be inspected.
 pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
     let _settled = record::settle();
     let asked = record::peek();
@@ -179,16 +178,16 @@ pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
     let default = Policy::default();
     let policy = settings.as_ref().unwrap_or(&default);
     let mut facts = Facts::gather(policy, names(policy, &names_known), None, &mut system)?;
-    // The addresses in force, without those that the next look would add.
+    // The report shows the addresses in force, without those that the next look would add.
     (facts.near, facts.known) = (near, known);
     let table = look(&wanted(policy, &facts), &mut system);
     Ok(Report::new(settings.as_ref(), is_asked, &facts, &table))
 }
 
-/// Shows the texts for `nft` and `dnsmasq` and the rules that these settings would set on this host. Changes nothing.
+/// Returns the texts for `nft` and `dnsmasq` and the rules that these settings would set on this host. Changes nothing.
 ///
 /// # Errors
-/// When the host cannot be looked at.
+/// When the host cannot be inspected.
 pub fn shown(policy: &Policy) -> Result<String, PolicyError> {
     let known = names(policy, &Names::new());
     let mut system = System::open()?;
@@ -219,7 +218,7 @@ fn wanted(policy: &Policy, facts: &Facts) -> WantedTable {
     WantedTable::new(&Ways::new(policy), &entries, &facts.surroundings(policy))
 }
 
-/// All connections that entries are about, or have been.
+/// All connections of present and past entries.
 fn everything(policy: &Policy, facts: &Facts) -> Changed {
     let ways = Ways::new(policy);
     let mut all = Changed::of_all(&resolved(policy, &facts.names));
@@ -228,7 +227,7 @@ fn everything(policy: &Policy, facts: &Facts) -> Changed {
     all
 }
 
-/// Sets the policy, with the record where there is one; `before` are the earlier settings, `ways` the earlier ways.
+/// Sets the policy, with the record where there is one. `before` are the earlier settings, `ways` the earlier ways.
 fn set(
     mut asked: Asked,
     before: Option<&Asked>,
@@ -242,7 +241,7 @@ fn set(
     let mut facts = Facts::gather(policy, asked.names.clone(), earlier, &mut system)?;
     let mut errors = Vec::new();
     let entries = resolved(policy, &facts.names);
-    // A device that is held no more takes its networks along, which are not told apart.
+    // A device that is no longer held loses all known networks: the record does not tell which device had which.
     let held = devices(policy, &facts);
     let of_before = before.map(|it| devices(&it.policy, &facts));
     if of_before.iter().flatten().any(|it| !held.contains(it)) {
@@ -262,7 +261,7 @@ fn set(
     let is_new = table == TableFact::Absent;
     let plan = Plan::set(policy, &facts, &table);
     let mut applied = apply::set(&wanted, &plan, &mut system);
-    // Sets that were gone are filled by questions only that dnsmasq does not answer itself.
+    // New sets stay empty for names that dnsmasq answers from its cache.
     let again = is_new && before.is_some();
     if let Err(error) = dnsmasq::set(policy, again, restarts) {
         applied.errors.push(error);
@@ -282,7 +281,7 @@ fn set(
         ),
         None => everything(policy, &facts),
     };
-    // Connections may have begun by another way, as something was missing.
+    // A part was missing, so connections may have begun by another way.
     if applied.closed && is_new {
         changed = everything(policy, &facts);
     }

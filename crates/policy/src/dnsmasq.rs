@@ -1,8 +1,8 @@
-//! Settings for `dnsmasq`, in a file of its own: to put the addresses of names into sets.
+//! Settings for `dnsmasq`, in a file of its own: they have it put the addresses of names into `nft` sets.
 //!
-//! Of several lines that fit a name `dnsmasq` takes only the one that fits best. So there is one line for each name, and the
-//! line of a name that is below another has the sets of both. A line that it does not take would keep it from starting, and
-//! DHCP with it: it is asked beforehand.
+//! Of several lines that match a name, `dnsmasq` takes only the closest. So each name has one line, and a name below
+//! another one lists the sets of both. A faulty line would keep `dnsmasq` from starting, and DHCP with it, so `dnsmasq`
+//! tests the lines first.
 
 use std::io;
 
@@ -13,13 +13,13 @@ use host::{DnsError, Dnsmasq};
 use crate::PolicyError;
 use crate::table::{TABLE, set_of};
 
-/// The file's name. No tunnel's file has this name: those begin with `millrace-`.
+/// The file's name. No tunnel's file has it: those begin with `millrace-`.
 const FILE: &str = "millrace.policy.conf";
 
-/// Its first line.
+/// The file's first line.
 const FIRST: &str = "# Made by `millrace policy` of its settings; changes here are lost.\n";
 
-/// The lines for the names of entries; `None` without any.
+/// The file's lines for the entries' names; `None` if the entries have no names.
 #[must_use]
 pub fn lines(policy: &Policy) -> Option<String> {
     let domains = policy.domains();
@@ -39,11 +39,11 @@ pub fn lines(policy: &Policy) -> Option<String> {
     Some(text)
 }
 
-/// Has `dnsmasq` know the names of entries, and nothing of others. `again` where the sets are new: what it has in memory of names
-/// is told to no set.
+/// Has `dnsmasq` put the addresses of the entries' names, and of no others, into sets. `again` when the sets are new:
+/// `dnsmasq` does not add cached addresses to them.
 ///
 /// # Errors
-/// When there is no `dnsmasq` that can, when it refuses the lines, or cannot be told.
+/// When no suitable `dnsmasq` is found, or it refuses the lines, or cannot be configured.
 pub(crate) fn set(
     policy: &Policy,
     again: bool,
@@ -74,10 +74,10 @@ pub(crate) fn set(
     Ok(dnsmasq.set(FILE, &text, restarts)?)
 }
 
-/// Has it know no names.
+/// Has `dnsmasq` fill no sets.
 ///
 /// # Errors
-/// When the file cannot be removed, or `dnsmasq` not be told.
+/// When the file cannot be removed, or `dnsmasq` cannot be restarted.
 pub(crate) fn unset(policy: &Policy, restarts: &mut Restarts) -> Result<(), PolicyError> {
     match find(policy) {
         Some(dnsmasq) => Ok(dnsmasq.remove(FILE, restarts)?),
@@ -85,12 +85,12 @@ pub(crate) fn unset(policy: &Policy, restarts: &mut Restarts) -> Result<(), Poli
     }
 }
 
-/// Whether the file is as it should be, and has been read.
+/// Whether the file is up to date, and `dnsmasq` has read it.
 pub(crate) fn is_set(policy: &Policy) -> bool {
     find(policy).and_then(|it| it.read(FILE)) == lines(policy)
 }
 
-/// The one that settings name, or else the host's.
+/// Finds the `dnsmasq` that the settings name, or else the host's.
 fn find(policy: &Policy) -> Option<Dnsmasq> {
     let named = policy.dnsmasq.clone().map(Dnsmasq::at);
     let found = named.or_else(guard::system::dnsmasq)?;
@@ -134,7 +134,7 @@ mod tests {
         let label = "a".repeat(60);
         let names: Vec<String> = (1..=8)
             .map(|count| match count {
-                // Each below the one before, the last as long as a name may be.
+                // Each name below the one before, the last with the maximum length.
                 8 => format!("{0}.{0}.{0}.{1}.b.b.b.b.b.b.org", label, "c".repeat(50)),
                 _ => format!("{}org", "b.".repeat(count - 1)),
             })

@@ -16,7 +16,7 @@ use crate::second::{Near, devices, held, is_held, macs, near, of_neighbours};
 use crate::table::{FORWARD, Surroundings, TABLE, WantedTable};
 use crate::ways::Ways;
 
-/// The families in the order of what there is for each.
+/// The families, in the order of all per-family arrays.
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// The host as it is.
@@ -24,48 +24,48 @@ pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 pub struct Facts {
     /// Interfaces.
     pub links: Vec<Link>,
-    /// Their addresses.
+    /// Addresses of the interfaces.
     pub addresses: Vec<Address>,
     /// Routes of the main table.
     pub main: Vec<Route>,
-    /// Routes of the policy's tables, and of those of the settings before.
+    /// Routes of the policy's tables, including those of the earlier settings.
     pub tables: Vec<Route>,
     /// Rules of IPv4 and of IPv6; `None` where the kernel has none for the family.
     pub rules: [Option<Vec<Rule>>; 2],
-    /// Hardware addresses by the names of leases.
+    /// Hardware addresses, by the names of leases.
     pub names: Names,
-    /// Addresses of hardware addresses that entries are about.
+    /// IP addresses of the hardware addresses that entries name.
     pub near: Near,
-    /// Addresses and names known of the devices that are held as a whole.
+    /// Known networks, ports and indices of the devices that are held as a whole.
     pub known: Known,
-    /// The kernel has IPv6.
+    /// Whether the kernel has IPv6.
     pub ipv6: bool,
 }
 
 /// The state of the packet filter's table.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum TableFact {
-    /// It is not there.
+    /// The table does not exist.
     #[default]
     Absent,
-    /// It is there, and as it was made or not.
+    /// The table exists, unchanged or not.
     There {
-        /// All of it is as it was made.
+        /// Whether all of it is unchanged.
         whole: bool,
-        /// Packets that were refused since then.
+        /// Packets that it has refused since it was made.
         refused: u64,
     },
-    /// It cannot be seen, for this reason.
+    /// The table cannot be read, for this reason.
     Unseen(String),
 }
 
-/// The tables that settings may have.
+/// The routing tables that settings may use.
 fn tables(first: u32) -> RangeInclusive<u32> {
     first..=first.saturating_add(TUNNELS_MAX as u32)
 }
 
 impl Facts {
-    /// Looks at the host, as far as it matters for these settings. `earlier` is the first table of those before.
+    /// Inspects the host, as far as these settings need it. `earlier` is the first table of the earlier settings.
     ///
     /// # Errors
     /// When the kernel refuses to list interfaces, addresses or routes.
@@ -100,8 +100,7 @@ impl Facts {
         })
     }
 
-    /// Learns which addresses the devices of these entries have, beside those that were known before, and what devices of the
-    /// LAN have.
+    /// Adds the present addresses of the entries' devices, and the present networks of the LAN, to those known before.
     pub(crate) fn learn(
         &mut self,
         policy: &Policy,
@@ -118,7 +117,7 @@ impl Facts {
         if macs.is_empty() {
             return;
         }
-        // Leases first: what neighbours have now counts.
+        // Leases first: the neighbours' present addresses take precedence.
         let mut used = addresses(policy);
         let [now, idle] = of_neighbours(&system.netlink.neighbours().unwrap_or_default());
         used.retain(|it| !now.iter().chain(&idle).any(|other| other.1 == it.1));
@@ -132,7 +131,7 @@ impl Facts {
         self.links.iter().find(|link| link.index == index)
     }
 
-    /// Whether an interface has an address of the family that others than its link know.
+    /// Whether an interface has an address of the family beyond link-local ones.
     #[must_use]
     pub fn has_address(&self, index: u32, family: Family) -> bool {
         let is_known = |it: &&Address| match it.ip {
@@ -143,21 +142,21 @@ impl Facts {
         own.any(|it| Family::of(it.ip) == family && is_known(&it))
     }
 
-    /// Whether tunnels have to be gone around, which nothing needs where none has the host's default route. Beside mwan3, which
-    /// chooses a line for each packet, the choice is left to that.
+    /// Whether packets need the way around tunnels: only if a tunnel has the host's default route. Beside mwan3, which
+    /// chooses an uplink for each packet, mwan3 decides.
     #[must_use]
     pub(crate) fn is_around(&self, policy: &Policy) -> bool {
         let mut rules = self.rules.iter().flatten().flatten();
         is_any_full(policy, self) && !rules.any(is_mwan3)
     }
 
-    /// Held networks, of both families, sorted.
+    /// Networks of both families whose packets are held, sorted.
     fn held_networks(&self, policy: &Policy) -> Vec<Network> {
         let held = FAMILIES.into_iter().flat_map(|it| held(policy, self, it));
         let held = held
             .filter(|it| it.to.is_none())
             .filter_map(|it| match it.from {
-                // A device that is held as a whole is held by its networks.
+                // Its networks stand for a device that is held as a whole.
                 None => None,
                 from => from,
             });
@@ -186,7 +185,7 @@ impl Facts {
     }
 }
 
-/// Held hardware addresses.
+/// Hardware addresses whose packets are held.
 fn held_macs(policy: &Policy, names: &Names) -> Vec<Mac> {
     let ways = Ways::new(policy);
     let mut entries = resolved(policy, names);
@@ -194,7 +193,7 @@ fn held_macs(policy: &Policy, names: &Names) -> Vec<Mac> {
     macs(&entries)
 }
 
-/// Looks at the table of the packet filter.
+/// Reads the packet filter's table.
 pub(crate) fn look(wanted: &WantedTable, system: &mut System) -> TableFact {
     let Some(netfilter) = &mut system.netfilter else {
         return TableFact::Unseen("the kernel has no packet filter".to_owned());

@@ -1,4 +1,4 @@
-//! A router for tests of what decides.
+//! A router for tests.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -96,7 +96,7 @@ pub(crate) fn tunnel(facts: &mut Facts, index: u32, own: &str) {
     facts.addresses.push(address(index, own, bits));
 }
 
-/// The LAN, the guests and the WAN, with what the kernel makes of their addresses.
+/// The LAN, the guests and the WAN, with the routes that the kernel makes of their addresses.
 pub(crate) fn facts() -> Facts {
     let rule = |family, priority, table| Rule {
         priority: Some(priority),

@@ -1,5 +1,5 @@
-//! Connections that began by another way than the one that they have now. They are forgotten, or they would keep the mark,
-//! and the address that the old way gave them.
+//! Forgets connections whose way has changed since they began. Otherwise they would keep their mark, and the address of
+//! the old way.
 
 use std::net::IpAddr;
 
@@ -11,19 +11,19 @@ use netio::netlink::{Flow, Neighbour};
 use crate::facts::Facts;
 use crate::resolved::{Resolved, Those};
 
-/// Connections that are forgotten.
+/// The connections to forget.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Changed {
     /// Connections with one of these marks.
     pub(crate) marks: Vec<u32>,
-    /// Connections of all of the LAN.
+    /// All connections of the LAN.
     pub(crate) all: bool,
-    /// Connections of these devices.
+    /// Connections of these senders.
     pub(crate) those: Those,
 }
 
 impl Changed {
-    /// By the entries that are other ones now, or in another order.
+    /// Selects the connections of entries that changed or moved.
     pub(crate) fn between(before: &[Resolved], now: &[Resolved]) -> Self {
         let same = |(a, b): &(&Resolved, &Resolved)| a == b;
         let begin = before.iter().zip(now).take_while(same).count();
@@ -65,7 +65,7 @@ impl Changed {
     }
 }
 
-/// Which connections these are.
+/// Decides whether a connection is among those to forget.
 struct Meant<'c> {
     changed: &'c Changed,
     mask: u32,
@@ -101,7 +101,7 @@ impl<'c> Meant<'c> {
     }
 
     fn has(&self, flow: &Flow) -> bool {
-        // A mark stays with whatever the connection is.
+        // The mark decides, whatever the connection's addresses.
         if self.changed.marks.contains(&(flow.mark & self.mask)) {
             return true;
         }
@@ -131,7 +131,7 @@ pub(crate) fn forget(
     if changed.is_nothing() {
         return 0;
     }
-    // Without them those of hardware addresses stay, which a kernel without a list of neighbours has none of.
+    // Without neighbours, connections of hardware addresses stay; a kernel that lists none tracks no such devices.
     let near = system.netlink.neighbours().unwrap_or_default();
     let meant = Meant::new(changed, mask, lan, facts, &near);
     forget_those(system, |flow| meant.has(flow))
@@ -151,7 +151,7 @@ mod tests {
         now[1].domains.pop();
         let changed = Changed::between(&before, &now);
         assert!(!changed.all && changed.those.macs.iter().all(|mac| mac.0[5] == 3));
-        // The third is about all of the LAN.
+        // The third entry is about all of the LAN.
         now.swap(1, 2);
         assert!(Changed::between(&before, &now).all);
         now.clear();

@@ -1,4 +1,4 @@
-//! Names of devices that have leases: files of `dnsmasq`, and what OpenWrt's settings fix.
+//! Names of devices that have leases: from `dnsmasq`'s lease files, and from OpenWrt's static leases.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,30 +7,30 @@ use std::path::Path;
 
 use config::policy::{Mac, Policy, Who};
 
-/// Where leases are, on OpenWrt and on Debian.
+/// Lease files on OpenWrt and on Debian.
 const FILES: [&str; 2] = ["/tmp/dhcp.leases", "/var/lib/misc/dnsmasq.leases"];
 
-/// Where OpenWrt has fixed leases.
+/// The UCI file with OpenWrt's static leases.
 const FIXED: &str = "/etc/config/dhcp";
 
 /// Largest file that is read, in bytes: a lease is about 80.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Most hardware addresses under one name that keep it for good: a laptop has one for the cable and one without.
+/// Hardware addresses under one name that are kept for good: a laptop has one for the cable and one without.
 const MACS_KEPT: usize = 8;
 
-/// Most hardware addresses under one name, with all that have a lease by it now. Any device can ask for any name with one invented
-/// address after the other; each has to have an address of the pool, which has no more in most networks.
+/// The most hardware addresses under one name, present leases included. A device can ask for any name, with one
+/// invented address after another. Each needs an address of the pool, and most networks' pools are smaller than this.
 const MACS_MAX: usize = 512;
 
-/// Most lines of the file that outlives a boot.
+/// The most lines in the file that outlives a boot.
 const KEPT_MAX: usize = 513;
 
-/// Hardware addresses by names, in small letters.
+/// Hardware addresses by name, in lower case.
 pub(crate) type Names = BTreeMap<String, Vec<Mac>>;
 
-/// The names that entries have, by leases of now and by what was known before: a lease ends while its device sleeps, and
-/// another device may take its name.
+/// Finds the hardware addresses of the entries' names, from present leases and earlier knowledge. A lease ends while
+/// its device sleeps, and another device may then take its name.
 pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     let mut found = Names::new();
     let mut wanted: Vec<String> = Vec::new();
@@ -42,8 +42,8 @@ pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     if wanted.is_empty() {
         return found;
     }
-    // Any device can ask for a lease by any name: those that the owner has written down come first, then the first that were
-    // known, then all that have a lease now, and then those that had. None of the first three is pushed out by the last.
+    // Any device can ask for a lease under any name. So the owner's static leases come first, then the first known
+    // ones, then present leases, then past ones. The last group cannot push out the first three.
     let mut all: Vec<(String, Mac)> = fixed(&text_of(Path::new(FIXED))).into_iter().collect();
     let known = |(name, macs): (&String, &Vec<Mac>)| {
         macs.iter()
@@ -68,7 +68,7 @@ pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     found
 }
 
-/// A note about a name that more devices have than one owner has of a kind; `None` where there are fewer.
+/// A note if more devices share a name than one owner has; `None` for fewer.
 pub(crate) fn crowd(name: &str, names: &Names) -> Option<String> {
     let count = names.get(&name.to_ascii_lowercase()).map_or(0, Vec::len);
     (count > MACS_KEPT).then(|| {
@@ -82,7 +82,7 @@ pub(crate) fn crowd(name: &str, names: &Names) -> Option<String> {
     })
 }
 
-/// The texts of files with leases.
+/// The contents of the lease files.
 fn texts(policy: &Policy) -> Vec<String> {
     match &policy.leases {
         Some(path) => vec![text_of(path)],
@@ -90,7 +90,7 @@ fn texts(policy: &Policy) -> Vec<String> {
     }
 }
 
-/// The addresses of leases, which are of IPv4.
+/// The IPv4 addresses of leases.
 pub(crate) fn addresses(policy: &Policy) -> Vec<(Mac, IpAddr)> {
     let address = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -101,7 +101,7 @@ pub(crate) fn addresses(policy: &Policy) -> Vec<(Mac, IpAddr)> {
     texts(policy).iter().flat_map(of).collect()
 }
 
-/// The names that were kept over a boot, of a file beside the settings.
+/// Reads the names that were kept over a boot, from a file beside the settings.
 pub(crate) fn kept(path: &Path) -> Names {
     let mut all = Names::new();
     for line in text_of(path).lines().take(KEPT_MAX) {
@@ -117,7 +117,7 @@ pub(crate) fn kept(path: &Path) -> Names {
     all
 }
 
-/// Keeps them. Nothing is written where nothing has changed: it is flash.
+/// Writes the names to the file. Unchanged names are not written, to spare the flash.
 pub(crate) fn keep(names: &Names, path: &Path) -> io::Result<()> {
     if kept(path) == *names {
         return Ok(());
@@ -135,7 +135,7 @@ fn text_of(path: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The leases of IPv4, which have hardware addresses: `EXPIRY MAC ADDRESS NAME CLIENT`.
+/// Reads the IPv4 leases, which have hardware addresses: `EXPIRY MAC ADDRESS NAME CLIENT`.
 fn leases(text: &str) -> Vec<(String, Mac)> {
     let lease = |line: &str| {
         let mut words = line.split_ascii_whitespace();
@@ -146,7 +146,7 @@ fn leases(text: &str) -> Vec<(String, Mac)> {
     text.lines().filter_map(lease).collect()
 }
 
-/// Sections `config host` with `option name` and `option mac` or `list mac`, which may have several in one.
+/// Reads sections `config host` with `option name` and `option mac` or `list mac`, with several addresses in one.
 fn fixed(text: &str) -> Vec<(String, Mac)> {
     let (mut all, mut name, mut macs, mut is_host) = (Vec::new(), None, Vec::new(), false);
     let plain = |word: &str| word.trim_matches(['\'', '"']).to_owned();
@@ -231,7 +231,7 @@ mod tests {
                 |it| format!("1 02:00:5e:ff:{from:02x}:{it:02x} 192.168.1.{it} television *\n");
             (0..250).map(line).collect()
         };
-        // Before the device has its first lease, and while it has one.
+        // Once before the device has its first lease, and once while it has one.
         fs::write(&path, invented(0)).unwrap();
         let mut known = names(&policy, &Names::new());
         assert!(crowd("Television", &known).unwrap().contains("250 devices"));
@@ -247,13 +247,13 @@ mod tests {
                 .unwrap()
                 .contains("no further one")
         );
-        // A device among the first keeps the name while it sleeps.
+        // One of the first devices keeps the name while it sleeps.
         let first: Names = [("television".to_owned(), vec![mac(1)])].into();
         assert_eq!(names(&policy, &first)["television"][0], mac(1));
         assert_eq!(crowd("television", &first), None);
     }
 
-    /// A FIFO would be waited for.
+    /// Opening a FIFO would block.
     #[test]
     fn only_regular_files_have_leases() {
         let place = tempfile::tempdir().unwrap();
@@ -271,14 +271,14 @@ mod tests {
         assert!(kept(&path).is_empty());
         keep(&known, &path).unwrap();
         assert_eq!(kept(&path), known);
-        // It is not written again: this is still there.
+        // An unchanged file is not written again: the mark is still there.
         let marked = fs::read_to_string(&path).unwrap() + "# mark\n";
         fs::write(&path, &marked).unwrap();
         keep(&known, &path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), marked);
         keep(&Names::new(), &path).unwrap();
         assert!(kept(&path).is_empty());
-        // Damage is no name, and one file is not read without end.
+        // Damaged lines give no name, and reading stops at the maximum size.
         fs::write(
             &path,
             format!("a\n\u{fffd} x\n{}", "b 02:00:5e:10:00:01\n".repeat(9999)),

@@ -1,19 +1,19 @@
-//! The policy: packets of the LAN go through a tunnel, around it, or nowhere, by who sends them and where to.
+//! The policy: packets of the LAN go through a tunnel, around it, or are blocked, by sender and destination.
 //!
 //! | part | where | what it does |
 //! |---|---|---|
-//! | [`table`] | the table `inet millrace_policy` of the packet filter | judges the first packet of a connection, marks it, and refuses what would leave by the wrong way |
-//! | [`rules`] | four kinds of routing rules, of both families | lead by the mark: into a tunnel's table, nowhere, around tunnels |
-//! | `second` | rules of the same priorities' neighbours, by addresses | lead and hold devices while the packet filter is flushed |
-//! | [`routes`] | a routing table for each tunnel, one for what goes around | the default routes |
-//! | [`dnsmasq`] | a file in the directory that `dnsmasq` reads | has the addresses of names put into sets of the table |
+//! | [`table`] | `nft` table `inet millrace_policy` | marks connections by their first packet, and refuses wrong ways |
+//! | [`rules`] | routing rules of both families | route by mark: into a tunnel, to "unreachable", or around tunnels |
+//! | `second` | routing rules by addresses | route and hold devices while the packet filter is flushed |
+//! | [`routes`] | a routing table for each tunnel, and one for packets around tunnels | the default routes |
+//! | [`dnsmasq`] | a file that `dnsmasq` reads | has `dnsmasq` put the addresses of names into sets of the table |
 //!
-//! A mark is a number in a few bits of a packet's and a connection's mark, and only these bits are ever written. A
-//! connection keeps its mark, so that its packets go the same way to its end, and answers to what came in by a tunnel
-//! leave by it.
+//! A mark is a number in a few bits of a packet's and a connection's mark; the policy writes only these bits. A
+//! connection keeps its mark, so all its packets go the same way. Answers to a connection that came in by a tunnel
+//! leave by that tunnel.
 //!
-//! All settings belong to the kernel and to no process, like those of the [`guard`]. [`Plan`] decides and does nothing;
-//! [`control`] does it, [`watch()`] does it again when another program has undone it.
+//! The table, rules and routes belong to the kernel and to no process, like those of the [`guard`]. [`Plan`] only
+//! decides; [`control`] applies the changes, and [`watch()`] applies them again when another program has undone them.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! Other programs that lead packets by marks and rules: which are here, and what of theirs gets in the way.
+//! Finds other programs that route by marks and rules, and their conflicts with the policy.
 //!
-//! Known by their rules, as they make them:
+//! They are recognised by the rules that they make:
 //!
 //! | program | marks | priorities | tables |
 //! |---|---|---|---|
@@ -20,17 +20,17 @@ const MWAN3_MASK: u32 = 0x3f00;
 const PBR_MASK: u32 = 0x00ff_0000;
 const TAILSCALE_MARKS: [u32; 2] = [0x4_0000, 0x8_0000];
 const TAILSCALE_TABLE: u32 = 52;
-/// The table of a kernel's last rule.
+/// The table of the kernel's last rule.
 const TABLE_DEFAULT: u32 = 253;
 
-/// Another program, or what is of none that is known.
+/// Another program, known or unknown, that routes by rules.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Other {
     /// Its name.
     pub name: &'static str,
-    /// The parts of it that were found, in words.
+    /// Its rules that were found, in words.
     pub what: String,
-    /// Conflicts, and their remedies; empty where there are none.
+    /// Conflicts, and their remedies.
     pub conflicts: Vec<String>,
     /// Other notes for the user.
     pub notes: Vec<String>,
@@ -76,8 +76,8 @@ impl Kind {
             Some(_) if rule.invert => Self::WgQuick,
             _ if is_mwan3(rule) => Self::Mwan3,
             Some(_) if mask == PBR_MASK => Self::Pbr,
-            // The rules by which what they lead still reaches local networks, netifd's own, and those of any other program that
-            // asks for no mark: nothing of them overlaps but the place.
+            // Rules behind the policy's that ask for no mark cannot conflict. Examples: these programs' rules for local
+            // networks, and netifd's own rules.
             None if priority > AROUND => return None,
             _ => Self::Unknown,
         })
@@ -101,7 +101,7 @@ pub(crate) fn is_mwan3(rule: &Rule) -> bool {
         && (1001..5000).contains(&rule.priority.unwrap_or(0))
 }
 
-/// The other programs, and what of theirs overlaps with these settings.
+/// The other programs, and their conflicts with these settings.
 pub(crate) fn others(policy: &Policy, facts: &Facts) -> Vec<Other> {
     let rules: Vec<(Kind, &Rule)> = facts
         .rules
@@ -137,7 +137,7 @@ pub(crate) fn others(policy: &Policy, facts: &Facts) -> Vec<Other> {
             notes: notes(kind, policy, facts, has(Kind::Tailscale) && has(Kind::Pbr)),
         });
     }
-    // A rule without a name is worth a word only where it overlaps.
+    // An unknown program is listed only if it conflicts.
     others.retain(|it| it.name != Kind::Unknown.name() || !it.conflicts.is_empty());
     others
 }
@@ -185,8 +185,8 @@ fn overlaps(policy: &Policy, place: Place, rule: &Rule) -> Vec<String> {
     let priority = rule.priority.unwrap_or(0);
     if rule.fwmark.is_some() {
         let mask = rule.mask.unwrap_or(u32::MAX);
-        // A rule that compares all bits is met by packets with its mark only, which the policy's are not, and are asked for
-        // by the policy first.
+        // A rule that compares all bits matches only its own mark. The policy's packets do not have it, and meet the
+        // policy's rules first.
         let shared = mask & policy.mask;
         if shared != 0 && mask != u32::MAX {
             conflicts.push(format!(
@@ -216,7 +216,7 @@ fn overlaps(policy: &Policy, place: Place, rule: &Rule) -> Vec<String> {
     conflicts
 }
 
-/// Bits in a row that a mask does not have.
+/// A mask of consecutive bits outside the given mask.
 fn free_mask(mask: u32) -> u32 {
     let others = mask | MWAN3_MASK | PBR_MASK;
     let masks = [
@@ -263,7 +263,7 @@ fn notes(kind: Kind, policy: &Policy, facts: &Facts, is_crowded: bool) -> Vec<St
     notes
 }
 
-/// Whether the guard holds what a device of the LAN sends: then nothing goes around a tunnel.
+/// The policy's LAN devices that the guard holds: their packets never go around a tunnel.
 pub(crate) fn guarded_devices(policy: &Policy, facts: &Facts) -> Vec<String> {
     let rules = facts.rules.iter().flatten().flatten();
     let held: Vec<String> = rules
@@ -295,7 +295,7 @@ mod tests {
         facts
     }
 
-    /// Rules as the programs make them.
+    /// Rules as these programs make them.
     fn all() -> Vec<Rule> {
         vec![
             Rule {

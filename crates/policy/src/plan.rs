@@ -1,4 +1,4 @@
-//! Decides what has to be done. Nothing is read or changed: settings and facts in, changes out.
+//! Decides what to change. Does no I/O: settings and facts in, changes out.
 
 use config::policy::Policy;
 use guard::rules::Changes;
@@ -8,27 +8,27 @@ use crate::facts::{FAMILIES, Facts, TableFact};
 use crate::ways::Ways;
 use crate::{routes, rules};
 
-/// Everything that is to be done.
+/// All changes to the host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Plan {
-    /// The table of the packet filter is to be made anew, its sets aside.
+    /// Whether to make the packet filter's table anew, apart from its sets.
     pub table: bool,
-    /// The rules, of both families.
+    /// The changes to the rules of both families.
     pub rules: Changes,
-    /// Routes that are made, or lead elsewhere from now on.
+    /// Routes to add, or to replace.
     pub set: Vec<Route>,
-    /// Routes that are taken away.
+    /// Routes to delete.
     pub remove: Vec<Route>,
 }
 
 impl Plan {
-    /// The plan that sets the policy on a host where the facts hold.
+    /// The plan that sets the policy on this host.
     #[must_use]
     pub fn set(policy: &Policy, facts: &Facts, table: &TableFact) -> Self {
         let ways = Ways::new(policy);
         let is_around = facts.is_around(policy);
         let mut plan = Self {
-            // A table that cannot be seen is written: the error then tells why.
+            // A table that cannot be read is written: the error then tells the reason.
             table: !matches!(table, TableFact::There { whole: true, .. }),
             ..Self::default()
         };
@@ -59,7 +59,7 @@ impl Plan {
         plan
     }
 
-    /// The plan that takes the policy away, except the table.
+    /// The plan that removes the policy, except the table.
     #[must_use]
     pub fn lift(facts: &Facts, table: &TableFact) -> Self {
         let have = facts.rules.iter().flatten().flatten();
@@ -79,7 +79,7 @@ impl Plan {
         }
     }
 
-    /// Whether everything is as it should be.
+    /// Whether there is nothing to change.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.table && self.rules.is_empty() && self.set.is_empty() && self.remove.is_empty()
@@ -97,7 +97,7 @@ mod tests {
         refused: 0,
     };
 
-    /// The facts after a plan was done.
+    /// The facts after a plan was applied.
     fn done(facts: &Facts, plan: &Plan) -> Facts {
         let mut facts = facts.clone();
         for (family, have) in FAMILIES.into_iter().zip(&mut facts.rules) {
@@ -138,7 +138,7 @@ mod tests {
         facts.links.last_mut().unwrap().up = false;
         let plan = Plan::set(&policy(), &facts, &WHOLE);
         assert_eq!((plan.set.len(), plan.remove.len()), (0, 1));
-        // It is another one of the same name.
+        // Another device has taken the same name.
         facts.links.last_mut().unwrap().up = true;
         facts.links.last_mut().unwrap().index = 9;
         facts.addresses.last_mut().unwrap().index = 9;

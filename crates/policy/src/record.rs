@@ -1,4 +1,4 @@
-//! The record of what was asked for: the text of the settings in force, and what names were known by then.
+//! The record of the policy's settings in force, with the names and addresses known by then.
 
 use std::path::{Path, PathBuf};
 
@@ -10,30 +10,30 @@ use guard::record::{self, Record};
 use crate::leases::Names;
 use crate::second::Near;
 
-/// The name of its file.
+/// The name of the record's file.
 const NAME: &str = "policy";
 
 /// Begins a line with a name and its hardware addresses, which is a comment in TOML.
 const LEASE: &str = "#lease ";
 
-/// Begins a line with a hardware address and an address that it has.
+/// Begins a line with a hardware address and one of its IP addresses.
 const NEAR: &str = "#near ";
 
-/// Begins the line with the place where those are kept.
+/// Begins the line with the path of the file that outlives a boot.
 const KEPT: &str = "#kept ";
 
 /// The recorded settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) policy: Policy,
-    /// Of which it was read.
+    /// The text that the settings were read from.
     pub(crate) text: String,
     pub(crate) names: Names,
-    /// Which addresses devices had.
+    /// IP addresses that devices had.
     pub(crate) near: Near,
     /// Networks, ports and indices that devices of the LAN had.
     pub(crate) known: Known,
-    /// Where names are kept over a boot.
+    /// The file in which names outlive a boot.
     pub(crate) kept: Option<PathBuf>,
 }
 
@@ -45,12 +45,12 @@ pub(crate) fn read(record: &Record) -> Option<Asked> {
     asked(&record.read()?)
 }
 
-/// Waits until no process sets the policy, as [`record::settle`].
+/// Waits until no process is setting the policy; see [`record::settle`].
 pub(crate) fn settle() -> impl Sized {
     record::settle(NAME)
 }
 
-/// Without waiting for the lock.
+/// Reads the record without waiting for the lock.
 pub(crate) fn peek() -> Option<Asked> {
     asked(&record::peek(NAME)?)
 }

@@ -1,4 +1,4 @@
-//! How the policy stands.
+//! Reports how the policy stands.
 
 use config::policy::{Down, Policy, Way, Who};
 use host::tunnel_devices::instead;
@@ -12,21 +12,21 @@ use crate::second::gaps;
 use crate::ways::Ways;
 use crate::{dnsmasq, routes, rules};
 
-/// How a part stands.
+/// The state of a part.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Part {
-    /// In place.
+    /// The part is complete.
     Whole,
-    /// Not in place, or not wholly.
+    /// The part is missing, wholly or partly.
     Missing,
-    /// Nothing asks for it.
+    /// No setting needs this part.
     NotNeeded,
-    /// It cannot be seen, for this reason.
+    /// The part cannot be read, for this reason.
     Unseen(String),
 }
 
 impl Part {
-    /// In words.
+    /// The state in words.
     #[must_use]
     pub fn words(&self) -> &str {
         match self {
@@ -42,33 +42,33 @@ impl Part {
     }
 }
 
-/// An entry, and which way its packets go now.
+/// An entry, and the present way of its packets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EntryReport {
     /// Its name.
     pub name: String,
     /// The sender of the packets.
     pub who: String,
-    /// Where to.
+    /// The destination of the packets.
     pub to: String,
-    /// Which way, of IPv4 and of IPv6.
+    /// The ways of IPv4 and of IPv6.
     pub ways: [String; 2],
-    /// The name servers that are asked in the place of others, for all port 53; empty where that is left to the device.
+    /// The name servers that replace all others for port 53; empty if the device may choose.
     pub dns: String,
-    /// A sentence about the packets that only the packet filter holds; empty where there are none, or nothing is in force.
+    /// A sentence about packets that only the packet filter holds; empty if there are none, or the policy is off.
     pub gap: String,
-    /// Names in `who` that have no lease, so that nothing is done about them.
+    /// Names in `who` that have no lease, so that the entry ignores them.
     pub unknown: Vec<String>,
 }
 
-/// How the policy stands.
+/// The state of the policy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
-    /// Anything of it is in the kernel.
+    /// Whether the kernel has any part of the policy.
     pub on: bool,
-    /// It was asked for, and not taken back since.
+    /// Whether the record has the policy on.
     pub asked: bool,
-    /// The entries; none where no settings are known.
+    /// The entries; empty if no settings are known.
     pub entries: Vec<EntryReport>,
     /// The table of the packet filter.
     pub table: Part,
@@ -76,16 +76,16 @@ pub struct Report {
     pub rules: Part,
     /// The settings of `dnsmasq`.
     pub dnsmasq: Part,
-    /// Packets that were refused since the table was made.
+    /// Packets that the table has refused since it was made.
     pub refused: Option<u64>,
-    /// Other programs that lead packets.
+    /// Other programs that route packets.
     pub others: Vec<Other>,
     /// Other notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// How it stands, where the facts hold.
+    /// Builds the report from facts.
     #[must_use]
     pub(crate) fn new(
         policy: Option<&Policy>,
@@ -132,19 +132,19 @@ impl Report {
         report
     }
 
-    /// Whether all of it is in place.
+    /// Whether all parts are in place.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.table.is_well() && self.rules.is_well() && self.dnsmasq.is_well()
     }
 
-    /// Whether the packet filter or the rules are in place, so that what is held does not leave.
+    /// Whether the packet filter or the rules are in place, so that no held packet leaks.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.table.is_well() || self.rules.is_well()
     }
 
-    /// Conflicts with all other programs: name and sentence.
+    /// Conflicts with other programs: the program's name, and a sentence.
     pub fn conflicts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = self.others.iter();
         all.flat_map(|other| other.conflicts.iter().map(|it| (other.name, it.as_str())))
@@ -231,7 +231,7 @@ impl Report {
         if facts.links.iter().any(|it| policy.lan.contains(&it.name))
             && !policy.domains().is_empty()
         {
-            // Said where it matters, and not only in the documentation.
+            // The status says it, not only the documentation.
             self.notes.push(
                 "names are known by what dnsmasq is asked: a device that asks another server, or by DNS over HTTPS, goes past \
                  the entries for names"
@@ -241,8 +241,8 @@ impl Report {
     }
 }
 
-/// Whether the kernel drops what comes by an interface that it would not send the answer by. The larger of two values
-/// counts, and 2 is the loose mode.
+/// Whether the kernel's strict `rp_filter` drops packets whose answer would leave by another interface. The larger of
+/// two values counts; 2 is the loose mode.
 fn is_filter_strict(device: &str) -> bool {
     let value = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
@@ -252,7 +252,7 @@ fn is_filter_strict(device: &str) -> bool {
     own.is_some() && value("all").max(own) == Some(1)
 }
 
-/// Some words of a list, and how many more there are.
+/// Lists the first words, and the number of further ones.
 pub(crate) fn few(words: &[String]) -> String {
     match words.len() {
         0..=4 => words.join(", "),
@@ -293,7 +293,7 @@ fn entries(policy: &Policy, facts: &Facts, on: bool) -> Vec<EntryReport> {
     policy.entries.iter().map(one).collect()
 }
 
-/// Which way packets of a family go now, in words.
+/// The present way of a family's packets, in words.
 fn way(way: &Way, ways: &Ways, facts: &Facts, family: Family) -> String {
     let (device, down) = match way {
         Way::Around => return "around tunnels".to_owned(),
@@ -309,7 +309,7 @@ fn way(way: &Way, ways: &Ways, facts: &Facts, family: Family) -> String {
     }
 }
 
-/// The interface that a tunnel's table leads to, or why it leads nowhere.
+/// The interface that a tunnel's table leads to, or the reason why it leads nowhere.
 fn through(device: &str, ways: &Ways, facts: &Facts, family: Family) -> Result<u32, String> {
     let link = facts.links.iter().find(|it| it.name == device);
     let link: &Link = link.ok_or_else(|| format!("there is no device {device}"))?;
@@ -332,7 +332,7 @@ fn through(device: &str, ways: &Ways, facts: &Facts, family: Family) -> Result<u
     }
 }
 
-/// For each lead in the order of [`Ways`], where its packets of IPv4 and of IPv6 go.
+/// For each lead in the order of [`Ways`], the interfaces of its IPv4 and IPv6 packets.
 pub(crate) fn ways_now(policy: &Policy, facts: &Facts) -> Vec<(u32, [Option<u32>; 2])> {
     let ways = Ways::new(policy);
     let now = |device: &str| FAMILIES.map(|family| through(device, &ways, facts, family).ok());
@@ -341,7 +341,7 @@ pub(crate) fn ways_now(policy: &Policy, facts: &Facts) -> Vec<(u32, [Option<u32>
         .iter()
         .map(|it| (it.mark, now(&it.device)))
         .collect();
-    // Packets that go around tunnels go by a line.
+    // Packets that go around tunnels go by an uplink.
     let line = |family| {
         let mut routes = facts.tables.iter();
         let route = routes.find(|it| it.table == ways.table && Family::of(it.dst) == family);

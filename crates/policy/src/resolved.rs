@@ -1,4 +1,4 @@
-//! Entries with hardware addresses in the place of names.
+//! Entries with their names replaced by hardware addresses.
 
 use std::net::IpAddr;
 
@@ -8,24 +8,24 @@ use guard::networks::{Network, covers};
 use crate::leases::Names;
 use crate::ways::Ways;
 
-/// An entry as packets are compared with it.
+/// An entry in the form that packets are compared with.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Resolved {
-    /// Its mark.
+    /// The entry's mark.
     pub(crate) mark: u32,
-    /// It refuses.
+    /// Whether the entry blocks its packets.
     pub(crate) blocks: bool,
     /// The sender of the packets; `None` for all of the LAN.
     pub(crate) who: Option<Those>,
-    /// To which networks, of both families; none is within another.
+    /// Destination networks of both families; none is within another.
     pub(crate) networks: Vec<Network>,
-    /// To which names.
+    /// Destination names.
     pub(crate) domains: Vec<Domain>,
-    /// The name servers that are asked in the place of others.
+    /// The name servers that replace all others.
     pub(crate) dns: Vec<IpAddr>,
 }
 
-/// Senders of packets: any of these.
+/// Senders of packets; a packet matches if any part does.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Those {
     pub(crate) macs: Vec<Mac>,
@@ -40,13 +40,13 @@ impl Those {
 }
 
 impl Resolved {
-    /// Whether it is for packets to wherever.
+    /// Whether the entry applies to every destination.
     pub(crate) fn is_everywhere(&self) -> bool {
         self.networks.is_empty() && self.domains.is_empty()
     }
 }
 
-/// The entries of settings, in their order.
+/// Resolves the entries of settings, in their order.
 pub(crate) fn resolved(policy: &Policy, names: &Names) -> Vec<Resolved> {
     let ways = Ways::new(policy);
     let one = |entry: &config::policy::Entry| {
@@ -86,7 +86,7 @@ pub(crate) fn resolved(policy: &Policy, names: &Names) -> Vec<Resolved> {
     policy.entries.iter().map(one).collect()
 }
 
-/// Networks of which none is within another, sorted: sets of `nft` take no others.
+/// Sorts networks and drops those within others, as `nft` sets allow no overlap.
 pub(crate) fn apart(mut networks: Vec<Network>) -> Vec<Network> {
     networks.sort_by_key(|&(ip, prefix)| (ip.is_ipv6(), prefix, ip));
     let mut kept: Vec<Network> = Vec::new();
@@ -119,7 +119,7 @@ mod tests {
         let nobody = resolved(&policy(), &Names::new());
         assert_eq!(nobody[0].who.as_ref().unwrap().macs.len(), 1);
         assert!(nobody[1].who.as_ref().unwrap().is_nobody());
-        // Which is not the same as all.
+        // An entry without a known device is not an entry for all of the LAN.
         assert!(nobody.iter().any(|it| it.who.is_none()));
     }
 

@@ -1,4 +1,4 @@
-//! Default routes: in each tunnel's table into the tunnel, in one table by the line.
+//! Default routes: in each tunnel's table through the tunnel, in one more table by the uplink.
 
 use config::policy::Policy;
 use netio::netlink::{Family, Link, Route, RouteKind};
@@ -6,13 +6,13 @@ use netio::netlink::{Family, Link, Route, RouteKind};
 use crate::facts::{FAMILIES, Facts};
 use crate::ways::Ways;
 
-/// Metric of the routes that the policy makes: behind any that a tunnel makes itself.
+/// Metric of the policy's routes: behind those that a tunnel makes itself.
 pub const METRIC: u32 = 9100;
 
-/// Most bits of the prefix of routes that stand for a default route: halves of all, or the global networks of IPv6.
+/// Longest prefix that counts as a default route: one half of IPv4, or the global IPv6 networks (2000::/3).
 const DEFAULT_BITS: [u8; 2] = [1, 3];
 
-/// Whether a route is one that the policy makes.
+/// Whether the policy has made a route.
 pub(crate) fn is_ours(route: &Route) -> bool {
     route.prefix == 0 && route.metric == Some(METRIC)
 }
@@ -31,7 +31,7 @@ pub(crate) fn wanted(policy: &Policy, ways: &Ways, facts: &Facts, is_around: boo
             .filter(|it| facts.has_address(link.index, *it))
         {
             let mut route = Route::default_of(family).dev(link.index).table(lead.table);
-            // A device that is no tunnel, such as a second line, has a gateway.
+            // A device that is not a tunnel, such as a second uplink, has a gateway.
             if let Some(own) = default_of(facts, link, family) {
                 (route.via, route.onlink) = (own.via, own.onlink);
             }
@@ -70,7 +70,7 @@ fn defaults(facts: &Facts, family: Family) -> Vec<(&Route, &Link)> {
     found
 }
 
-/// The preferred default route that leads into no tunnel, and not into the LAN.
+/// The preferred default route that leads neither into a tunnel nor into the LAN.
 fn line<'f>(policy: &Policy, facts: &'f Facts, family: Family) -> Option<&'f Route> {
     let is_line = |link: &Link| !policy.is_tunnel(&link.name) && !policy.lan.contains(&link.name);
     defaults(facts, family)
@@ -79,7 +79,7 @@ fn line<'f>(policy: &Policy, facts: &'f Facts, family: Family) -> Option<&'f Rou
         .map(|(route, _)| route)
 }
 
-/// The devices of lines, sorted.
+/// The devices of uplinks, sorted.
 pub(crate) fn lines(policy: &Policy, facts: &Facts) -> Vec<String> {
     let mut lines: Vec<String> = FAMILIES
         .into_iter()
@@ -91,8 +91,8 @@ pub(crate) fn lines(policy: &Policy, facts: &Facts) -> Vec<String> {
     lines
 }
 
-/// Whether a tunnel has the default route of the host: by the main table, or by a rule for all that does not have the
-/// tunnel's own mark, as `wg-quick` and this program make it.
+/// Whether a tunnel has the host's default route: in the main table, or by a rule for all packets without the tunnel's
+/// own mark. `wg-quick` and this program make such a rule.
 pub(crate) fn is_any_full(policy: &Policy, facts: &Facts) -> bool {
     let by_main = FAMILIES.into_iter().any(|family| {
         let first = defaults(facts, family).into_iter().next();

@@ -1,18 +1,18 @@
-//! Routing rules, by marks.
+//! Routing rules by marks.
 //!
 //! | priority | packets | way |
 //! |---|---|---|
 //! | 910 | with a tunnel's mark | the tunnel's table |
-//! | 911 | with the mark of a tunnel that holds, or of what is blocked | "unreachable" |
+//! | 911 | with the mark of a tunnel that holds, or of blocked packets | "unreachable" |
 //! | 914 | without a mark, by a device of the LAN to one of its networks | the main table |
-//! | 915 | without a mark, of a device that is held | the tunnel's table |
-//! | 916 | the same | "unreachable"; dropped where the source does not count |
-//! | 990 | with the mark of what goes around tunnels | more particular routes of the main table |
-//! | 991 | the same | the table of the line |
+//! | 915 | without a mark, of a held device | the tunnel's table |
+//! | 916 | the same | "unreachable"; dropped where the source may be forged |
+//! | 990 | with the mark of packets around tunnels | more specific routes of the main table |
+//! | 991 | the same | the table of the uplink |
 //!
-//! A rule that is added without a priority, as `wg-quick` does, comes before all that there are. Where such a rule for all
-//! packets is before these, they move before it, to the next lower place of [`POLICY`]. The last two stay behind the guard's
-//! rules, at 986 or 982 if need be, and move before them only where there is no guard.
+//! The kernel puts a rule that is added without a priority, as by `wg-quick`, before all others. If such a rule matches
+//! all packets and precedes these rules, they move before it, to the next lower place of [`POLICY`]. The last two stay
+//! behind the guard's rules, at 986 or 982 if need be. Without a guard they may move before it, too.
 
 use config::policy::{Down, Policy};
 use guard::networks::of_devices;
@@ -23,23 +23,24 @@ use crate::facts::Facts;
 use crate::second;
 use crate::ways::Ways;
 
-/// Priority of the first rule by which what goes around tunnels leaves. Behind the guard's: what that holds does not go around.
+/// First priority of the rules for packets around tunnels. It is behind the guard's: packets that the guard holds do
+/// not go around.
 pub const AROUND: u32 = 990;
 
-/// Where they may be, two in a row: all of these are behind the guard's.
+/// Possible places of these two rules, all behind the guard's.
 const BEHIND: [u32; 3] = [AROUND, 986, 982];
 
-/// Where the rules are.
+/// The priorities of the policy's rules on this host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
-    /// The priority of the first rule of tunnels.
+    /// The first priority of the rules for tunnels.
     pub(crate) first: u32,
-    /// The priority of the first rule of packets that go around.
+    /// The first priority of the rules for packets around tunnels.
     pub(crate) around: u32,
 }
 
 impl Place {
-    /// Before all rules of others that are for all packets, if there is one.
+    /// Chooses places before all of other programs' rules that match all packets.
     pub(crate) fn among(rules: &[Option<Vec<Rule>>]) -> Self {
         let rules = rules.iter().flatten().flatten();
         let is_guarded = rules.clone().any(guard::rules::is_ours);
@@ -56,7 +57,8 @@ impl Place {
             first,
             around: match BEHIND.into_iter().find(|it| it + 1 < earliest) {
                 Some(behind) => behind,
-                // Before the guard's rules they would lead out what it holds: they stay, and the other program decides.
+                // Before the guard's rules, they would let out packets that the guard holds. So they stay, and the
+                // other program's rule decides.
                 None if is_guarded => AROUND,
                 None => first + 2,
             },
@@ -64,7 +66,7 @@ impl Place {
     }
 }
 
-/// Whether a rule is for all packets, but those with one mark or without it.
+/// Whether a rule matches all packets, perhaps except those with one mark.
 fn is_wide(rule: &Rule) -> bool {
     (rule.fwmark.is_none() || rule.invert)
         && rule.iif.is_none()
@@ -73,7 +75,7 @@ fn is_wide(rule: &Rule) -> bool {
         && rule.further.is_empty()
 }
 
-/// The rules of a family that settings ask for, those that hold first.
+/// The rules of a family that settings ask for; those that hold come first.
 pub(crate) fn wanted(
     policy: &Policy,
     ways: &Ways,
@@ -86,7 +88,7 @@ pub(crate) fn wanted(
     rules
 }
 
-/// The rules for packets without a mark, which are there while the packet filter is flushed.
+/// The rules for packets without a mark, which hold while the packet filter is flushed.
 fn by_addresses(
     policy: &Policy,
     ways: &Ways,
@@ -98,14 +100,14 @@ fn by_addresses(
     if held.is_empty() {
         return Vec::new();
     }
-    // The kernel takes a mask without a mark for "these bits are all 0".
+    // The kernel takes a mask without a mark to mean "these bits are all 0".
     let unmarked = |priority, table| Rule {
         mask: Some(ways.mask),
         priority: Some(priority),
         ..Rule::new(family, table)
     };
     let mut rules = Vec::new();
-    // The LAN reaches itself first; what it may not reach of itself is refused by the packet filter only.
+    // The LAN reaches itself first; only the packet filter can block networks within the LAN.
     let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
     for network in of_devices(&facts.links, &facts.addresses, &facts.main, &lan) {
         for iif in lan.iter().filter_map(|it| DeviceName::new(it)) {
@@ -129,7 +131,7 @@ fn by_addresses(
         rules.push(those(Rule {
             action: match it.from {
                 Some(_) => RuleAction::Unreachable,
-                // The source may be anybody's, and would be answered.
+                // The source may be forged, so no answer is sent.
                 None => RuleAction::Blackhole,
             },
             ..unmarked(place.first + 6, 0)
@@ -142,7 +144,7 @@ fn by_addresses(
     rules
 }
 
-/// The rules for marks. `is_around` where tunnels have to be gone around.
+/// The rules for marks; `is_around` where packets need the way around tunnels.
 fn by_marks(ways: &Ways, is_around: bool, place: Place, family: Family) -> Vec<Rule> {
     let marked = |mark, table, priority| Rule {
         fwmark: Some(mark),
@@ -164,7 +166,7 @@ fn by_marks(ways: &Ways, is_around: bool, place: Place, family: Family) -> Vec<R
     rules.extend(leads.map(|it| marked(it.mark, it.table, place.first)));
     if is_around {
         rules.push(Rule {
-            // Not the halves of all either, which OpenVPN's `def1` makes.
+            // Nor the two halves of a default route, which OpenVPN's `def1` makes.
             suppress_prefixlength: Some(1),
             ..marked(ways.around, TABLE_MAIN, place.around)
         });
@@ -173,7 +175,7 @@ fn by_marks(ways: &Ways, is_around: bool, place: Place, family: Family) -> Vec<R
     rules
 }
 
-/// Whether a rule is the policy's: all with a mark and one of its priorities are.
+/// Whether a rule is the policy's: all rules with a mark and one of its priorities are.
 #[must_use]
 pub fn is_ours(rule: &Rule) -> bool {
     let is_around = rule.priority.is_some_and(|it| {
@@ -206,7 +208,7 @@ mod tests {
             );
             let priorities: Vec<u32> = rules.iter().filter_map(|it| it.priority).collect();
             assert_eq!(priorities, [911, 911, 910, 910, 990, 991]);
-            // One tunnel lets go when it is down.
+            // One tunnel lets packets go when it is down.
             let held = rules
                 .iter()
                 .filter(|it| it.action == RuleAction::Unreachable);
@@ -233,7 +235,7 @@ mod tests {
         assert_eq!(at(&[full(909), full(32765)]), (890, 892));
         assert_eq!(at(&[full(889)]), (880, 882));
         assert_eq!(at(&[full(5)]), (830, 832));
-        // With a guard, nothing that goes around comes before it.
+        // With a guard, no rule for packets around tunnels precedes the guard's.
         let held = Rule {
             priority: Some(guard::rules::NOWHERE),
             ..Rule::unreachable(Family::V4, DeviceName::new("br-lan").unwrap())
@@ -246,7 +248,7 @@ mod tests {
         ] {
             assert_eq!(at(&[held, full(other)]), wanted);
         }
-        // Rules for only some packets stay where they are.
+        // Rules for only some packets do not move the policy's rules.
         let some = Rule {
             iif: DeviceName::new("wan"),
             ..full(909)
@@ -256,7 +258,7 @@ mod tests {
             ..full(909)
         };
         assert_eq!(at(&[some, marked]), (910, 990));
-        // And its own are none of others.
+        // The policy's own rules do not count as another program's.
         let place = Place {
             first: 880,
             around: 882,

@@ -1,12 +1,12 @@
-//! The second layer: routing rules by what is known of devices, for packets without a mark.
+//! The second layer: routing rules by known addresses of devices, for packets without a mark.
 //!
-//! Marks are the packet filter's. Where another program has flushed it, packets of devices that are held have none, and would
-//! go by the router's own routes. These rules lead them into their tunnel's table, or nowhere. A device is known by its
-//! addresses: of leases, and of the kernel's list of neighbours. Packets that the filter has marked, answers among them, meet
-//! none of these rules.
+//! The packet filter sets the marks. When another program has flushed it, packets of held devices have no mark, and
+//! would take the router's own routes. These rules lead them into their tunnel's table, or to "unreachable". Leases and
+//! the kernel's list of neighbours tell the addresses of a device. Packets that the filter has marked, answers among
+//! them, match none of these rules.
 //!
-//! Entries for names are not among them: their addresses are in sets of the packet filter. [`gaps`] tells of these and of
-//! other packets that the rules do not hold.
+//! Entries for names have no such rules, as only sets of the packet filter have their addresses. [`gaps`] describes
+//! these and other packets that the rules do not hold.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -20,33 +20,33 @@ use crate::report::few;
 use crate::resolved::{Resolved, resolved};
 use crate::ways::Ways;
 
-/// Most addresses that are kept of one hardware address: an IPv6 host makes itself a new one every day.
+/// The most addresses per hardware address: an IPv6 host makes a new one every day.
 const ADDRESSES_MAX: usize = 8;
 
-/// Most packets' descriptions of a family, and most addresses of hardware addresses, each of which is two rules.
+/// The most held descriptions per family, and the most known addresses per family; each takes two rules.
 const HELD_MAX: usize = 256;
 
-/// How long ago an address was there that is not in use any more. The kernel keeps it in its list of neighbours for days.
+/// Age after which an address counts as idle. The kernel keeps it in its list of neighbours for days.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// Which hardware address has which address. The newest of a hardware address is its last.
+/// Hardware addresses and their IP addresses; the newest of each comes last.
 pub(crate) type Near = Vec<(Mac, IpAddr)>;
 
-/// A description of held packets: every part that is given has to fit.
+/// A description of held packets: every given part must match.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Held {
     pub(crate) iif: Option<DeviceName>,
     pub(crate) from: Option<Network>,
     pub(crate) to: Option<Network>,
-    /// The tunnel's table; none for blocked packets.
+    /// The tunnel's table; `None` for blocked packets.
     pub(crate) table: Option<u32>,
 }
 
-/// The addresses of these hardware addresses: the ones known before, and those of leases and neighbours now, in use or idle.
-/// An address that another device has now is that device's.
+/// The addresses of these hardware addresses: the known ones, and the present ones of leases and neighbours, in use or
+/// idle. An address belongs to the device that has it now.
 ///
-/// Where there are too many, addresses in use count first, and among these the known ones: a device that takes more does not
-/// push out its own.
+/// When there are too many, addresses in use are kept first, and among these the known ones. So a device that takes
+/// many addresses cannot push out its own.
 pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Near {
     let is_fit = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_multicast(),
@@ -65,7 +65,7 @@ pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Nea
         of(used, false),
         of(used, true),
     ];
-    // From the last back.
+    // The last addresses are the most important.
     let mut kept = Near::new();
     for it in all.concat().into_iter().rev() {
         let own = kept.iter().filter(|other| other.0 == it.0).count();
@@ -80,8 +80,8 @@ pub(crate) fn near(macs: &[Mac], before: &Near, used: &Near, idle: &Near) -> Nea
     if is_same { before.clone() } else { kept }
 }
 
-/// The neighbours that are behind devices of the LAN or were before these had other names, all but those behind lines: those in
-/// use, and those that were not seen for long.
+/// Splits the neighbours into those in use and those that are idle. Neighbours behind uplinks do not count; those
+/// behind any other device do, as a LAN device may have been renamed.
 pub(crate) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
     let of = |it: &Neighbour| {
         let mac: [u8; 6] = it.mac.as_slice().try_into().ok()?;
@@ -92,7 +92,7 @@ pub(crate) fn of_neighbours(list: &[Neighbour]) -> [Near; 2] {
     [used, idle].map(|list| list.into_iter().filter_map(of).collect())
 }
 
-/// The hardware addresses that entries are about.
+/// The hardware addresses that entries name.
 pub(crate) fn macs(entries: &[Resolved]) -> Vec<Mac> {
     let who = entries.iter().filter_map(|it| it.who.as_ref());
     let mut all: Vec<Mac> = who.flat_map(|it| it.macs.iter().copied()).collect();
@@ -101,12 +101,12 @@ pub(crate) fn macs(entries: &[Resolved]) -> Vec<Mac> {
     all
 }
 
-/// The packets of a family that are held. Of several entries for the same packets the first decides.
+/// The held packets of a family. If several entries match the same packets, the first decides.
 pub(crate) fn held(policy: &Policy, facts: &Facts, family: Family) -> Vec<Held> {
     decided(policy, facts, family).0
 }
 
-/// Says of each entry which packets it holds by the packet filter only; empty where there are none.
+/// Describes for each entry the packets that only the packet filter holds; empty if there are none.
 pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
     let ways = Ways::new(policy);
     let left = FAMILIES.map(|family| decided(policy, facts, family).1);
@@ -160,13 +160,13 @@ pub(crate) fn gaps(policy: &Policy, facts: &Facts) -> Vec<String> {
     entries.map(one).collect()
 }
 
-/// Whether an entry refuses its packets while its tunnel is down.
+/// Whether an entry blocks its packets, always or while its tunnel is down.
 pub(crate) fn is_held(entry: &Resolved, ways: &Ways) -> bool {
     let mut leads = ways.leads.iter();
     entry.blocks || leads.any(|it| it.mark == entry.mark && it.down == Down::Hold)
 }
 
-/// The packets of a family that are held, and for each entry how many there is no room for.
+/// The held packets of a family, and for each entry the number of descriptions beyond the limit.
 fn decided(policy: &Policy, facts: &Facts, family: Family) -> (Vec<Held>, Vec<usize>) {
     let ways = Ways::new(policy);
     let (mut kept, mut let_go): (Vec<Held>, Vec<Held>) = Default::default();
@@ -206,7 +206,7 @@ fn decided(policy: &Policy, facts: &Facts, family: Family) -> (Vec<Held>, Vec<us
                 match (is_held, is_full) {
                     (true, true) => left[place] += 1,
                     (true, false) => kept.push(held),
-                    // An entry that lets go takes no room from those that hold.
+                    // An entry that lets packets go takes no room from those that hold.
                     (false, false) => let_go.push(held),
                     (false, true) => {}
                 }
@@ -216,14 +216,14 @@ fn decided(policy: &Policy, facts: &Facts, family: Family) -> (Vec<Held>, Vec<us
     (kept, left)
 }
 
-/// The devices of which everything is held.
+/// The devices whose packets are all held.
 pub(crate) fn devices(policy: &Policy, facts: &Facts) -> Vec<String> {
     let held = held(policy, facts, Family::V4).into_iter();
     let whole = held.filter(|it| it.from.is_none() && it.to.is_none());
     whole.filter_map(|it| Some(it.iif?.to_string())).collect()
 }
 
-/// Sources of the packets that an entry is about: devices, networks, or both.
+/// Senders of an entry's packets: by device, by network, or both.
 fn sources(
     entry: &Resolved,
     policy: &Policy,
@@ -241,12 +241,12 @@ fn sources(
     let mut all = Vec::new();
     for (mac, ip) in facts.near.iter().filter(|it| Family::of(it.1) == family) {
         if who.macs.contains(mac) {
-            // The rule asks for no device: the packet may come by a port that was taken out of its bridge.
+            // The rule names no device: the packet may come by a port that was taken out of its bridge.
             all.push((None, Some((*ip, family.bits()))));
         }
     }
     for network in who.networks.iter().filter(|it| Family::of(it.0) == family) {
-        // The router has an address there as well, so only packets that come in are meant.
+        // The router has an address there too, so the rules match only packets that come in.
         all.extend(lan.iter().map(|it| (Some(*it), Some(*network))));
     }
     all.extend(devices(&who.devices).into_iter().map(|it| (Some(it), None)));
@@ -273,7 +273,7 @@ mod tests {
         );
         assert_eq!(first, [(mac(1), ip("192.168.1.7"))]);
         let none = Near::new();
-        // A device that sleeps is no neighbour.
+        // A sleeping device is not among the neighbours.
         assert_eq!(near(&macs, &first, &none, &none), first);
         let moved = vec![(mac(9), ip("192.168.1.7"))];
         assert!(near(&macs, &first, &moved, &none).is_empty());
@@ -291,14 +291,14 @@ mod tests {
         let first = vec![(mac(1), ip("192.168.1.7"))];
         let kept = near(&macs, &first, &of(0..99), &none);
         assert_eq!((kept.len(), kept[0]), (1 + ADDRESSES_MAX, first[0]));
-        // In whichever order the kernel lists them.
+        // The kernel's order does not matter.
         let mut other = of(0..99);
         other.reverse();
         for list in [of(0..99), other] {
             assert_eq!(near(&macs, &kept, &list, &none), kept);
             assert_eq!(near(&macs, &kept, &none, &list), kept);
         }
-        // A new one is known in the place of one that was not seen for long.
+        // A new address replaces an idle one.
         let new = of(200..201);
         let now = near(&macs, &kept, &new, &of(0..99));
         assert!(now.contains(&new[0]) && now.len() == kept.len());
@@ -314,7 +314,7 @@ mod tests {
         let television = "does not hold packets of 02:00:5e:10:00:02 (no IPv4 address is known); packets of \
                           02:00:5e:10:00:02 (no IPv6 address is known)";
         assert!(told[0].ends_with(television), "{told:?}");
-        // Entries that hold nothing, and one by a device, have no gap.
+        // Entries that hold no packets, and an entry by device, have no gap.
         assert!(told[1..].iter().all(String::is_empty), "{told:?}");
         facts.near.push((mac(2), ip("192.168.1.8")));
         facts.near.push((mac(2), ip("2001:db8:1:1::8")));
@@ -353,7 +353,7 @@ mod tests {
         ];
         let all = held(&policy(), &facts, Family::V4);
         let whole = Some((ip("192.168.1.7"), 32));
-        // The phone's lets go while its tunnel is down, and names are not known here.
+        // The phone's entry lets packets go while its tunnel is down, and names are unknown to the rules.
         let television = Held {
             iif: None,
             from: whole,

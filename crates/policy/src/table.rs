@@ -1,21 +1,25 @@
-//! The packet filter's part, as a text for `nft`.
+//! The policy's table in the packet filter, as a script for `nft`.
 //!
 //! | chain | sees | does |
 //! |---|---|---|
-//! | `prerouting` | what comes in | takes the policy's bits off every packet; notes by which tunnel a connection came in; for what the LAN sends, restores the connection's mark, or has it chosen |
-//! | `foreign` | what the LAN sends, behind `prerouting` | drops what is held or blocked and has a source that is not behind the device it came by: the refusal would go to whoever has that address; and what calls a server on the router |
-//! | `choose` | the first packets of connections of the LAN | compares who sends them, entry by entry |
-//! | `to_N` | those of entry N | compares where they go |
-//! | `way_X` | those that fit | writes mark X to packet and connection |
-//! | `output` | what the router sends itself | restores the mark of answers |
-//! | `names` | what goes to port 53 | leads it to the name servers of its entry |
-//! | `input` | what is for the router | refuses what goes to port 53 and has no name server of its family there |
-//! | `source` | what leaves by tunnels | gives it the router's address |
-//! | `forward` | what leaves | refuses what is marked for a tunnel and would leave by another device, and what is blocked |
+//! | `prerouting` | incoming packets | clears the policy's bits; restores the connection's mark, or calls `choose` |
+//! | `foreign` | packets of the LAN, after `prerouting` | drops held or blocked packets with a foreign source |
+//! | `choose` | the first packets of connections of the LAN | compares the sender, entry by entry |
+//! | `to_N` | packets of entry N | compares the destination |
+//! | `way_X` | matching packets | writes mark X to packet and connection |
+//! | `output` | the router's own packets | restores the mark of answers |
+//! | `names` | packets to port 53 | redirects them to the entry's name servers |
+//! | `input` | packets to the router | refuses those to port 53 that have no name server of their family there |
+//! | `source` | packets that leave by tunnels | masquerades them |
+//! | `forward` | forwarded packets | refuses blocked packets, and those that would leave by a wrong device |
+//!
+//! `prerouting` also notes the tunnel by which a connection came in, and restores or chooses marks only for the LAN.
+//! `foreign` drops silently, as a refusal would go to a stranger: the source is not behind the packet's device. It also
+//! drops calls to a VPN server on the router.
 //!
 //! The table is changed in one transaction, and never deleted while the policy is on: its sets have the addresses of
-//! names, each name a set for each family, which stay what they are however entries change. Each rule has a comment that
-//! tells which text it is of and its place, by which chains are known again.
+//! names. Each name has a set per family, which stays when entries change. Each rule has a comment with a hash of its
+//! table's text and its position, by which the policy recognises its chains.
 
 use std::fmt::Write as _;
 
@@ -28,30 +32,30 @@ use crate::ways::Ways;
 
 mod names;
 
-/// The table, of the family `inet`.
+/// The name of the table, whose family is `inet`.
 pub const TABLE: &str = "millrace_policy";
 
 /// The chain that refuses.
 pub const FORWARD: &str = "forward";
 
-/// Behind the chains of others that mark (-150), before the translation of destinations (-100).
+/// Behind other programs' marking chains (-150), and before destination NAT (-100).
 pub const MARKING: i32 = -145;
 
 /// Before the guard's chain, which has -5.
 pub const REFUSING: i32 = -6;
 
-/// Where sources are translated.
+/// The usual priority of source NAT.
 const SOURCE: i32 = 100;
 
-/// Most addresses that are kept of a name and family.
+/// The most addresses in the set of a name and family.
 const ADDRESSES_MAX: usize = 16384;
 
-/// How packets are refused.
+/// How chains refuse packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
-    /// They are answered, so that programs give up at once.
+    /// Refuses with an answer, so that programs give up at once.
     Reject,
-    /// In silence, for kernels that cannot answer.
+    /// Drops silently, for kernels that cannot reject.
     Drop,
 }
 
@@ -60,27 +64,28 @@ pub enum Refusal {
 pub(crate) struct Surroundings {
     /// Devices of the LAN.
     pub(crate) lan: Vec<String>,
-    /// Their networks.
+    /// Networks of the LAN's devices.
     pub(crate) networks: Vec<Network>,
-    /// Devices of lines: what comes in by them is answered by them. Empty where that needs nothing.
+    /// Devices of uplinks: answers to a connection leave by the uplink that it came in by. Empty where the host needs
+    /// no such rules.
     pub(crate) lines: Vec<String>,
-    /// Packets that leave by tunnels get the router's address.
+    /// Whether packets that leave by tunnels are masqueraded.
     pub(crate) masquerade: bool,
-    /// Networks and hardware addresses of which everything is held, by whatever device it comes.
+    /// Networks and hardware addresses whose packets are all held, whatever device they come in by.
     pub(crate) held: Vec<Network>,
     pub(crate) macs: Vec<Mac>,
-    /// Devices of which everything is held.
+    /// Devices whose packets are all held.
     pub(crate) devices: Vec<String>,
-    /// Their ports, those too that are not theirs any more.
+    /// Present and past ports of these devices.
     pub(crate) ports: Vec<String>,
-    /// Indices of both, by which they are known under other names.
+    /// Indices of these devices and ports, which match even after a rename.
     pub(crate) indices: Vec<u32>,
-    /// Ports at which servers on the router are called.
+    /// Ports at which VPN servers on the router listen.
     pub(crate) servers: Vec<u16>,
 }
 
 impl Surroundings {
-    /// The condition for the LAN's devices and their ports by whatever names.
+    /// The condition that matches the LAN's devices and their ports by index.
     fn by_index(&self) -> Option<String> {
         let indices = self.indices.iter().map(ToString::to_string);
         (!self.indices.is_empty()).then(|| format!("iif {}", braces(indices)))
@@ -92,11 +97,11 @@ struct WantedChain {
     name: String,
     /// Type, hook by name and number, priority.
     hook: Option<(&'static str, &'static str, u32, i32)>,
-    /// Without the comment. [`REFUSE`] stands for the way in which packets are refused.
+    /// The rules without their comments. [`REFUSE`] stands for the statement that refuses.
     rules: Vec<String>,
 }
 
-/// Stands in a rule for the refusal.
+/// Placeholder in a rule for the statement that refuses.
 const REFUSE: &str = "REFUSE";
 
 /// The table that settings ask for.
@@ -104,11 +109,11 @@ const REFUSE: &str = "REFUSE";
 pub struct WantedTable {
     sets: Vec<(String, &'static str)>,
     chains: Vec<WantedChain>,
-    /// Tells this text from others.
+    /// A hash of the table's text, kept in each rule's comment.
     mark: String,
 }
 
-/// The set of a name's addresses of a family, 4 or 6. Its name has to do with nothing but the name.
+/// The set with a name's addresses of a family, 4 or 6. Its name depends only on the domain.
 pub(crate) fn set_of(domain: &Domain, family: u8) -> String {
     format!("d{:016x}_{family}", fnv1a(domain.as_str()))
 }
@@ -155,14 +160,14 @@ impl WantedTable {
         table
     }
 
-    /// The text that makes it in the place of what is there: `chains` and `sets` of the table as it is, of which those go that
-    /// are not wanted.
+    /// The `nft` script that makes this table and replaces an older one. It deletes those of the present `chains` and
+    /// `sets` that are no longer wanted.
     #[must_use]
     pub fn script(&self, refusal: Refusal, chains: &[String], sets: &[String]) -> String {
         let mut text = format!("add table inet {TABLE}\n");
         // Writing to a string does not fail.
         for (name, kind) in &self.sets {
-            // Elements without a time of their own do not end: with one, packets would go another way when it is over.
+            // Elements have no timeout: with one, packets would go another way when it expires.
             let _ = writeln!(
                 text,
                 "add set inet {TABLE} {name} {{ type {kind}; flags timeout; size {ADDRESSES_MAX}; }}"
@@ -213,13 +218,13 @@ impl WantedTable {
         text
     }
 
-    /// The names of its chains.
+    /// The names of the table's chains.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.chains.iter().map(|it| it.name.as_str())
     }
 
-    /// Whether these are its chains, in the order of [`WantedTable::names`], with nothing before, between or behind their
-    /// rules.
+    /// Whether `chains`, in the order of [`WantedTable::names`], are this table's, with no other rule before, between
+    /// or behind theirs.
     #[must_use]
     pub fn is(&self, chains: &[Option<Chain>]) -> bool {
         let is = |(wanted, chain): (&WantedChain, &Option<Chain>)| {
@@ -241,7 +246,7 @@ impl WantedTable {
     }
 }
 
-/// Names of the chains and of the sets in what `nft` lists of the table.
+/// Names of the chains and sets in an `nft` listing of the table.
 pub(crate) fn listed(text: &str) -> (Vec<String>, Vec<String>) {
     let of = |word: &str| {
         let names = text.lines().filter_map(|line| {
@@ -257,7 +262,7 @@ fn way(mark: u32) -> String {
     format!("way_{mark:x}")
 }
 
-/// Writes a mark, under the mask.
+/// The statement that sets a mark, under the mask.
 fn set(of: &str, mask: u32, mark: u32) -> String {
     format!(
         "{of} mark set {of} mark and {:#010x} or {mark:#010x}",
@@ -265,7 +270,7 @@ fn set(of: &str, mask: u32, mark: u32) -> String {
     )
 }
 
-/// Compares a mark, under the mask.
+/// The condition that compares a mark, under the mask.
 fn has(of: &str, mask: u32, mark: u32) -> String {
     format!("{of} mark and {mask:#010x} == {mark:#010x}")
 }
@@ -279,7 +284,7 @@ fn quoted(names: &[String]) -> String {
     braces(names.iter().map(|name| format!("\"{name}\"")))
 }
 
-/// Packets to the LAN, as conditions for each family.
+/// Conditions that match packets to the LAN, for each family.
 fn to_lan(around: &Surroundings) -> Vec<String> {
     let of = |word, is_v6| {
         let networks = of_family(&around.networks, is_v6);
@@ -293,8 +298,8 @@ fn to_lan(around: &Surroundings) -> Vec<String> {
 
 fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> WantedChain {
     let mask = ways.mask;
-    // Another program may have restored the whole of a connection's mark, of answers too, which must not go where the
-    // question went.
+    // Another program may have restored the whole mark of a connection, of answers too. Answers must not take the way
+    // of the question.
     let mut rules = vec![format!(
         "meta mark and {mask:#010x} != 0 {}",
         set("meta", mask, 0)
@@ -313,7 +318,7 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
             set("ct", mask, ways.around)
         ));
     }
-    // Without this mark they would meet the rules for devices that are held.
+    // Without this mark, answers would match the rules for held devices.
     rules.push(format!(
         "iifname != {} ct state new {} {}",
         quoted(&around.lan),
@@ -333,7 +338,7 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
     rules.extend([
         "ct state { established, related } return".to_owned(),
         "fib daddr type { local, broadcast, anycast, multicast } return".to_owned(),
-        // Routers do not forward these.
+        // Routers do not forward link-local packets.
         "ip6 daddr fe80::/10 return".to_owned(),
         "jump choose".to_owned(),
     ]);
@@ -344,7 +349,7 @@ fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Wante
     }
 }
 
-/// The chain comes before routing, whose "unreachable" is an answer, too.
+/// The chain comes before routing, whose "unreachable" would also send an answer.
 fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
     let held = ways.leads.iter().filter(|it| it.down == Down::Hold);
     let marks = held
@@ -364,7 +369,8 @@ fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
             .cloned()
             .collect(),
     };
-    // Packets to the router itself have no mark, and it answers them. A port out of its bridge is no device of the LAN.
+    // Packets to the router itself have no mark, and the router answers them. A port that was taken out of its bridge
+    // does not count as a device of the LAN.
     those.extend(who(&held).into_iter().chain(around.by_index()));
     let families = ["meta nfproto ipv4", "ip6 saddr != { ::, fe80::/10 }"];
     let rules = those.iter().flat_map(|those| {
@@ -382,7 +388,8 @@ fn foreign(ways: &Ways, around: &Surroundings) -> WantedChain {
     }
 }
 
-/// Held devices cannot call a VPN server on the router: their packets would leave through it, with the server's addresses.
+/// Rules against calls from held devices to a VPN server on the router: their packets would leave through it, with the
+/// server's addresses.
 fn calls(held: &Those, around: &Surroundings) -> Vec<String> {
     if around.servers.is_empty() {
         return Vec::new();
@@ -395,7 +402,7 @@ fn calls(held: &Those, around: &Surroundings) -> Vec<String> {
 }
 
 fn output(ways: &Ways, around: &Surroundings) -> WantedChain {
-    // The router's own messages to the LAN about a connection of it, such as "unreachable".
+    // The router's own messages to the LAN about a LAN connection, such as "unreachable", keep their way.
     let mut rules: Vec<String> = to_lan(around)
         .iter()
         .map(|it| format!("{it} return"))
@@ -408,7 +415,7 @@ fn output(ways: &Ways, around: &Surroundings) -> WantedChain {
         ));
     }
     if !around.lines.is_empty() {
-        // Packets of tunnels have marks of their own, which are compared as a whole.
+        // Tunnels' own packets have marks that are compared as a whole, so they must not change.
         rules.push(format!(
             "ct direction reply meta mark 0 {} {}",
             has("ct", ways.mask, ways.around),
@@ -417,7 +424,7 @@ fn output(ways: &Ways, around: &Surroundings) -> WantedChain {
     }
     WantedChain {
         name: "output".to_owned(),
-        // By this type the kernel looks for a route again.
+        // Chains of this type make the kernel look up the route again.
         hook: Some(("route", "output", HOOK_OUTPUT, MARKING)),
         rules,
     }
@@ -429,8 +436,8 @@ fn forward(ways: &Ways, around: &Surroundings) -> WantedChain {
     for lead in ways.leads.iter().filter(|it| it.down == Down::Hold) {
         let mut allowed = vec![lead.device.clone()];
         allowed.extend(around.lan.iter().cloned());
-        // The connection's mark holds where another program has overwritten the packet's; of what is not followed as a
-        // connection there is only the packet's.
+        // The connection's mark is valid where another program has overwritten the packet's. Packets that the kernel
+        // does not track have only their own.
         for of in ["ct", "meta"] {
             rules.push(format!(
                 "{from} {} oifname != {} counter {REFUSE}",
@@ -445,8 +452,8 @@ fn forward(ways: &Ways, around: &Surroundings) -> WantedChain {
             has(of, ways.mask, ways.block)
         ));
     }
-    // A port that was taken out of its bridge, and a bridge with another name, are the LAN's no more, so that nothing marks
-    // what comes by them. Nobody is told: an answer has no way back.
+    // Packets that come by a removed port, or a renamed bridge, get no mark, as the device no longer counts as the
+    // LAN's. They are dropped silently: an answer has no way back.
     let lan = quoted(&around.lan);
     let those = Those {
         macs: around.macs.clone(),
@@ -465,7 +472,7 @@ fn forward(ways: &Ways, around: &Surroundings) -> WantedChain {
     }
 }
 
-/// Firewalls of most routers masquerade only what leaves by the line.
+/// Builds the masquerading chain: firewalls of most routers masquerade only packets that leave by the uplink.
 fn source(ways: &Ways, around: &Surroundings) -> Option<WantedChain> {
     let mut devices: Vec<String> = ways.leads.iter().map(|it| it.device.clone()).collect();
     devices.dedup();
@@ -496,7 +503,7 @@ fn choose(entries: &[Resolved]) -> WantedChain {
     }
 }
 
-/// Conditions, of which any is enough.
+/// Conditions that match these senders; any one is enough.
 fn who(those: &Those) -> Vec<String> {
     let mut conditions = Vec::new();
     if !those.macs.is_empty() {
@@ -518,7 +525,7 @@ fn who(those: &Those) -> Vec<String> {
 fn to(number: usize, entry: &Resolved, around: &Surroundings) -> WantedChain {
     let go = format!("goto {}", way(entry.mark));
     let mut rules = Vec::new();
-    // The LAN reaches itself, but where its own networks are named to be blocked.
+    // The LAN reaches itself, unless an entry blocks one of its networks by name.
     if !entry.blocks || entry.is_everywhere() {
         rules.extend(to_lan(around).iter().map(|it| format!("{it} return")));
     }
@@ -542,7 +549,7 @@ fn to(number: usize, entry: &Resolved, around: &Surroundings) -> WantedChain {
     }
 }
 
-/// A number for a text, the same in every build: Fowler, Noll, Vo (1991), FNV-1a with 64 bits.
+/// A hash of a text, the same in every build: FNV-1a with 64 bits (Fowler, Noll, Vo, 1991).
 fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

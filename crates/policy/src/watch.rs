@@ -1,7 +1,7 @@
-//! Sets the policy again when another program has taken something of it away, follows the networks of the LAN, leases and
-//! lines, and leads into tunnels as they come and go.
+//! Restores the policy when another program has removed a part of it. Follows the LAN's networks, leases and uplinks,
+//! and routes into tunnels as they come and go.
 //!
-//! Any news makes it look at everything: no order of events can leave anything out.
+//! Any event triggers a complete look, so no order of events can hide a change.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -16,10 +16,10 @@ use crate::control::{Done, WaysNow, refresh_since};
 use crate::table::TABLE;
 use crate::{PolicyError, Report};
 
-/// How long it may take to notice what no news is of: a lease.
+/// The longest delay for a change without an event, such as a new lease.
 const SLOW: Duration = Duration::from_secs(15);
 
-/// Between two looks, for news may come by the thousand: a firewall that is loaded, a routing daemon.
+/// The pause between two looks: a firewall reload or a routing daemon brings events by the thousand.
 const PACE: Duration = Duration::from_millis(50);
 
 /// Facts that are kept from one look to the next.
@@ -30,10 +30,10 @@ struct Known {
     complaints: BTreeSet<String>,
 }
 
-/// Watches until the process ends. While the policy is off it does nothing but wait.
+/// Watches until the process ends. While the policy is off it only waits.
 ///
 /// # Errors
-/// When the kernel tells no news. What fails later is logged, and tried again.
+/// When the kernel provides no events. Later failures are logged, and tried again.
 pub fn watch() -> Result<Infallible, PolicyError> {
     let mut monitor = Monitor::open(Watch {
         rules: true,
@@ -50,7 +50,7 @@ pub fn watch() -> Result<Infallible, PolicyError> {
     let mut known = Known::default();
     let mut restarts = Restarts::aside();
     loop {
-        // Heard before the look: what comes after this is news for the next one.
+        // Events are read before the look: a later event triggers the next look.
         while monitor.next()?.is_some() {}
         if let Some(chains) = &mut chains {
             chains.changed()?;
@@ -93,16 +93,16 @@ impl Known {
         self.ways = Some(done.ways);
     }
 
-    /// Says once what does not work.
+    /// Logs each complaint once.
     fn complain(&mut self, error: &PolicyError) {
-        // New complaints are rare; this is a bound all the same.
+        // New complaints are rare; the bound only limits memory.
         if self.complaints.len() < 64 && self.complaints.insert(error.to_string()) {
             log::error!("{error}");
         }
     }
 }
 
-/// The ways of entries in a line.
+/// The ways of the entries, in one line.
 fn words(report: &Report) -> String {
     let entries = report.entries.iter().map(|entry| match &entry.ways {
         [v4, v6] if v4 == v6 => format!("{} {v4}", entry.name),

@@ -1,23 +1,24 @@
-//! Numbers and tables: which mark stands for which way.
+//! Assigns marks and routing tables to ways.
 
 use config::policy::{Down, Policy, Way};
 
-/// The meaning of marks, for some settings.
+/// The marks and tables for these settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Ways {
-    /// The bits of a mark that count.
+    /// The bits of a mark that the policy uses.
     pub(crate) mask: u32,
     /// The marks that lead into tunnels.
     pub(crate) leads: Vec<Lead>,
-    /// The mark of what goes around tunnels.
+    /// The mark of packets that go around tunnels.
     pub(crate) around: u32,
-    /// The mark of what goes nowhere.
+    /// The mark of blocked packets.
     pub(crate) block: u32,
-    /// The mark of answers to what came in by neither the LAN nor a tunnel of entries: they go by the router's own routes.
+    /// The mark of answers to connections that came in by neither the LAN nor an entry's tunnel; they take the router's
+    /// own routes.
     pub(crate) answers: u32,
-    /// The routing table of what goes around tunnels.
+    /// The routing table for packets around tunnels.
     pub(crate) table: u32,
-    /// Some entry blocks.
+    /// Whether any entry blocks.
     pub(crate) blocks: bool,
 }
 
@@ -28,8 +29,8 @@ pub(crate) struct Lead {
     pub(crate) device: String,
     pub(crate) table: u32,
     pub(crate) down: Down,
-    /// Packets that come in by the tunnel get this mark, and are answered by it. One of a tunnel's marks is for
-    /// answers.
+    /// Whether connections that come in by the tunnel get this mark, so that answers leave by it. Only one of a
+    /// tunnel's marks is for answers.
     pub(crate) is_for_answers: bool,
 }
 
@@ -76,7 +77,7 @@ impl Ways {
             Way::Through { device, down } => {
                 let mut leads = self.leads.iter();
                 let lead = leads.find(|it| it.device == *device && it.down == *down);
-                // There is one for each entry; what were without goes nowhere.
+                // Every entry has a lead; an entry without one would be blocked.
                 lead.map_or(self.block, |it| it.mark)
             }
         }

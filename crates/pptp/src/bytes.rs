@@ -1,4 +1,4 @@
-//! Reading numbers in network byte order from untrusted bytes: what is not there is `None`, never a panic.
+//! Reads numbers in network byte order from untrusted bytes: missing bytes give `None`, never a panic.
 
 /// The bytes that are left to read.
 #[derive(Clone, Copy, Debug)]

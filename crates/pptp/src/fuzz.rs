@@ -1,5 +1,5 @@
-//! Functions of untrusted bytes for fuzz targets, which may neither panic nor take memory beyond the bytes that they
-//! are given. Each is a whole target:
+//! Entry points that feed untrusted bytes to the crate, for fuzz targets. They must not panic, nor use more memory than
+//! the bytes that they get. Each is a whole target:
 //!
 //! ```text
 //! libfuzzer_sys::fuzz_target!(|bytes: &[u8]| pptp::fuzz::control(bytes));
@@ -30,7 +30,7 @@ use crate::ppp::{
 };
 use crate::session::{Client, ClientSettings, Entropy, Server, ServerSettings};
 
-/// The stream of a control connection. A message that was read is written as it was, but for reserved fields.
+/// Reads the stream of a control connection. A message that was read must be written unchanged, except reserved fields.
 pub fn control(bytes: &[u8]) {
     let mut stream = Stream::new();
     let mut input = bytes;
@@ -57,11 +57,11 @@ pub fn control(bytes: &[u8]) {
             while let Some(event) = connection.poll_event() {
                 if let Event::CallRequested(call) = event {
                     let call_id = call.call_id;
-                    // It may be taken.
+                    // The call may be refused, and that is fine.
                     let _ = connection.answer_call(call_id, Answer::Accept { call_id });
                 }
                 if let Event::Established(_) = event {
-                    // Only a client may.
+                    // A server's attempt fails, and that is fine.
                     let _ = connection.open_call(1, now);
                 }
             }
@@ -72,7 +72,7 @@ pub fn control(bytes: &[u8]) {
     }
 }
 
-/// Packets of GRE, each behind its length in one byte; as probes by several lines, too.
+/// Reads GRE packets, each behind its length in one byte, also as probes of several lines.
 pub fn gre(bytes: &[u8]) {
     let now = Instant::now();
     let mut tunnel = Tunnel::new(1, 2, 64, 64);
@@ -93,7 +93,7 @@ pub fn gre(bytes: &[u8]) {
     }
 }
 
-/// Frames of PPP, each behind its length in one byte.
+/// Reads PPP frames, each behind its length in one byte.
 pub fn ppp(bytes: &[u8]) {
     let bits = MppeBits::KEY_128.and(MppeBits::STATELESS);
     let lcp = LcpSettings {
@@ -129,7 +129,7 @@ fn layer<L: Layer>(layer: L, bytes: &[u8]) {
     layer.expire(now + Duration::from_secs(60), &mut out);
 }
 
-/// Encrypted packets, each behind its length in one byte.
+/// Decrypts encrypted packets, each behind its length in one byte.
 pub fn mppe(bytes: &[u8]) {
     for stateless in [true, false] {
         let key = MasterKey::new(&[1; 16], &[2; 24]).start_key(true, KeyLength::Bits128);
@@ -143,7 +143,7 @@ pub fn mppe(bytes: &[u8]) {
     }
 }
 
-/// A packet of PAP, CHAP or MS-CHAPv2.
+/// Reads a packet of PAP, CHAP or MS-CHAPv2.
 pub fn login(bytes: &[u8]) {
     if let Some(packet) = ChapPacket::parse(bytes) {
         let written = packet.to_vec();
@@ -168,7 +168,7 @@ pub fn login(bytes: &[u8]) {
     );
 }
 
-/// Packets of GRE, each behind its length in one byte, for a client and a server whose call has just come up.
+/// Reads GRE packets, each behind its length in one byte, at a client and a server whose call has just come up.
 pub fn session(bytes: &[u8]) {
     let now = Instant::now();
     let entropy = || Entropy::new(|bytes| bytes.fill(7));
@@ -203,7 +203,7 @@ pub fn session(bytes: &[u8]) {
         to_server.clear();
         let probed = server.probed(address.into(), &packet, now, &mut to_client);
         assert!(probed.is_none() && client.answered(&packet, now).is_none());
-        // Both ends took the same number for the call, of the same random bytes.
+        // Both ends chose the same call ID, because they have the same random bytes.
         let inner = server.receive_gre(address, &mut packet, now, &mut to_client);
         assert!(inner.is_none(), "there was no login");
         let inner = client.receive_gre(&mut packet, now, &mut to_server);

@@ -1,25 +1,25 @@
 //! The Point-to-Point Tunneling Protocol, client and server, sans-IO: bytes and the time go in; bytes, packets, events
-//! and deadlines come out. There are no sockets, no clocks and no threads here.
+//! and deadlines come out. The crate has no sockets, clocks or threads.
 //!
 //! # PPTP is broken
 //!
-//! It is here for those whose other end has nothing else. What it encrypts should be considered unencrypted:
+//! Use PPTP only if the other end supports nothing else, and treat its encrypted packets as unencrypted:
 //!
-//! - **The login gives everything away.** MS-CHAPv2 is three encryptions with DES whose keys are the password's MD4, and
-//!   the third key has 16 bits. From a recording of one login the hash is found by trying 2^56 keys of DES, which takes less than
-//!   a day on machines for hire, however good the password is. The hash logs in without the password, and all keys of MPPE
-//!   follow from it, also those of packets that were recorded long ago: there is no forward secrecy.
-//! - **Packets can be changed.** MPPE is RC4 without any check: a bit that is changed on the way is changed in the packet,
-//!   and so is the count that keeps both ends in step. Nothing in GRE is authenticated: one packet that is sent from the
-//!   peer's address can end the link, as PPP's control packets are not encrypted at all.
+//! - **One recorded login reveals everything.** MS-CHAPv2 is three DES encryptions keyed with the password's MD4, and
+//!   the third key has only 16 bits. Trying 2^56 DES keys finds the hash, in less than a day on rented machines,
+//!   however good the password is. The hash logs in without the password. All MPPE keys derive from it, even for
+//!   packets recorded long ago: there is no forward secrecy.
+//! - **Packets can be changed.** MPPE is RC4 without an integrity check: an attacker can flip bits of packets, and of
+//!   the count that keeps both ends in step. GRE authenticates nothing, and PPP's control packets are not encrypted. So
+//!   one packet sent from the peer's address can end the link.
 //! - **RC4 itself is broken**, and keys of 40 or 56 bits are found at once.
-//! - PAP sends the password as it is, CHAP lets it be guessed offline.
+//! - PAP sends the password in clear text, and CHAP allows offline guessing.
 //!
-//! So nothing starts unless [`Settings::allow_insecure`](session::Settings::allow_insecure) is true; what comes instead is
-//! [`StartError::Insecure`](session::StartError::Insecure), which says why and what to use: WireGuard, or OpenVPN where
-//! that is all that the other end has. Where encryption is asked for, a link without it does not come up: there is no "if
-//! possible", as the negotiation can be changed on its way. Keys shorter than 128 bits have to be named. MS-CHAP version 1
-//! and compression (MPPC) are refused. A password for PPTP should be used for nothing else.
+//! So nothing starts unless [`Settings::allow_insecure`](session::Settings::allow_insecure) is true. Otherwise
+//! [`StartError::Insecure`](session::StartError::Insecure) gives the reason and the alternatives: WireGuard, or OpenVPN
+//! if the other end supports nothing better. If encryption is required, a link without it does not come up. There is no
+//! "if possible" mode, because an attacker can change the negotiation. Keys shorter than 128 bits must be allowed by
+//! name. MS-CHAP version 1 and compression (MPPC) are refused. Use a password for PPTP for nothing else.
 //!
 //! # Layers
 //!
@@ -27,7 +27,7 @@
 //! |---|---|---|
 //! | [`control`] | the TCP connection that opens and ends calls | RFC 2637, sections 2 and 3 |
 //! | [`gre`] | numbers and acknowledgements of packets | RFC 2637, section 4 |
-//! | [`ppp`] | frames, the negotiation automaton, LCP, PAP, CHAP, CCP, IPCP, IPV6CP | RFC 1661, 1334, 1994, 1962, 1332, 1877, 5072 |
+//! | [`ppp`] | frames, automaton, LCP, PAP, CHAP, CCP, IPCP, IPV6CP | RFC 1661, 1334, 1994, 1962, 1332, 1877, 5072 |
 //! | [`mschap`] | MS-CHAP version 2 | RFC 2759 |
 //! | [`mppe`] | keys, and encrypted packets | RFC 3078, RFC 3079 |
 //! | [`session`] | clients and servers of all these | |
@@ -36,21 +36,21 @@
 //!
 //! Start at [`session::Client`] and [`session::Server`].
 //!
-//! # What is not as one would expect
+//! # Deviations that may surprise
 //!
-//! - **Packets may come in any order where each has a key**: keys of missing packets are kept, 2,048 behind and 4,096 ahead,
-//!   and each is used once. As one stream, a packet that is missing costs a round trip, and one that is late is lost.
-//!   A reorder window in front is for the sake of what the packets carry.
-//! - **A retransmitted Configure-Request does not begin a negotiation anew**, if it is the one that was acknowledged: RFC 1661
-//!   would have the link go down for each lost Ack.
-//! - **The sliding window of GRE is measured and not enforced**, as by all deployed Unix peers.
-//! - **What a peer is when it begins a stream anew is learnt**: Linux changes the key, FreeBSD and RFC 3078 do not.
+//! - **In stateless mode packets may arrive in any order**: keys of missing packets are kept, 2,048 behind and 4,096
+//!   ahead, and each is used once. In stateful mode, a missing packet costs a round trip, and a late one is lost. A
+//!   reorder window in front serves only the inner packets.
+//! - **A retransmitted Configure-Request does not restart negotiation** if it is the acknowledged one: RFC 1661 would
+//!   take the link down for each lost Ack.
+//! - **GRE's sliding window is measured but not enforced**, as by all deployed Unix peers.
+//! - **The peer's way of restarting a stream is detected**: Linux changes the key, FreeBSD and RFC 3078 do not.
 //!
-//! # Not here
+//! # Not implemented
 //!
-//! The source addresses of inner packets are not checked against what a peer was given: the caller has to. Neither is the
-//! RFC's incoming call (a telephone network that calls), callback, multilink, header compression, nor the changing of a
-//! password that has expired.
+//! The caller must check that a peer's inner packets have its assigned source address. The crate also lacks the RFC's
+//! incoming call (a telephone network that calls), callback, multilink, header compression, and changing an expired
+//! password.
 //!
 //! ```
 //! use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The control connection: messages as on the wire, and its states.
+//! The control connection: wire messages and states.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Passes bytes both ways until nothing is left to say.
+/// Passes bytes both ways until neither end has more to send.
 fn talk(client: &mut Connection, server: &mut Connection, now: Instant) {
     loop {
         let (up, down) = (client.transmit().to_vec(), server.transmit().to_vec());
@@ -35,7 +35,7 @@ fn events(connection: &mut Connection) -> Vec<Event> {
     core::iter::from_fn(|| connection.poll_event()).collect()
 }
 
-/// Messages that wait to be sent, which are then taken.
+/// Takes the messages that wait to be sent.
 fn said(connection: &mut Connection) -> Vec<Message> {
     let bytes = connection.transmit().to_vec();
     connection.transmitted(bytes.len());
@@ -108,7 +108,7 @@ fn a_request_for_a_call_as_on_the_wire() {
 fn several_calls_of_one_connection_open_and_end_by_themselves() {
     let now = Instant::now();
     let (mut client, mut server) = established(now);
-    // 0 is a call ID like others: pptpd begins with it.
+    // Call ID 0 is valid: pptpd begins with it.
     for ids in [(7, 0), (8, 1), (9, 2)] {
         call(&mut client, &mut server, ids, now);
     }

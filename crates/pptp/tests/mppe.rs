@@ -1,4 +1,4 @@
-//! MPPE: order, loss, and new beginnings.
+//! MPPE: order, loss, and resets.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ fn key(length: KeyLength) -> StartKey {
     MasterKey::new(&[7; 16], &[9; 24]).start_key(true, length)
 }
 
-/// Packets as they go into frames, one after the other.
+/// A sender of consecutive packets in frame format.
 struct Sender {
     encryptor: Encryptor,
     sent: u64,
@@ -169,16 +169,16 @@ fn frames_without_a_count_and_packets_without_a_number_do_not_upset_the_count() 
             assert_eq!(packet[2..], plain(number));
         };
     open(&mut sender, unencrypted, unnumbered, &mut receiver);
-    // A night of echo requests.
+    // The echo requests of one night.
     for _ in 0..10_000 {
         unencrypted += 1;
         receiver.unencrypted();
     }
     open(&mut sender, unencrypted, unnumbered, &mut receiver);
-    // Echo requests that were lost.
+    // These echo requests were lost.
     unencrypted += 2000;
     open(&mut sender, unencrypted, unnumbered, &mut receiver);
-    // The sender's queue was full between encryption and numbering, again and again.
+    // The sender's queue was repeatedly full between encryption and numbering.
     for _ in 0..5 {
         sender.skip(2000);
         unnumbered += 2000;
@@ -234,7 +234,7 @@ fn compressed_and_unencrypted_packets_are_refused() {
 #[test]
 fn a_stream_that_lost_packets_begins_anew_with_either_kind_of_sender() {
     for style in [ResetStyle::Change, ResetStyle::Keep] {
-        // Losses before, at and after the packets that change the key anyway.
+        // Losses before, at and after packets that change the key anyway.
         for before in [0, 1, 200, 254, 255, 256, 257, 4094, 4095, 4096] {
             for lost in [1, 2, 255, 256, 257, 600] {
                 let mut sender = Sender::new(KeyLength::Bits128, false);
@@ -244,7 +244,7 @@ fn a_stream_that_lost_packets_begins_anew_with_either_kind_of_sender() {
                 }
                 sender.skip(lost);
                 let found = open_stateful(&mut receiver, &sender.next());
-                // A packet that changes the key anyway is a new beginning, if it is the one that comes.
+                // A packet that changes the key anyway also resynchronises, if it arrives.
                 assert!(found == Err(OpenError::Lost) || found == Ok(()));
                 sender.encryptor.reset(style);
                 for _ in 0..600 {
@@ -268,7 +268,7 @@ fn a_new_beginning_that_is_lost_does_not_end_the_stream() {
         Err(OpenError::Lost)
     );
     for _ in 0..3 {
-        // Each of these changes the key, and is lost.
+        // Each of these packets changes the key and is lost.
         sender.encryptor.reset(ResetStyle::Change);
         sender.skip(1);
         assert_eq!(

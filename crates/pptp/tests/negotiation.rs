@@ -1,4 +1,4 @@
-//! Requests and their acceptance, packet by packet.
+//! PPP configuration requests and their acceptance, packet by packet.
 
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +34,7 @@ fn open<L: Layer>(layer: &mut Negotiation<L>, now: Instant) -> Vec<u8> {
     }
 }
 
-/// Gives a layer a packet with these options, and returns the packets that it sends.
+/// Gives a layer a packet with these options, and returns its replies.
 fn hear<L: Layer>(
     layer: &mut Negotiation<L>,
     code: u8,
@@ -63,7 +63,7 @@ fn ms_chap_version_1_is_refused_in_favour_of_version_2() {
     open(&mut client, now);
     let sent = hear(&mut client, 1, 9, &[3, 5, 0xc2, 0x23, 0x80], now);
     assert_eq!(sent, [packet(3, 9, &[3, 5, 0xc2, 0x23, 0x81])]);
-    // A peer that insists is told that there will be none.
+    // A peer that insists on an option gets a reject.
     for id in 10..14 {
         hear(&mut client, 1, id, &[3, 5, 0xc2, 0x23, 0x80], now);
     }
@@ -76,7 +76,7 @@ fn options_that_nobody_needs_are_rejected_together() {
     let now = Instant::now();
     let mut server = lcp(&[Auth::MsChapV2], &[]);
     open(&mut server, now);
-    // Callback, multilink, endpoint; and an MRU that is good.
+    // Callback, multilink and endpoint options, and an acceptable MRU.
     let odd = [13, 3, 6, 17, 4, 6, 64, 19, 3, 0];
     let sent = hear(
         &mut server,
@@ -148,11 +148,11 @@ fn a_server_goes_through_its_logins_and_then_gives_up() {
 fn compression_is_refused_and_the_strongest_key_chosen() {
     let now = Instant::now();
     for (asked, answer) in [
-        // All that Windows can do.
+        // All bits that Windows supports.
         ([1, 0, 0, 0xe1], packet(3, 1, &[18, 6, 1, 0, 0, 0x40])),
-        // Only compression.
+        // Compression only.
         ([0, 0, 0, 0x01], packet(3, 1, &[18, 6, 1, 0, 0, 0x40])),
-        // 40 bits.
+        // 40-bit encryption.
         ([1, 0, 0, 0x20], packet(3, 1, &[18, 6, 1, 0, 0, 0x40])),
         ([1, 0, 0, 0x40], packet(2, 1, &[18, 6, 1, 0, 0, 0x40])),
     ] {
@@ -163,7 +163,7 @@ fn compression_is_refused_and_the_strongest_key_chosen() {
     }
     let mut layer = ccp(false);
     open(&mut layer, now);
-    // Deflate and BSD.
+    // Deflate and BSD compression.
     let others = [26, 4, 0x78, 0, 21, 3, 0x2f];
     assert_eq!(
         hear(&mut layer, 1, 1, &others, now),
@@ -237,7 +237,7 @@ fn a_client_takes_the_address_and_name_servers_that_it_is_given() {
     let given = [3, 6, 10, 0, 0, 9, 129, 6, 10, 0, 0, 1];
     let sent = hear(&mut client, 3, sent[0][1], &given, now);
     assert_eq!(sent[0][4..], given);
-    // Header compression is rejected, the address of the peer taken.
+    // Header compression is rejected, and the peer's address accepted.
     let both = [2, 6, 0, 0x2d, 15, 1, 3, 6, 10, 0, 0, 1];
     assert_eq!(
         hear(&mut client, 1, 1, &both, now),
@@ -332,10 +332,10 @@ fn a_copy_of_an_answer_or_of_a_request_changes_nothing() {
         [packet(2, 5, &[1, 4, 5, 0x78])]
     );
     assert!(layer.is_open());
-    // An answer to nothing, and one that is not what was asked.
+    // An answer to no request, and one that differs from the request.
     assert_eq!(hear(&mut layer, 2, 99, &[], now), Vec::<Vec<u8>>::new());
     assert!(layer.is_open());
-    // Another request is a new beginning (RFC 1661, section 4.3).
+    // Another request restarts the negotiation (RFC 1661, section 4.3).
     assert_eq!(hear(&mut layer, 1, 6, &[], now).len(), 2);
     assert!(!layer.is_open());
 }

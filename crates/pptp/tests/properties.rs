@@ -1,4 +1,4 @@
-//! Untrusted bytes: no panic, bounded memory; and what is written is read as it was.
+//! Untrusted bytes cause no panic and use bounded memory; written messages are read back unchanged.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use pptp::lines::{Addresses, Kind, Probe, ProbeKey, Prober, is_probe};
 use pptp::ppp::{Framing, parse_frame};
 use pptp::{fuzz, ppp};
 
-/// Bytes with lengths, codes and numbers that parsers look for.
+/// Random bytes behind lengths, codes and numbers that parsers look for.
 fn pieces(heads: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     let piece = (0..heads.len(), vec(any::<u8>(), 0..40));
     vec(piece, 0..30).prop_map(move |pieces| {
@@ -25,7 +25,7 @@ fn pieces(heads: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A message of the control connection whose fields are anything.
+/// A control connection message with arbitrary fields.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     (0_u16..17, vec(any::<u8>(), 220)).prop_map(|(kind, mut bytes)| {
         let len = Message::len_of(kind).unwrap_or(16);
@@ -38,7 +38,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The head of a packet for the call of `fuzz::session`, whose random bytes are all 7.
+/// The start of a packet for the call of `fuzz::session`, whose random bytes are all 7.
 const SESSION: &[&[u8]] = &[
     &[
         0x30, 0x01, 0x88, 0x0b, 0, 20, 7, 7, 0, 0, 0, 0, 0xff, 0x03, 0xc0, 0x21, 1, 1, 0, 8,
@@ -100,7 +100,7 @@ proptest! {
         prop_assert!(is_probe(&bytes));
         prop_assert_eq!(Probe::read(&bytes, &key), Some(probe));
         prop_assert_eq!(Probe::read(&bytes, &ProbeKey::new([6; 32].into())), None);
-        // Without the token nothing takes part, whatever else it says.
+        // Without its token a probe is ignored, whatever else it contains.
         let secret = ProbeKey::new([7; 32].into());
         let mut addresses = Addresses::new(key.clone(), secret, to, from);
         let now = std::time::Instant::now();
@@ -148,7 +148,7 @@ proptest! {
 
     #[test]
     fn framing(acfc: bool, pfc: bool, number in 0_u16..0x8000) {
-        // The lower byte of a protocol is odd, the upper one even.
+        // A protocol number's lower byte is odd, and its upper byte even.
         let number = (number << 1 | 1) & 0xfeff;
         let (bytes, len) = Framing { acfc, pfc }.header(number);
         let whole = [&bytes[..len], &[0]].concat();

@@ -1,4 +1,4 @@
-//! The examples of RFC 2759, section 9, and RFC 3079, section 3.5; RFC 1994's arithmetic.
+//! The examples of RFC 2759, section 9, and RFC 3079, section 3.5, and the CHAP hash of RFC 1994.
 
 #![allow(clippy::unwrap_used)]
 
@@ -99,7 +99,7 @@ fn rfc_3079_keys_and_sample_packets() {
             "929137917E5803D668D75898",
         ),
         (
-            // The RFC prints 58 for the last byte; its own key gives B8.
+            // The RFC prints 58 for the last byte; its own key yields B8.
             KeyLength::Bits56,
             "8B7CDC149B993A1B",
             "D15C00C49FA62E3E",

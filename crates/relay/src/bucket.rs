@@ -1,17 +1,17 @@
-//! How much one client may send, and be sent: token buckets.
+//! Token buckets, which limit how much one client may send and be sent.
 //!
-//! A bucket is one moment: when it would be full again if nothing more were taken out (the "virtual scheduling" form of
-//! the leaky bucket, ITU-T I.371, which needs neither a timer nor fractions of tokens).
+//! A bucket is stored as one moment: when it would be full again if nothing more were taken out. This is the "virtual
+//! scheduling" form of the leaky bucket (ITU-T I.371), which needs neither a timer nor fractions of tokens.
 
 use std::time::{Duration, Instant};
 
-/// Headers of IP and UDP in front of each datagram, in bytes: of IPv6, so that IPv4 counts a little more than it is.
+/// Bytes counted for IP and UDP headers of each datagram: those of IPv6, so IPv4 counts a little too much.
 const HEADERS: u64 = 48;
 
-/// The content of a full bucket: the traffic of this time, and at least the largest train.
+/// The content of a full bucket: traffic for this long, and at least the largest train.
 const BURST: Duration = Duration::from_millis(100);
 
-/// The largest train that a socket gives: 64 KiB and 64 datagrams, with their headers.
+/// The largest train that a socket delivers: 64 KiB and 64 datagrams, with their headers.
 const TRAIN_BYTES: u64 = (64 << 10) + 64 * HEADERS;
 const TRAIN_PACKETS: u64 = 64;
 
@@ -20,14 +20,14 @@ const SECOND: u64 = 1_000_000_000;
 /// The rates in each direction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rates {
-    /// Bits a second, headers of IP and UDP among them. Not 0.
+    /// Bits a second, IP and UDP headers included. Not 0.
     bits: u64,
     /// Datagrams a second. Not 0.
     packets: u64,
 }
 
 impl Rates {
-    /// A rate of so many bits and datagrams a second; 0 counts as 1.
+    /// Makes a rate of `bits` and `packets` a second; 0 counts as 1.
     #[must_use]
     pub const fn of(bits: u64, packets: u64) -> Self {
         Self {
@@ -36,12 +36,12 @@ impl Rates {
         }
     }
 
-    /// Nanoseconds that so many bytes take.
+    /// Nanoseconds that `bytes` take.
     fn of_bytes(self, bytes: u64) -> u64 {
         bytes.saturating_mul(8 * SECOND) / self.bits
     }
 
-    /// Nanoseconds that so many datagrams take.
+    /// Nanoseconds that `packets` take.
     fn of_packets(self, packets: u64) -> u64 {
         packets.saturating_mul(SECOND) / self.packets
     }
@@ -58,7 +58,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Full buckets.
+    /// Makes full buckets.
     pub(crate) const fn new(rates: Rates, now: Instant) -> Self {
         Self {
             rates,
@@ -68,14 +68,14 @@ impl Limit {
         }
     }
 
-    /// Takes out `count` datagrams of `bytes` each, or as many of them as there is room for. Returns how many.
+    /// Takes out `count` datagrams of `bytes` each, or as many as fit. Returns how many.
     pub(crate) fn take(&mut self, count: u32, bytes: u32, now: Instant) -> u32 {
         let now = now.saturating_duration_since(self.start).as_nanos();
         let now = u64::try_from(now).unwrap_or(u64::MAX);
         let burst = u64::try_from(BURST.as_nanos()).unwrap_or(u64::MAX);
         let fit = |full: u64, cost: u64, train: u64| {
             let left = burst.max(train).saturating_sub(full.saturating_sub(now));
-            // A cost below a nanosecond limits nothing.
+            // A cost below a nanosecond sets no limit.
             left.checked_div(cost).unwrap_or(u64::MAX)
         };
         let rates = self.rates;
@@ -103,8 +103,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Bytes that pass in ten seconds of datagrams of 1,352 bytes, one train of `count` each millisecond, and how many
-    /// datagrams.
+    /// Sends trains of `count` datagrams of 1,352 bytes, one each millisecond, for ten seconds. Returns the bytes and
+    /// the datagrams that pass.
     fn ten_seconds(rates: Rates, count: u32) -> (u64, u64) {
         let start = Instant::now();
         let mut limit = Limit::new(rates, start);

@@ -1,12 +1,12 @@
-//! The message by which a client tells a relay where it is.
+//! The message that tells a relay the address of a client.
 //!
 //! | bytes | |
 //! |---|---|
 //! | 0 to 6 | `FF`, `mrelay` in ASCII |
 //! | 7 | version of the format: 1 |
-//! | 8 to 15 | which key: the first half of a MAC of a constant under the key |
+//! | 8 to 15 | ID of the key: the first half of a MAC of a constant under the key |
 //! | 16 to 27 | TAI64N timestamp, greater than in every hello before |
-//! | 28 to 43 | MAC of all before |
+//! | 28 to 43 | MAC of bytes 0 to 27 |
 //!
 //! Both MACs are BLAKE2s, keyed, of 16 bytes. No message of WireGuard begins with `FF`, and none of OpenVPN over UDP.
 
@@ -20,27 +20,27 @@ use zeroize::Zeroizing;
 /// Length of a hello in bytes.
 pub const HELLO_LEN: usize = 44;
 
-/// The beginning of hellos of all versions.
+/// The first bytes of a hello of any version.
 pub(crate) const MAGIC: [u8; 7] = *b"\xffmrelay";
 
-/// The version of the format.
+/// The version of the hello's format.
 const VERSION: u8 = 1;
 
-/// The label whose MAC is the key's number. No hello is equal to it.
+/// The label whose MAC identifies the key. No hello equals it.
 const ID_LABEL: &[u8] = b"millrace relay: which key";
 
-/// Which of many keys: of no use for making or checking a hello.
+/// Identifies a key, without giving the means to make or check a hello.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KeyId([u8; 8]);
 
 impl KeyId {
-    /// Its bytes.
+    /// Returns the bytes.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 8] {
         self.0
     }
 
-    /// From its bytes.
+    /// Makes an ID from its bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
@@ -61,7 +61,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Takes the 32 bytes of a key.
+    /// Makes a key from its 32 bytes.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Self {
         let [id, _] = halves(blake2s::mac(secret, &[ID_LABEL]));
@@ -71,13 +71,13 @@ impl Key {
         }
     }
 
-    /// Which key it is, for those who have it.
+    /// The ID of the key.
     #[must_use]
     pub const fn id(&self) -> KeyId {
         self.id
     }
 
-    /// The hello of that time. The stamps of a client's hellos must grow.
+    /// Makes the hello for a time stamp. The stamps of a client's hellos must grow.
     #[must_use]
     pub fn hello(&self, stamp: Tai64n) -> [u8; HELLO_LEN] {
         let mut bytes = [0; HELLO_LEN];
@@ -100,28 +100,28 @@ fn halves(mac: [u8; 16]) -> [[u8; 8]; 2] {
     [halves[0], halves[1]]
 }
 
-/// Why a datagram that begins as a hello is none.
+/// Why a datagram that begins like a hello is invalid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Malformed {
-    /// Of another version of the format.
+    /// The datagram has another version of the format.
     Version(u8),
-    /// Of another length, in bytes.
+    /// The datagram has another length, in bytes.
     Length(usize),
 }
 
-/// A hello of which nothing is verified yet.
+/// A parsed hello, not verified yet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Hello<'a> {
-    /// Which key it claims to be made with.
+    /// ID of the key that the sender claims.
     pub id: KeyId,
-    /// When it claims to be made.
+    /// Time stamp that the sender claims.
     pub stamp: Tai64n,
     signed: &'a [u8],
     mac: [u8; 16],
 }
 
 impl<'a> Hello<'a> {
-    /// Reads a datagram. `None`: it is no hello, but something to forward.
+    /// Parses a datagram. Returns `None` for a datagram to forward, which does not begin like a hello.
     #[must_use]
     pub fn parse(datagram: &'a [u8]) -> Option<Result<Self, Malformed>> {
         let rest = datagram.strip_prefix(&MAGIC)?;
@@ -147,7 +147,7 @@ impl<'a> Hello<'a> {
         Some(Ok(hello))
     }
 
-    /// Whether a holder of the key has made it. Takes the same time whichever bytes differ.
+    /// Whether a holder of the key made the hello. Takes constant time.
     #[must_use]
     pub fn is_of(&self, key: &Key) -> bool {
         key.mac(self.signed).ct_eq(&self.mac).into()
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(format!("{key:?}"), "Key(hidden)");
     }
 
-    /// Made by another program: Python's `hashlib.blake2s`.
+    /// The expected bytes come from another program, Python's `hashlib.blake2s`.
     #[test]
     fn a_hello_of_another_program_is_the_same() {
         let hello = Key::new(&[7; 32]).hello(Tai64n(*b"\x40\0\0\0\x65\x53\xf1\x0a\x01\0\0\0"));
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_tunnels_send_is_no_hello() {
-        // WireGuard's messages begin with their type; OpenVPN's opcodes go up to 11, times 8.
+        // WireGuard's messages begin with their type; OpenVPN's with an opcode of up to 11, times 8.
         for first in (0..=0x5f_u8).chain([0xfe]) {
             assert_eq!(Hello::parse(&[first; HELLO_LEN]), None);
         }

@@ -1,11 +1,12 @@
-//! A relay's knowledge of its clients, without I/O: datagrams and the time go in, and out comes who sent them and how
-//! many may go on.
+//! A relay's knowledge of its clients, without I/O. It takes datagrams and the time, and returns who sent them and
+//! how many may be forwarded.
 //!
-//! A relay forwards the datagrams of a tunnel as they are to one fixed target, and the target's answers back. A client
-//! says where it is by a [`Hello`], which only a holder of its key can make, and which is never answered: without a key
-//! nothing comes out of a relay.
+//! A relay forwards a tunnel's datagrams unchanged to one fixed target, and the target's answers back. A client
+//! announces its address by a [`Hello`], which only a holder of its key can make. The relay never answers it: without
+//! a key nothing comes out of a relay.
 //!
-//! [`Table`] is the relay's end, [`Key::hello`] the client's; [`pieces()`] tells hellos from what goes through.
+//! [`Table`] is the relay's end, [`Key::hello`] the client's; [`pieces()`] separates hellos from datagrams to
+//! forward.
 //!
 //! ```
 //! use std::time::{Instant, SystemTime};

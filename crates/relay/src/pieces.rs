@@ -1,20 +1,20 @@
-//! Hellos among the datagrams that a socket gives together.
+//! Finds hellos in a train, the datagrams that a socket delivers together.
 
 use std::ops::Range;
 
 use crate::hello::MAGIC;
 
-/// A part of a train of datagrams: bytes of the train.
+/// A part of a train, as a range of its bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Piece {
-    /// Datagrams to be forwarded, all of the train's length but perhaps the last.
+    /// Datagrams to forward, each of the train's segment length but perhaps the last.
     Forward(Range<usize>),
-    /// One datagram that begins as a hello.
+    /// One datagram that begins like a hello.
     Hello(Range<usize>),
 }
 
-/// Takes a train apart: `bytes` are datagrams of `segment` bytes each, the last perhaps shorter. A hello may stand among
-/// them: the kernel puts datagrams together by their addresses and lengths only.
+/// Splits a train: `bytes` are datagrams of `segment` bytes each, the last perhaps shorter. A hello may be among
+/// them, as the kernel joins datagrams by their addresses and lengths only.
 pub fn pieces(bytes: &[u8], segment: usize) -> impl Iterator<Item = Piece> + '_ {
     let segment = segment.max(1);
     let mut at = 0;
@@ -69,7 +69,7 @@ mod tests {
                 Piece::Hello(80..90)
             ]
         );
-        // In the middle of a datagram it is none.
+        // A hello's bytes in the middle of a datagram are not a hello.
         assert_eq!(
             take_apart(&[&[&[1], &hello[..]].concat()]),
             [Piece::Forward(0..21)]

@@ -1,6 +1,6 @@
-//! The clients of a relay: where each was heard last, and what may go through.
+//! The clients of a relay: where each was last heard, and which datagrams may pass.
 //!
-//! All state is of keys that the relay was given. What a stranger sends changes a counter and nothing else.
+//! The relay keeps state only for keys that it was given. A stranger's datagram changes a counter and nothing else.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,11 +13,11 @@ use wireguard::tai64n::Tai64n;
 use crate::bucket::{Limit, Rates};
 use crate::hello::{Hello, Key, KeyId, Malformed};
 
-/// How often a client says where it is. Translators of addresses forget UDP after 30 seconds (RFC 4787, section 4.3,
-/// wants two minutes; many do with less).
+/// How often a client sends a hello. NATs forget UDP after 30 seconds (RFC 4787, section 4.3, wants two minutes; many
+/// do with less).
 pub const HELLO_EVERY: Duration = Duration::from_secs(20);
 
-/// How long a client counts as being where it was last heard: two hellos may be lost.
+/// How long a client counts as being at its last address: two hellos may be lost.
 pub const HEARD_FOR: Duration = Duration::from_secs(60);
 
 /// A client as it is configured.
@@ -27,33 +27,33 @@ pub struct Client {
     pub name: String,
     /// The key that it shares with the relay.
     pub key: Key,
-    /// The rates at which it may send, and be sent to.
+    /// Limits of the rates at which the client may send and receive.
     pub rates: Rates,
 }
 
-/// The change by an accepted hello.
+/// What an accepted hello changed about a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// Nothing.
+    /// Nothing changed.
     None,
     /// The client was heard for the first time.
     First,
-    /// It was silent.
+    /// The client was silent, and is heard again.
     Again,
-    /// It was there before.
+    /// The client has moved from this address.
     Moved(SocketAddr),
 }
 
-/// Why a hello was not accepted.
+/// Why a hello was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refused {
-    /// It has another form.
+    /// The datagram does not have the form of a hello.
     Malformed,
-    /// No client has that key.
+    /// No client has the key that it names.
     UnknownKey,
-    /// It was not made with the key that it names.
+    /// The MAC does not match the key that it names.
     WrongMac,
-    /// It is not newer than the last one: a replay, or the client's clock was set back.
+    /// Its stamp is not newer than the last one: a replay, or the client's clock was set back.
     OldStamp,
 }
 
@@ -92,7 +92,7 @@ pub struct Traffic {
     pub datagrams: u64,
     /// Their bytes, without headers of UDP and IP.
     pub bytes: u64,
-    /// Datagrams that were dropped, as they were beyond the rates.
+    /// Datagrams dropped because they exceeded the rates.
     pub over_rate: u64,
 }
 
@@ -101,25 +101,25 @@ pub struct Traffic {
 pub struct Counters {
     /// Hellos that were accepted.
     pub hellos: u64,
-    /// From the client to the target.
+    /// Traffic from the client to the target.
     pub out: Traffic,
-    /// From the target to the client.
+    /// Traffic from the target to the client.
     pub back: Traffic,
 }
 
-/// Datagrams that were dropped for other reasons than a client's rates.
+/// Datagrams that the relay dropped for reasons other than a client's rates.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Dropped {
-    /// Datagrams from addresses where no client is.
+    /// Datagrams from an address that belongs to no client.
     pub strangers: u64,
     /// Datagrams of the target for clients that are silent.
     pub silent: u64,
-    /// Hellos, by [`Refused`] in its order.
+    /// Refused hellos, indexed by [`Refused`] in its order.
     hellos: [u64; 4],
 }
 
 impl Dropped {
-    /// How many hellos were refused for this reason.
+    /// Number of hellos that were refused for this reason.
     #[must_use]
     pub fn hellos(&self, why: Refused) -> u64 {
         let counts = Refused::ALL.iter().zip(self.hellos);
@@ -127,13 +127,13 @@ impl Dropped {
     }
 }
 
-/// Most keys that were taken away whose last stamps are kept. Clients with the oldest stamps are forgotten first.
+/// Most removed keys whose last stamps are kept. The oldest stamps are forgotten first.
 const GONE_MAX: usize = 64;
 
-/// Where a client is.
+/// The place of a client.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// Its address, and ours that it called.
+    /// The client's address, and the address of this host that it called.
     endpoint: Endpoint,
     heard: Instant,
 }
@@ -147,7 +147,7 @@ impl Place {
 #[derive(Debug)]
 struct Entry {
     client: Client,
-    /// Of the last hello that was accepted; `None` before the first.
+    /// Stamp of the last accepted hello; `None` before the first.
     stamp: Option<Tai64n>,
     place: Option<Place>,
     out: Limit,
@@ -169,7 +169,7 @@ impl Entry {
 }
 
 impl Traffic {
-    /// Counts datagrams of `segment` bytes each, of which so many are within the rates.
+    /// Counts `of` datagrams of `segment` bytes each, of which `taken` are within the rates.
     fn count(&mut self, taken: u32, of: u32, segment: u32) {
         self.datagrams += u64::from(taken);
         self.bytes += u64::from(taken) * u64::from(segment);
@@ -177,21 +177,22 @@ impl Traffic {
     }
 }
 
-/// All clients, numbered as they were given.
+/// All clients, numbered in the order in which they were given.
 #[derive(Debug)]
 pub struct Table {
     entries: Vec<Entry>,
     by_id: HashMap<KeyId, usize>,
     by_address: HashMap<SocketAddr, usize>,
-    /// The last stamps of keys that were taken away: one that comes back is called by no recorded hello.
+    /// The last stamps of removed keys, so that no recorded hello is accepted after a key comes back.
     gone: HashMap<KeyId, Tai64n>,
-    /// Hellos that were accepted.
+    /// Number of accepted hellos.
     hellos: u64,
     dropped: Dropped,
 }
 
 impl Table {
-    /// Clients of which none was heard yet. Their keys must differ: of equal ones the last counts.
+    /// Makes a table of clients that were not heard yet. Their keys must differ; of two equal keys the last client
+    /// counts.
     #[must_use]
     pub fn new(clients: Vec<Client>, now: Instant) -> Self {
         let mut table = Self {
@@ -206,8 +207,8 @@ impl Table {
         table
     }
 
-    /// Takes these clients in place of those of before. One whose key was there before stays where it is. Returns, for
-    /// each, which number its key had before.
+    /// Replaces the clients. A client whose key was there before keeps its place. Returns for each client the number
+    /// that its key had before.
     pub fn replace(&mut self, clients: Vec<Client>, now: Instant) -> Vec<Option<usize>> {
         let mut before: Vec<Option<Entry>> = self.entries.drain(..).map(Some).collect();
         let mut numbers = Vec::with_capacity(clients.len());
@@ -232,17 +233,17 @@ impl Table {
         }
         let entries = || self.entries.iter().enumerate();
         self.by_id = entries().map(|(at, it)| (it.client.key.id(), at)).collect();
-        // Room for all of them, so that none that comes later needs memory.
+        // Reserves room for all clients, so that none needs memory later.
         self.by_address = HashMap::with_capacity(2 * self.entries.len());
         let placed = entries().filter_map(|(at, it)| Some((it.place?.endpoint.addr, at)));
         self.by_address.extend(placed);
         numbers
     }
 
-    /// Takes a datagram that begins as a hello. Returns which client it is of, and what it changed.
+    /// Handles a datagram that begins like a hello. Returns the client's number, and what the hello changed.
     ///
     /// # Errors
-    /// [`Refused`]. Nothing has changed but a counter.
+    /// [`Refused`]. Only a counter has changed.
     pub fn hello(
         &mut self,
         datagram: &[u8],
@@ -259,14 +260,14 @@ impl Table {
         Ok((number, self.place(number, from, now)))
     }
 
-    /// The stamp of the last hello of each client that was heard, those that were taken away among them.
+    /// The last stamp of each client that was heard, removed clients included.
     pub fn stamps(&self) -> impl Iterator<Item = (KeyId, Tai64n)> {
         let entries = self.entries.iter();
         let heard = entries.filter_map(|it| Some((it.client.key.id(), it.stamp?)));
         heard.chain(self.gone.iter().map(|(id, stamp)| (*id, *stamp)))
     }
 
-    /// A client said hello with this stamp in an earlier life of the relay: what is not newer is refused.
+    /// Restores a client's last stamp from an earlier run of the relay, which then refuses hellos that are not newer.
     pub fn remember(&mut self, id: KeyId, stamp: Tai64n) {
         let number = self.by_id.get(&id).copied();
         match number.and_then(|at| self.entries.get_mut(at)) {
@@ -275,7 +276,7 @@ impl Table {
         }
     }
 
-    /// Keeps the last stamp of a key that is no client's now.
+    /// Keeps the last stamp of a key that no client has now.
     fn keep(&mut self, id: KeyId, stamp: Option<Tai64n>) {
         let Some(stamp) = stamp else { return };
         self.gone.insert(id, stamp);
@@ -285,13 +286,13 @@ impl Table {
         }
     }
 
-    /// How many hellos were accepted.
+    /// Number of accepted hellos.
     #[must_use]
     pub const fn hellos(&self) -> u64 {
         self.hellos
     }
 
-    /// Which client made this hello. Its stamp is taken for the last.
+    /// Returns which client made a hello, and stores its stamp as the last.
     fn verify(&mut self, datagram: &[u8]) -> Result<usize, Refused> {
         let hello = Hello::parse(datagram).ok_or(Refused::Malformed)??;
         let number = *self.by_id.get(&hello.id).ok_or(Refused::UnknownKey)?;
@@ -308,7 +309,7 @@ impl Table {
         Ok(number)
     }
 
-    /// A client is there from now on.
+    /// Stores where a client is.
     fn place(&mut self, number: usize, endpoint: Endpoint, now: Instant) -> Change {
         let Some(entry) = self.entries.get_mut(number) else {
             return Change::None;
@@ -329,7 +330,7 @@ impl Table {
         {
             self.by_address.remove(&place.endpoint.addr);
         }
-        // A translator has given one client's address to another: the first has it no more.
+        // A NAT has given one client's address to another, so the first client loses it.
         let other = self.by_address.insert(endpoint.addr, number);
         if let Some(other) = other.filter(|other| *other != number)
             && let Some(entry) = self.entries.get_mut(other)
@@ -339,8 +340,8 @@ impl Table {
         change
     }
 
-    /// Decides how many of `count` datagrams of `segment` bytes each may go to the target, and whose they are. `None`:
-    /// no datagram, as no client is at that address.
+    /// Decides how many of `count` datagrams of `segment` bytes each may go to the target, and whose they are.
+    /// Returns `None` if no client has that address.
     pub fn outbound(
         &mut self,
         from: SocketAddr,
@@ -361,7 +362,7 @@ impl Table {
     }
 
     /// Decides how many of `count` datagrams of `segment` bytes each from the target may go to a client, and where it
-    /// is. `None`: no datagram, as it is silent.
+    /// is. Returns `None` if the client is silent.
     pub fn back(
         &mut self,
         number: usize,
@@ -381,7 +382,8 @@ impl Table {
         Some((place.endpoint, taken))
     }
 
-    /// Our address that a client called is gone from this machine: it is answered from any.
+    /// Forgets the host address that a client called, as this machine has lost it. The client is answered from any
+    /// address.
     pub fn forget_source(&mut self, number: usize) {
         let place = self
             .entries
@@ -392,7 +394,7 @@ impl Table {
         }
     }
 
-    /// Forgets where clients are that were silent for [`HEARD_FOR`], and names them.
+    /// Forgets the places of clients that were silent for [`HEARD_FOR`], and calls `silent` with the name of each.
     pub fn expire(&mut self, now: Instant, mut silent: impl FnMut(&str, SocketAddr)) {
         for (number, entry) in self.entries.iter_mut().enumerate() {
             let Some(place) = entry.place.take_if(|place| place.is_over(now)) else {
@@ -406,20 +408,20 @@ impl Table {
         }
     }
 
-    /// When [`Table::expire`] has something to do, if nothing is heard until then.
+    /// When [`Table::expire`] next has something to do, if no hello comes until then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let heard = self.entries.iter().filter_map(|it| Some(it.place?.heard));
         Some(heard.min()? + HEARD_FOR)
     }
 
-    /// How many clients there are.
+    /// Number of clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no clients.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -432,14 +434,14 @@ impl Table {
         entry.map_or("?", |it| it.client.name.as_str())
     }
 
-    /// Where a client is, and what went through for it.
+    /// A client's address and its counters.
     #[must_use]
     pub fn of(&self, number: usize) -> Option<(Option<SocketAddr>, Counters)> {
         let entry = self.entries.get(number)?;
         Some((entry.place.map(|it| it.endpoint.addr), entry.counters))
     }
 
-    /// Datagrams that were dropped for other reasons than a client's rates.
+    /// Datagrams that the relay dropped for reasons other than a client's rates.
     #[must_use]
     pub const fn dropped(&self) -> &Dropped {
         &self.dropped

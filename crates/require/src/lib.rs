@@ -1,14 +1,13 @@
-//! The needs of a test: a device, a right, a program, a package.
+//! Checks what a test needs: a device, a permission, a program, a package.
 //!
-//! A test that needs what the machine lacks tests nothing. Cargo shows nothing of a test that returns early, so that
-//! each such need passes through [`require`], which makes a note of it. Two variables of the environment say what
-//! happens besides:
+//! A test whose needs the machine does not meet tests nothing. Cargo prints nothing about a test that returns early,
+//! so each such need goes through [`require`], which notes what is missing. Two environment variables add to that:
 //!
 //! * `MILLRACE_TEST_REQUIRE=all`: whatever is missing fails the test that needs it.
-//! * `MILLRACE_TEST_LIST=FILE`: a line is added to that file for each test, `PROGRAM: TEST: WHAT IS MISSING`, or for
-//!   what a test met (see [`met`]), `PROGRAM: TEST: met WHAT`. `make test` prints both at its end.
+//! * `MILLRACE_TEST_LIST=FILE`: each test adds a line to that file, `PROGRAM: TEST: WHAT IS MISSING`, or for what a
+//!   test met (see [`met`]), `PROGRAM: TEST: met WHAT`. `make test` prints both at its end.
 //!
-//! The crate depends on nothing, so that every other can use it in its tests.
+//! This crate has no dependencies, so that every other crate can use it in its tests.
 
 #![forbid(unsafe_code)]
 
@@ -20,12 +19,12 @@ use std::panic::Location;
 use std::path::Path;
 use std::thread;
 
-/// The variable that says what must be there: `all`, or nothing.
+/// The variable that makes missing needs fail: `all`, or unset.
 const REQUIRE: &str = "MILLRACE_TEST_REQUIRE";
-/// The variable that names the file of what was missing and what was met.
+/// The variable that names the file for missing needs and for what tests met.
 const LIST: &str = "MILLRACE_TEST_LIST";
 
-/// Something that a machine lacks, in words: what it is, and how to get it.
+/// Something that the machine lacks, in words: its name, and how to get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Missing<'a>(pub &'a str);
 
@@ -35,7 +34,7 @@ impl Display for Missing<'_> {
     }
 }
 
-/// Hands through what a test needs, or makes a note of why it is missing. The test then has to return at once.
+/// Returns what a test needs, or notes why it is missing. The test must then return at once.
 ///
 /// ```
 /// # fn find(_: &str) -> Result<(), std::io::Error> { Ok(()) }
@@ -46,7 +45,7 @@ impl Display for Missing<'_> {
 /// ```
 ///
 /// # Panics
-/// If it is missing and `MILLRACE_TEST_REQUIRE` is `all`.
+/// If the need is missing and `MILLRACE_TEST_REQUIRE` is `all`.
 #[track_caller]
 pub fn require<T, E: Display>(needed: Result<T, E>) -> Option<T> {
     match needed {
@@ -58,7 +57,7 @@ pub fn require<T, E: Display>(needed: Result<T, E>) -> Option<T> {
     }
 }
 
-/// Asks, as [`require`] does, for something that is there or not; `why` says what is missing, and how to get it.
+/// Checks, as [`require`] does, whether something is there; `why` says what is missing and how to get it.
 ///
 /// # Panics
 /// Where [`require`] panics.
@@ -67,7 +66,7 @@ pub fn require_that(is_there: bool, why: &str) -> bool {
     require(is_there.then_some(()).ok_or(Missing(why))).is_some()
 }
 
-/// Notes what a test met where that is not the same on every machine, as the version of a peer.
+/// Notes a fact that differs between machines, such as the version of a peer.
 #[track_caller]
 pub fn met(what: &str) {
     note(&format!("met {}", one_line(what)));
@@ -82,7 +81,7 @@ fn missing(why: &str) {
     }
 }
 
-/// Says it, and adds it to the list if there is one.
+/// Prints a note, and appends it to the list file if there is one.
 #[track_caller]
 fn note(what: &str) {
     let line = format!("{}: {}: {what}", program(), test());
@@ -90,7 +89,7 @@ fn note(what: &str) {
     let Some(list) = env::var_os(LIST) else {
         return;
     };
-    // One write: tests of several processes append at the same time.
+    // A single write, because tests of several processes append at the same time.
     let written = File::options()
         .create(true)
         .append(true)
@@ -101,12 +100,12 @@ fn note(what: &str) {
     }
 }
 
-/// A list has a line for each note.
+/// Joins a text into one line, because the list has a line for each note.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The name of the test program, without the hash that cargo adds.
+/// The name of the test program, without the hash that Cargo adds.
 fn program() -> String {
     let path = env::current_exe().unwrap_or_default();
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -116,7 +115,7 @@ fn program() -> String {
     }
 }
 
-/// The name of the test, which is that of its thread; else where it is written.
+/// The name of the test, which is its thread's name; otherwise the source location.
 #[track_caller]
 fn test() -> String {
     match thread::current().name() {

@@ -1,4 +1,4 @@
-//! The tests start this program again, with the environment that they are about.
+//! Each test starts this program again, with the environment to test.
 
 use std::env;
 use std::fs;
@@ -22,7 +22,7 @@ fn meets_something() {
     met("unicorn 1.2");
 }
 
-/// A file that is gone with the value.
+/// A file that is deleted when the value is dropped.
 struct List(PathBuf);
 
 impl List {

@@ -1,4 +1,4 @@
-//! Which code computes this process's ciphers.
+//! Chooses the code that computes this process's ciphers.
 
 use config::settings::CryptoBackend;
 use crypto::Backend;
@@ -6,19 +6,19 @@ use crypto::select::{self, Algorithm};
 
 use crate::profile;
 
-/// Narrows the ciphers to the kind of code that the settings ask for, and measures which candidate of it is fastest, so that
-/// the first key need not wait for that. Takes some milliseconds, unless the profile knows; `algorithms` are those that may
-/// be needed.
+/// Narrows the ciphers to the kind of code in the settings, and measures which candidate is fastest, so that the
+/// first key need not wait for that. Takes some milliseconds, unless the profile has the answer. `algorithms` are
+/// those that may be needed.
 ///
-/// Before the tunnel's threads are started: they would disturb the measurement.
+/// Call it before the tunnel's threads start, as they would disturb the measurement.
 pub(crate) fn choose(wanted: CryptoBackend, algorithms: &[Algorithm]) {
     narrow(wanted, algorithms);
     measure(algorithms);
 }
 
-/// Chooses as [`choose`] does, but a thread of its own measures, beside the handshake; in the order of `algorithms`, of
-/// which the first key waits for its own. The measurement of an accelerator opens descriptors, for which there may be
-/// no rights later: it is not done beside.
+/// Chooses like [`choose`], but measures on a thread beside the handshake. The first key waits only for its own
+/// algorithm; the thread measures in the order of `algorithms`. Accelerators are measured by the caller's thread, as
+/// opening their descriptors may need privileges that are dropped later.
 pub(crate) fn choose_beside(wanted: CryptoBackend, algorithms: Vec<Algorithm>) {
     narrow(wanted, &algorithms);
     let shared = std::sync::Arc::new(algorithms);
@@ -71,7 +71,7 @@ fn measure(algorithms: &[Algorithm]) {
     }
 }
 
-/// The kind of code that computes a data channel cipher of this name, where the choice is free.
+/// The kind of code that computes a data channel cipher of this name, if the settings leave the choice free.
 pub(crate) fn kind(cipher: &str) -> Backend {
     let algorithm = match cipher.to_ascii_lowercase() {
         name if name.ends_with("-gcm") => Algorithm::AesGcm,

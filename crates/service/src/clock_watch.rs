@@ -1,4 +1,4 @@
-//! Hears when the clock of the host is set: by NTP at a start without a clock, or by hand.
+//! Notices when the host's clock is set: by NTP after a start without a clock, or by hand.
 
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
@@ -7,10 +7,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// A time that no clock is set to: the last second of 32 bits, which is all that `time_t` has on many small routers.
+/// A time to which no clock is set: the last second of 32 bits, the range of `time_t` on many small routers.
 const NEVER: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Readable when the clock was set. Running faster or slower for a while is not heard of.
+/// Readable after the clock was set. A clock that only runs faster or slower for a while raises no event.
 #[derive(Debug)]
 pub(crate) struct ClockWatch(TimerFd);
 
@@ -24,7 +24,7 @@ impl ClockWatch {
         Ok(watch)
     }
 
-    /// The kernel takes a timer that waits for a time of day back when the clock is set.
+    /// Sets a timer to a time of day; the kernel cancels it when the clock is set.
     fn arm(&self) -> io::Result<()> {
         let flags =
             TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
@@ -32,7 +32,7 @@ impl ClockWatch {
         Ok(self.0.set(never, flags)?)
     }
 
-    /// Whether it was set since this was last asked.
+    /// Whether the clock was set since the last call.
     pub(crate) fn take(&self) -> bool {
         let was_set = self.0.wait() == Err(Errno::ECANCELED);
         if was_set && let Err(error) = self.arm() {

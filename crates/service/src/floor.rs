@@ -1,12 +1,12 @@
-//! The time that this host has certainly come to, on file: a floor for clocks that go back.
+//! The floor: the latest time that this host has certainly reached, kept on file for clocks that go back.
 //!
-//! A router has no clock that runs while it is off, and begins each life in the past. Two things depend on the clock all the
-//! same. A WireGuard peer takes a handshake only if it is stamped later than the last one, whatever life that was of: so no
-//! stamp is sent that is later than the floor on file ([`Floor`]). And a certificate that is not valid yet by the clock may
-//! be by the floor ([`earliest`]).
+//! A router's clock stops while it is off, and begins each run in the past. Two things need a clock nevertheless. A
+//! WireGuard peer accepts a handshake only if its stamp is later than the last one, so every run starts its stamps
+//! above the floor on file ([`Floor`]). And a certificate that is not valid yet by the clock may be valid by the
+//! floor ([`earliest`]).
 //!
-//! One file serves all processes of a host, as they have one clock. It is written ahead of use, so that a power cut loses
-//! nothing, and therefore seldom.
+//! One file serves all processes of a host, as they share one clock. The floor is written ahead of use, so that a
+//! power cut loses nothing, and therefore seldom.
 
 use crate::places;
 use std::fs::File;
@@ -15,26 +15,27 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How far ahead of use the floor is written: the least time between two writes of a process whose clock runs. As long may
-/// another program with the same key be refused after a power cut.
+/// How far ahead of use the floor is written, and so the least time between two writes of a process whose clock runs.
+/// After a power cut, peers may refuse another program with the same key for as long.
 pub const AHEAD: Duration = Duration::from_secs(600);
 
-/// The time ahead while stamps follow the floor and not the clock: each is some 17 ms later than the last one.
+/// How far ahead of use the floor is written while stamps follow it and not the clock: each stamp is some 17 ms later
+/// than the last.
 const STEPS_AHEAD: Duration = Duration::from_secs(2);
 
-/// How long after its making a program takes the floor on file for a time that has been: ten years.
+/// How long after its build a program believes the floor on file: ten years.
 const TRUSTED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Bytes of a place: those of a block of flash, so that a write which is broken off leaves the other one.
+/// Bytes of one place in the file: a flash block, so that a broken-off write leaves the other place intact.
 const PLACE: usize = 4096;
 
-/// The beginning of a place, and its version.
+/// The first line of a place, with its version.
 const HEAD: &str = "millrace clock 1";
 
-/// Decides when the floor is to be written. No message whose stamp it has judged may leave before that is done.
+/// Decides when to write the floor. No message may leave before the floor for its stamp is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Floor {
-    /// The time on file by this process's own doing.
+    /// The floor that this process has put on file.
     kept: SystemTime,
 }
 
@@ -47,8 +48,8 @@ impl Default for Floor {
 }
 
 impl Floor {
-    /// A stamp of the time `used` is about to be sent, while the clock shows `wall`. Returns what is to be written before
-    /// that.
+    /// Takes the stamp `used`, which is about to be sent while the clock shows `wall`. Returns the floor to write
+    /// before that, if any.
     pub fn use_up(&mut self, used: SystemTime, wall: SystemTime) -> Option<SystemTime> {
         if used <= self.kept {
             return None;
@@ -65,17 +66,17 @@ impl Floor {
 pub struct FloorFile {
     path: PathBuf,
     file: File,
-    /// The number that this process wrote last.
+    /// The floor that this process wrote last.
     written: Option<u64>,
-    /// The number on file that this process has not written: others may rely on it.
+    /// The floor on file that another process wrote, and may rely on.
     others: u64,
-    /// A write has failed, and that was said.
+    /// A write has failed, and the log says so.
     failed: bool,
 }
 
 impl FloorFile {
-    /// The file of this host, and the floor that it has; 1970 where there is none. It is opened once, as a process may
-    /// become a user that could not do so.
+    /// Opens this host's file, and returns it with its floor; 1970 where there is none. Opened once, as the process
+    /// may drop the privileges that this needs.
     #[must_use]
     pub fn open() -> (Option<Self>, SystemTime) {
         let path = path();
@@ -86,7 +87,7 @@ impl FloorFile {
                     "{}: {error}; a clock that goes back by the next start may have peers refuse handshakes",
                     path.display()
                 );
-                // With a clock that runs there is nothing to lose.
+                // With a clock that runs, nothing is lost.
                 match host::clock::is_set(SystemTime::now()) {
                     true => log::debug!("{words}"),
                     false => log::warn!("{words}"),
@@ -96,7 +97,7 @@ impl FloorFile {
         }
     }
 
-    /// Opens the floor at any place.
+    /// Opens the floor's file at any path.
     ///
     /// # Errors
     /// The kernel's error.
@@ -122,16 +123,16 @@ impl FloorFile {
         Ok((file, SystemTime::UNIX_EPOCH + Duration::from_nanos(floor)))
     }
 
-    /// Writes a floor, and waits until it is on the disk. One that another process wrote and that is higher stays. What
-    /// cannot be written is told once.
+    /// Writes a floor, and waits until it is on the disk. A higher floor of another process stays. A failure is
+    /// logged once.
     pub fn raise(&mut self, floor: SystemTime) {
         let floor = nanos(floor);
-        // One more than what is there says that two processes rely on it.
+        // At least one more than the floor found, which shows that two processes rely on it.
         self.write(|found, _| Some(floor.max(found.saturating_add(1))));
     }
 
-    /// The end of a process that used up this much: what was written ahead of use is taken back, unless another process
-    /// has raised it since.
+    /// Ends a process that used stamps up to `used`: lowers the floor to that, unless another process has raised it
+    /// since.
     pub fn end(&mut self, used: SystemTime) {
         let used = nanos(used).max(self.others);
         self.write(|found, written| (Some(found) == written && used < found).then_some(used));
@@ -175,30 +176,31 @@ impl FloorFile {
     }
 }
 
-/// The time that a certificate may be judged by where the clock shows an earlier one: that of the build, or of the floor on
-/// file. Nothing is made for it, and nothing is said.
+/// The time by which to judge a certificate when the clock shows an earlier one: the build's, or that of the floor on
+/// file. Makes no file and logs nothing.
 #[must_use]
 pub fn earliest() -> SystemTime {
     judged_by(on_file(), host::clock::built())
 }
 
-/// The time that the clock of this host has come to, by the floor on file; 1970 where there is none.
+/// The time that this host's clock has reached, by the floor on file; 1970 where there is none.
 #[must_use]
 pub fn on_file() -> SystemTime {
     let floor = File::open(path()).and_then(|file| locked_shared(&file, newest));
-    // It may be ahead of the time by that much.
+    // The floor on file may be ahead of the time by that much.
     let floor = Duration::from_nanos(floor.map_or(0, |(_, floor)| floor)).saturating_sub(AHEAD);
     SystemTime::UNIX_EPOCH + floor
 }
 
-/// Where the floor is.
+/// Path of the floor's file.
 #[must_use]
 pub fn path() -> PathBuf {
     places::directory().join("clock")
 }
 
-/// A floor that no program of this build lives to see is of a clock that ran ahead. No certificate is judged by that: those
-/// that are valid would have expired. (Stamps stay later than it: peers have seen those of before.)
+/// Chooses the floor or the build's time. A floor too late for this build comes from a clock that ran ahead; no
+/// certificate is judged by it, as valid ones would look expired. (Stamps still exceed it: peers may have seen later
+/// ones.)
 fn judged_by(floor: SystemTime, built: SystemTime) -> SystemTime {
     match floor > built + TRUSTED {
         true => built,
@@ -206,7 +208,7 @@ fn judged_by(floor: SystemTime, built: SystemTime) -> SystemTime {
     }
 }
 
-/// The floor in the newest place that is whole. One of the far future is none.
+/// The floor in the newest intact place. A floor in the far future is rejected.
 fn newest(file: &File) -> io::Result<(u64, u64)> {
     let (number, text) = places::newest(file, HEAD, PLACE)?;
     let floor = match text.trim() {
@@ -260,7 +262,7 @@ mod tests {
             })
             .collect();
         assert_eq!(writes.len(), 6, "{writes:?}");
-        // A clock that is set forward is followed at once; one that is behind the stamps wants little.
+        // A clock that is set forward is followed at once; one that is behind the stamps needs little.
         let now = at(1_900_000_000);
         assert_eq!(floor.use_up(now, now), Some(now + AHEAD));
         let later = now + AHEAD + Duration::from_millis(17);
@@ -285,22 +287,22 @@ mod tests {
         one.raise(at(1000));
         let (mut two, found) = FloorFile::at(&path).unwrap();
         assert_eq!(found, at(1000));
-        // Lower than what is there: it stays, and the first one's end does not take it back.
+        // A lower floor changes nothing, and the first process's end does not take the higher one back.
         two.raise(at(900));
         one.end(at(500));
         let found = FloorFile::at(&path).unwrap().1;
         assert!(found > at(1000) && found < at(1001), "{found:?}");
-        // Nor does the second take back what the first may rely on.
+        // The second process's end keeps what the first may rely on.
         two.end(at(700));
         assert_eq!(FloorFile::at(&path).unwrap().1, at(1000));
-        // One that is by itself leaves what it used.
+        // A process that is alone leaves exactly what it used.
         let (mut three, _) = FloorFile::at(&path).unwrap();
         three.raise(at(3000));
         three.end(at(2400));
         assert_eq!(FloorFile::at(&path).unwrap().1, at(2400));
     }
 
-    /// Every way in which a write may be broken off leaves what was there before it.
+    /// Wherever a write breaks off, the previous floor stays.
     #[test]
     fn a_power_cut_costs_that_write_only() {
         let directory = tempfile::tempdir().unwrap();

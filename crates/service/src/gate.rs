@@ -1,7 +1,7 @@
-//! Listening sockets when no descriptor can be had for new connections.
+//! Pauses listening sockets when the process has run out of descriptors.
 //!
-//! A connection that cannot be accepted goes on waiting, and its socket goes on being readable: a loop that asked again at
-//! once would do nothing else, and write a line of log each time.
+//! A connection that cannot be accepted keeps waiting, and its socket stays readable. A loop that tried again at once
+//! would spin, and write a log line each time.
 
 use netio::poll::Poller;
 use std::fs::File;
@@ -9,18 +9,18 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// How long nothing is accepted after it failed.
+/// How long nothing is accepted after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the log tells of it.
+/// Least time between two log lines about it.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// Connections that are turned away in one go; the kernel lets no more wait.
+/// Most connections turned away in one go; the kernel queues no more than this.
 const BACKLOG: usize = 128;
 
-/// Watches the listening sockets of one loop, and ignores them for a while when descriptors have run out.
+/// Watches the listening sockets of one loop, and pauses them while descriptors have run out.
 pub(crate) struct Gate {
-    /// Given up for a moment to accept a connection and close it: its client hears at once, and does not wait in vain.
+    /// A spare descriptor, freed for a moment to accept a connection and close it, so that its client learns at once.
     reserve: Option<File>,
     shut_until: Option<Instant>,
     watched: bool,
@@ -40,7 +40,7 @@ impl Gate {
         }
     }
 
-    /// Has the poller wait for connections, or not where none is to be accepted now.
+    /// Has the poller watch for connections, unless a pause is on.
     ///
     /// # Errors
     /// The error of `epoll_ctl`.
@@ -68,7 +68,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Has the poller wait for no connection until the next [`Gate::follow`].
+    /// Has the poller watch for no connections until the next [`Gate::follow`].
     ///
     /// # Errors
     /// The error of `epoll_ctl`.
@@ -85,20 +85,21 @@ impl Gate {
         Ok(())
     }
 
-    /// When [`Gate::follow`] has something to do.
+    /// When [`Gate::follow`] next has something to do.
     pub(crate) const fn next_deadline(&self) -> Option<Instant> {
         self.shut_until
     }
 
-    /// Takes no connection for a second: whoever was there guessed at a password.
+    /// Pauses for a second, as a client has guessed at a password.
     pub(crate) fn shut(&mut self, now: Instant) {
         self.shut_until = Some(now + PAUSE);
     }
 
-    /// `accept` failed: connections that wait are turned away, the sockets are ignored for a second, and a line is written. But
-    /// nothing of that where none waits, which the kernel does not look for before it looks for a descriptor.
+    /// Handles a failed `accept`: turns waiting connections away, pauses the sockets for a second, and logs a line.
+    /// Does nothing of that if no connection waits: the kernel looks for a free descriptor before it looks for a
+    /// connection.
     ///
-    /// `turn_away` accepts one more and closes it, and says whether there was one.
+    /// `turn_away` accepts one connection and closes it. It returns whether there was one.
     pub(crate) fn failed(
         &mut self,
         error: &io::Error,
@@ -131,7 +132,7 @@ impl Gate {
     }
 }
 
-/// The result of turning a connection away, for [`Gate::failed`].
+/// Converts the result of accepting a connection to turn it away, for [`Gate::failed`].
 pub(crate) fn turned_away<T>(accepted: io::Result<T>) -> io::Result<bool> {
     match accepted {
         Ok(_) => Ok(true),
@@ -165,7 +166,7 @@ mod tests {
             .map(|_| UnixStream::connect(&path).unwrap())
             .collect();
         assert!(follow(&mut gate, now));
-        // One stays in the queue, so that only the pause can keep the socket quiet.
+        // One connection stays in the queue, so only the pause keeps the socket quiet.
         let mut left = 2;
         let why = io::Error::from_raw_os_error(24);
         gate.failed(&why, now, || {
@@ -182,20 +183,20 @@ mod tests {
         assert!(follow(&mut gate, now));
         assert_eq!(gate.next_deadline(), None);
         assert!(gate.reserve.is_some());
-        // None waits: nothing to be ignored.
+        // No connection waits, so there is no pause.
         gate.failed(&why, now, || {
             turned_away(Err::<(), _>(io::ErrorKind::WouldBlock.into()))
         });
         assert!(follow(&mut gate, now));
         assert!(gate.reserve.is_some());
         assert_eq!(gate.turned_away, 2);
-        // A resting listener is not waited for until it is followed again.
+        // A paused listener is not watched until the gate follows it again.
         let _one = UnixStream::connect(&path).unwrap();
         assert!(follow(&mut gate, now));
         gate.rest(&poller, [listener.as_fd()]).unwrap();
         assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
         assert!(follow(&mut gate, now));
-        // A pause that was over before it was looked for leaves nothing to wake for.
+        // A pause that has ended already sets no deadline.
         gate.shut_until = Some(now);
         assert!(follow(&mut gate, now));
         assert_eq!(gate.next_deadline(), None);

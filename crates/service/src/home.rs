@@ -1,9 +1,9 @@
-//! Turns the `[Server]` section of a file into wishes of the host.
+//! Turns the `[Server]` section of a file into host settings.
 
 use config::home::{HomeServer, Masquerading};
 use host::Forwarding;
 
-/// How packets of those who call a server at home are forwarded.
+/// How the host forwards packets of clients that call a server at home.
 pub(crate) fn forwarding(home: &HomeServer) -> Forwarding {
     let lan = home.lan.iter().map(|it| (it.addr(), it.prefix()));
     Forwarding {

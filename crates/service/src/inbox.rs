@@ -1,4 +1,4 @@
-//! Messages from workers to the control thread, all of it bounded.
+//! Messages from workers to the control thread, in bounded queues.
 
 use netio::poll::Waker;
 use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, SourceNetwork, StreamId, Transport};
@@ -10,40 +10,40 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::shares::Shares;
 
-/// Messages in data packets that may wait: pings never do, the rest is rare.
+/// Most queued messages from data packets: pings are never queued, other messages are rare.
 pub(crate) const MESSAGES: usize = 256;
 
-/// Bytes of room for each datagram that may wait, which a shorter one takes as well: anybody sends them, and long ones fill
-/// memory.
+/// Bytes of room for each queued datagram; a shorter one counts as this long. The limit is on bytes, as anybody can
+/// send datagrams, and long ones fill memory.
 const MEAN: usize = 128;
 
-/// How much of what comes an [`Inbox`] keeps.
+/// Limits of an [`Inbox`].
 #[derive(Clone, Copy, Debug)]
 pub struct InboxLimits {
-    /// Datagrams that may wait, half of them of one source; those after it are dropped.
+    /// Most datagrams that wait, at most half of them from one source; later ones are dropped.
     pub datagrams: usize,
     /// The longest datagram or message that is kept, in bytes.
     pub longest: usize,
-    /// Of longer messages so many bytes are kept from their beginning; 0 where only whole ones are of use.
+    /// Bytes that are kept from the beginning of a longer message; 0 where only whole messages are useful.
     pub message_head: usize,
-    /// Whether it is told that traffic flows ([`Notice::Active`]). Not where timers look at the peers by themselves.
+    /// Whether traffic raises [`Notice::Active`]. Not needed where timers look at the peers by themselves.
     pub active: bool,
 }
 
 /// A datagram that is not a data packet.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Where it came from.
+    /// The sender, and the address that it called.
     pub from: Endpoint,
-    /// The line that it came by.
+    /// The line by which it came.
     pub line: LineId,
-    /// The number of the stream that it came through, if any.
+    /// The number of the stream by which it came, if any.
     pub stream: Option<StreamId>,
     /// The datagram.
     pub bytes: Box<[u8]>,
 }
 
-/// Datagrams that wait. Their sources take turns, so that those of one do not wait behind the crowd of another.
+/// Waiting datagrams. Sources take turns, so that one source's flood does not delay another's datagrams.
 #[derive(Debug, Default)]
 struct Arrivals {
     turns: VecDeque<SourceNetwork>,
@@ -76,13 +76,13 @@ impl Arrivals {
     }
 }
 
-/// The queue between the data plane and control.
+/// The queue from the data plane to control.
 #[derive(Debug)]
 pub struct Inbox {
     limits: InboxLimits,
     arrivals: Mutex<Arrivals>,
     messages: Mutex<VecDeque<(PeerId, Box<[u8]>)>>,
-    /// A set, because a worker may say the same thing for every batch.
+    /// A set, as a worker may repeat a notice for every batch.
     notices: Mutex<HashSet<(PeerId, Notice)>>,
     closed: Mutex<Vec<StreamId>>,
     gone: AtomicBool,
@@ -91,7 +91,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// An empty queue.
+    /// Makes an empty queue.
     ///
     /// # Errors
     /// Descriptor limits.
@@ -107,15 +107,15 @@ impl Inbox {
         })
     }
 
-    /// The next datagram, and how many wait behind it.
+    /// Takes the next datagram. Also returns how many wait behind it.
     pub fn next_arrival(&self) -> Option<(Arrival, usize)> {
         let mut arrivals = lock(&self.arrivals);
         let arrival = arrivals.pop()?;
         Some((arrival, arrivals.count))
     }
 
-    /// The next datagrams, so many at most. Where there are more the waker stays awake: they have their turn after everything
-    /// else.
+    /// Takes at most `most` datagrams. If more wait, the waker stays awake, so that they have their turn after all
+    /// other work.
     pub fn next_arrivals(&self, most: usize) -> Vec<Arrival> {
         let mut arrivals = lock(&self.arrivals);
         let next = std::iter::from_fn(|| arrivals.pop()).take(most).collect();
@@ -125,17 +125,17 @@ impl Inbox {
         next
     }
 
-    /// The next message that was inside a data packet, and the peer that sent it.
+    /// Takes the next message that came inside a data packet, and the peer that sent it.
     pub fn next_message(&self) -> Option<(PeerId, Box<[u8]>)> {
         lock(&self.messages).pop_front()
     }
 
-    /// The notices of peers since the last call.
+    /// Takes the notices about peers since the last call.
     pub fn take_notices(&self) -> HashSet<(PeerId, Notice)> {
         std::mem::take(&mut lock(&self.notices))
     }
 
-    /// Streams that have ended since the last call.
+    /// Takes the streams that have ended since the last call.
     pub fn take_closed(&self) -> Vec<StreamId> {
         std::mem::take(&mut lock(&self.closed))
     }

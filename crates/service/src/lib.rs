@@ -1,7 +1,7 @@
-//! Services between the protocols, the data plane and the system, which a tunnel needs while it runs.
+//! Services that a running tunnel needs, between the protocols, the data plane and the system.
 //!
-//! A WireGuard interface ([`wireguard`]), an OpenVPN client or server ([`openvpn`]), one of PPTP (`pptp`), a relay
-//! (`relay`), what they tell of themselves ([`status`]), and how the code for ciphers is chosen and remembered.
+//! A WireGuard interface ([`wireguard`]), an OpenVPN client or server ([`openvpn`]), a PPTP client or server
+//! (`pptp`), a relay (`relay`), their status ([`status`]), and the choice of code for ciphers.
 
 #![forbid(unsafe_code)]
 

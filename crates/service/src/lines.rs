@@ -1,10 +1,11 @@
-//! The lines of a tunnel: which are there, how well each peer answers on each, and which one is used.
+//! The lines (uplinks) of a tunnel: which are open, how well each peer answers on each, and which one is used.
 //!
-//! Measuring costs nothing while packets come and go. For the rest there are *probes*, messages that the peer answers
-//! at once: with WireGuard handshakes, with OpenVPN requests of its options check, with PPTP packets of their own.
-//! Either of the first makes the peer send to where it came from, so it is followed by a keepalive by the line in use.
+//! Measuring costs nothing while packets come and go. At other times *probes* are sent, messages that the peer
+//! answers at once: WireGuard handshakes, OpenVPN requests of the options check, PPTP packets made for it. After a
+//! probe the peer of WireGuard and OpenVPN sends to where the probe came from, so a keepalive by the line in use
+//! follows it.
 //!
-//! [`Lines`] decides, and does nothing: what happened and the time go in, [`LineEffect`]s come out.
+//! [`Lines`] decides and does no I/O: events and the time go in, [`LineEffect`]s come out.
 
 use config::lines::{LineMode, Lines as Settings};
 use lines::health::{self, Fault, Health, LineState, Reason};
@@ -43,17 +44,17 @@ pub(crate) use status::{order_status, status, their_status};
 pub(crate) use theirs::TheirLines;
 pub(crate) use usage_file::UsageFile;
 
-/// How often lines are looked at while nothing moves, while something does, and while an answer is waited for.
+/// How often lines are looked at while idle, while packets flow, and while an answer is awaited.
 const IDLE: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_millis(250);
 const WAITING: Duration = Duration::from_millis(100);
 
-/// How often a line of which nothing is heard is asked; while packets go by several lines at a time; one that costs money.
+/// How often a silent line is probed; a line while packets go by several at a time; a metered line.
 pub(crate) const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
 
-/// A session by which data came so lately works, so that a probe needs no other in its place.
+/// Data received this recently shows that a session works, so the session of a probe need not replace it.
 const WORKS: Duration = Duration::from_secs(2);
 
 /// How often sockets that could not be opened are tried again.
@@ -64,27 +65,27 @@ const REOPEN: Duration = Duration::from_secs(5);
 pub(crate) struct Lines {
     settings: Settings,
     ends: Vec<End>,
-    /// The peers that are called. Others are answered where they call from.
+    /// The peers that are called. All others are answered by the line from which they call.
     peers: BTreeMap<PeerId, PeerLines>,
-    /// By which line each of the others has called.
+    /// The line from which each peer that is not called has last called.
     callers: BTreeMap<PeerId, LineId>,
     look: Option<Instant>,
-    /// The rates that the data plane was told.
+    /// The rates that the data plane was last given.
     rate: Option<rate::Told>,
     relays: Relays,
     caps: Caps,
     answers: Answers,
-    /// Packets go by one line at a time, and no other is asked, whatever the mode.
+    /// Use one line at a time and probe no other, whatever the mode.
     singly: bool,
 }
 
-/// A line's number. There are at most [`config::lines::LINES_MAX`].
+/// The ID of the line at an index. There are at most [`config::lines::LINES_MAX`].
 const fn number(at: usize) -> LineId {
     LineId(at as u8)
 }
 
 impl Lines {
-    /// Lines that are not open yet.
+    /// Makes lines that are not open yet.
     pub(crate) fn new(settings: Settings) -> Self {
         let end = End {
             facts: None,
@@ -106,12 +107,12 @@ impl Lines {
         }
     }
 
-    /// Peers cannot be reached by several lines, or not yet.
+    /// Sets whether only one line may be used at a time: peers cannot be reached by several, or not yet.
     pub(crate) const fn set_singly(&mut self, singly: bool) {
         self.singly = singly;
     }
 
-    /// Peers answer otherwise than was thought. Until it is said, they answer probes.
+    /// Sets how peers answer. Until this is called, they are taken to answer probes.
     pub(crate) fn set_answers(&mut self, answers: Answers) {
         if std::mem::replace(&mut self.answers, answers) != answers {
             for of in self.peers.values_mut().flat_map(|peer| &mut peer.lines) {
@@ -125,18 +126,18 @@ impl Lines {
         end.is_some_and(|end| end.sockets == Sockets::Open)
     }
 
-    /// Whether sockets were asked for that are not there yet.
+    /// Whether any sockets that were asked for are not open yet.
     pub(crate) fn is_opening(&self) -> bool {
         let mut ends = self.ends.iter();
         ends.any(|end| end.sockets == Sockets::Asked)
     }
 
-    /// The lines are looked at now, if they are looked at.
+    /// Brings the next look at the lines forward to now, if one is planned.
     pub(crate) fn hurry(&mut self, now: Instant) {
         self.look = self.look.map(|_| now);
     }
 
-    /// Whether a line has sockets.
+    /// Whether any line has sockets.
     pub(crate) fn has_open(&self) -> bool {
         self.open().next().is_some()
     }
@@ -155,7 +156,7 @@ impl Lines {
             silence: Duration::from_millis(1200),
             unanswered: match self.settings.mode {
                 LineMode::Single | LineMode::Failover => 2,
-                // A line that loses much is not dead, and copies go on meanwhile.
+                // More patient: a line that loses much is not dead, and copies go on meanwhile.
                 LineMode::Duplicate => 4,
                 LineMode::Critical | LineMode::Balance | LineMode::BalancePackets => 3,
             },
@@ -170,9 +171,9 @@ impl Lines {
         health
     }
 
-    /// Whether the session that a probe makes is used. Where packets of one connection go by several lines it is better not
-    /// to be: those of a new session overtake those of the last. The peer is a Millrace then, which keeps the session in
-    /// use; others have room for a few unused ones only (boringtun: eight of all).
+    /// Whether the session that a probe makes is used. In `BalancePackets` mode it is better unused, as its packets
+    /// would overtake those of the last session. The peer is a Millrace then and keeps the old session; other
+    /// programs keep few unused sessions (boringtun: eight in all).
     fn renews(mode: LineMode, peer: &PeerState, now: Instant) -> bool {
         let works = peer.times.last_data_received;
         mode != LineMode::BalancePackets || works.is_none_or(|at| at + WORKS < now)
@@ -204,14 +205,14 @@ impl Lines {
         })
     }
 
-    /// Whether a line is asked as seldom as one that costs money.
+    /// Whether a line is probed as seldom as a metered one.
     fn is_spared(&self, line: LineId) -> bool {
         let settings = self.line_settings(line);
         settings.metered || settings.used_up
     }
 }
 
-/// A peer on a line, reached by datagrams.
+/// A line to a peer's endpoint, without a relay.
 const fn on(id: LineId, endpoint: Endpoint) -> Line {
     Line {
         id,
@@ -221,12 +222,12 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 }
 
 impl Lines {
-    /// The lines as they were written.
+    /// The settings of the lines, as configured.
     pub(crate) const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Opens the lines anew, each as soon as its device is found to be there.
+    /// Opens the lines anew, each once its device exists.
     pub(crate) fn bind(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
         for end in &mut self.ends {
             end.sockets = Sockets::Closed(None);
@@ -244,13 +245,13 @@ impl Lines {
         }
     }
 
-    /// There is no interface any more: no peers, and no sockets.
+    /// Forgets all peers and sockets, as the interface is gone.
     pub(crate) fn end(&mut self, out: &mut Vec<LineEffect>) {
         self.look = None;
         if self.caps.end() {
             out.push(LineEffect::Count);
         }
-        // The next one's data plane knows of none.
+        // The next data plane has no rates yet.
         self.rate = None;
         self.peers.clear();
         for (line, end) in (0..).map(LineId).zip(&mut self.ends) {
@@ -260,7 +261,7 @@ impl Lines {
         }
     }
 
-    /// Where a peer is, by configuration.
+    /// Sets the configured address of a peer.
     pub(crate) fn call(&mut self, id: PeerId, to: SocketAddr, out: &mut Vec<LineEffect>) {
         let mut peer = match self.peers.remove(&id) {
             Some(peer) => peer,
@@ -274,7 +275,7 @@ impl Lines {
         self.peers.insert(id, peer);
     }
 
-    /// Something authentic of a peer has come that is no data packet.
+    /// Handles an authentic message of a peer other than a data packet.
     pub(crate) fn heard(
         &mut self,
         id: PeerId,
@@ -292,14 +293,14 @@ impl Lines {
         }
     }
 
-    /// The answer to the last probe has come, by whatever line. Returns whether there was a probe.
+    /// Handles the answer to the last probe, from any line. Returns whether there was a probe.
     pub(crate) fn answered(&mut self, id: PeerId, now: Instant) -> bool {
         let peer = self.peers.get_mut(&id);
         peer.is_some_and(|peer| peer.probe_answered(now))
     }
 
-    /// A probe that is not counted, by the line that has this turn among those with sockets: it shows whether the peer
-    /// answers probes at all.
+    /// Returns a probe that is not counted, by the open line whose turn it is. It shows whether the peer answers
+    /// probes at all.
     pub(crate) fn trial(&self, id: PeerId, turn: usize) -> Option<LineEffect> {
         let peer = self.peers.get(&id)?;
         let open = self.open().count().max(1);
@@ -312,19 +313,19 @@ impl Lines {
         })
     }
 
-    /// The line that packets of a peer go by, or most of them.
+    /// The line that carries all or most packets of a peer.
     pub(crate) fn used(&self, id: PeerId) -> Option<LineId> {
         self.peers.get(&id)?.used
     }
 
-    /// Something goes out by the line that is in use that asks as a probe does.
+    /// Notes a message on the line in use that, like a probe, the peer answers.
     pub(crate) fn asked(&mut self, id: PeerId, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.asked(now);
         }
     }
 
-    /// A peer is no more.
+    /// Removes a peer.
     pub(crate) fn forget(&mut self, id: PeerId) {
         self.peers.remove(&id);
         self.callers.remove(&id);
@@ -335,7 +336,7 @@ impl Lines {
         self.look
     }
 
-    /// The lines are to be looked at. Asks for what the host says of them where sockets could not be opened.
+    /// Handles the deadline. Asks for the host's facts about lines whose sockets could not be opened.
     pub(crate) fn expire(&self, now: Instant, out: &mut Vec<LineEffect>) {
         let again = |end: &End| {
             end.fault.is_none() && matches!(end.sockets, Sockets::Closed(Some(at)) if at <= now)
@@ -345,7 +346,7 @@ impl Lines {
         }
     }
 
-    /// Takes what the data plane knows, asks where an answer is due, and follows what comes of it.
+    /// Takes the data plane's figures, probes lines where that is due, and applies the consequences.
     pub(crate) fn look(
         &mut self,
         now: Instant,
@@ -386,7 +387,7 @@ impl Lines {
             if let Some((line, switch)) = peer.choose(now) {
                 out.push(LineEffect::UseLine(*id, line));
                 if state.sealed.is_some() {
-                    // The peer sends to where it last heard from.
+                    // The peer sends to the line that it last heard from.
                     out.push(LineEffect::Keepalive(*id));
                 }
                 if let Some(Switch { reason, .. }) = switch {
@@ -414,7 +415,7 @@ impl Lines {
         }
     }
 
-    /// The end of [`LineEffect::Open`].
+    /// Handles the result of [`LineEffect::Open`].
     pub(crate) fn opened(
         &mut self,
         line: LineId,
@@ -427,7 +428,7 @@ impl Lines {
             return;
         };
         if end.sockets != Sockets::Asked {
-            // They were closed meanwhile.
+            // The lines were closed meanwhile.
             if result.is_ok() {
                 out.push(LineEffect::Close(line));
             }
@@ -457,7 +458,7 @@ impl Lines {
     }
 }
 
-/// Why a line is in its state, as reports say it.
+/// The reason for a line's state, as reports name it.
 fn why(state: (LineState, Option<Reason>)) -> String {
     match state {
         (_, Some(reason)) => reason.to_string(),

@@ -1,15 +1,16 @@
-//! Addresses of endpoints' names.
+//! Looks up the host names of endpoints.
 //!
-//! A tunnel that has name servers of its own, or a guard that lets names leave by the tunnel only, takes the host's questions
-//! too: the tunnel needs the name, and the name the tunnel. So the name is asked for in this order, until it is found:
+//! A tunnel with name servers of its own, or with a guard that lets DNS leave only by the tunnel, also captures the
+//! host's DNS queries. The tunnel then needs the name, and the name needs the tunnel. So these sources are asked in
+//! turn until one answers:
 //!
-//! 1. of the name servers that a line has of its own, by that line;
-//! 2. of the host's resolver;
-//! 3. of the name servers that the host had when nothing led them into the tunnel, by the lines, or with the tunnel's mark;
-//! 4. where none of them says anything: the last addresses that were good ([`kept`]).
+//! 1. the line's own name servers, by that line;
+//! 2. the host's resolver;
+//! 3. the host's name servers from before the tunnel was up, by the lines or with the tunnel's mark;
+//! 4. if none of them answers, the last addresses that worked ([`kept`]).
 //!
-//! An address that was found is not kept for that: a captive portal answers every question with its own address. It is
-//! kept when the other end has proved itself there, which the machines tell.
+//! A look-up alone does not store an address: a captive portal answers every query with its own address. The address
+//! is stored when the other end has authenticated there, which the machines report.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -28,18 +29,18 @@ mod servers;
 pub(crate) use background::Background;
 pub(crate) use kept::keep;
 
-/// The ways to ask about a name that is looked up elsewhere, or while nothing else may be asked.
+/// Sockets for DNS queries, ready for a thread that may not open them itself.
 #[derive(Debug, Default)]
 pub(crate) struct Asker {
-    /// Servers of the lines' own.
+    /// The lines' own name servers.
     lines: Sockets,
-    /// The host's, past the tunnel.
+    /// The host's name servers, queried outside the tunnel.
     past: Sockets,
 }
 
 impl Asker {
-    /// Opens a socket for each server and way. Marks need a capability that the asking thread has not. `host` are the host's
-    /// servers.
+    /// Opens a socket for each server and line. Setting marks needs a capability that the asking thread lacks. `host`
+    /// are the host's servers.
     pub(crate) fn new(host: &[IpAddr], mark: u32, lines: &Lines) -> Self {
         let mut asker = Self::default();
         let devices = lines.lines.iter().filter_map(|line| {
@@ -64,12 +65,12 @@ impl Asker {
         asker
     }
 
-    /// All addresses of a name. Nothing is kept of them: see [`keep`].
+    /// Returns all addresses of a name, and stores none of them: see [`keep`].
     ///
     /// # Errors
-    /// The answer of the host's resolver, where nothing else knows.
+    /// The error of the host's resolver, if no other source has an answer.
     pub(crate) fn look_up(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        // A scoped address, which is no name: an interface may come later.
+        // A scoped address is not a name: only the host's resolver knows its interface, which may come later.
         let is_name = config::types::is_domain(host.trim_end_matches('.'));
         if is_name && let Ok(found) = self.lines.look_up(host) {
             return Ok(found);
@@ -96,10 +97,10 @@ impl Asker {
     }
 }
 
-/// Most sockets of one group: each server of each line.
+/// Most sockets of one group, which has one for each server and line.
 const SOCKETS_MAX: usize = 16;
 
-/// A group of servers, asked one after the other.
+/// A group of servers that are asked one after the other.
 #[derive(Debug, Default)]
 struct Sockets(Vec<UdpSocket>);
 
@@ -160,7 +161,7 @@ impl Sockets {
             return;
         };
         let mut message = [0; MESSAGE_MAX + 1];
-        // Only this server's datagrams are received.
+        // The socket is connected, so it receives only this server's datagrams.
         match socket.recv(&mut message) {
             Ok(count) => lookup.heard(server, &message[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -1,15 +1,15 @@
-//! The present moment, as control is told of it.
+//! The present moment, which control gets with each event.
 
 use std::time::{Instant, SystemTime};
 
-/// Both clocks, read together once for each event: what decides is given the time and reads no clock.
+/// Both clocks, read together once for each event: deciding code gets the time and reads no clock.
 ///
-/// The two do not go together: the wall clock may jump either way, which must move no deadline.
+/// The clocks differ: the wall clock may jump either way, which must move no deadline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Now {
     /// For deadlines and durations.
     pub monotonic: Instant,
-    /// For what is compared with dates and shown to people: certificates, the status, logs.
+    /// For times compared with dates or shown to users: certificates, the status, logs.
     pub wall: SystemTime,
 }
 

@@ -1,8 +1,8 @@
-//! Small files that are written while the power may fail: two places, written in turn.
+//! Small files that survive a power cut during a write: two places, written in turn.
 //!
-//! A place has a number and a sum over its text: whatever moment the power fails in, one of them is whole. The file is opened
-//! once, so that a process that has given up its rights can go on writing, and is never longer than two places. (What may be
-//! put beside itself and renamed is written by `host::written_file::replace`.)
+//! A place has a number and a checksum of its text: whenever the power fails, one place is intact. The file is opened
+//! once, so that a process without privileges can still write it, and is never longer than two places.
+//! (`host::written_file::replace` writes files that can be replaced by renaming.)
 
 use crypto::blake2s;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
@@ -12,11 +12,11 @@ use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Where files stay over a reboot; and where they do on routers, whose `/var` is in memory.
+/// Directory of files that survive a reboot; then the one for routers, whose `/var` is in memory.
 const DIRECTORY: &str = "/var/lib/millrace";
 const DIRECTORY_OF_ROUTERS: &str = "/etc/millrace";
 
-/// Where files of this program stay over a reboot.
+/// Directory where this program's files survive a reboot.
 pub(crate) fn directory() -> &'static Path {
     let var = statfs("/var/lib").or_else(|_| statfs("/var"));
     let in_memory = var.is_ok_and(|it| it.filesystem_type() == TMPFS_MAGIC);
@@ -26,10 +26,10 @@ pub(crate) fn directory() -> &'static Path {
     })
 }
 
-/// Opens a file of places for this user only; it and its directory are made if they are not there.
+/// Opens a file of places, readable for this user only. Makes the file and its directory if they are missing.
 ///
 /// # Errors
-/// The kernel's error, and `InvalidInput` for a path that is no regular file.
+/// The kernel's error, and `InvalidInput` for a path that is not a regular file.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let directory = path.parent();
     if let Some(directory) = directory {
@@ -44,14 +44,14 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         return Err(io::Error::new(ErrorKind::InvalidInput, "is no file"));
     }
     if let Some(directory) = directory.filter(|_| is_new) {
-        // The name, too, is to be there after a power cut.
+        // Makes the file's name survive a power cut too.
         let _ = File::open(directory).and_then(|it| it.sync_all());
     }
     Ok(file)
 }
 
-/// Reads both places of this many bytes. Returns the newest that is whole; an error where there is something, and nothing of
-/// it is whole.
+/// Reads both places of `place` bytes. Returns the newest intact one, or an error if the file has content but no
+/// intact place.
 ///
 /// # Errors
 /// The kernel's error, and `InvalidData`.
@@ -68,18 +68,18 @@ pub(crate) fn newest(mut file: &File, head: &str, place: usize) -> io::Result<(u
     }
 }
 
-/// A place of this many bytes, and where in the file it belongs.
+/// Formats a place of `place` bytes. Also returns its offset in the file.
 pub(crate) fn emit(head: &str, number: u64, text: &str, place: usize) -> (Vec<u8>, u64) {
     let mut whole = format!("{head} {number}\n{text}");
     let sum = sum(&whole);
-    // To a string: cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(whole, "{sum}");
     let mut bytes = whole.into_bytes();
     bytes.resize(place, b'\n');
     (bytes, number % 2 * place as u64)
 }
 
-/// The number and the text of a place; `None` if it is not whole.
+/// The number and the text of a place; `None` if it is damaged.
 fn parse<'a>(head: &str, place: &'a [u8]) -> Option<(u64, &'a str)> {
     let text = std::str::from_utf8(place).ok()?.trim_end_matches('\n');
     let (body, told) = text.rsplit_once('\n')?;
@@ -92,7 +92,7 @@ fn parse<'a>(head: &str, place: &'a [u8]) -> Option<(u64, &'a str)> {
     Some((number, rest))
 }
 
-/// Against what a broken write leaves, not against people.
+/// A checksum against broken-off writes, not against attackers.
 fn sum(text: &str) -> String {
     let hash = blake2s::hash(&[text.as_bytes()]);
     hash.iter().take(8).fold(String::new(), |mut sum, byte| {

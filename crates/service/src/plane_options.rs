@@ -1,15 +1,15 @@
-//! How a data plane is run, by the settings and the machine.
+//! Options of a data plane, from the settings and the machine.
 
 use config::settings::{DataplaneSettings, Parallel};
 use engine::TunnelOptions;
 use std::num::NonZero;
 use std::thread;
 
-/// Most threads chosen without being asked: more only reorder and wait.
+/// Most worker threads by default: more only reorder packets and wait.
 const WORKERS_MAX: usize = 4;
 
-/// The options of the settings, and the best ones for this machine where the settings leave them open. `mtu` is the
-/// interface's, in bytes; `backpressure`: see [`TunnelOptions::backpressure`].
+/// The options from the settings, with the best values for this machine where the settings leave them open. `mtu` is
+/// the interface's, in bytes; `backpressure`: see [`TunnelOptions::backpressure`].
 pub(crate) fn plane_options(
     settings: &DataplaneSettings,
     mtu: usize,
@@ -21,7 +21,7 @@ pub(crate) fn plane_options(
         parallel: match settings.parallel {
             Parallel::On => true,
             Parallel::Off => false,
-            // On two cores the other one has the kernel's work to do: see docs/benchmarks/notes.md.
+            // With two cores, the second one does the kernel's work: see docs/benchmarks/notes.md.
             Parallel::Auto => cores > 2,
         },
         coalescing: settings.coalescing.wanted(),

@@ -1,8 +1,8 @@
-//! The profile: what `millrace tune` has measured on this machine, for tunnels to start with.
+//! The profile: measurements of `millrace tune` on this machine, which tunnels use at start.
 //!
-//! A JSON file of one object. It names the machine that it was measured on, and is worth nothing on another: another
-//! processor, another kernel, another release of this program. What it says of a cipher is worth nothing to a program, of
-//! the same release too, that has other code for it.
+//! The profile is a JSON file of one object. It names the machine where it was measured, and is invalid on another
+//! processor, kernel or release of this program. Its choice for a cipher is also invalid for a build of the same
+//! release that has other code for that cipher.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use host::machine::Machine;
 
-/// Where it is, unless another file is named.
+/// Path of the profile, unless another file is named.
 pub const DEFAULT_PATH: &str = "/etc/millrace/profile.json";
 
-/// The environment variable that names another; empty for none at all.
+/// The environment variable that names another file; empty for no profile at all.
 pub const ENVIRONMENT: &str = "MILLRACE_PROFILE";
 
-/// Largest profile that is read, in bytes; a real one has two thousand.
+/// Largest profile that is read, in bytes; a real one has about 2,000.
 const FILE_MAX: u64 = 64 * 1024;
 
 /// The content of the file.
@@ -30,32 +30,32 @@ pub struct Profile {
     pub version: String,
     /// `model name` and number of processors, and the kernel's release.
     pub processor: String,
-    /// Processors.
+    /// Number of processors.
     pub processors: usize,
     /// The kernel's release.
     pub kernel: String,
-    /// The code that runs on the CPU.
+    /// The fastest code on the CPU for each algorithm.
     pub cpu: Vec<OnCpu>,
     /// The accelerators' gains.
     pub engines: Vec<OnAccelerator>,
 }
 
-/// The candidates that are fastest on the CPU for an algorithm.
+/// The fastest candidates on the CPU for one algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnCpu {
     /// The algorithm's name.
     pub algorithm: String,
-    /// For batches.
+    /// The candidate for batches.
     pub many: String,
-    /// For few packets.
+    /// The candidate for few packets.
     pub few: String,
-    /// The candidates of the choice. Profiles that do not tell are of older programs, which is why there is a default.
+    /// All candidates that were compared. The field has a default, as older programs did not write it.
     #[serde(default)]
     pub among: Vec<String>,
 }
 
 impl OnCpu {
-    /// The fastest code now. It is measured, if it was not yet.
+    /// Returns the fastest code on this machine, and measures it if that was not done yet.
     pub fn chosen(algorithm: Algorithm) -> Self {
         let choice = select::chosen_on_cpu(algorithm);
         let among = select::candidates_on_cpu(algorithm).into_iter();
@@ -68,16 +68,16 @@ impl OnCpu {
     }
 }
 
-/// An accelerator beside the CPU for an algorithm.
+/// An accelerator, compared with the CPU for one algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnAccelerator {
     /// The algorithm's name.
     pub algorithm: String,
     /// The kernel's name for the driver.
     pub driver: String,
-    /// The way to it.
+    /// The interface through which it is reached.
     pub by: String,
-    /// Whether it gains anything; if not, the rest is there to be read.
+    /// Whether using it gains anything; if not, the other fields are for information only.
     pub used: bool,
     /// The cost of sealing.
     pub seal: Lines,
@@ -85,12 +85,12 @@ pub struct OnAccelerator {
     pub open: Lines,
 }
 
-/// Both lines of a [`Crossover`], in picoseconds: for a batch, for each packet, for each byte.
+/// Both cost lines of a [`Crossover`], in picoseconds: for a batch, for each packet, for each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
-    /// The CPU's.
+    /// Costs on the CPU.
     pub cpu: [u64; 3],
-    /// The accelerator's.
+    /// Costs on the accelerator.
     #[serde(rename = "engine")]
     pub accelerator: [u64; 3],
 }
@@ -122,19 +122,19 @@ impl From<Lines> for Crossover {
 /// Why a profile is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is no profile.
+    /// The file is not a valid profile.
     #[error("no profile: {0}")]
     Json(#[from] serde_json::Error),
-    /// It was measured elsewhere, or before.
+    /// The profile is of another machine, kernel or release.
     #[error("measured on {0}: run millrace tune again")]
     Stale(String),
 }
 
 impl Profile {
-    /// An empty one of this machine.
+    /// Makes an empty profile of this machine.
     #[allow(clippy::new_without_default, reason = "it measures")]
     pub fn new() -> Self {
         let machine = Machine::this();
@@ -148,7 +148,7 @@ impl Profile {
         }
     }
 
-    /// Reads one that is of this machine.
+    /// Reads a profile, if it is of this machine.
     pub fn read(path: &Path) -> Result<Self, ProfileError> {
         let mut text = Vec::new();
         fs::File::open(path)?
@@ -178,7 +178,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Whether it could be written, tried as far as can be without writing it. Makes its directory.
+    /// Checks that the profile could be written, without writing it. Makes its directory.
     pub fn check_path(path: &Path) -> io::Result<()> {
         if path.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
@@ -186,16 +186,16 @@ impl Profile {
         Self::beside(path).map(drop)
     }
 
-    /// Writes it, whole or not at all, and makes its directory.
+    /// Writes the profile, whole or not at all, and makes its directory.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         Self::check_path(path)?;
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
-        // A user that may start a tunnel may read what it starts with; there is no secret in it.
+        // Readable for everyone: users that may start a tunnel may read it, and it holds no secret.
         host::written_file::replace(path, &text, 0o644)
     }
 
-    /// A file of another name in its directory, which is made.
+    /// Makes a temporary file in the profile's directory, and the directory.
     fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
         let directory = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
@@ -205,8 +205,8 @@ impl Profile {
         tempfile::NamedTempFile::new_in(directory)
     }
 
-    /// Has this process choose as it says. What does not exist here any more is left to be measured, and so is what was
-    /// chosen among other code than this program has; the algorithms of which that is true are returned.
+    /// Applies the profile's choices to this process. Choices without code here, or made among other candidates, are
+    /// measured again. Returns the algorithms whose candidates have changed.
     fn apply(&self) -> Vec<Algorithm> {
         let is_fresh = |algorithm: Algorithm| {
             let mut entries = self.cpu.iter();
@@ -228,7 +228,7 @@ impl Profile {
             let Some(task) = Task::from_name(&choice.algorithm) else {
                 continue;
             };
-            // The gain of an accelerator was measured against the code that the CPU had then.
+            // The accelerator's gain was measured against other CPU code.
             if stale.iter().any(|&of| Task::of(of) == Some(task)) {
                 continue;
             }
@@ -237,7 +237,7 @@ impl Profile {
                 continue;
             }
             for algorithm in Algorithm::ALL {
-                // The packets that the CPU keeps, many or few, are told above.
+                // The choices for packets that stay on the CPU, many or few, are imported above.
                 if Task::of(algorithm) == Some(task) {
                     select::import(algorithm, "engine", "engine");
                 }
@@ -247,7 +247,7 @@ impl Profile {
     }
 }
 
-/// The file: the environment's, or the default; `None` if there is to be none.
+/// Path of the profile, from the environment or the default; `None` if no profile is to be read.
 pub fn path() -> Option<PathBuf> {
     match std::env::var_os(ENVIRONMENT) {
         None => Some(PathBuf::from(DEFAULT_PATH)),
@@ -256,10 +256,10 @@ pub fn path() -> Option<PathBuf> {
     }
 }
 
-/// Reads the profile and has this process choose as it says; says in one line if it does not fit.
+/// Reads the profile and applies it to this process; logs one line if it does not fit.
 pub fn load() {
     let Some(path) = path() else { return };
-    // Most machines have none, and none was asked for.
+    // Silent: most machines have no profile, and the user asked for none.
     if std::env::var_os(ENVIRONMENT).is_none() && !path.exists() {
         return;
     }
@@ -313,7 +313,7 @@ mod tests {
         let read = Profile::read(&path).unwrap();
         assert_eq!(read, profile());
         assert_eq!(Crossover::from(read.engines[0].open), Crossover::NEVER);
-        // The accelerator is not there: the CPU does it.
+        // The accelerator is missing, so the CPU does the work.
         let stale = read.apply();
         assert!(!stale.contains(&Algorithm::AesGcm));
         assert!(stale.contains(&Algorithm::AesCbcEncrypt));
@@ -327,7 +327,7 @@ mod tests {
         let now = OnCpu::chosen(algorithm);
         let names = select::candidates_on_cpu(algorithm);
         assert_eq!(now.among, names);
-        // A candidate that was not the fastest just now is taken only from a build that has the same code.
+        // A candidate that was not the fastest just now is accepted only from a build with the same code.
         let other = names.iter().find(|name| **name != now.many).unwrap();
         let mut told = OnCpu {
             many: (*other).to_owned(),
@@ -370,7 +370,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         assert!(Profile::check_path(&file.join("below/profile.json")).is_err());
         assert!(Profile::check_path(directory.path()).is_err());
-        // A present file stays as it is, and nothing comes beside it.
+        // The check leaves an existing file as it is, and adds no other.
         fs::write(&file, "old").unwrap();
         Profile::check_path(&file).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");

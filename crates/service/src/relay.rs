@@ -1,4 +1,4 @@
-//! A relay: datagrams of tunnels from clients that hold a key, to one target, and its answers back.
+//! A relay: forwards tunnel datagrams from clients that hold a key to one target, and the target's answers back.
 //!
 //! [`Table`] decides which datagram goes where; this module holds the sockets. Each client has its own port towards the
 //! target. The target thus sees separate senders, and the port of an answer names the client. The sockets are not
@@ -32,21 +32,21 @@ use target::Target;
 
 const SIGNAL: u64 = 0;
 const WAKE: u64 = 1;
-/// Sockets that clients send to.
+/// First poller key of the sockets that clients send to.
 const LISTEN: u64 = 2;
-/// Sockets towards the target: two for each client.
+/// First poller key of the sockets towards the target: two for each client.
 const LINKS: u64 = 16;
 
 /// Why a relay could not start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// Another program has the port.
+    /// Another program uses the port.
     #[error("UDP port {0} is in use by another program: choose another Listen")]
     PortInUse(u16),
-    /// A socket.
+    /// A socket cannot be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// Descriptors, signals.
+    /// An operation on descriptors or signals failed.
     #[error("{what}: {source}")]
     Io {
         /// The operation that failed.
@@ -95,7 +95,8 @@ struct Relay<'a> {
     watchdog: Watchdog,
 }
 
-/// Runs a relay until a signal says to stop. `again` reads its file anew, for SIGHUP; what comes of it is told.
+/// Runs a relay until a signal stops it. On SIGHUP `again` reads the configuration file anew, and the log gets the
+/// result.
 ///
 /// # Errors
 /// See [`RelayError`].
@@ -119,7 +120,7 @@ fn clients(model: &model::Relay) -> Vec<Client> {
     model.clients.iter().map(client).collect()
 }
 
-/// The file of stamps of a relay that listens there.
+/// Opens the file of hello stamps for a relay that listens at this address.
 fn stamps_of(listen: &model::Listen, table: &mut Table) -> Option<Stamps> {
     let address = listen
         .address
@@ -201,11 +202,11 @@ impl<'a> Relay<'a> {
         Ok(relay)
     }
 
-    /// Gives each client its sockets: those that its key had before, by number, or new ones.
+    /// Gives each client its sockets: the old ones of its key, by number, or new ones.
     fn link(&mut self, before: &[Option<usize>]) -> Result<(), RelayError> {
         let mut old = std::mem::take(&mut self.forwarder.links);
         for link in old.iter().flat_map(Link::sockets) {
-            // Their tokens are other ones now.
+            // The tokens have changed.
             self.poller.remove(link).map_err(io_error("epoll"))?;
         }
         for (number, before) in before.iter().enumerate() {
@@ -229,7 +230,7 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// Sends to where the target is from now on.
+    /// Sends to the target's current address from now on.
     fn aim(&mut self) {
         let (before, now) = (self.forwarder.target, self.target.address());
         if before != now {
@@ -240,7 +241,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Waits for something to do and does it. Returns whether to go on.
+    /// Waits for an event and handles it. Returns whether to go on.
     fn turn(&mut self) -> Result<bool, RelayError> {
         let deadlines = [
             self.forwarder.next_deadline(),
@@ -290,7 +291,7 @@ impl<'a> Relay<'a> {
         Ok(true)
     }
 
-    /// SIGHUP. With a file that cannot be read everything goes on as before.
+    /// Handles SIGHUP. If the file cannot be read, everything goes on as before.
     fn reload(&mut self) -> Result<(), RelayError> {
         logging::reopen();
         let model = match (self.again)() {

@@ -1,11 +1,11 @@
-//! Room for what strangers send, of which crowds leave some for others.
+//! Divides bounded room among strangers, so that a crowd leaves some for others.
 
 use std::collections::HashMap;
 
 use plane::SourceNetwork;
 
-/// Bytes that are taken of a bounded room, by source. Every source has an equal share of it, and one more share stays free for
-/// the first packets of another.
+/// Bytes of a bounded room in use, by source. Every source has an equal share, and one more share stays free for the
+/// first packets of a new source.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     taken: usize,
@@ -13,11 +13,11 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Takes this much of a room of `room` bytes. False where that is more than the source may have.
+    /// Takes `bytes` of a room of `room` bytes. Returns false if that exceeds the source's share.
     pub(crate) fn take(&mut self, source: SourceNetwork, bytes: usize, room: usize) -> bool {
         let of_source = self.by_source.get(&source).copied().unwrap_or(0);
         let sources = self.by_source.len() + usize::from(of_source == 0);
-        // The first packet of a source comes in wherever there is room for it.
+        // The first packet of a source is accepted if there is room for it at all.
         let share = (room / (sources + 1)).max(bytes);
         if self.taken + bytes > room || of_source + bytes > share {
             return false;
@@ -27,7 +27,7 @@ impl Shares {
         true
     }
 
-    /// Gives back what was taken.
+    /// Gives bytes back.
     pub(crate) fn give_back(&mut self, source: SourceNetwork, bytes: usize) {
         self.taken -= bytes;
         if let Some(of_source) = self.by_source.get_mut(&source) {
@@ -58,7 +58,7 @@ mod tests {
             for _ in 0..5000 {
                 (0..crowd).for_each(|host| _ = take(host, 128));
             }
-            // A client's answer to a certificate.
+            // A client's messages that answer a certificate.
             assert!([1200, 1200, 700].iter().all(|it| take(200, *it)), "{crowd}");
             assert!(taken.len() * 128 >= 500_000 / 3, "{crowd}: {}", taken.len());
             for (source, bytes) in taken {

@@ -22,22 +22,21 @@ pub fn socket_path(ifname: &str) -> PathBuf {
     Path::new(SOCKET_DIR).join(format!("{ifname}.sock"))
 }
 
-/// The document, the same for both protocols: docs/status.md says what is in it. Fields that a
-/// version does not know are passed over, those that it does not get have their defaults, so that
-/// daemon and command may differ in age.
+/// The status document, the same for all protocols; docs/status.md describes it. A reader ignores unknown fields and
+/// takes defaults for missing ones, so daemon and command may differ in age.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct Status {
     /// Interface name.
     pub interface: String,
-    /// `wireguard` or `openvpn`.
+    /// `wireguard`, `openvpn` or `pptp`.
     pub protocol: String,
-    /// With OpenVPN `client` or `server`; none with WireGuard, whose peers are equal.
+    /// `client` or `server`; none with WireGuard, whose peers are equal.
     pub role: Option<String>,
-    /// With an OpenVPN or PPTP client `connecting` or `connected`. With every protocol `silent` or `no carrier`, where that
-    /// holds for all peers, and `waiting` where `waiting_for` says for what.
+    /// With an OpenVPN or PPTP client `connecting` or `connected`. With every protocol `silent` or `no carrier`, if
+    /// that holds for all peers, and `waiting` while `waiting_for` is set.
     pub state: Option<String>,
-    /// The thing without which the tunnel does not come up, such as `an address of HOST`; none where nothing is missing.
+    /// What the tunnel waits for before it can come up, such as `an address of HOST`; none if nothing is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
     /// Our public key in base64; none without a private key.
@@ -46,32 +45,30 @@ pub struct Status {
     pub listen_port: u16,
     /// TCP ports that a server listens on.
     pub listen_tcp: Vec<u16>,
-    /// Mark of outgoing datagrams; 0 is none.
+    /// Mark of outgoing datagrams; 0 for none.
     pub fwmark: u32,
     /// The device that the sockets are bound to.
     #[serde(skip)]
     pub bound_device: Option<String>,
-    /// Of the interface, in bytes.
+    /// MTU of the interface, in bytes.
     pub mtu: u32,
-    /// Why it has that, in words; none where the daemon does not set it.
+    /// Reason for this MTU, in words; none where the daemon does not set it.
     pub mtu_reason: Option<String>,
-    /// The result of probes of the paths to the peers, in words; none where nothing is probed.
+    /// The result of probing the paths to the peers, in words; none without probes.
     pub mtu_probe: Option<String>,
     /// Threads of the data plane.
     pub workers: usize,
     /// Milliseconds since the daemon's start, by a clock that never jumps. Rates are computed
     /// from the difference of two documents.
     pub uptime_ms: u64,
-    /// With OpenVPN our addresses in the tunnel.
+    /// With OpenVPN, the host's own addresses in the tunnel.
     pub addresses: Vec<String>,
-    /// Settings that the tunnel asked of the host and does not have, such as routes that the kernel refused, and other
-    /// warnings: one sentence each.
+    /// Warnings, one sentence each, such as settings that the host did not apply because the kernel refused a route.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The peers: of an OpenVPN server its clients, of an OpenVPN client the server.
     pub peers: Vec<PeerStatus>,
-    /// Messages of the control channel or of the handshake that were refused, and sessions that
-    /// came to nothing, by reason.
+    /// Refused messages of the control channel or of the handshake, and failed sessions, counted by reason.
     pub refused: BTreeMap<String, u64>,
     /// The data plane that moved the packets.
     pub dataplane: DataplaneStatus,
@@ -84,9 +81,9 @@ pub struct PeerStatus {
     /// With WireGuard its public key in base64.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub public_key: String,
-    /// With OpenVPN the common name of its certificate, or the user's; none without either.
+    /// With OpenVPN the common name of the peer's certificate, or its user name; none without either.
     pub name: Option<String>,
-    /// With OpenVPN the name that it logged in by, if it did.
+    /// With OpenVPN the user name with which the peer logged in, if it did.
     pub username: Option<String>,
     /// With an OpenVPN server the client's number, for `client-kill` at the management port.
     pub client_id: Option<u64>,
@@ -94,22 +91,22 @@ pub struct PeerStatus {
     pub transport: Option<String>,
     /// With OpenVPN the cipher of its data packets, once it is agreed on.
     pub cipher: Option<String>,
-    /// The kind of code that computes that: `portable`, `simd` or `engine`.
+    /// The kind of code that computes the cipher: `portable`, `simd` or `engine`.
     pub crypto_backend: Option<String>,
-    /// The owner of that code.
+    /// The provider of that code.
     pub backend: Option<String>,
-    /// With OpenVPN seconds since 1970 of the session's begin.
+    /// With OpenVPN, the start of the session in seconds since 1970.
     pub connected_unix: Option<u64>,
-    /// Where it is, `ADDRESS:PORT`, if known.
+    /// The peer's address, `ADDRESS:PORT`, if known.
     pub endpoint: Option<String>,
-    /// Its ranges, `ADDRESS/PREFIX`: with an OpenVPN server the client's own addresses and the
-    /// networks behind it.
+    /// The peer's ranges, `ADDRESS/PREFIX`: with an OpenVPN server the client's own addresses and the networks behind
+    /// it.
     pub allowed_ips: Vec<String>,
     /// Seconds since 1970 of the last handshake, if there was one.
     pub last_handshake_unix: Option<u64>,
     /// Seconds since the last handshake, by a clock that never jumps.
     pub latest_handshake_age: Option<u64>,
-    /// Seconds since the last authentic packet of any kind came from it, by a clock that never jumps.
+    /// Seconds since the last authentic packet of any kind came from the peer, by a clock that never jumps.
     pub last_heard_age: Option<u64>,
     /// `silent` or `no carrier`; none for a peer without a known fault.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,10 +124,10 @@ pub struct PeerStatus {
     pub tx_rate: Option<u64>,
     /// Seconds between persistent keepalives; none when they are off.
     pub keepalive: Option<u16>,
-    /// The lines by which it may be reached, where there are any.
+    /// The lines by which the peer may be reached, if there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<LineStatus>,
-    /// The counts of putting its packets into order, where that is done.
+    /// Counts of reordering the peer's packets, if that is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderStatus>,
 }
@@ -139,36 +136,36 @@ pub struct PeerStatus {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct LineStatus {
-    /// Its name.
+    /// Name of the line.
     pub name: String,
     /// `unknown`, `up`, `degraded` or `down`.
     pub state: String,
-    /// Why, in words.
+    /// Reason for the state, in words.
     pub reason: String,
-    /// Seconds since the state changed; none while nothing has happened.
+    /// Seconds since the state changed; none before the first change.
     pub state_age: Option<u64>,
-    /// Packets to the peer go by it.
+    /// Packets to the peer go by this line.
     pub in_use: bool,
     /// The smoothed round trip in milliseconds, once one was measured.
     pub round_trip_ms: Option<f64>,
-    /// The allowance of a month, if there is one.
+    /// The monthly allowance, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cap: Option<CapStatus>,
-    /// Packets that were sent by it, copies among them.
+    /// Packets sent by this line, copies included.
     pub sent: u64,
-    /// Their bytes, headers and tags included.
+    /// Bytes of those packets, headers and tags included.
     pub sent_bytes: u64,
-    /// Bytes that were received, headers and tags included, without copies.
+    /// Bytes received, headers and tags included, without copies.
     pub received_bytes: u64,
-    /// Packets of which it brought the first copy, in time.
+    /// Packets whose first copy came in time by this line.
     pub accepted: u64,
-    /// First copies that came when they were no longer waited for.
+    /// First copies that came too late, when nothing waited for them.
     pub late: u64,
-    /// Accepted ones that waited for a packet in front of them.
+    /// Accepted packets that waited for an earlier one.
     pub buffered: u64,
-    /// Copies of what had come.
+    /// Copies of packets that had already come.
     pub duplicated: u64,
-    /// Copies too old to know whether they had come.
+    /// Copies too old to tell whether the packet had come.
     pub ancient: u64,
 }
 
@@ -180,71 +177,72 @@ pub struct CapStatus {
     pub cap_bytes: u64,
     /// The bytes carried in this month.
     pub used_bytes: u64,
-    /// The difference; 0 where it has carried more.
+    /// The allowance that is left, in bytes; 0 once it is exceeded.
     pub left_bytes: u64,
-    /// The day that the next month begins with, `YEAR-MONTH-DAY`; none while the clock is not set.
+    /// The first day of the next month, `YEAR-MONTH-DAY`; none while the clock is not set.
     pub renews: Option<String>,
 }
 
-/// Putting the packets of a peer into order, over all lines.
+/// Counts of putting a peer's packets into order, over all lines.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct OrderStatus {
-    /// Packets that came in time.
+    /// Packets that came in time to be put into order.
     pub accepted: u64,
-    /// Packets that came when they were no longer waited for.
+    /// Packets that came too late, when nothing waited for them.
     pub late: u64,
-    /// Packets that wait now.
+    /// Packets that wait now for an earlier one.
     pub waiting: u64,
-    /// Packets of which no copy has come.
+    /// Packets that never came.
     pub lost: u64,
-    /// Packets that the peer was asked to send once more.
+    /// Packets that the peer was asked to send again.
     pub asked: u64,
-    /// Numbers of these that have come.
+    /// Packets that came after they were asked for again.
     pub repaired: u64,
 }
 
-/// The work of the data plane.
+/// Counters and settings of the data plane.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct DataplaneStatus {
-    /// The packets' cipher; empty with OpenVPN, where each peer has one of its own.
+    /// The cipher of the packets; empty with OpenVPN, where each peer has its own.
     pub cipher: String,
-    /// The kind of code that computes it: `portable`, `simd` or `engine`; empty without encryption.
+    /// The kind of code that computes the cipher: `portable`, `simd` or `engine`; empty without encryption.
     pub crypto_backend: String,
-    /// The implementation of the cipher that this box runs.
+    /// The implementation of the cipher that this machine uses.
     pub backend: String,
-    /// Whether this build has code for accelerators; none from a daemon that does not tell.
+    /// Whether this build has code for accelerators; none from a daemon that does not report it.
     pub accelerators: Option<bool>,
-    /// The measurements behind the choice of that implementation; empty if a profile made it, or there was but one.
+    /// The measurements behind the choice of implementation; empty if a profile made it, or there was only one
+    /// candidate.
     pub measured: Vec<MeasuredStatus>,
     /// Each rung of the offload ladder: `on`, `off (setting)`, `off (kernel: WHY)` or
     /// `off (demoted: WHY)`.
     pub rungs: BTreeMap<String, String>,
-    /// From the TUN to the peers.
+    /// Packets from the TUN to the peers.
     pub outbound: PipelineStatus,
-    /// From the peers to the TUN.
+    /// Packets from the peers to the TUN.
     pub inbound: PipelineStatus,
     /// Packets dropped, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// The limits of the speed between the two samples, in words; empty without rates, or where there was too little
-    /// traffic to tell. Filled in by the command, not by the daemon.
+    /// What limits the speed between the two samples, in words; empty without rates, or with too little traffic to
+    /// tell. Filled in by the command, not by the daemon.
     pub limits: String,
 }
 
-/// The measured time of a candidate for the cipher: processor time, the least of some runs.
+/// The measured time of one candidate for the cipher: the shortest processor time of several runs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct MeasuredStatus {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
-    /// Its kind: `portable`, `simd` or `engine`.
+    /// Kind of the candidate: `portable`, `simd` or `engine`.
     pub kind: String,
-    /// Bytes of each packet of the batch that was measured.
+    /// Bytes of each packet in the measured batch.
     pub batch_len: usize,
-    /// Nanoseconds for each packet of that batch; none where it was far behind with small packets already.
+    /// Nanoseconds for each packet of that batch; none where the candidate was already far behind with small packets.
     pub batch_ns: Option<u64>,
-    /// Bytes of the packet that was measured by itself.
+    /// Bytes of the packet that was measured alone.
     pub alone_len: usize,
     /// Nanoseconds for that packet.
     pub alone_ns: Option<u64>,
@@ -264,13 +262,13 @@ pub struct PipelineStatus {
     pub bytes: u64,
     /// Super-packets read from or written to the kernel.
     pub super_packets: u64,
-    /// System calls made for it.
+    /// System calls made to move the packets.
     pub syscalls: u64,
     /// Batches that a helper worked on.
     pub parallel_batches: u64,
-    /// How long packets have waited in the sockets lately, on average by bytes, in microseconds; 0 where that is not known.
+    /// How long packets have recently waited in the sockets, averaged by bytes, in microseconds; 0 if unknown.
     pub waited_us: u64,
-    /// Packets that a peer had compressed. Ours never are.
+    /// Packets that a peer had compressed. This end never compresses.
     pub unpacked: u64,
     /// Packets a second; filled in by the command, not by the daemon.
     pub packet_rate: Option<u64>,
@@ -279,28 +277,28 @@ pub struct PipelineStatus {
 }
 
 impl PeerStatus {
-    /// The fields that two documents of one peer share.
+    /// The fields that identify a peer in two documents.
     fn identity(&self) -> (&str, Option<u64>, Option<u64>) {
         (&self.public_key, self.client_id, self.connected_unix)
     }
 }
 
-/// Counts of what was refused, by reason.
+/// Counts of refused messages, by reason.
 #[derive(Clone, Debug, Default)]
 pub struct Refusals(BTreeMap<&'static str, u64>);
 
 impl Refusals {
-    /// Counters that are zero, so that they are seen before they count.
+    /// Starts all counters at zero, so that the status shows them before they count.
     pub fn new(reasons: impl IntoIterator<Item = &'static str>) -> Self {
         Self(reasons.into_iter().map(|reason| (reason, 0)).collect())
     }
 
-    /// One more.
+    /// Counts one more refusal.
     pub fn count(&mut self, reason: &'static str) {
         *self.0.entry(reason).or_default() += 1;
     }
 
-    /// For the document.
+    /// The counts, for the status document.
     pub fn to_map(&self) -> BTreeMap<String, u64> {
         let pairs = self.0.iter();
         pairs.map(|(name, n)| ((*name).to_owned(), *n)).collect()
@@ -308,8 +306,8 @@ impl Refusals {
 }
 
 impl Status {
-    /// Fills in the rates from an `earlier` document of the same daemon. Peers that are new, and
-    /// everything when the daemon was started anew in between, have none.
+    /// Fills in the rates from an `earlier` document of the same daemon. New peers have none, and neither has
+    /// anything after a restart of the daemon.
     pub fn fill_rates(&mut self, earlier: &Self) {
         let elapsed = self.uptime_ms.saturating_sub(earlier.uptime_ms);
         if elapsed == 0 {
@@ -339,7 +337,7 @@ impl Status {
     }
 }
 
-/// Bits a second; none when the counter went back, as it does when a peer is made anew.
+/// Bits a second; none when the counter went back, which happens when a peer is made anew.
 fn rate(before: u64, now: u64, elapsed_ms: u64) -> Option<u64> {
     let bits = u128::from(now.checked_sub(before)?) * 8;
     u64::try_from(bits * 1000 / u128::from(elapsed_ms)).ok()
@@ -395,7 +393,7 @@ mod tests {
         };
         let mut now = Status {
             uptime_ms: 1000,
-            // The second has come anew meanwhile.
+            // The second client has connected anew meanwhile.
             peers: vec![client(1, 7, 60), client(0, 5, 2000)],
             ..Status::default()
         };
@@ -404,7 +402,7 @@ mod tests {
         assert_eq!(now.peers[1].rx_rate, Some(8000));
     }
 
-    /// Programs are written by docs/status.md: what it does not tell is not known.
+    /// Programs are written by docs/status.md, so it must describe every field.
     #[test]
     fn every_field_and_counter_is_documented() {
         let page = include_str!("../../../docs/status.md");

@@ -1,25 +1,25 @@
-//! Lines of log about strangers, senders that have not proved yet who they are, and about clients that move. One bound for the
-//! servers of all protocols, so that no flood fills a disk.
+//! Log lines about strangers (senders that have not authenticated yet) and about clients that move. One limit covers
+//! the servers of all protocols, so that no flood fills a disk.
 
 use log::Level;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines that strangers may cause at once, all of them together. Beyond that they are counted.
+/// Most lines that all strangers together may cause at once. Further lines are only counted.
 const AT_ONCE: u32 = 80;
 
-/// Lines that they may cause more for each [`PERIOD`] that passes.
+/// Lines that they may cause in addition for each [`PERIOD`] that passes.
 const MORE: u32 = 10;
 
 /// See [`MORE`].
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Lines that strangers have caused of late.
+/// Recent log lines caused by strangers.
 pub(crate) struct Strangers {
     /// When the present period began.
     began: Option<Instant>,
-    /// Lines that were written, less what periods have given back.
+    /// Lines written, minus the [`MORE`] of each passed period.
     lines: u32,
     left_out: u64,
 }
@@ -33,7 +33,7 @@ impl Strangers {
         }
     }
 
-    /// Whether one more line is written, and a line about those left out that comes before it.
+    /// Decides whether to write one more line. Also returns a line about suppressed ones, to be written first.
     pub(crate) fn judge(&mut self, now: Instant) -> (bool, Option<String>) {
         let began = *self.began.get_or_insert(now);
         let passed = now.saturating_duration_since(began);
@@ -53,7 +53,7 @@ impl Strangers {
     }
 }
 
-/// Writes a line about a stranger to the log, unless strangers have caused too many of late.
+/// Writes a line about a stranger to the log, unless strangers have recently caused too many.
 pub fn log(level: Level, words: fmt::Arguments<'_>) {
     static ALL: Mutex<Strangers> = Mutex::new(Strangers::new());
     if !log::log_enabled!(level) {
@@ -83,10 +83,10 @@ mod tests {
         let next = now + PERIOD;
         let (written, note) = strangers.judge(next);
         assert!(written && note.unwrap().starts_with("9920 lines"));
-        // A flood gets few lines while it lasts.
+        // A flood causes few lines while it lasts.
         let written = (0..10_000).filter(|_| strangers.judge(next).0).count();
         assert_eq!(written, MORE as usize - 1);
-        // After the flood the full number is there again.
+        // Some time after the flood the full number is available again.
         let later = next + PERIOD * (AT_ONCE / MORE);
         let written = (0..10_000).filter(|_| strangers.judge(later).0).count();
         assert_eq!(written, AT_ONCE as usize);

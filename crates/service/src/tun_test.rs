@@ -1,7 +1,8 @@
-//! The self-test of the TUN, once for each boot.
+//! Runs the TUN self-test, once for each boot.
 //!
-//! The result is the kernel's, and does not change until another kernel runs. The test needs a network namespace, whose
-//! making and end take the kernel's one lock of networking for milliseconds; a start that finds it passed does without.
+//! The result depends on the kernel, and holds until another kernel runs. The test needs a network namespace, and
+//! making or removing one takes the kernel's single networking lock for milliseconds. So a start after a passed test
+//! skips it.
 
 use config::settings::DataplaneSettings;
 use host::written_file;
@@ -11,19 +12,19 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Which rungs have passed.
+/// File of the rungs that have passed.
 const PASSED: &str = "/run/millrace/tun-selftest";
 
-/// A number that the kernel makes anew at each boot.
+/// A number that the kernel chooses at each boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Most bytes of the file that are looked at.
+/// Most bytes of the file that are read.
 const SIZE_MAX: u64 = 256;
 
-/// The rungs, as the file calls them.
+/// Names of the rungs in the file.
 const RUNGS: [&str; 3] = ["tso", "uso", "gro"];
 
-/// A self-test that runs beside the caller, or has passed since the boot.
+/// A self-test that runs in the background, or has passed since the boot.
 #[derive(Debug)]
 pub struct TunTest {
     test: Result<tun::TunTest, TunVerdict>,
@@ -32,15 +33,15 @@ pub struct TunTest {
 }
 
 impl TunTest {
-    /// Starts the test of the rungs that the settings want, where they have not passed since the boot.
+    /// Starts the test of the rungs that the settings want, unless they have passed since the boot.
     ///
-    /// Before privileges are dropped: it needs a network namespace of its own.
+    /// Call it before privileges are dropped: the test needs a network namespace of its own.
     #[must_use]
     pub fn start(settings: &DataplaneSettings) -> Self {
         Self::of(tun_options(settings))
     }
 
-    /// Starts the test of these rungs.
+    /// Starts the test of these rungs of the offload ladder.
     pub(crate) fn of(wanted: TunOptions) -> Self {
         Self::start_at(Path::new(PASSED), wanted)
     }
@@ -67,7 +68,7 @@ impl TunTest {
         }
     }
 
-    /// The outcome; waits for its end.
+    /// Waits for the end of the test, and returns the result.
     #[must_use]
     pub fn verdict(self) -> TunVerdict {
         let verdict = match self.test {
@@ -92,12 +93,12 @@ pub(crate) fn tun_options(settings: &DataplaneSettings) -> TunOptions {
     }
 }
 
-/// In the order of [`RUNGS`].
+/// The options in the order of [`RUNGS`].
 fn flags(options: TunOptions) -> [bool; 3] {
     [options.tso, options.uso, options.gro]
 }
 
-/// The words that make a file one of this boot and of this program's test.
+/// The first words of a file that this boot and this version of the test have written.
 fn head() -> Option<String> {
     let boot = fs::read_to_string(BOOT).ok()?;
     Some(format!("{} {}", boot.trim(), env!("CARGO_PKG_VERSION")))
@@ -114,7 +115,7 @@ fn passed(path: &Path) -> Vec<String> {
     text().unwrap_or_default()
 }
 
-/// Keeps what passed, if nothing that was wanted did otherwise: a rung that fails is tried, and warned of, at each start.
+/// Keeps the result if all wanted rungs passed: a failed rung is tested, and warned of, at each start.
 fn keep(path: &Path, wanted: TunOptions, verdict: &TunVerdict) {
     let verdicts = [&verdict.tso, &verdict.uso, &verdict.gro];
     let passed = |(wanted, verdict): (bool, &&SelfTest)| !wanted || **verdict == SelfTest::Passed;
@@ -126,7 +127,7 @@ fn keep(path: &Path, wanted: TunOptions, verdict: &TunVerdict) {
         text += &format!(" {name}");
     }
     text.push('\n');
-    // Where it cannot be kept, the next start tests again.
+    // If the file cannot be written, the next start tests again.
     let kept = path
         .parent()
         .map_or(Ok(()), fs::create_dir_all)
@@ -166,7 +167,7 @@ mod tests {
         let other = "0".repeat(boot.trim().len());
         fs::write(&path, text.replace(boot.trim(), &other)).unwrap();
         assert!(!is_known(&path, ALL));
-        // The end of a line that was not written whole.
+        // The end of a line that was cut off.
         fs::write(&path, &text[..text.len() - 1]).unwrap();
         assert!(!is_known(&path, ALL));
     }

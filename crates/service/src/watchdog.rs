@@ -1,11 +1,11 @@
-//! Signs of life for a service manager: only while the control loop and every worker of the data plane do their rounds.
+//! Sends keepalives to the service manager, while the control loop and every data plane worker make progress.
 
 use std::time::{Duration, Instant};
 
-/// Signs of life in the time that the manager waits for one.
+/// Number of keepalives in the manager's timeout.
 const SIGNS: u32 = 4;
 
-/// When there is a sign to be given.
+/// Decides when to send a keepalive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watchdog {
     period: Option<Duration>,
@@ -13,7 +13,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// The intervals follow the process's manager.
+    /// Takes the interval from the process's service manager.
     pub(crate) fn new(now: Instant) -> Self {
         Self::every(host::notify::watchdog(), now)
     }
@@ -24,19 +24,19 @@ impl Watchdog {
         Self { period, due }
     }
 
-    /// When the control loop is to come by.
+    /// When the control loop next has to call [`Watchdog::turn`].
     pub(crate) const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// The control loop comes by. `workers` says whether all of them have done a round since it was last asked.
+    /// Called by the control loop. `workers` returns whether all of them have done a round since its last call.
     pub(crate) fn turn(&mut self, now: Instant, workers: impl FnOnce() -> bool) {
         if self.is_alive(now, workers) {
             host::notify::alive();
         }
     }
 
-    /// Whether this is a sign of life.
+    /// Whether a keepalive is due and all threads make progress.
     fn is_alive(&mut self, now: Instant, workers: impl FnOnce() -> bool) -> bool {
         let Some(period) = self
             .period
@@ -61,7 +61,7 @@ mod tests {
         assert!(!dog.is_alive(at(9), || true));
         assert!(dog.is_alive(at(10), || true));
         assert_eq!(dog.due(), Some(at(20)));
-        // One that hangs: no sign, however often control comes by.
+        // A worker hangs: no keepalive, however often control calls.
         assert!(!dog.is_alive(at(20), || false));
         assert!(!dog.is_alive(at(25), || true));
         assert!(dog.is_alive(at(30), || true));

@@ -1,10 +1,10 @@
-//! Output for people. The reader may have seen enough (`| head -1`), and that is no fault: `print!` would panic.
+//! Output for people. A reader that stops early (`| head -1`) is no error, though `print!` would panic.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-/// Whether a stream that is a terminal obeys escape sequences: a `dumb` one prints them.
+/// Whether a stream is a terminal that interprets escape sequences; a `dumb` one prints them.
 #[must_use]
 pub fn escapes(stream: &impl IsTerminal) -> bool {
     let kind = std::env::var_os("TERM");
@@ -15,8 +15,8 @@ fn obeys(kind: Option<&OsStr>) -> bool {
     kind.is_some_and(|it| !it.is_empty() && it != "dumb")
 }
 
-/// Text of another program or host without anything that a terminal obeys. Quotation marks and backslashes are harmless
-/// and stay.
+/// Text from another program or host, without control characters. Quotation marks and backslashes are harmless and
+/// stay.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -29,25 +29,25 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// Prints a line on standard output, for a command that does nothing else: where the reader has gone
-/// the process ends, quietly and with success.
+/// Prints a line on standard output, for a command that does nothing else: if the reader has gone, the process ends
+/// quietly and with success.
 pub fn line(text: impl Display) {
     end_unless_read(writeln!(io::stdout(), "{text}"));
 }
 
-/// Prints a text with its own ends of lines; see [`line()`].
+/// Prints a text with its own line ends; see [`line()`].
 pub fn text(text: impl Display) {
     let mut out = io::stdout();
     end_unless_read(write!(out, "{text}").and_then(|()| out.flush()));
 }
 
-/// Says something on standard output beside other work, which goes on where the reader has gone.
+/// Prints a line on standard output beside other work, which continues if the reader has gone.
 pub fn say(text: impl Display) {
     let mut out = io::stdout();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Says on standard error that this process has a tunnel up, and which key ends it.
+/// Prints on standard error that the tunnel is up, and which key takes it down.
 pub fn is_up(name: impl Display) {
     match io::stderr().is_terminal() {
         true => note(format_args!("{name} is up; Ctrl-C takes it down")),
@@ -55,12 +55,12 @@ pub fn is_up(name: impl Display) {
     }
 }
 
-/// Says something on standard error. Work goes on where the reader has gone.
+/// Prints a line on standard error. Work continues if the reader has gone.
 pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Prints a note without an end of line; see [`note`].
+/// Prints a note without a line end; see [`note`].
 pub fn note_text(text: impl Display) {
     let _ = write!(io::stderr(), "{text}");
 }

@@ -1,15 +1,15 @@
-//! The task of a long command, its progress and the time that is left, on a terminal.
+//! Shows the progress of a long command on a terminal: the current step and the time left.
 
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
-/// Columns of the narrowest terminal that is written for.
+/// Columns of the narrowest supported terminal.
 const COLUMNS: usize = 80;
-/// How often a line is written at most: a terminal on a serial line is slow.
+/// Shortest pause between two writes: a serial terminal is slow.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// One line of standard error that is overwritten again and again; nothing where it is no terminal or where the
-/// result is for a program.
+/// One line on standard error, overwritten again and again. Writes nothing without a terminal, or if the output is
+/// for a program.
 pub struct Progress {
     on: bool,
     done: usize,
@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For so many steps, or 0 where their number is not known. `quiet` is for `--json` and the like.
+    /// Shows progress over `all` steps; 0 if their number is unknown. `quiet` is for `--json` and the like.
     pub fn new(all: usize, quiet: bool) -> Self {
         Self {
             on: !quiet && crate::escapes(&io::stderr()),
@@ -30,21 +30,21 @@ impl Progress {
         }
     }
 
-    /// Begins a step.
+    /// Begins a step, named `what`.
     pub fn begin(&mut self, what: &str) {
         let text = self.line(what, self.start.elapsed());
         self.done += 1;
         self.write(&text);
     }
 
-    /// Says how far a step without parts of equal length is. Written ten times a second at most.
+    /// Shows progress within a step whose length is unknown. Writes at most ten times a second.
     pub fn tell(&mut self, what: &str) {
         if self.written.is_none_or(|last| last.elapsed() >= EVERY) {
             self.write(&format!("{what}, {} s", self.start.elapsed().as_secs()));
         }
     }
 
-    /// Takes the line away, so that something else can be written.
+    /// Removes the line, so that other text can be written.
     pub fn clear(&mut self) {
         if self.on && self.written.take().is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -52,10 +52,10 @@ impl Progress {
         }
     }
 
-    /// `[3/40] what (2 min left)`, as the step begins that many have been done before.
+    /// The text `[3/40] what (2 min left)`; the time is an estimate from the steps done so far.
     fn line(&self, what: &str, elapsed: Duration) -> String {
         let (number, all) = (self.done + 1, self.all.max(self.done + 1));
-        // The first step tells how long a step takes.
+        // The estimate needs one finished step.
         let left = match u32::try_from(self.done) {
             Ok(done) if done > 0 => {
                 let rest = u32::try_from(all - self.done).unwrap_or(u32::MAX);
@@ -71,7 +71,7 @@ impl Progress {
 
     fn write(&mut self, text: &str) {
         if self.on {
-            // A terminal that cannot be written to cannot be complained to either.
+            // There is nowhere to report a failed write.
             let _ = write!(io::stderr(), "\r\x1b[K{text}");
             let _ = io::stderr().flush();
             self.written = Some(Instant::now());
@@ -85,7 +85,7 @@ impl Drop for Progress {
     }
 }
 
-/// A duration as precise as an estimate is.
+/// A duration, rounded as an estimate should be.
 pub fn rough(time: Duration) -> String {
     match time.as_secs() {
         0..=99 => format!("{} s", time.as_secs().max(1)),

@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use crate::bench::contender::own_program;
 
-/// The lines' names: the preferred one first.
+/// The lines' names, the preferred one first.
 pub(crate) const NAMES: [&str; 2] = ["dsl", "lte"];
-/// The ends of the tunnel.
+/// The inner addresses of both ends of the tunnel.
 pub(crate) const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10, 99, 0, 2)];
-/// Where the branch calls the office: an address that is on neither of the lines.
+/// The address at which the branch calls the office, on neither of the lines.
 const OFFICE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 const PORT: u16 = 51820;
-/// How long a tunnel and its lines get to work.
+/// How long a tunnel and its lines get to come up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One way to use the lines.
@@ -28,18 +28,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Use {
     /// The word for `Mode =`.
     pub(crate) mode: &'static str,
-    /// The lines that the file names.
+    /// The lines that the configuration file names.
     pub(crate) lines: &'static [usize],
 }
 
 impl Use {
-    /// Whether packets of one connection come by several lines.
+    /// Whether packets of one connection use several lines.
     fn reorders(&self) -> bool {
         matches!(self.mode, "duplicate" | "critical" | "balance-packets")
     }
 }
 
-/// Both ends and what is between them. Dropping it takes all away.
+/// Both ends and the lines between them. Dropping the value removes everything.
 pub(crate) struct TwoLines {
     _ends: Vec<Process>,
     pub(crate) cables: [Emulator; 2],
@@ -49,8 +49,8 @@ pub(crate) struct TwoLines {
 }
 
 impl TwoLines {
-    /// Builds both ends, the lines, and a tunnel that uses them one way, and waits until the peer answers on each of the
-    /// lines that it uses.
+    /// Builds both ends, the lines, and a tunnel that uses the lines in the given way. Waits until the peer answers
+    /// on each line in use.
     ///
     /// # Errors
     /// [`LabError`] if something cannot be built or does not come up.
@@ -81,7 +81,7 @@ impl TwoLines {
     }
 }
 
-/// The lines between branch and office, and the branch's routes by each.
+/// Builds the lines between branch and office, and the branch's routes over each.
 fn cables(branch: &Host, office: &Host, lines: [Impairment; 2]) -> Result<[Emulator; 2], LabError> {
     let links = [LinkOptions::numbered(1), LinkOptions::numbered(2)];
     let cable = |at: usize| {
@@ -146,12 +146,12 @@ fn office_file(how: Use, keys: &[Keys; 2]) -> String {
     )
 }
 
-/// Waits until the branch says that the peer answers on so many lines.
+/// Waits until the branch reports that the peer answers on `count` lines.
 fn wait_for_lines(branch: &Host, count: usize) -> Result<(), LabError> {
     let end = Instant::now() + PATIENCE;
     loop {
         let arguments = ["status", "branch", "--json", "--no-rate"];
-        // One that has too much to do answers the next time.
+        // A busy program may fail to answer; ask again.
         let text = branch.output(own_program(), arguments);
         let text = text.unwrap_or_else(|error| error.to_string());
         let status: Value = serde_json::from_str(&text).unwrap_or_default();

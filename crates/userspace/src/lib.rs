@@ -1,8 +1,8 @@
 //! The engine, compiled for each protocol: the data plane that runs in user space.
 //!
-//! The engine is generic over its protocol, so that what is called for each packet is static; the compiler translates it
-//! in the crate that names both. This crate does nothing else, hence has the optimisation of what packets pass through,
-//! and the control loops, which only hold a [`plane::DataPlane`], can have another.
+//! The engine is generic over its protocol, so that calls for each packet are static; the compiler generates its code
+//! in the crate that names both. This crate does nothing else. So it can be optimised for packets, while the control
+//! loops, which only hold a [`plane::DataPlane`], are optimised otherwise.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ use wireguard::WireGuard;
 /// A data plane on this kernel's sockets, for one protocol.
 pub type Plane<P> = dyn DataPlane<Protocol = P, Sockets = Sockets, Connection = TcpStream>;
 
-/// Starts one for WireGuard.
+/// Starts a data plane for WireGuard.
 ///
 /// # Errors
 /// Descriptor or thread limits.
@@ -31,7 +31,7 @@ pub fn wireguard(
     Ok(Box::new(Tunnel::start(tun, protocol, control, options)?))
 }
 
-/// Starts one for OpenVPN.
+/// Starts a data plane for OpenVPN.
 ///
 /// # Errors
 /// Descriptor or thread limits.

@@ -1,7 +1,8 @@
 //! MACs and cookies: what a message must carry before anything expensive is done with it.
 //!
-//! `mac1` shows that the sender knows whom it talks to. A responder under load wants `mac2` as well, whose key, the
-//! cookie, it has sent to the address that the message came from: so the sender has that address.
+//! `mac1` shows that the sender knows the public key of the receiver. A responder under load requires `mac2` as well.
+//! Its key is the cookie, which the responder sent to the source address of an earlier message: so the sender has that
+//! address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -45,7 +46,7 @@ impl LabelKeys {
 pub(crate) struct Checker {
     keys: LabelKeys,
     secret: Key,
-    /// When the secret was drawn; none has been until the first load.
+    /// When the secret was drawn; `None` until the first load.
     drawn: Option<Instant>,
 }
 
@@ -97,7 +98,7 @@ impl Checker {
         Some(reply)
     }
 
-    /// The cookie of an address *and port*: behind a translator there are many hosts at one address.
+    /// The cookie of an address *and port*: behind a NAT many hosts share one address.
     fn cookie(&mut self, from: SocketAddr, now: Instant) -> Mac {
         if self
             .drawn

@@ -58,25 +58,25 @@ impl DataHeader {
 pub struct WireGuard {
     /// Schedules a key. Called for each key, never for a packet.
     schedule: fn(&Key) -> Arc<dyn PacketCipher>,
-    /// Where the segments of TCP are made to fit: the largest over IPv4 in bytes, 0 for any.
+    /// The largest TCP segment over IPv4 in bytes, 0 for any; `None` leaves segments as they are.
     clamp: Option<Arc<AtomicU16>>,
-    /// Which answers to pings are for control.
+    /// Finds the answers to our own pings.
     echoes: Arc<EchoWatch>,
 }
 
 impl WireGuard {
-    /// The protocol as it is.
+    /// The standard protocol.
     #[must_use]
     pub fn new() -> Self {
         Self::with_cipher(|key| {
             let (cipher, layout) = (Cipher::ChaCha20Poly1305, AeadLayout::NoNumber);
-            // It is an AEAD, and if no back end is asked for there is always one.
+            // Cannot fail: the cipher is an AEAD, and unless a back end is asked for there is always one.
             #[allow(clippy::unwrap_used)]
             packet_aead::new(None, cipher, key.as_bytes(), layout).unwrap()
         })
     }
 
-    /// Seals packets by another cipher, which no other program speaks: to measure a data plane without one.
+    /// Seals packets with another cipher, which no other program speaks: to measure a data plane without encryption.
     #[must_use]
     pub fn with_cipher(schedule: fn(&Key) -> Arc<dyn PacketCipher>) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl WireGuard {
         }
     }
 
-    /// Which answers to pings are taken out of what the peers send, as messages: the same for all clones of this.
+    /// Finds the answers to our own pings, which become messages; shared by all clones of this protocol.
     #[must_use]
     pub fn echoes(&self) -> &EchoWatch {
         &self.echoes
@@ -124,7 +124,7 @@ fn name(cipher: &dyn PacketCipher) -> CipherName {
 /// The keys and names of one session's packets. The keys are erased when this is dropped.
 #[derive(Debug)]
 pub struct DataKeys {
-    /// The peer's name for the session: what packets to it carry.
+    /// The peer's index of the session, which packets to the peer carry.
     pub remote_index: u32,
     /// Seals packets to the peer.
     pub seal: Key,
@@ -185,16 +185,14 @@ impl Wire for WireGuard {
         }
     }
 
-    /// Wrapped once more it would come back, longer each time and in the end in pieces, and each
-    /// piece would go round as well.
+    /// A packet wrapped once more would come back longer each time, and in the end as fragments that loop as well.
     #[inline]
     fn loops(&self, datagram: &[u8], _to: SocketAddr, receiver: u32, _endpoint: &Endpoint) -> bool {
         DataHeader::parse(datagram).is_some_and(|header| header.receiver == receiver)
     }
 
-    /// To a multiple of 16 bytes, but not beyond the MTU (white paper section 5.4.6). A packet
-    /// longer than the MTU, which a super-packet cut by the kernel may be, is padded as its last
-    /// MTU's worth would be.
+    /// Pads to a multiple of 16 bytes, but not beyond the MTU (white paper section 5.4.6). A packet longer than the
+    /// MTU, such as a super-packet that the kernel cuts, is padded as its last segment would be.
     #[inline]
     fn padded(&self, len: usize, mtu: usize) -> usize {
         let last = if mtu > 0 && len > mtu { len % mtu } else { len };
@@ -208,15 +206,15 @@ impl Wire for WireGuard {
     }
 }
 
-/// One key's packets: the receiver's name for the session in front, the tag behind.
+/// One key's packets: the receiver's index of the session in front, the tag behind.
 struct DataFormat {
-    /// The receiver's name for the session. Opening does not look at it: a session was found by it.
+    /// The receiver's index of the session. Opening ignores it: the caller found the session by it.
     receiver: u32,
     /// The key's cipher.
     cipher: Arc<dyn PacketCipher>,
     /// The tunnel's largest segment of TCP over IPv4, 0 for any; `None` where segments are left as they are.
     clamp: Option<Arc<AtomicU16>>,
-    /// Which answers to pings are for control.
+    /// Finds the answers to our own pings.
     echoes: Arc<EchoWatch>,
 }
 
@@ -379,7 +377,7 @@ mod tests {
         }
     }
 
-    /// A SYN over IPv4 that asks for segments of 1460 bytes; its checksum is that of nothing, and only its change matters.
+    /// A SYN over IPv4 that asks for segments of 1460 bytes. Its checksum is not valid; only the change to it matters.
     fn syn() -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 44, 0, 0, 0x40, 0, 64, 6, 0, 0];
         packet.extend([10, 8, 0, 1, 10, 8, 0, 2]);

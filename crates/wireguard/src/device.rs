@@ -41,11 +41,11 @@ pub enum AddPeerError {
 
 /// The protocol of one interface.
 ///
-/// Every method that needs the time is told it, and everything that is to be done is put out, to be done in order.
-/// One device belongs to one thread; the data plane never needs it for a packet.
+/// The caller passes in the time and carries out each [`Output`] in order. One device belongs to one thread; the data
+/// plane never needs it for a packet.
 pub struct Device {
     pub(crate) private: Option<PrivateKey>,
-    /// Invariant: made from `private`, and there exactly if that is.
+    /// Invariant: made from `private`; set exactly when `private` is.
     pub(crate) checker: Option<Checker>,
     pub(crate) limiter: RateLimiter,
     pub(crate) last_load: Option<Instant>,
@@ -53,20 +53,20 @@ pub struct Device {
     free: Vec<PeerId>,
     pub(crate) by_key: HashMap<PublicKey, PeerId>,
     pub(crate) indices: IndexTable,
-    /// Invariant: holds each peer under its `queued`.
+    /// Invariant: holds each peer under its `queued` time.
     pub(crate) deadlines: Deadlines,
     /// The wall clock, and when it was read.
     clock: (SystemTime, Instant),
-    /// The latest timestamp that removed peers may have seen, as they may be added again; at least the floor.
+    /// The latest timestamp sent to removed peers, which may be added again; at least the floor.
     stamped: Clock,
-    /// The latest timestamp of all.
+    /// The latest timestamp sent to any peer.
     pub(crate) latest: Clock,
     pub(crate) seed: u64,
 }
 
 impl Device {
-    /// A device without key and peers. `wall` is the time of day at `now`, `seed` any number that other machines do not
-    /// have: it spreads the repetitions of handshakes.
+    /// A device without a key or peers. `wall` is the time of day at `now`. `seed` differs between machines, to spread
+    /// their repetitions of handshakes.
     #[must_use]
     pub fn new(now: Instant, wall: SystemTime, seed: u64) -> Self {
         Self {
@@ -86,17 +86,17 @@ impl Device {
         }
     }
 
-    /// The time of day at `now`: to be told before every call that may begin a handshake, as the clock may have been set
-    /// or the machine have slept since.
+    /// Sets the time of day at `now`. Call it before every call that may begin a handshake: the clock may have been
+    /// set, or the machine may have slept.
     ///
-    /// Initiations carry the time of day. A clock that goes back does no harm while this device lives, as its timestamps go
-    /// on rising; a peer that has seen later ones from an earlier life of this device refuses all until the clock has
-    /// caught up, unless [`Device::set_timestamp_floor`] says what it has seen.
+    /// Initiations carry the time of day. A clock that goes back does no harm while this device lives, as its
+    /// timestamps keep rising. A peer that saw later ones from an earlier run refuses all until the clock has caught
+    /// up, unless [`Device::set_timestamp_floor`] tells this device the latest.
     pub fn set_wall_clock(&mut self, now: Instant, wall: SystemTime) {
         self.clock = (wall, now);
     }
 
-    /// From now on all timestamps are later than this one: an earlier life of this device may have sent it.
+    /// Makes all timestamps from now on later than `floor`: the last one that an earlier run may have sent.
     pub fn set_timestamp_floor(&mut self, floor: SystemTime) {
         let floor = Clock::after(floor);
         self.stamped = self.stamped.max(floor);
@@ -105,22 +105,22 @@ impl Device {
         }
     }
 
-    /// The latest timestamp that was put out: a floor for the next life of this device. 1970 before the first.
+    /// The latest timestamp sent: the floor for the next run of this device. 1970 before the first.
     #[must_use]
     pub fn latest_timestamp(&self) -> SystemTime {
         self.latest.last()
     }
 
-    /// Under load, IPv4 sources are counted by this many leading bits of their address: 32 if never set, or 24 where
-    /// floods come from whole networks. IPv6 sources are counted by /64.
+    /// Sets how many leading bits of an IPv4 address make one source under load: 32 by default, or 24 where floods come
+    /// from whole networks. IPv6 sources are counted by /64.
     pub fn set_ipv4_source_prefix(&mut self, bits: u8) {
         self.limiter.set_v4_prefix(bits);
     }
 
     /// Changes the device's own key. `None` ends all handshakes.
     ///
-    /// Present keys stop sealing at once, as in the kernel, and open packets that are on their way, until their time is
-    /// over. A peer that has the new key itself is removed.
+    /// Present keys stop sealing at once, as in the kernel, but open packets in flight until they expire. A peer whose
+    /// key equals the new one is removed.
     pub fn set_private_key(
         &mut self,
         private: Option<PrivateKey>,
@@ -198,7 +198,7 @@ impl Device {
         Ok(id)
     }
 
-    /// Removes a peer and its keys. Its number may be another's from then on.
+    /// Removes a peer and its keys. A later peer may get its number.
     pub fn remove_peer(&mut self, id: PeerId, out: &mut Vec<Output>) {
         self.forget_keys(id, out);
         let Some(peer) = self.peer_mut(id) else {
@@ -237,7 +237,7 @@ impl Device {
 
     /// Sets where handshakes are sent to: by configuration, or because an authentic packet came from there.
     ///
-    /// A handshake that waits for an endpoint begins.
+    /// Starts a handshake that was waiting for an endpoint.
     pub fn set_endpoint(
         &mut self,
         id: PeerId,
@@ -255,8 +255,8 @@ impl Device {
         }
     }
 
-    /// Sends an empty packet whenever nothing authentic went either way for `seconds`; 0 for never. Switched on, it begins
-    /// with one at once.
+    /// Sends an empty packet whenever nothing authentic went either way for `seconds`; 0 for never. Switched on, it
+    /// begins with one at once.
     pub fn set_persistent_keepalive(
         &mut self,
         id: PeerId,
@@ -270,7 +270,7 @@ impl Device {
         let timers = &mut peer.timers;
         let was_off = timers.persistent_interval.is_zero();
         timers.persistent_interval = Duration::from_secs(seconds.into());
-        // The timer looks at the packets meanwhile when it is due, and puts itself off as far as needed.
+        // When due, the timer looks at the packets sent meanwhile, and postpones itself as needed.
         timers.persistent = (seconds != 0).then(|| now + timers.persistent_interval);
         if was_off && seconds != 0 {
             timers.persistent_since = Some(now);
@@ -283,13 +283,13 @@ impl Device {
         peer_of(&mut self.peers, id)
     }
 
-    /// The time of day. It runs with `now` from when it was last told.
+    /// The time of day at `now`, counted from the wall clock that the caller set last.
     pub(crate) fn wall(&self, now: Instant) -> SystemTime {
         let (wall, then) = self.clock;
         wall + now.saturating_duration_since(then)
     }
 
-    /// Zeroes all keys of a peer, and the handshake that goes on.
+    /// Zeroes all keys of a peer and its pending handshake.
     pub(crate) fn forget_keys(&mut self, id: PeerId, out: &mut Vec<Output>) {
         let Self { peers, indices, .. } = self;
         let Some(peer) = peer_of(peers, id) else {
@@ -310,7 +310,7 @@ pub(crate) fn peer_of(peers: &mut [Option<Box<Peer>>], id: PeerId) -> Option<&mu
     peers.get_mut(slot_of(id))?.as_deref_mut()
 }
 
-/// Has the data plane forget keys that were replaced or are over, and releases their indices.
+/// Makes the data plane forget replaced or expired keys, and releases their indices.
 pub(crate) fn retire(
     indices: &mut IndexTable,
     id: PeerId,

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Dropped {
-    /// Not of the shape of a handshake message. Noise of the network, a later version, or an attack.
+    /// The datagram is not a handshake message: noise of the network, a later version, or an attack.
     #[error("not a handshake message of this protocol version")]
     Malformed,
     /// Not the sender's fault: the interface has no private key yet.
@@ -22,7 +22,7 @@ pub enum Dropped {
     /// The sender has a private key and our public key, and we do not have it as a peer.
     #[error("no such peer: its public key is not configured here")]
     UnknownPeer,
-    /// Not from whom it says; or the two sides do not have the same preshared key.
+    /// The sender is not the peer that it claims to be, or the two sides have different preshared keys.
     #[error("the handshake is not authentic: forged, or the preshared keys differ")]
     Unauthentic,
     /// An initiation that was seen before, or from a peer whose clock was set back.
@@ -31,16 +31,16 @@ pub enum Dropped {
     /// One peer begins handshakes faster than the protocol lets it.
     #[error("this peer begins too many handshakes")]
     Flood,
-    /// It has crossed an initiation of ours, which the peer is about to answer.
+    /// The initiation crossed one of ours, which the peer is about to answer.
     #[error("both sides began a handshake at once: ours goes on")]
     Crossed,
-    /// An answer to nothing that waits: late, or a guess.
+    /// An answer to no pending handshake: late, or a guess.
     #[error("answers no handshake that is going on")]
     Unexpected,
 }
 
 impl Dropped {
-    /// Each of them.
+    /// All reasons.
     pub const ALL: [Self; 11] = [
         Self::Malformed,
         Self::NoPrivateKey,

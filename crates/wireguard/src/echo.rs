@@ -1,8 +1,8 @@
-//! Echo requests of our own inside the tunnel, which any far end answers, and how their answers are told from those to
-//! others (RFC 792; RFC 4443, section 4).
+//! Our own echo requests inside the tunnel, which any far end answers, and how to tell their answers from other echo
+//! replies (RFC 792; RFC 4443, section 4).
 //!
-//! A request carries a token, which is random and lasts as long as something is asked, and a number. What has the token of
-//! the moment is taken out of what the peers send; everything else goes where it is addressed to.
+//! A request carries a number and a random token, which stays the same while requests are outstanding. Replies with the
+//! current token are taken out of the peers' packets; all other packets go to their destination.
 
 use plane::AtomicU64;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,18 +27,18 @@ const REPLY: (u8, u8) = (0, 129);
 /// Hops that a request and its answer may take.
 const HOPS: u8 = 64;
 
-/// Which answers are waited for.
+/// The token of the awaited answers; 0 for none.
 #[derive(Debug, Default)]
 pub struct EchoWatch(AtomicU64);
 
 impl EchoWatch {
     /// Takes answers that have this token from now on; 0 for none.
     pub fn watch(&self, token: u64) {
-        // Nothing else is published by it: an answer comes through two kernels at least after this.
+        // Relaxed is enough: the store publishes no other data, and an answer passes at least two kernels after it.
         self.0.store(token, Ordering::Relaxed);
     }
 
-    /// Whether a packet is an answer that is waited for. One load where none is.
+    /// Whether a packet is an awaited answer. Costs one load while none is awaited.
     #[inline]
     #[must_use]
     pub fn takes(&self, packet: &[u8]) -> bool {
@@ -50,16 +50,16 @@ impl EchoWatch {
 /// An answer to a request of ours, or to one that looks like that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Who has sent it.
+    /// The sender of the answer.
     pub from: IpAddr,
     /// The token of the request.
     pub token: u64,
-    /// Its number.
+    /// The number of the request.
     pub number: u64,
 }
 
 impl Answer {
-    /// Reads an echo reply, or the first fragment of one: what answers may have a smaller MTU.
+    /// Reads an echo reply, or the first fragment of one: the host that answers may have a smaller MTU.
     #[must_use]
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let (from, icmp) = match packet.first()? >> 4 {
@@ -107,8 +107,8 @@ fn ipv6(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
     (next == ICMPV6).then_some((Ipv6Addr::from(source).into(), rest))
 }
 
-/// A request of `len` bytes, at least [`ECHO_MIN`]; `None` where the addresses are of two families. It may be cut beyond the
-/// far end, whose networks are not what is asked about.
+/// A request of `len` bytes, at least [`ECHO_MIN`]; `None` where the addresses are of two families. Routers beyond the
+/// far end may fragment it, since the networks there are not probed.
 #[must_use]
 pub fn request(
     (from, to): (IpAddr, IpAddr),

@@ -1,8 +1,8 @@
 //! The keys of a peer: one in use, and those that come and go around it.
 //!
 //! There are up to three. `current` seals and opens. `previous` still opens what was on its way when the keys changed.
-//! `next` is what a responder has made and may not seal with until the initiator has shown, by using it, that it has the
-//! key as well. The rules by which they replace one another are the kernel's.
+//! `next` is what a responder has made and may not seal with until the initiator has shown, by using it, that it has
+//! the key as well. The rules by which they replace one another are the kernel's.
 
 use std::time::Instant;
 
@@ -47,7 +47,7 @@ pub(crate) fn session_keys(
 pub(crate) struct Keypair {
     pub(crate) local_index: u32,
     pub(crate) created: Instant,
-    /// The data plane seals with it.
+    /// The data plane seals with this pair.
     pub(crate) sending: bool,
 }
 
@@ -95,7 +95,7 @@ impl Keypairs {
         Some([std::mem::replace(&mut self.previous, old), None])
     }
 
-    /// Stops sealing: the current keys only open from now on, and what waits is forgotten.
+    /// Stops sealing: the current keys only open from now on, and the waiting `next` is dropped.
     pub(crate) fn expire(&mut self) -> Option<Keypair> {
         if let Some(current) = &mut self.current {
             current.sending = false;

@@ -4,9 +4,9 @@
 //! window, the five timers, the life of keys. It has no sockets, clocks or threads, and does not seal data packets: the
 //! data plane does, with the keys that it is given here.
 //!
-//! Start at [`Device`], which holds all peers of one interface, and [`Output`], which is all it ever asks for. The files
-//! have the nouns of the kernel's implementation, so that both can be read side by side; behaviour follows the kernel's
-//! wherever the paper leaves a choice, and says so where it does not.
+//! Start at [`Device`], which holds all peers of one interface, and [`Output`], which is all it ever asks for. The
+//! files have the nouns of the kernel's implementation, so that both can be read side by side; behaviour follows the
+//! kernel's wherever the paper leaves a choice, and says so where it does not.
 //!
 //! ```
 //! use std::time::{Instant, SystemTime};
@@ -32,7 +32,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Paper: Jason A. Donenfeld, "WireGuard: Next Generation Kernel Network Tunnel", <https://www.wireguard.com/papers/wireguard.pdf>.
+//! Paper: Jason A. Donenfeld, "WireGuard: Next Generation Kernel Network Tunnel",
+//! <https://www.wireguard.com/papers/wireguard.pdf>.
 
 #![forbid(unsafe_code)]
 

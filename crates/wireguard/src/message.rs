@@ -1,14 +1,14 @@
-//! The wire format of the messages of handshakes, and every constant of the protocol. The fourth message, which carries data, is
-//! in [`DataHeader`](crate::DataHeader).
+//! The wire format of the messages of handshakes, and every constant of the protocol. The fourth message, which carries
+//! data, is in [`DataHeader`](crate::DataHeader).
 //!
-//! All integers are little-endian. The first four bytes are the message's type, of which three are "reserved" zeros: they
-//! are compared with it, so that a message of a later version is not mistaken for one of this.
+//! All integers are little-endian. The first four bytes are the message's type and three "reserved" zeros. All four are
+//! compared, so that a message of a later version is not mistaken for one of this version.
 
 use core::time::Duration;
 
-/// Prefix of every hash: which handshake this is.
+/// Prefix of every hash: names the handshake.
 pub(crate) const CONSTRUCTION: &[u8] = b"Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
-/// The handshake's prologue: which protocol uses it.
+/// The handshake's prologue: names the protocol that uses it.
 pub(crate) const IDENTIFIER: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 /// Prefix of a receiver's public key, whose hash is the key of mac1.
 pub(crate) const LABEL_MAC1: &[u8; 8] = b"mac1----";
@@ -25,22 +25,22 @@ pub const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
 pub const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Repetitions come up to this much later, so that two sides that collided do not collide again.
 pub const REKEY_TIMEOUT_JITTER: Duration = Duration::from_millis(333);
-/// A data packet is answered at least this long after it came, with an empty packet if there is nothing else to say.
+/// Time after a data packet at which an empty packet answers it, if nothing else was sent meanwhile.
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After this number of packets under one key a new handshake is due.
 pub const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
-/// A counter of this value or beyond is never sealed nor accepted: 2^64 - 2^13 - 1.
+/// Counters from this value on are neither sealed nor accepted: 2^64 - 2^13 - 1.
 pub const REJECT_AFTER_MESSAGES: u64 = plane::ReplayWindow::LIMIT;
 /// Initiations that one peer may have processed in a second.
 pub const INITIATIONS_PER_SECOND: u32 = 50;
 /// How long a responder makes cookies from the same secret.
 pub const COOKIE_SECRET_MAX_AGE: Duration = Duration::from_secs(120);
-/// A cookie is used this much shorter than the secret lives, for the way there takes time.
+/// An initiator stops using a cookie this long before the secret expires, because replies take time to arrive.
 pub const COOKIE_SECRET_LATENCY: Duration = Duration::from_secs(5);
-/// How long the caution lasts after load was last seen.
+/// How long the device counts as under load after load was last seen.
 pub const UNDER_LOAD_FOR: Duration = Duration::from_secs(1);
-/// Two initiations that meet within this time have crossed: longer than nearly every round trip, shorter than the time to
-/// the next try.
+/// Two initiations that meet within this time have crossed: longer than nearly every round trip, shorter than the time
+/// to the next try.
 pub(crate) const CROSSING: Duration = Duration::from_secs(1);
 /// Most peers of one interface.
 pub const MAX_PEERS: usize = 1 << 20;
@@ -75,7 +75,7 @@ pub fn kind(datagram: &[u8]) -> Option<u32> {
 
 /// Takes `N` bytes off the front of `rest`.
 ///
-/// Every caller has a rest whose length is a sum that its type spells out, hence an index and no `Option`.
+/// Panics if `rest` is too short. The length of every caller's rest is fixed by its type, hence no `Option`.
 fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
     let (front, back) = rest.split_at(N);

@@ -77,7 +77,8 @@ impl Symmetric {
         self.hash = blake2s::hash(&[&self.hash, data]);
     }
 
-    /// Mixes in what is no secret (an ephemeral public key, as patterns with a preshared key do) and needs no key from it.
+    /// Mixes in a public value (an ephemeral public key, as patterns with a preshared key do) without deriving a key
+    /// from it.
     fn mix_public(&mut self, public: &[u8; 32]) {
         self.mix_hash(public);
         let [chaining_key] = kdf(self.chaining_key.as_bytes(), public);
@@ -135,7 +136,7 @@ pub(crate) struct Initiator {
 impl Initiator {
     /// `-> e, es, s, ss`. `sealed_payload` is the payload's length and a tag longer than `payload`.
     ///
-    /// Returns the state, and with it the ephemeral public key is to be sent.
+    /// Returns the state, which also has the ephemeral public key to send.
     pub(crate) fn start(
         prologue: &[u8],
         (own, ephemeral): (&PrivateKey, PrivateKey),
@@ -187,7 +188,7 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    /// The first half of `-> e, es, s, ss`: whose static key was sent.
+    /// The first half of `-> e, es, s, ss`: finds which static key the initiator claims.
     pub(crate) fn identify(
         prologue: &[u8],
         own: &PrivateKey,
@@ -207,7 +208,8 @@ impl Responder {
         })
     }
 
-    /// The second half: the initiator owns that key. `payload` is as long as `sealed_payload`; its front becomes the text.
+    /// The second half: checks that the initiator owns that key. `payload` is as long as `sealed_payload`; its front
+    /// becomes the text.
     pub(crate) fn verify(
         &mut self,
         static_static: &Key,
@@ -292,7 +294,8 @@ mod tests {
         }
     }
 
-    /// The case `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s` of the cacophony vectors, as snow carries them (Apache-2.0 or MIT).
+    /// The case `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s` of the cacophony vectors, as snow carries them (Apache-2.0 or
+    /// MIT).
     #[test]
     fn the_vector_of_cacophony() {
         let prologue = b"John Galt";

@@ -1,4 +1,4 @@
-//! Requests of a device to its surroundings.
+//! Requests of a device to its caller.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;
@@ -60,13 +60,13 @@ impl core::fmt::Debug for Datagram {
 pub enum Output {
     /// Send a datagram of the handshake.
     ///
-    /// With a peer it is an initiation or a response, which counts as an authentic packet sent: into the peer's transmitted
-    /// bytes, as traversal and as the end of `unacknowledged_since` in its [`Activity`](crate::Activity). Without one it is
-    /// a cookie reply to a source that is no peer yet.
+    /// With a peer it is an initiation or a response. Count it as an authentic packet sent: into the peer's transmitted
+    /// bytes, as traversal and as the end of `unacknowledged_since` in its [`Activity`](crate::Activity). Without a
+    /// peer it is a cookie reply to a source that is no peer yet.
     Send {
         /// The peer that it is for.
         peer: Option<PeerId>,
-        /// Where to.
+        /// The destination.
         to: SocketAddr,
         /// The datagram.
         datagram: Datagram,
@@ -78,16 +78,16 @@ pub enum Output {
     Heard {
         /// The peer that was heard.
         peer: PeerId,
-        /// From where.
+        /// The source address.
         from: SocketAddr,
     },
     /// Open packets of this session from now on, and begin with an empty replay window.
     ///
-    /// An authentic packet opened or sealed after `refresh_at`, or sealed beyond `refresh_messages`, is reported by
-    /// [`Device::refresh`](crate::Device::refresh), once for each direction. With `confirm`, the first authentic packet is
-    /// to be reported by [`Device::confirmed`](crate::Device::confirmed), and what is sent after it is to be sealed with
-    /// these keys: the other side may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the
-    /// same session, which must go on with the numbers that were used.
+    /// Report an authentic packet opened or sealed after `refresh_at`, or sealed beyond `refresh_messages`, by
+    /// [`Device::refresh`](crate::Device::refresh), once for each direction. With `confirm`, report the first authentic
+    /// packet by [`Device::confirmed`](crate::Device::confirmed), and seal with these keys from then on: the other side
+    /// may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the same session, whose
+    /// packet numbers must continue.
     AddKeys {
         /// The peer of the packets.
         peer: PeerId,
@@ -97,11 +97,12 @@ pub enum Output {
     /// Seal with the keys of this session, which were added before, from now on, and send what is staged or, if nothing
     /// is and `confirm` is set, an empty packet.
     SendWith {
-        /// For whom.
+        /// The peer.
         peer: PeerId,
         /// Our name for the session.
         local_index: u32,
-        /// We are the initiator. The other side may not seal before it has received: something must be sent at once.
+        /// We are the initiator. The other side may not seal until it has received a packet, so one must be sent at
+        /// once.
         confirm: bool,
     },
     /// Forget the keys of this session; packets with this index belong to no session.
@@ -126,19 +127,19 @@ pub enum Output {
         /// The peer.
         peer: PeerId,
     },
-    /// No check is pending: report the next activity of this peer (the protocol is told in [`Activity`](crate::Activity)).
+    /// No check is scheduled: report the next activity of this peer (see [`Activity`](crate::Activity)).
     Disarmed {
         /// The peer.
         peer: PeerId,
     },
     /// Both sides have the new keys.
     HandshakeComplete {
-        /// With whom.
+        /// The peer.
         peer: PeerId,
-        /// When, for people.
+        /// The time of day, for people.
         at: SystemTime,
     },
-    /// The peer is no more, because the device took on the same key. Its keys have been removed before.
+    /// The peer was removed, because the device took on the same key. Its keys have been removed before.
     PeerRemoved {
         /// The peer.
         peer: PeerId,

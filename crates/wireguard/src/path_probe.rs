@@ -1,15 +1,15 @@
-//! How long packets to a peer may be, found out by asking it: datagram packetization layer path MTU discovery (RFC 8899),
-//! as a machine without I/O.
+//! How long packets to a peer may be, found out by asking it: datagram packetization layer path MTU discovery (RFC
+//! 8899), as a machine without I/O.
 //!
-//! A probe is an echo request of some length to an address of the peer inside the tunnel, sealed and sent without leave to
-//! be cut. An answer shows that the length passes. That none comes shows nothing by itself: the peer may not answer at all,
-//! or short requests only; packets get lost. So every long probe goes with a short one, a length counts as too long
-//! once short ones were answered [`TRIES`] times and long ones beside them were not, and nothing is concluded unless some
-//! length was answered that is of use.
+//! A probe is an echo request of some length to an address of the peer inside the tunnel, sealed and sent with
+//! fragmentation forbidden. An answer shows that the length passes. A missing answer shows nothing by itself: the peer
+//! may not answer at all, or short requests only, and packets get lost. So every long probe goes with a short one. A
+//! length counts as too long once short probes were answered [`TRIES`] times and the long ones beside them were not.
+//! Nothing is concluded unless some useful length was answered.
 //!
 //! A found length is a multiple of [`RESOLUTION`], unless the longest of all passes. A peer pads its packets to such a
-//! multiple, up to its own MTU (the WireGuard paper, section 5.4.6): a packet of any other length that just passes
-//! comes back in a datagram that does not, where the peer's interface carries more than ours.
+//! multiple, up to its own MTU (the WireGuard paper, section 5.4.6). Where the peer's interface carries more than ours,
+//! its padded answer to any other length that just passes would not pass.
 
 use crate::message::PADDING;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 /// Rounds without an answer before something is concluded (MAX_PROBES, RFC 8899, section 5.1.2).
 pub const TRIES: u32 = 3;
 
-/// How long an answer is waited for (PROBE_TIMER, section 5.1.1, has at least 1 second and 15 seconds as a usual value; here
-/// the timer of [`TRIES`] rounds is shorter than that).
+/// How long to wait for an answer. (PROBE_TIMER, section 5.1.1, has at least 1 second and usually 15 seconds; [`TRIES`]
+/// rounds take less than that.)
 pub const ANSWER_TIME: Duration = Duration::from_secs(3);
 
-/// How long the answer to a long probe may come after that to the short one which left with it.
+/// How much later than the short probe's answer the answer to the long probe beside it may come.
 pub const LATE_TIME: Duration = Duration::from_secs(1);
 
 /// Bytes of a short probe, which passes everywhere.
@@ -30,10 +30,12 @@ pub const SHORT: u16 = 100;
 /// After this the search is done once more, for paths that have become better (PMTU_RAISE_TIMER, section 5.1.1).
 pub const RAISE_TIME: Duration = Duration::from_secs(600);
 
-/// After this the length in use is asked for again, for paths that have become worse (CONFIRMATION_TIMER, section 5.1.1).
+/// After this the length in use is asked for again, for paths that have become worse (CONFIRMATION_TIMER, section
+/// 5.1.1).
 pub const CONFIRM_TIME: Duration = Duration::from_secs(120);
 
-/// A search ends when what passes and what does not are no further apart than this, in bytes: what peers pad to.
+/// A search ends when the longest length that passes and the shortest that does not are at most this many bytes apart:
+/// the multiple to which peers pad.
 pub const RESOLUTION: u16 = PADDING as u16;
 
 /// Something to do.
@@ -41,25 +43,26 @@ pub const RESOLUTION: u16 = PADDING as u16;
 pub enum ProbeEffect {
     /// Send a probe.
     Send {
-        /// Its number, which its answer has too.
+        /// The number of the probe, which its answer repeats.
         number: u64,
         /// Bytes of the inner packet.
         len: u16,
     },
-    /// Packets to this peer may have so many bytes.
+    /// Packets to this peer may have this many bytes.
     Use(u16),
 }
 
-/// The knowledge of the path.
+/// What is known about the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Nothing: it was not asked yet.
+    /// Nothing: the path was not probed yet.
     Unknown,
     /// Lengths are being tried.
     Searching,
-    /// So many bytes pass.
+    /// Packets of this many bytes pass.
     Found(u16),
-    /// Only short probes are answered, which says more of what answers than of the path, and nothing is concluded.
+    /// Only short probes are answered. This tells more about the answering host than about the path, so nothing is
+    /// concluded.
     OnlyShort,
     /// The peer does not answer even short probes, and nothing is concluded.
     Silent,
@@ -76,32 +79,32 @@ struct Round {
     due: Instant,
 }
 
-/// The search for one peer. Its owner does what it puts out, and has it [expire](PathProbe::expire) no later than at
+/// The search for one peer. The owner carries out its effects, and calls [expire](PathProbe::expire) no later than at
 /// [`PathProbe::next_deadline`]; nothing is due without traffic.
 #[derive(Clone, Debug)]
 pub struct PathProbe {
-    /// The least length of use, in bytes, and the longest.
+    /// The smallest useful length in bytes, and the longest.
     least: u16,
     most: u16,
-    /// `low` passes, or is the least length of use while none is known to pass; `high` is the longest that is not known
-    /// to fail.
+    /// `low` passes, or is the smallest useful length while no length is known to pass. `high` is the longest length
+    /// not known to fail.
     low: u16,
     high: u16,
-    /// `low` was answered.
+    /// A probe of length `low` was answered.
     passed: bool,
     knowledge: Knowledge,
     round: Option<Round>,
-    /// Rounds of this length in which the short probe was answered and the long one was not, and rounds in which neither was.
+    /// Rounds of this length in which only the short probe was answered, and rounds in which neither probe was.
     long_lost: u32,
     both_lost: u32,
     next_number: u64,
-    /// When the length in use is asked for again, and when longer ones are.
+    /// When to probe the length in use again, and when to probe longer ones.
     confirm: Option<Instant>,
     raise: Option<Instant>,
 }
 
 impl PathProbe {
-    /// Lengths from `least` to `most` bytes are of interest. Probes are numbered from `first` on.
+    /// A search between `least` and `most` bytes. Probes are numbered from `first` on.
     #[must_use]
     pub fn new(least: u16, most: u16, first: u64) -> Self {
         Self {
@@ -120,26 +123,26 @@ impl PathProbe {
         }
     }
 
-    /// The knowledge of the path.
+    /// What is known about the path.
     #[must_use]
     pub fn knowledge(&self) -> Knowledge {
         self.knowledge
     }
 
-    /// When an answer is waited for no longer.
+    /// When the wait for an answer ends.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.round.map(|round| round.due)
     }
 
-    /// The first round without an answer to the long probe is over: what the kernel has heard of the path meanwhile may be
-    /// the reason.
+    /// Whether exactly one round has lost its long probe: a path MTU that the kernel has learned meanwhile may be the
+    /// reason.
     #[must_use]
     pub fn doubts(&self) -> bool {
         self.long_lost == 1
     }
 
-    /// Packets of the tunnel's are going to and fro: to be called some times a minute then, and not otherwise.
+    /// Notes that the tunnel has traffic in both directions. Call it a few times a minute then, and only then.
     pub fn traffic(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
         if self.round.is_some() || self.most == self.least {
             return;
@@ -160,7 +163,7 @@ impl PathProbe {
         }
     }
 
-    /// A probe was answered. Unknown numbers and late answers to short probes change nothing.
+    /// Takes the answer to a probe. Unknown numbers and late answers to short probes change nothing.
     pub fn answered(&mut self, number: u64, now: Instant, out: &mut Vec<ProbeEffect>) {
         let Some(round) = &mut self.round else {
             return;
@@ -175,7 +178,7 @@ impl PathProbe {
         }
     }
 
-    /// This host itself refuses to send the probe: it is too long for the device.
+    /// Notes that this host itself refused to send the probe, which is too long for the device.
     pub fn refused(&mut self, number: u64, now: Instant, out: &mut Vec<ProbeEffect>) {
         if let Some(round) = self.round.filter(|round| round.long == number) {
             self.high = round.len - 1;
@@ -183,7 +186,7 @@ impl PathProbe {
         }
     }
 
-    /// The [deadline](Self::next_deadline) may have come.
+    /// Ends the round if the [deadline](Self::next_deadline) has come.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
         let Some(round) = self.round.filter(|round| round.due <= now) else {
             return;
@@ -202,7 +205,7 @@ impl PathProbe {
         }
     }
 
-    /// The search is narrower now.
+    /// Continues the search in the narrower range.
     fn go_on(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
         self.round = None;
         if self.high < self.least {
@@ -210,7 +213,7 @@ impl PathProbe {
         }
         if self.high - self.low < RESOLUTION || self.low >= self.high {
             if !self.passed {
-                // Nothing was answered but short ones.
+                // Only short probes were answered.
                 return self.ask(self.least, now, out);
             }
             let found = self.low.min(self.most);
@@ -221,7 +224,7 @@ impl PathProbe {
             return self.rest(now);
         }
         let middle = whole(self.low + (self.high - self.low).div_ceil(2));
-        // They are at least one multiple apart.
+        // `low` and `high` are at least one multiple apart.
         let len = if middle > self.low {
             middle
         } else {
@@ -230,7 +233,7 @@ impl PathProbe {
         self.ask(len, now, out);
     }
 
-    /// Nothing is found out. What was found before still holds for all that is known.
+    /// Ends the search without a result. An earlier result stays in use.
     fn give_up(&mut self, knowledge: Knowledge, now: Instant) {
         self.round = None;
         if !matches!(self.knowledge, Knowledge::Found(_)) {
@@ -268,7 +271,7 @@ impl PathProbe {
     }
 }
 
-/// The longest length up to this one to which nothing is padded.
+/// The longest length up to this one that needs no padding.
 fn whole(len: u16) -> u16 {
     len - len % RESOLUTION
 }

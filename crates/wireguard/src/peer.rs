@@ -15,13 +15,13 @@ use crate::timers::Timers;
 
 /// An initiation of ours that waits for its response.
 ///
-/// It is kept apart from what the peer initiates, so that two initiations that cross lead to keys in one round trip. (The
-/// kernel has one state for both: two that cross annul each other, and the next try comes five seconds later.)
+/// It is kept apart from what the peer initiates, so that two initiations that cross lead to keys in one round trip.
+/// (The kernel has one state for both: two that cross annul each other, and the next try comes five seconds later.)
 pub(crate) struct Pending {
     pub(crate) local_index: u32,
     pub(crate) initiator: Initiator,
     pub(crate) sent: Instant,
-    /// It asks only whether the peer answers: where there are keys, these stay.
+    /// A probe: it asks only whether the peer answers, and present keys stay.
     pub(crate) asks: bool,
 }
 
@@ -78,16 +78,16 @@ impl Peer {
 
     /// Whether an initiation from `from` has crossed ours and ours is the one that counts.
     ///
-    /// If both were answered, each side would seal with the keys of its own and open the other's with `previous`, which the
-    /// next handshake discards too early. So the side with the greater public key leaves the other's unanswered. A side
-    /// that does not know this rule answers ours all the same, as it would without it.
+    /// If both were answered, each side would seal with the keys of its own and open the other's with `previous`, which
+    /// the next handshake discards too early. So the side with the greater public key leaves the other's unanswered. A
+    /// side that does not know this rule answers ours all the same, as it would without it.
     ///
-    /// Ours may be lost or on its way to where the peer no longer is: so never twice in a row, and only if the peer is
-    /// where we sent ours to.
+    /// Our initiation may be lost, or on its way to an old address of the peer. So this never happens twice in a row,
+    /// and only if the peer is at the address to which we sent ours.
     pub(crate) fn crossed(&self, own: &PublicKey, from: SocketAddr, now: Instant) -> bool {
         let recent = |pending: &Pending| {
             let age = now.saturating_duration_since(pending.sent);
-            // One that only asks leads to no keys.
+            // A probe leads to no keys.
             !pending.asks && age < CROSSING
         };
         self.pending.as_deref().is_some_and(recent)
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_idle_peer_is_small() {
-        // Ten thousand of them on a small router; the budget is 1 KiB with its places in the tables.
+        // A small router may have ten thousand peers. The budget for each is 1 KiB, with its places in the tables.
         assert!(size_of::<Peer>() <= 800, "{} bytes", size_of::<Peer>());
     }
 }

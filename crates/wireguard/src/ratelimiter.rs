@@ -1,20 +1,20 @@
 //! How many handshakes one source may begin while the device is under load.
 //!
-//! A token bucket for each source: 20 a second, 5 at once. It is asked about sources that have proven their address, so
-//! to fill the table costs an attacker as many addresses.
+//! A token bucket for each source: 20 a second, 5 at once. It is used only for sources that have proven their address,
+//! so filling the table costs an attacker as many addresses.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// The price of one message: a second has 20.
+/// The cost of one message: 20 messages a second.
 const COST: Duration = Duration::from_millis(50);
-/// The content of a bucket: five messages.
+/// The capacity of a bucket: five messages.
 const BURST: Duration = Duration::from_millis(250);
 /// A source that was silent for this long has a full bucket and need not be remembered.
 const IDLE: Duration = Duration::from_secs(1);
-/// Most sources at a time, about 300 KiB, unless there are more peers than half of that. Beyond it, unknown sources are refused until a
-/// second has passed.
+/// Most sources at a time, about 300 KiB, unless there are more peers than half of that. Beyond it, unknown sources are
+/// refused until a second has passed.
 const MAX_SOURCES: usize = 4096;
 
 #[derive(Debug)]
@@ -46,12 +46,13 @@ impl RateLimiter {
         self.sources.clear();
     }
 
-    /// Gives the table's memory back when the load is over. It has lasted for a second, so all buckets are full anyway.
+    /// Frees the table when the load is over. A second has passed without load, so all buckets are full anyway.
     pub(crate) fn forget(&mut self) {
         self.sources = HashMap::new();
     }
 
-    /// Whether a message from this address may cost more, to a device of so many peers. All of these may call in the same second.
+    /// Whether a message from this address may cost more work, on a device with this many peers. All peers may call in
+    /// the same second.
     pub(crate) fn allow(&mut self, from: SocketAddr, peers: usize, now: Instant) -> bool {
         self.sweep(now);
         let source = self.source(from.ip());
@@ -84,7 +85,7 @@ impl RateLimiter {
         }
     }
 
-    /// Once a second, and only while someone asks.
+    /// Removes idle sources: once a second, and only while messages come.
     fn sweep(&mut self, now: Instant) {
         if self.next_sweep.is_none_or(|at| now >= at) {
             self.sources
@@ -164,7 +165,7 @@ mod tests {
             (0..10_000).filter(allow).count()
         };
         assert_eq!(allowed(1), MAX_SOURCES);
-        // Sources that were allowed have another four.
+        // Known sources may send another four messages.
         assert_eq!(allowed(3000), 6000);
         assert!(limiter.allow(from(0), 1, now));
         assert!(limiter.allow(from(9_999), 1, now + IDLE));

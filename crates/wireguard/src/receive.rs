@@ -22,11 +22,11 @@ use crate::tai64n::Tai64n;
 impl Device {
     /// Takes a datagram that is not a data packet. Costs at most a drop, whatever it holds.
     ///
-    /// `under_load` says that handshakes arrive faster than they are served, as seen by the caller's backlog; the device
-    /// stays cautious for a second after it was last true.
+    /// `under_load` says that handshakes arrive faster than they are served, as seen by the caller's backlog; the
+    /// device stays cautious for a second after it was last true.
     ///
     /// # Errors
-    /// [`Dropped`] tells why the datagram led to no keys. A cookie, or that the peer was heard, may have been put out
+    /// [`Dropped`] tells why the datagram led to no keys. `out` may have a cookie reply, or that the peer was heard,
     /// nevertheless.
     pub fn receive(
         &mut self,
@@ -58,7 +58,7 @@ impl Device {
         }
     }
 
-    /// Decides only by the MACs whether the message may cost more.
+    /// Decides by the MACs alone whether the message may cost more work.
     fn admit(
         &mut self,
         datagram: &[u8],
@@ -146,7 +146,7 @@ impl Device {
             return Err(Dropped::Crossed);
         }
 
-        // Made before anything is changed: an ephemeral key of low order must not cost the peer its state.
+        // Made before any state changes: an ephemeral key of low order must not cost the peer its state.
         let answer = PrivateKey::generate();
         let mut sealed_nothing = [0; TAG_LEN];
         let keys = responder
@@ -280,8 +280,8 @@ impl Device {
         }
     }
 
-    /// The first authentic packet under keys that were added with `confirm`: the other side has it, so it is used for
-    /// sending from now on. Reports about other keys do nothing.
+    /// Reports the first authentic packet under keys that were added with `confirm`. The other side has these keys, so
+    /// we seal with them from now on. Reports about other keys do nothing.
     pub fn confirmed(&mut self, id: PeerId, local_index: u32, now: Instant, out: &mut Vec<Output>) {
         let at = self.wall(now);
         let Self { peers, indices, .. } = self;

@@ -1,4 +1,4 @@
-//! Sends messages that answer none: initiations and keepalives.
+//! Sends messages that answer none of the peer's: initiations and keepalives.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::noise::Initiator;
 use crate::output::Output;
 use crate::peer::Pending;
 
-/// How long the answer to a probe is waited for before the protocol begins a handshake of its own.
+/// How long to wait for the answer to a probe before the protocol begins a handshake of its own.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A random index, as [`crate::index::IndexTable::assign`] wants them.
@@ -23,12 +23,12 @@ pub(crate) fn random_index() -> u32 {
 }
 
 impl Device {
-    /// The data plane has packets for this peer and no key to seal them with.
+    /// Asks for a handshake: the data plane has packets for this peer and no key to seal them with.
     ///
-    /// May be called for every such packet: initiations go out at most every 5 s, and none at all if keys came meanwhile.
+    /// May be called for every such packet. Initiations go out at most every 5 s, and none if keys came meanwhile.
     pub fn need_session(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
         let current = self.peer_mut(id).and_then(|peer| peer.keys.current());
-        // The report has crossed the keys that it asks for.
+        // The keys came while the report was on its way.
         if current.is_some_and(|keys| keys.usable(now) && now < keys.created + REKEY_TIMEOUT) {
             return;
         }
@@ -48,15 +48,15 @@ impl Device {
         }
     }
 
-    /// Begins a handshake to find out whether the peer answers, now and whatever else goes on. Nothing is repeated if it
-    /// does not, and handshakes that the protocol wants come when they would have come.
+    /// Begins a handshake to find out whether the peer answers, now and whatever else goes on. It is not repeated, and
+    /// handshakes that the protocol wants come at their usual times.
     ///
-    /// Without `renew` the keys that are in use stay, if there are any: new ones would begin a session whose packets overtake
-    /// those of the last. The peer drops what it has made when it never sees it used. With it they are replaced, for a peer
-    /// that may have lost them.
+    /// Without `renew`, keys that are in use stay: new ones would begin a session whose packets overtake those of the
+    /// last. The peer drops the new keys when it never sees them used. With `renew` they are replaced, for a peer that
+    /// may have lost them.
     ///
-    /// The initiation takes the place of one that is under way. The caller leaves time between two: an answer to the
-    /// earlier is not understood any more.
+    /// The initiation takes the place of one that is under way. Leave time between two probes: an answer to the earlier
+    /// one is no longer understood.
     pub fn probe(&mut self, id: PeerId, renew: bool, now: Instant, out: &mut Vec<Output>) {
         let Some(timers) = self.peer_mut(id).map(|peer| &mut peer.timers) else {
             return;
@@ -77,7 +77,7 @@ impl Device {
         self.requeue(id);
     }
 
-    /// An empty packet under the current keys, or a handshake if there are none.
+    /// Sends an empty packet under the current keys, or begins a handshake if there are none.
     pub(crate) fn keepalive(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
         let Some(peer) = self.peer_mut(id) else {
             return;
@@ -89,10 +89,10 @@ impl Device {
         }
     }
 
-    /// Begins a handshake, or sees to it that one begins when it may.
+    /// Begins a handshake, or schedules one for when it may begin.
     ///
-    /// `asked` is true when data or a timer of the data asks, and false for a repetition: only the former extends the time
-    /// for which we try. The caller requeues the peer.
+    /// `asked` is true when data or a timer of the data asks, and false for a repetition: only the former extends the
+    /// time for which we try. The caller requeues the peer.
     pub(crate) fn initiate(
         &mut self,
         id: PeerId,

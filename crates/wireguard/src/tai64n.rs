@@ -1,8 +1,9 @@
 //! Timestamps of initiations, and of the hellos to a relay: TAI64N, coarse, and never going back.
 //!
-//! A responder takes an initiation only if its timestamp is greater than the last one's, so a clock that is set back would
-//! shut us out until it has caught up. A timestamp is therefore the greater of the clock and the last one plus one step.
-//! The step is coarse so that the timestamp tells little about the clock's exact state and the load of this machine.
+//! A responder takes an initiation only if its timestamp is greater than the last one's, so a clock that is set back
+//! would shut us out until it has caught up. A timestamp is therefore the greater of the clock and the last one plus
+//! one step. The step is coarse so that the timestamp tells little about the clock's exact state and the load of this
+//! machine.
 
 use std::time::{Duration, SystemTime};
 
@@ -33,10 +34,10 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock all of whose timestamps are greater than one of `floor`: what an earlier life of this end may have sent.
+    /// A clock whose timestamps are all greater than those of `floor`, which an earlier run of this end may have sent.
     #[must_use]
     pub fn after(floor: SystemTime) -> Self {
-        // Room is left for what is stamped after it.
+        // Leaves room for later timestamps.
         let last = nanos(floor).min(u64::MAX / 2);
         Self { last }
     }
@@ -56,7 +57,7 @@ impl Clock {
     }
 }
 
-/// Nanoseconds since 1970, which every clock before is taken for.
+/// Nanoseconds since 1970; earlier times count as 1970.
 fn nanos(time: SystemTime) -> u64 {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -91,7 +92,8 @@ mod tests {
         ]
         .map(|wall| clock.stamp(wall));
         assert!(stamps.is_sorted_by(|a, b| a < b), "{stamps:?}");
-        // Set back, it stays just beyond where it was, and follows the clock again when that has caught up.
+        // After the clock is set back, timestamps stay just beyond the last one, and follow the clock again once it has
+        // caught up.
         assert!(stamps[4] < Tai64n::from_nanos(5_000_100_000_000));
         assert!(stamps[5] > Tai64n::from_nanos(5_000_900_000_000));
     }

@@ -2,16 +2,16 @@
 //!
 //! For each peer there are, as in the kernel:
 //!
-//! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s without
-//!   success it drops what is staged and gives up. Data that wants to be sent begins the 90 s anew. (The kernel counts to
-//!   20 attempts, which takes some 103 s; the paper says 90 s, so we do.)
+//! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s
+//!   without success it drops what is staged and gives up. Data that wants to be sent begins the 90 s anew. (The kernel
+//!   counts to 20 attempts, which takes some 103 s; the paper says 90 s, so we do.)
 //! * **Send a keepalive**: 10 s after the first data packet received since we have sent anything.
 //! * **New handshake**: 15 s and up to 333 ms after the first data packet sent since we have received anything.
 //! * **Zero the keys**: 540 s after the last keys were made. Giving up starts it as well, if it is not running.
 //! * **Persistent keepalive**, if it is set: when nothing authentic went either way for that interval.
 //!
-//! The second, the third and the fifth depend on every packet. The data plane only keeps notes of packets, and the device
-//! looks at them when something may be due: see [`Activity`].
+//! The second, the third and the fifth depend on every packet. The data plane only keeps notes of packets, and the
+//! device looks at them when something may be due: see [`Activity`].
 
 use std::time::{Duration, Instant};
 
@@ -28,12 +28,12 @@ use crate::output::Output;
 /// "Anything" is every authentic packet: data, keepalives, and the handshake messages that
 /// [`Output::Send`] and [`Output::Heard`] speak of. Both "since" fields become `None` on [`Output::StopSending`].
 ///
-/// To tell the device of every packet would cost more than the packets. Instead, it looks:
+/// Telling the device of every packet would cost more than the packets. Instead, the device looks at the notes:
 ///
-/// 1. A peer is *disarmed* at first. After the data plane has written its notes, it looks at the peer's `armed` flag. If
-///    that is not set while one of the two "since" is there, it sets it and has [`Device::activity`] called.
-/// 2. From then on the device looks by itself, through the function that [`Device::expired`] is given: when something is
-///    due, and at least every 10 s. Nothing that begins after a look is due sooner than that, so nothing is late.
+/// 1. A peer is *disarmed* at first. After the data plane has written its notes, it looks at the peer's `armed` flag.
+///    If that is not set while one of the two "since" is there, it sets it and has [`Device::activity`] called.
+/// 2. From then on the device looks by itself, through the function that [`Device::expired`] is given: when something
+///    is due, and at least every 10 s. Nothing that begins after a look is due sooner than that, so nothing is late.
 /// 3. A look that finds neither an unanswered nor an unacknowledged packet puts out [`Output::Disarmed`]. The owner of
 ///    the device clears the flag, *then reads the notes again*, and goes on at 1 if one of the two is there after all.
 ///
@@ -95,19 +95,19 @@ impl Timers {
             .min()
     }
 
-    /// Both sides have keys: nothing is left to be retransmitted.
+    /// Stops retransmission: both sides have keys.
     pub(crate) fn handshake_complete(&mut self) {
         self.retransmit = None;
         self.attempt_since = None;
         self.wanted = false;
     }
 
-    /// Keys have been made, whichever end began.
+    /// Starts the timer that zeroes keys: new keys exist, whichever end began.
     pub(crate) fn session_derived(&mut self, now: Instant) {
         self.zero = Some(now + REJECT_AFTER_TIME * 3);
     }
 
-    /// A handshake message was sent.
+    /// Notes that a handshake message was sent.
     pub(crate) fn handshake_sent(&mut self, now: Instant) {
         self.handshake_sent = Some(now);
         self.persistent_since = Some(now);
@@ -151,7 +151,7 @@ impl Device {
             let timers = &mut peer.timers;
             let (retransmit, check) = (due(&mut timers.retransmit), due(&mut timers.check));
             let (persistent, zero) = (due(&mut timers.persistent), due(&mut timers.zero));
-            // First, lest it takes what one of the others begins: after a sleep all are due at once.
+            // Runs first, so that it does not erase what another timer begins: after a sleep all are due at once.
             if zero {
                 self.forget_keys(id, out);
             }
@@ -189,7 +189,7 @@ impl Device {
         self.requeue(id);
     }
 
-    /// Looks at the notes: does what is due, and arms the next look or disarms.
+    /// Looks at the notes: runs the timers that are due, then arms the next look or disarms the peer.
     fn check(&mut self, id: PeerId, activity: &Activity, now: Instant, out: &mut Vec<Output>) {
         let jitter = self.jitter();
         let Some(peer) = self.peer_mut(id) else {
@@ -247,7 +247,7 @@ impl Device {
             .is_some_and(|since| now >= since + REKEY_ATTEMPT_TIME)
         {
             timers.attempt_since = None;
-            // Pending packets must not outlive the peer's interest; nor may the state of a handshake that failed.
+            // The state of a failed handshake must be zeroed in time, and packets must not wait for ever.
             timers.zero.get_or_insert(now + REJECT_AFTER_TIME * 3);
             out.push(Output::DropStaged { peer: id });
         } else {
@@ -255,7 +255,7 @@ impl Device {
         }
     }
 
-    /// Puts the peer where its earliest timer belongs.
+    /// Queues the peer under its earliest timer.
     pub(crate) fn requeue(&mut self, id: PeerId) {
         let Some(peer) = peer_of(&mut self.peers, id) else {
             return;
@@ -265,7 +265,7 @@ impl Device {
         peer.queued = earliest;
     }
 
-    /// Up to 333 ms. Needs to differ between machines, not to be secret.
+    /// A random delay of up to 333 ms. It has to differ between machines, not to be secret.
     pub(crate) fn jitter(&mut self) -> Duration {
         // SplitMix64.
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

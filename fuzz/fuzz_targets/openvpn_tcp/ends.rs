@@ -1,4 +1,4 @@
-//! Client and server: each a data plane, and what control does with what workers leave.
+//! Client and server: each has a data plane, and the control code that handles what the workers leave.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -28,13 +28,13 @@ use plane::{DataPlane, Endpoint, Line, Moving, PeerId, RouteChange, Sender, Stre
 use service::inbox::Inbox;
 use service::openvpn::INBOX;
 
-/// The other end, as each data plane calls it.
+/// The other end's id in each data plane.
 pub(crate) const PEER: PeerId = PeerId(0);
 
 /// The number of each end's connection.
 const STREAM: StreamId = StreamId(1);
 
-/// Most bytes that are under way in one direction.
+/// Most bytes under way in one direction.
 const TRANSIT: usize = 1 << 20;
 
 const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 40_000);
@@ -96,9 +96,9 @@ pub(crate) struct End {
     shape: Shape,
     pub(crate) stream: Arc<Stream>,
     pub(crate) inbox: Arc<Inbox>,
-    /// The other end of its connection.
+    /// The other end of this end's connection.
     wire: UnixStream,
-    /// Bytes that it has sent and the other end has not got.
+    /// Bytes that this end has sent and the other has not received.
     pub(crate) sent: VecDeque<u8>,
     /// Packets that came out at the interface.
     pub(crate) came: usize,
@@ -152,14 +152,14 @@ impl End {
         end
     }
 
-    /// The object that control asks for things.
+    /// The object through which control calls the data plane.
     pub(crate) fn calls(
         &self,
     ) -> &dyn DataPlane<Protocol = OpenVpn, Sockets = Sockets, Connection = TcpStream> {
         &self.plane.tunnel
     }
 
-    /// Takes what it has written off the wire, and lets it write more, until nothing is left.
+    /// Takes the written bytes off the wire, and lets the end write more, until nothing is left.
     fn collect(&mut self) {
         let mut buffer = [0; 16_384];
         while self.sent.len() < TRANSIT {
@@ -177,7 +177,7 @@ impl End {
         }
     }
 
-    /// Gives it what waits at its interface, and collects what it makes of that.
+    /// Gives the end the packets that wait at its interface, and collects its output.
     pub(crate) fn outward(&mut self) {
         loop {
             self.plane.interface();
@@ -193,7 +193,7 @@ impl End {
         }
     }
 
-    /// Puts a packet in front of its interface.
+    /// Puts a packet in front of the end's interface.
     pub(crate) fn give(&mut self, hdr: &VnetHdr, packet: &[u8]) {
         let bytes = [&hdr.emit()[..], packet].concat();
         if self.plane.host.send(&bytes).is_err() {
@@ -202,7 +202,7 @@ impl End {
         }
     }
 
-    /// Lets it read `bytes`, all at once as far as the kernel takes that.
+    /// Lets the end read `bytes`, as many at once as the kernel takes.
     pub(crate) fn hear(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
@@ -216,7 +216,7 @@ impl End {
         self.collect();
     }
 
-    /// Looks at what it has written to its interface.
+    /// Checks what the end has written to its interface.
     fn emerge(&mut self) {
         let mut buffer = [0; 70_000];
         while let Ok(len) = self.plane.host.recv(&mut buffer) {
@@ -246,7 +246,7 @@ impl End {
         }
     }
 
-    /// Does what concerns the data plane.
+    /// Performs an output that concerns the data plane.
     fn perform(&mut self, output: Output) {
         match output {
             Output::Send(packet) => {
@@ -267,7 +267,7 @@ impl End {
             shape: self.shape.clone(),
             allow_insecure: false,
         };
-        // Insecure ciphers are refused.
+        // The data plane refuses insecure ciphers.
         let keys = session_keys(PEER, material, Instant::now());
         let _ = self.calls().add_keys(PEER, keys);
     }
@@ -355,7 +355,7 @@ impl World {
                         session.push(&options, now, out);
                     });
                 }
-                // The data plane knows of one client.
+                // The data plane knows only one client.
                 output if client == ClientId(0) => self.server.perform(output),
                 _ => {}
             }
@@ -364,7 +364,7 @@ impl World {
         self.server.outward();
     }
 
-    /// Control's turn at both ends.
+    /// Runs control at both ends.
     pub(crate) fn control(&mut self) {
         while let Some((arrival, _)) = self.client.inbox.next_arrival() {
             let mut out = Vec::new();
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// Time goes by.
+    /// Lets time pass.
     pub(crate) fn wait(&mut self, by: Duration) {
         self.now += by;
         let mut out = Vec::new();
@@ -408,7 +408,7 @@ impl World {
         self.perform_server(out);
     }
 
-    /// Carries all that is under way to where it goes, until there is nothing any more.
+    /// Delivers everything under way, until nothing is left.
     pub(crate) fn settle(&mut self) {
         for _ in 0..64 {
             let to_server: Vec<u8> = self.client.sent.drain(..).collect();

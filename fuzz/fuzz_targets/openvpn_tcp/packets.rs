@@ -1,4 +1,5 @@
-//! Packets of hosts behind the ends, with right lengths and checksums, as they are looked at where packets are joined.
+//! Packets of hosts behind the ends, with the right lengths and checksums, which the code that joins
+//! packets checks.
 
 /// One flow of TCP or UDP.
 pub(crate) struct Flow {

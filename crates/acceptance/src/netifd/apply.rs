@@ -1,13 +1,13 @@
-//! Keeps the settings that netifd has given the interface, and leads from one update to the next.
+//! Holds the settings that netifd has applied to the interface, and applies updates.
 
 use netio::netlink::{Netlink, Route};
 use openwrt::blob::Value;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An address, bits of its prefix, and the other end of a point-to-point link.
+/// An address, its prefix length, and the other end of a point-to-point link.
 type Address = (IpAddr, u8, Option<IpAddr>);
 
-/// A network, bits of its prefix, the table, and the router.
+/// A network, its prefix length, the routing table, and the gateway.
 type Way = (IpAddr, u8, u32, Option<IpAddr>);
 
 /// The addresses, routes and name servers that are in force.
@@ -18,7 +18,7 @@ pub(super) struct Has {
     pub(super) routes: Vec<Way>,
     pub(super) dns: Vec<String>,
     pub(super) prefixes: Vec<String>,
-    /// The added and the removed things.
+    /// The additions and removals.
     pub(super) changes: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ fn parsed<T: std::str::FromStr>(value: &Value, name: &str) -> Option<T> {
 }
 
 impl Has {
-    /// The addresses, in words.
+    /// The addresses as text.
     pub(super) fn address_words(&self) -> Vec<String> {
         let all = self.addresses.iter();
         let mut words: Vec<String> = all.map(|it| format!("{}/{}", it.0, it.1)).collect();
@@ -39,15 +39,15 @@ impl Has {
         words
     }
 
-    /// The routes, in words.
+    /// The routes as text.
     pub(super) fn all_route_words(&self) -> Vec<String> {
         let mut words: Vec<String> = self.routes.iter().map(route_words).collect();
         words.sort();
         words
     }
 
-    /// Becomes as an update says: what both have is not touched. With `keep` nothing is taken away, and name servers are
-    /// added to those that are there, whether they are the same or not.
+    /// Applies an update without touching settings that both states share. With `keep`, nothing is removed, and name
+    /// servers are appended even if they are listed already.
     pub(super) fn become_as(
         &mut self,
         all: &Value,
@@ -113,7 +113,7 @@ impl Has {
         let dns = list("dns").iter().filter_map(Value::as_text);
         self.dns.extend(dns.map(str::to_owned));
         for it in list("ip6prefix") {
-            // netifd's parser takes this: a text, of an address and bits, and lifetimes behind commas.
+            // netifd's parser accepts this form: a text with an address, a prefix length, and lifetimes after commas.
             let word = it.as_text().unwrap_or_default();
             let first = word.split(',').next().unwrap_or_default();
             let parts = first.split_once('/');

@@ -1,4 +1,4 @@
-//! The daemon of ubus, as far as a client that calls methods sees it.
+//! The ubus daemon, as a client that calls methods sees it.
 
 use openwrt::blob::Value;
 use openwrt::ubus::{Decoder, Message, Status, attr, kind};
@@ -10,17 +10,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Answers calls: path, method and arguments.
+/// Answers calls, given path, method and arguments.
 pub(super) type Answer =
     dyn Fn(&str, &str, &[(String, Value)]) -> (Status, Option<Vec<(String, Value)>>) + Send + Sync;
 
-/// Knows whether an object is there.
+/// Tells whether an object exists.
 pub(super) type Known = dyn Fn(&str) -> bool + Send + Sync;
 
-/// How often it is looked whether the daemon is to end.
+/// How often the daemon checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A daemon that listens.
+/// A daemon that listens for clients.
 pub(super) struct Bus {
     path: PathBuf,
     over: Arc<AtomicBool>,
@@ -29,7 +29,7 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    /// Listens at a path.
+    /// Starts a daemon at a socket path.
     pub(super) fn start(path: &Path, known: Arc<Known>, answer: Arc<Answer>) -> Self {
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).unwrap();
@@ -76,7 +76,7 @@ fn accept(
                 streams.lock().unwrap().push(stream.try_clone().unwrap());
                 number += 1;
                 let (known, answer) = (Arc::clone(known), Arc::clone(answer));
-                // It ends with its connection.
+                // The thread ends with its connection.
                 thread::spawn(move || serve(stream, number, &*known, &*answer));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(LOOK),

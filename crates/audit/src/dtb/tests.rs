@@ -1,10 +1,10 @@
-//! Tests of the reader, and a writer of trees for other tests.
+//! Tests of the device tree reader, and a writer of trees for other tests.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Writes device trees, for tests here and of what reads them.
+/// Writes device trees, for these tests and for tests of code that reads trees.
 #[derive(Default)]
 pub(crate) struct Writer {
     structure: Vec<u8>,

@@ -8,7 +8,7 @@ use super::{neon, vfp};
 /// The condition "always", which nine instructions out of ten have.
 const ALWAYS: u32 = 14;
 
-/// The classes of one instruction; `None` if the word is none, as far as is looked at.
+/// The classes of one instruction; `None` if the word fails the checks made here.
 pub(super) fn classes(word: u32) -> Option<Classes> {
     if word >> 28 == 15 {
         return unconditional(word);
@@ -31,17 +31,18 @@ pub(super) fn classes(word: u32) -> Option<Classes> {
     Some(Classes::V7.when(v7))
 }
 
-/// Whether a word is likely in code and unlikely elsewhere: unconditional, and an instruction.
+/// Whether a word is likely in code and rare in data: an instruction that always executes.
 pub(super) fn plausible(word: u32) -> bool {
     match word >> 28 {
-        // SVC, of which Linux has number 0; and what NEON in T32 looks like, read out of step.
+        // SVC counts only with number 0, which Linux uses: others look like T32's NEON read out of step.
         ALWAYS if word >> 24 & 15 == 15 => word & 0x00ff_ffff == 0,
         ALWAYS | 15 => classes(word).is_some(),
         _ => false,
     }
 }
 
-/// The constant that an instruction loads from beside the code: where from its own place, and how long.
+/// The constant that an instruction loads from a literal pool: its distance from the instruction, and its
+/// length.
 pub(super) fn literal(word: u32) -> Option<(i32, usize)> {
     if word >> 28 == 15 {
         return None;
@@ -55,7 +56,7 @@ pub(super) fn literal(word: u32) -> Option<(i32, usize)> {
     } else {
         return None;
     };
-    // Less than 4096.
+    // The distance is less than 4096.
     let distance = distance as i32;
     Some((
         8 + if word & 1 << 23 == 0 {
@@ -68,7 +69,7 @@ pub(super) fn literal(word: u32) -> Option<(i32, usize)> {
 }
 
 fn unconditional(word: u32) -> Option<Classes> {
-    // DMB, DSB, ISB came with v7; before it they were writes to coprocessor 15.
+    // DMB, DSB, ISB came with v7; older code writes to coprocessor 15 instead.
     if word & 0xffff_ff00 == 0xf57f_f000 && matches!(word >> 4 & 15, 4..=6) {
         return Some(Classes::V7);
     }

@@ -5,8 +5,8 @@
 
 use super::classes::Classes;
 
-/// The classes of one instruction; `None` if the word is in a part of the encoding that is unallocated, or
-/// holds SVE and SME, which no router has.
+/// The classes of one instruction; `None` if the word is unallocated, or belongs to SVE or SME, which no
+/// router has.
 pub(super) fn classes(word: u32) -> Option<Classes> {
     match word >> 25 & 15 {
         0..=3 => None,
@@ -17,7 +17,8 @@ pub(super) fn classes(word: u32) -> Option<Classes> {
     }
 }
 
-/// The constant that an instruction loads from beside the code: where from its own place, and how long.
+/// The constant that an instruction loads from a literal pool: its distance from the instruction, and its
+/// length.
 pub(super) fn literal(word: u32) -> Option<(i32, usize)> {
     if word & 0x3b00_0000 != 0x1800_0000 {
         return None;
@@ -28,7 +29,7 @@ pub(super) fn literal(word: u32) -> Option<(i32, usize)> {
         (2, true) => 16,
         _ => return None,
     };
-    // 19 bits with a sign, in words.
+    // A signed distance of 19 bits, in words.
     Some((((word << 8) as i32 >> 13) * 4, size))
 }
 
@@ -37,7 +38,7 @@ fn memory(word: u32) -> Option<Classes> {
     if simd {
         return simd_memory(word);
     }
-    // LDADD and its like with every operation; SWP. What else is there came with ARMv8.3 and later.
+    // LDADD and the other atomic operations, and SWP. The rest of this group came with ARMv8.3 and later.
     if word & 0x3f20_0c00 == 0x3820_0000 {
         let atomic = word & 0x8000 == 0 || word >> 12 & 7 == 0;
         return Some(Classes::LSE.when(atomic));
@@ -53,7 +54,7 @@ fn memory(word: u32) -> Option<Classes> {
             (true, true) => no_second.then_some(Classes::LSE),
             // LDAR, STLR
             (true, false) => (no_second && no_status).then_some(Classes::NONE),
-            // CASP has the place of the pairs of less than 32 bits.
+            // CASP uses the encodings of pairs of less than 32 bits.
             (false, true) if word >> 31 == 0 => no_second.then_some(Classes::LSE),
             (false, true) => (!load || no_status).then_some(Classes::EXCLUSIVE),
             (false, false) => (no_second && (!load || no_status)).then_some(Classes::EXCLUSIVE),
@@ -62,8 +63,7 @@ fn memory(word: u32) -> Option<Classes> {
     Some(Classes::NONE)
 }
 
-/// Loads and stores of structures are NEON's, and so are those of whole Q registers; smaller ones are
-/// scalar floating point.
+/// NEON loads and stores: of structures, and of whole Q registers. Smaller ones are scalar floating point.
 fn simd_memory(word: u32) -> Option<Classes> {
     let top = word >> 24;
     if matches!(top, 0x0c | 0x0d | 0x4c | 0x4d) {
@@ -81,7 +81,7 @@ fn simd_memory(word: u32) -> Option<Classes> {
             size => size == 2,
         },
         3 => word >> 30 == 2,
-        // One register: Q is size 0 with the upper bit of the operation.
+        // One register: a Q register has size 0 and the upper bit of the operation.
         7 => match (word >> 30, word >> 23 & 1) {
             (0, 1) => true,
             (_, 1) => return None,
@@ -107,12 +107,12 @@ fn floating(word: u32) -> Option<Classes> {
         return Some(Classes::SHA);
     }
     match word >> 24 & 0xdf {
-        // Scalar floating point, its conversions from and to integers, and what has three sources.
+        // Scalar floating point, its conversions from and to integers, and three-source operations.
         0x1e => scalar(word),
         0x9e if word & 0xfc00 == 0 || word & 1 << 21 == 0 => scalar(word),
         0x1f if word >> 29 == 0 => (word >> 22 & 3 != 2).then_some(Classes::VFP | Classes::FMA),
         0x0e | 0x0f | 0x4e | 0x4f | 0x5e | 0x5f => vector(word),
-        // SHA-3 and SM4: NEON's newer part.
+        // SHA-3 and SM4, which count as NEON.
         0xce if word >> 29 == 6 => Some(Classes::NEON),
         _ => None,
     }
@@ -124,7 +124,7 @@ fn scalar(word: u32) -> Option<Classes> {
 }
 
 fn vector(word: u32) -> Option<Classes> {
-    // Bit 31 is 0 in all of them.
+    // All these instructions have bit 31 clear.
     if word >> 31 != 0 {
         return None;
     }

@@ -1,15 +1,15 @@
-//! `.ARM.attributes`: which instructions a 32-bit ARM file was built for, by its builder's own account.
+//! `.ARM.attributes`: the instructions that a 32-bit ARM file was built for, as its builder recorded them.
 //!
 //! ABI for the Arm Architecture, "Addenda: Build Attributes": a letter `A`, then subsections with a length,
 //! a vendor's name and, for the vendor `aeabi`, attributes of the file as a whole (tag 1), of sections (2)
-//! and of symbols (3). Only the first are read; no toolchain writes the others.
+//! and of symbols (3). This module reads tag 1 only; no toolchain writes the others.
 
 use crate::facts::ArmAttributes;
 
-/// Longest section that is looked at; real ones have less than 100 bytes.
+/// Longest section that is read; real ones have less than 100 bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Reads the contents of the section. `None` if they are not what the ABI says.
+/// Reads the contents of the section. `None` if they violate the ABI.
 pub(super) fn read(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
     let mut rest = Cursor {
         bytes: bytes.get(..MAX_BYTES).unwrap_or(bytes),
@@ -24,7 +24,7 @@ pub(super) fn read(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
             continue;
         }
         while !section.bytes.is_empty() {
-            // The length counts the tag before it as well.
+            // The length includes the tag before it.
             let tag = section.uleb()?;
             let mut attributes = section.counted(1)?;
             if tag == 1 {
@@ -35,12 +35,12 @@ pub(super) fn read(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
     None
 }
 
-/// The section, found by what it looks like. There is no segment for it: where the section headers are
-/// gone, its bytes may still lie behind those of the segments.
+/// Finds the section by its byte pattern. No segment covers it: without section headers, its bytes may
+/// still lie behind the segments.
 pub(super) fn find(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
     const NAME: &[u8] = b"aeabi\0\x01";
     let mut from = 0;
-    // Tools of the tool chain itself hold that text as well, but with no length before it.
+    // Toolchain programs contain this text as well, but with no length before it.
     for _ in 0..64 {
         let at = from + memchr::memmem::find(bytes.get(from..)?, NAME)?;
         from = at + NAME.len();
@@ -122,7 +122,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The part that a length spans; it counts the length itself and `before` bytes before it.
+    /// Splits off the part that a length field spans; the length includes itself and `before` bytes before it.
     fn counted(&mut self, before: usize) -> Option<Self> {
         let length = (self.u32()? as usize).checked_sub(4 + before)?;
         Some(Self {
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// Seven bits a byte, the lowest first. Numbers beyond 64 bits are refused.
+    /// Reads seven bits a byte, the lowest first. Numbers beyond 64 bits give `None`.
     fn uleb(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {

@@ -1,10 +1,10 @@
-//! The classes that one instruction is of.
+//! The classes of an instruction.
 
 use std::ops::BitOr;
 
 use crate::facts::Counts;
 
-/// A set of classes. Empty: an instruction that is counted as such and nothing else.
+/// A set of classes. Empty: the instruction counts only towards the total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Classes(u16);
 
@@ -21,8 +21,8 @@ impl Classes {
     pub(super) const LSE: Self = Self(1 << 8);
     pub(super) const EXCLUSIVE: Self = Self(1 << 9);
     pub(super) const V7: Self = Self(1 << 10);
-    /// VFP that computes with, loads or moves a D register. Where there are 32 of them, compilers take those from
-    /// D16 on first; saving D8 to D15 on the stack is therefore not meant.
+    /// VFP instructions that compute with, load or move a D register. If there are 32 of them, compilers
+    /// use D16 and up first. Saving D8 to D15 on the stack does not count.
     pub(super) const DOUBLE: Self = Self(1 << 11);
     /// Instructions that came to A32 and T32 with ARMv8.
     pub(super) const V8: Self = Self(1 << 12);
@@ -34,12 +34,12 @@ impl Classes {
     /// Instructions that work on the registers of VFP and NEON.
     pub(super) const VECTOR: Self = Self(Self::SIMD.0 | Self::VFP.0);
 
-    /// Whether one of those classes is among them.
+    /// Whether the two sets share a class.
     pub(super) fn any(self, of: Self) -> bool {
         self.0 & of.0 != 0
     }
 
-    /// These classes if the condition holds, else none.
+    /// These classes if the condition holds, else the empty set.
     pub(super) fn when(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }
     }

@@ -1,24 +1,24 @@
 //! Counting instructions by class.
 //!
-//! Code is read from its start to its end, and what an instruction loads from beside the code is passed
-//! over. Two things could be taken for instructions all the same: constants that are reached by address
-//! (tables of ciphers), and, in files without section headers, whatever else is in the segment. Therefore
-//! code that no mapping symbol vouches for is looked at by windows of 256 bytes first:
+//! The counter decodes code from start to end and skips the constants that instructions load from literal
+//! pools. Two kinds of data could still pass for instructions: constants that code reaches by address
+//! (tables of ciphers), and, without section headers, other data in the segment. Therefore it first judges
+//! code without mapping symbols by windows of 256 bytes:
 //!
-//! - A32 has the condition "always" in nearly every instruction, random bytes in one word out of sixteen.
-//! - A64 has a quarter of its encodings unallocated, and letters and small numbers are mostly there.
-//! - T32 uses every bit, but compilers write few forms most of the time. Text, being below 0xe8 in each
-//!   byte, holds no instruction of any class at all.
+//! - A32 has the condition "always" in nearly every instruction; random data has it in one word out of sixteen.
+//! - A64 has a quarter of its encodings unallocated, and letters and small numbers mostly fall there.
+//! - T32 uses every bit, but compilers mostly write few forms. Text has bytes below 0xe8 only, so it holds
+//!   no instruction of any class.
 //!
-//! Where no symbol says which of A32 and T32 a window is, it is A32 if it looks like that, else T32 if it
-//! looks like that, else constants.
+//! Where no symbol separates A32 from T32, a window is A32 if it looks like A32, else T32 if it looks like
+//! T32, else constants.
 //!
-//! Measured on OpenSSL 3.0.20 of Debian 12, linked whole from `libcrypto.a`: with mapping symbols, for armhf
-//! (T32) 5045 NEON and 515 VFP instructions, where objdump has 5046 and 515; stripped, 5044 and 525; with
-//! section headers gone as well, the same. For arm64, 2872 AES and 341 PMULL instructions with symbols, 2871
-//! and 340 without. For armel, which has none of either, `libcrypto` and `openvpn` as Debian ships them
-//! show 5 NEON, 2 VFP and 43 of v7 among 678 000 instructions. Three megabytes of random bytes in an
-//! executable segment: none. A handful of anything is therefore nothing.
+//! Measured on OpenSSL 3.0.20 of Debian 12, linked whole from `libcrypto.a`. With mapping symbols, armhf
+//! (T32) shows 5045 NEON and 515 VFP instructions, where objdump has 5046 and 515. Stripped, it shows 5044
+//! and 525; without section headers, the same. arm64 shows 2872 AES and 341 PMULL instructions with
+//! symbols, 2871 and 340 without. armel has no NEON and no VFP: Debian's `libcrypto` and `openvpn` show 5
+//! NEON, 2 VFP and 43 v7 instructions among 678 000. Three megabytes of random bytes in an executable
+//! segment show none. A handful of any class therefore means nothing.
 
 use std::ops::Range;
 
@@ -29,12 +29,12 @@ use super::spread::Places;
 use super::{EF_ARM_BE8, EM_ARM, ET_REL, a32, a64, t32};
 use crate::facts::{Counts, Spread};
 
-/// Bytes that are judged at once.
+/// Bytes that the counter judges at once.
 const WINDOW: usize = 256;
 
 /// Counts over the executable parts.
 pub(super) struct Found {
-    /// Bytes in those parts.
+    /// Bytes in the executable parts.
     pub(super) text: u64,
     pub(super) counts: Counts,
     pub(super) neon: Spread,
@@ -77,14 +77,14 @@ pub(super) fn count(image: &Image<'_>) -> Found {
 
 struct Walk<'a> {
     bytes: &'a [u8],
-    /// Of instructions, which are little-endian in all but old files.
+    /// Whether instructions are big-endian, as in old files only.
     big: bool,
-    /// A bit for each four bytes of the part: loaded by an instruction, therefore none.
+    /// A bit for each four bytes of the part, set if an instruction loads them as a constant.
     skip: Vec<u8>,
     base: usize,
     counts: Counts,
     places: Places<'a>,
-    /// Bytes that were instructions.
+    /// Bytes that decoded as instructions.
     code: usize,
 }
 
@@ -100,7 +100,7 @@ impl Walk<'_> {
                 let mut at = range.start;
                 let mut after_code = false;
                 while at < range.end {
-                    // Windows end at multiples of their size, but for the last.
+                    // Windows end at multiples of their size, except the last.
                     let end = (at - at % WINDOW + WINDOW).min(range.end);
                     let looks = match mode {
                         Mode::Unknown | Mode::A32 if self.is_a32(at..end) => Some(Mode::A32),
@@ -116,7 +116,7 @@ impl Walk<'_> {
                             continue;
                         }
                         Some(mode) => self.words(at..end, mode),
-                        // A table that begins in the middle of a window takes code with it.
+                        // A table that begins within a window makes the code before it look like constants.
                         None if mode != Mode::Unknown && after_code => {
                             self.constants(at..end, mode);
                         }
@@ -150,7 +150,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads T32 up to `end`, and says where the last instruction ended.
+    /// Decodes T32 up to `end`, and returns where the last instruction ended.
     fn halves(&mut self, start: usize, end: usize) -> usize {
         let mut at = start.next_multiple_of(2);
         while at < end {
@@ -178,10 +178,10 @@ impl Walk<'_> {
         at.max(end)
     }
 
-    /// Instructions that were given as bytes: only those of cryptography, whose encodings are so narrow that
-    /// one word of 10 000 is one by chance.
+    /// Counts instructions that the source gave as bytes: only those of cryptography, whose encodings are
+    /// so narrow that one word of 10 000 matches by chance.
     fn constants(&mut self, range: Range<usize>, mode: Mode) {
-        // T32 may begin at any halfword, but what is given as bytes is given four at a time.
+        // T32 may begin at any halfword, but sources give such bytes four at a time.
         for at in (range.start.next_multiple_of(2)..range.end).step_by(4) {
             let class = match mode {
                 _ if self.skipped(at) => None,

@@ -1,12 +1,12 @@
-//! `PT_DYNAMIC`: what the loader goes by, which is there even when the section headers are gone.
+//! `PT_DYNAMIC`: the loader's table, which files keep even without section headers.
 
 use std::ops::Range;
 
 use super::image::{Image, PT_DYNAMIC, text};
 
-/// Entries that are looked at; real files have about thirty.
+/// Most entries that are read; real files have about thirty.
 const MAX_ENTRIES: usize = 4096;
-/// Buckets and chains of `DT_GNU_HASH` that are followed.
+/// Most buckets and chains of `DT_GNU_HASH` that are followed.
 const MAX_CHAIN: usize = 400_000;
 
 /// Numbers of the entries (`d_tag`).
@@ -34,7 +34,7 @@ pub(super) struct Dynamic {
 }
 
 impl Dynamic {
-    /// Reads the entries; none where there is no such segment.
+    /// Reads the entries; an image without such a segment has none.
     pub(super) fn read(image: &Image<'_>) -> Self {
         let Some(segment) = image
             .segments
@@ -67,7 +67,7 @@ impl Dynamic {
         dynamic
     }
 
-    /// The first entry of that number.
+    /// Value of the first entry with that tag.
     pub(super) fn get(&self, tag: u64) -> Option<u64> {
         self.entries
             .iter()
@@ -80,8 +80,8 @@ impl Dynamic {
         Some(text(image.string(self.names.as_ref()?, self.get(tag)?)))
     }
 
-    /// How many dynamic symbols there are, which only the hash tables tell: `DT_HASH` says it, of
-    /// `DT_GNU_HASH` the longest chain must be followed to its end.
+    /// Number of dynamic symbols, which only the hash tables reveal: `DT_HASH` states it; for
+    /// `DT_GNU_HASH`, the longest chain must be followed to its end.
     pub(super) fn symbol_count(&self, image: &Image<'_>) -> usize {
         if let Some(at) = self
             .get(Tag::HASH)
@@ -97,7 +97,7 @@ impl Dynamic {
         {
             return count;
         }
-        // MIPS with neither has `DT_MIPS_SYMTABNO`.
+        // MIPS files without either table have `DT_MIPS_SYMTABNO`.
         const MIPS_SYMTABNO: u64 = 0x7000_0011;
         if image.machine == super::EM_MIPS {
             return self

@@ -1,8 +1,8 @@
-//! An ELF file laid flat: segments, sections and symbols of both classes and byte orders in one form.
+//! An ELF file in one form for both classes and byte orders: segments, sections and symbols.
 //!
-//! The layout is the crate `object`'s matter; what it finds is kept here by offsets into the file, checked
-//! against its length. A table that does not fit the file is taken for absent: release images have been
-//! through tools that leave nonsense behind.
+//! The crate `object` parses the layout; this module keeps its results as offsets into the file, checked
+//! against its length. A table that does not fit the file counts as absent: vendors' tools leave nonsense
+//! in release images.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use super::ElfError;
 use super::dynamic::{Dynamic, Tag};
 
-/// Symbols of one table that are looked at. A kernel has about 100 000.
+/// Most symbols read from one table. A kernel has about 100 000.
 const MAX_SYMBOLS: usize = 400_000;
-/// Segments that are looked at; real files have about ten.
+/// Most segments that are read; real files have about ten.
 const MAX_SEGMENTS: usize = 128;
-/// Sections that are looked at. A kernel module with `-ffunction-sections` has thousands.
+/// Most sections that are read. A kernel module with `-ffunction-sections` has thousands.
 const MAX_SECTIONS: usize = 20_000;
-/// Longest name that is kept; mangled names of C++ are cut off there.
+/// Longest name that is kept, in bytes; longer mangled C++ names are cut off.
 const MAX_NAME: usize = 256;
 
 pub(super) const PT_LOAD: u32 = 1;
@@ -39,7 +39,7 @@ pub(super) struct Segment {
     pub(super) kind: u32,
     pub(super) flags: u32,
     pub(super) address: u64,
-    /// In the file, cut off at its end.
+    /// Range in the file, cut off at the file's end.
     pub(super) range: Range<usize>,
 }
 
@@ -48,16 +48,16 @@ pub(super) struct Segment {
 pub(super) struct Section {
     pub(super) name: String,
     pub(super) flags: u64,
-    /// In the file, cut off at its end; empty for `.bss`.
+    /// Range in the file, cut off at the file's end; empty for `.bss`.
     pub(super) range: Range<usize>,
 }
 
-/// The kind of a symbol, of the kinds that matter here.
+/// The kinds of symbols that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SymbolKind {
     /// `STT_FUNC`, `STT_GNU_IFUNC`.
     Function,
-    /// `$a`, `$t`, `$x`, `$d` and `$d.something`: the letter.
+    /// Mapping symbol: the letter of `$a`, `$t`, `$x`, `$d` or `$d.something`.
     Mapping(u8),
     /// Anything else.
     Other,
@@ -70,16 +70,16 @@ pub(super) struct Symbol<'a> {
     pub(super) kind: SymbolKind,
     pub(super) defined: bool,
     pub(super) global: bool,
-    /// Of the dynamic table.
+    /// Whether the symbol is in the dynamic table.
     pub(super) dynamic: bool,
-    /// Where it is in the file, the bit for T32 taken off. `None` for undefined and absolute ones.
+    /// Offset in the file, without the T32 bit. `None` for undefined and absolute symbols.
     pub(super) offset: Option<usize>,
-    /// T32, by the lowest bit of a function's address.
+    /// Whether the function is T32, by the lowest bit of its address.
     pub(super) thumb: bool,
     pub(super) size: u64,
 }
 
-/// The file, laid flat.
+/// An ELF file in one form for both classes and byte orders.
 #[derive(Debug)]
 pub(super) struct Image<'a> {
     pub(super) bytes: &'a [u8],
@@ -176,7 +176,7 @@ impl<'a> Image<'a> {
                 if kind != SHT_SYMTAB && kind != SHT_DYNSYM {
                     continue;
                 }
-                // One table of each sort is all that there may be.
+                // ELF allows one table of each kind.
                 let dynamic = kind == SHT_DYNSYM;
                 if std::mem::replace(&mut seen[usize::from(dynamic)], true) {
                     continue;
@@ -203,7 +203,7 @@ impl<'a> Image<'a> {
             }
         }
         image.dynamic = Dynamic::read(&image);
-        // Without section headers the dynamic symbols are found as the loader finds them.
+        // Without section headers, find the dynamic symbols as the loader does.
         if !image.symbols.iter().any(|symbol| symbol.dynamic)
             && let (Some(table), Some(names)) =
                 (image.dynamic.get(Tag::SYMTAB), image.dynamic.names.clone())
@@ -280,7 +280,7 @@ impl<'a> Image<'a> {
         start as usize..end as usize
     }
 
-    /// Where an address is in the file.
+    /// The offset in the file of an address.
     pub(super) fn offset(&self, address: u64) -> Option<usize> {
         let loads = self
             .segments
@@ -312,7 +312,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// A number of the file's class: 4 or 8 bytes.
+    /// Reads a number of the file's class: 4 or 8 bytes.
     pub(super) fn word(&self, at: usize) -> Option<u64> {
         if !self.wide {
             return self.u32(at).map(u64::from);
@@ -325,7 +325,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// A text that ends in a zero byte, with the range, or where it gets too long.
+    /// The text `at` bytes into the range, up to its zero byte, the range's end or `MAX_NAME`.
     pub(super) fn string(&self, range: &Range<usize>, at: u64) -> &'a [u8] {
         let start = within(range, at).unwrap_or(range.end);
         let end = range.end.min(start.saturating_add(MAX_NAME));
@@ -334,13 +334,13 @@ impl<'a> Image<'a> {
     }
 }
 
-/// The place `at` bytes into a range, if it is in there.
+/// The offset `at` bytes into a range, if it lies in the range.
 fn within(range: &Range<usize>, at: u64) -> Option<usize> {
     let at = usize::try_from(at).ok()?;
     (at < range.len()).then(|| range.start + at)
 }
 
-/// A name for showing: UTF-8, of bounded length.
+/// A name for display: UTF-8, of bounded length.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..MAX_NAME).unwrap_or(bytes)).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Reads from MIPS files which instructions they use: `.MIPS.abiflags`, and `e_flags` where older tools built.
+//! Reads which instructions MIPS files use: from `.MIPS.abiflags`, or from `e_flags` in files of older tools.
 
 use super::image::Image;
 use crate::facts::MipsFlags;
@@ -6,7 +6,7 @@ use crate::facts::MipsFlags;
 /// `PT_MIPS_ABIFLAGS`. (The same number is something else on other machines.)
 const PT_MIPS_ABIFLAGS: u32 = 0x7000_0003;
 
-/// Reads them; `e_flags` are always there.
+/// Reads the flags; every file has `e_flags`.
 pub(super) fn read(image: &Image<'_>) -> MipsFlags {
     let table = image
         .section(".MIPS.abiflags")
@@ -16,7 +16,7 @@ pub(super) fn read(image: &Image<'_>) -> MipsFlags {
         .unwrap_or_else(|| header(image.flags))
 }
 
-/// `Elf_MIPS_ABIFlags_v0`: 24 bytes, of which version 0 is the only one.
+/// Parses `Elf_MIPS_ABIFlags_v0`: 24 bytes; only version 0 exists.
 fn abiflags(bytes: &[u8], big: bool) -> Option<MipsFlags> {
     let bytes = bytes.get(..24)?;
     let word = |at: usize| {
@@ -39,7 +39,8 @@ fn abiflags(bytes: &[u8], big: bool) -> Option<MipsFlags> {
     })
 }
 
-/// `EF_MIPS_ARCH` in the top four bits, `EF_MIPS_MACH` for chips with instructions of their own.
+/// Decodes `e_flags`: `EF_MIPS_ARCH` in the top four bits, `EF_MIPS_MACH` for chips with their own
+/// instructions.
 fn header(flags: u32) -> MipsFlags {
     let (isa_level, isa_rev) = match flags >> 28 {
         level @ 0..=4 => (level as u8 + 1, 0),
@@ -51,7 +52,7 @@ fn header(flags: u32) -> MipsFlags {
         10 => (64, 6),
         _ => (0, 0),
     };
-    // The numbers are those of `.MIPS.abiflags`.
+    // The numbers are those that `.MIPS.abiflags` uses.
     let isa_ext = match flags >> 16 & 0xff {
         0x8b => 5,
         0x8d => 2,

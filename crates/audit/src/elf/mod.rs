@@ -1,10 +1,10 @@
-//! Reading the facts of an ELF file. Bytes in, [`Facts`] out; nothing in a file is
-//! trusted: offsets, counts and lengths are checked, and every list has a limit.
+//! Reads the facts of an ELF file: bytes in, [`Facts`] out. The reader trusts nothing in a file: it checks
+//! offsets, counts and lengths, and limits every list.
 //!
-//! The way of a file: [`image`] lays headers and symbols flat, [`dynamic`] reads what the loader would,
-//! [`attributes`] and [`mips`] what the builder said of the instructions, [`notes`] what there is in words,
-//! and [`count`] decodes the code itself, with [`regions`] saying where it is, the decoders what it is and
-//! [`spread`] where NEON is.
+//! [`image`] brings headers and symbols into one form, [`dynamic`] reads the loader's table, [`attributes`]
+//! and [`mips`] read the instruction sets that the builder recorded, and [`notes`] the texts. [`count`]
+//! decodes the code: [`regions`] locates it, the decoders classify instructions, and [`spread`] locates
+//! NEON.
 
 mod a32;
 mod a64;
@@ -38,13 +38,13 @@ const EM_PPC64: u16 = 21;
 const EM_ARM: u16 = 40;
 const EM_X86_64: u16 = 62;
 const EM_AARCH64: u16 = 183;
-/// Big-endian data and little-endian code, in linked files.
+/// Flag of linked files: big-endian data and little-endian code.
 const EF_ARM_BE8: u32 = 0x0080_0000;
-/// The N32 convention: 64-bit registers in ELFCLASS32.
+/// Flag of the N32 convention: 64-bit registers in ELFCLASS32.
 const EF_MIPS_ABI2: u32 = 0x20;
 const DF_1_PIE: u64 = 0x0800_0000;
 
-/// Names that a set keeps. A kernel has some 60 000 functions.
+/// Most names in a set. A kernel has some 60 000 functions.
 const MAX_NAMES: usize = 100_000;
 
 /// Why a file has no facts.
@@ -53,10 +53,10 @@ pub enum ElfError {
     /// The magic number is missing.
     #[error("not an ELF file")]
     Magic,
-    /// It ends within its header.
+    /// The file ends within its header.
     #[error("the ELF header is cut off")]
     Short,
-    /// Class, byte order or version are none that exist.
+    /// The class, byte order or version has an undefined value.
     #[error("the ELF header says nothing that makes sense")]
     Header,
     /// `e_type` is neither program, library nor object file: a core dump, for example.
@@ -69,11 +69,11 @@ pub fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF")
 }
 
-/// Reads the facts of one ELF file, all of which must be there.
+/// Reads the facts of one complete ELF file.
 ///
 /// # Errors
 ///
-/// See [`ElfError`]: only what is wrong with the first 64 bytes. Tables that are broken are taken for absent.
+/// See [`ElfError`]: only faults in the first 64 bytes. Broken tables count as absent.
 pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
     if !is_elf(bytes) {
         return Err(ElfError::Magic);
@@ -138,8 +138,8 @@ fn kind(image: &Image<'_>, interpreted: bool) -> Result<Kind, ElfError> {
         ET_DYN if interpreted => Ok(Kind::Program),
         ET_DYN => {
             let flags = image.dynamic.get(Tag::FLAGS_1).unwrap_or(0);
-            // Without the flag: a static program exports nothing, and musl's library, which has an entry
-            // point and needs nothing either, exports all of C.
+            // No flag: a static program exports nothing. musl's library also has an entry point and needs
+            // nothing, but it exports all of C.
             let has = |tag| image.dynamic.get(tag).is_some();
             let exports = image
                 .symbols

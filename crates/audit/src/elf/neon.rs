@@ -1,8 +1,8 @@
-//! Advanced SIMD of 32-bit ARM, in the form that A32 has it in; T32's differs in where three bits are.
+//! Advanced SIMD of 32-bit ARM, in the encoding of A32; T32 places three bits differently.
 //!
-//! Encodings that the architecture leaves unallocated are no instructions here: data that is taken for code
-//! would otherwise count. Arm Architecture Reference Manual for A-profile (DDI 0487), part F, "Advanced SIMD
-//! instructions" in the A32 encoding index.
+//! The decoder rejects unallocated encodings, because data that is taken for code would otherwise count.
+//! Arm Architecture Reference Manual for A-profile (DDI 0487), part F, "Advanced SIMD instructions" in the
+//! A32 encoding index.
 
 use super::classes::Classes;
 
@@ -16,11 +16,11 @@ pub(super) fn classes(word: u32) -> Option<Classes> {
     }
 }
 
-/// Which registers a form names, for D16 and up: each field's top bit.
+/// Top bit of each register field that a form may have: set for D16 and up.
 const D: u32 = 1 << 22;
 const N: u32 = 1 << 7;
 const M: u32 = 1 << 5;
-/// The lowest bits of the registers' numbers, which must be 0 where it is a Q register.
+/// Lowest bit of each register number, which must be 0 for a Q register.
 const VD0: u32 = 1 << 12;
 const VN0: u32 = 1 << 16;
 const VM0: u32 = 1;
@@ -70,7 +70,7 @@ fn three_same(word: u32, q: bool) -> Option<Classes> {
     if q && word & (VD0 | VN0 | VM0) != 0 {
         return None;
     }
-    // Of floating point, single precision only: half came with ARMv8.2.
+    // Only single precision: half precision came with ARMv8.2.
     let single = size & 1 == 0;
     let allocated = match (opcode, op) {
         (0..=2 | 9, false) | (3 | 6 | 7, _) | (8, true) => size != 3,
@@ -150,7 +150,7 @@ fn three_long(word: u32) -> Option<Classes> {
 
 fn scalar(word: u32) -> Option<Classes> {
     let size = word >> 20 & 3;
-    // For most of these forms the bit that elsewhere says "unsigned" says "Q registers".
+    // In most of these forms this bit means "Q registers"; elsewhere it means "unsigned".
     let wide = word & 1 << 24 != 0;
     let even = word & VD0 == 0;
     let allocated = match word >> 8 & 15 {
@@ -160,7 +160,7 @@ fn scalar(word: u32) -> Option<Classes> {
         3 | 7 | 11 => size != 0 && even && !wide,
         _ => false,
     };
-    // The scalar is in one of the lower sixteen registers, or of the lower eight.
+    // The scalar is in one of the lower sixteen or lower eight registers.
     if allocated {
         found(word, D | N, Classes::NEON)
     } else {
@@ -172,7 +172,7 @@ fn two_misc(word: u32, q: bool) -> Option<Classes> {
     let size = word >> 18 & 3;
     if word & 0x800 != 0 {
         return match word >> 7 & 31 {
-            // VTBL, VTBX with one to four registers, all of them in the file.
+            // VTBL, VTBX with one to four registers, all of which must exist.
             16..=23 => {
                 let first = word >> 16 & 15 | word >> 3 & 16;
                 let last = first + (word >> 8 & 3);
@@ -194,7 +194,7 @@ fn two_misc(word: u32, q: bool) -> Option<Classes> {
     let opcode = word >> 7 & 15;
     let mut class = Classes::NEON;
     let allocated = match (word >> 16 & 3, opcode) {
-        // VREV: what is reversed is smaller than what it is reversed in.
+        // VREV: the reversed elements are smaller than the group that contains them.
         (0, 0..=2) => even && size + opcode < 3,
         (0, 6 | 7) => {
             class = Classes::AES;
@@ -267,10 +267,10 @@ fn memory(word: u32) -> Option<Classes> {
             if !load {
                 return None;
             }
-            // All lanes: bit 5 is the step, or for one element the number of registers.
+            // All lanes: bit 5 is the step or, for one element, the number of registers.
             if count == 0 { 1 } else { 1 + (word >> 5 & 1) }
         } else {
-            // The bits for the alignment and the step; those left over must be 0.
+            // The bits for the alignment and the step; unused ones must be 0.
             let low = word >> 4 & 3;
             let allocated = match (count, size) {
                 (0, 0) | (2, 0 | 1) => low & 1 == 0,

@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 
 use super::image::Image;
 
-/// Notes that are kept, and of these such that name assembly: OpenSSL has a line for each of its files.
+/// Most notes that are kept, and most that name assembly: OpenSSL has a line for each of its assembly files.
 const MAX_NOTES: usize = 64;
 const MAX_ASSEMBLY: usize = 44;
-/// Bytes that are kept of one.
+/// Bytes that are kept of one note.
 const MAX_LENGTH: usize = 1024;
-/// Texts that are kept of `.comment` and `.modinfo`. A module has an alias for each device.
+/// Most texts that are kept of `.comment` and of `.modinfo`. A module has an alias for each device.
 const MAX_COMPILERS: usize = 16;
 const MAX_MODINFO: usize = 1024;
-/// Occurrences of one word that are looked at.
+/// Most occurrences of one word that are examined.
 const MAX_LOOKS: usize = 512;
 
-/// A word that is looked for, and whether a text has something to say.
+/// A word to search for, and the conditions on the text around it.
 struct Word {
     text: &'static [u8],
     /// The text begins with the word.
@@ -34,7 +34,7 @@ const fn word(text: &'static str, first: bool, version: bool) -> Word {
 
 const ASSEMBLY: &[u8] = b"CRYPTOGAMS";
 
-/// In order of worth: where there are too many notes, the last are left out.
+/// Words in order of worth: beyond the limit, notes of the last words are left out.
 const WORDS: [Word; 20] = [
     word("OpenSSL ", false, true),
     word("LibreSSL ", false, true),
@@ -87,7 +87,7 @@ pub(super) fn notes(bytes: &[u8]) -> Vec<String> {
     notes
 }
 
-/// The printable text that has the byte in it, and where it begins.
+/// The printable text around the byte at `at`, and where it begins.
 fn around(bytes: &[u8], at: usize) -> (&str, usize) {
     let printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
     let floor = at.saturating_sub(MAX_LENGTH / 2);

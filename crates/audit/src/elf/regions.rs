@@ -1,12 +1,12 @@
 //! Which bytes of a file are code, and in which instruction set.
 //!
-//! Where the code is: the executable sections; where their headers are gone, the executable segments, cut
-//! down to what lies between the outermost addresses that some table names as code. (Linkers for ARM put
-//! constants, symbols and relocations into the executable segment as well.)
+//! Code lies in the executable sections. Without section headers it lies in the executable segments, cut
+//! down to the range between the outermost addresses that a table names as code. (ARM linkers also put
+//! constants, symbols and relocations into the executable segment.)
 //!
-//! The instruction set: mapping symbols (`$a`, `$t`, `$x`, `$d`) say it exactly, where they have not been stripped.
-//! Next come functions, of either symbol table, whose address has the lowest bit set for T32. A place that neither
-//! covers is [`Mode::Unknown`], and the bytes themselves must tell; see [`count`](super::count).
+//! Mapping symbols (`$a`, `$t`, `$x`, `$d`) give the instruction set exactly, unless they are stripped.
+//! Next come functions of either symbol table, whose address has the lowest bit set for T32. Where neither
+//! exists, the mode is [`Mode::Unknown`], and [`count`](super::count) judges the bytes.
 
 use std::ops::Range;
 
@@ -15,15 +15,15 @@ use super::{EM_AARCH64, EM_ARM};
 
 const SHF_EXECINSTR: u64 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-/// `PT_ARM_EXIDX`: where each function's unwinding instructions are, by the functions' addresses.
+/// `PT_ARM_EXIDX`: the table of unwinding instructions, by the functions' addresses.
 const PT_ARM_EXIDX: u32 = 0x7000_0001;
-/// Addresses named as code that it takes for a segment to be cut down to them.
+/// Fewest addresses named as code that suffice to cut a segment down to them.
 const FEW: usize = 8;
-/// Bytes that `.fini`, which is named by its beginning, has at most.
+/// Most bytes of `.fini`, of which the dynamic table gives only the start.
 const TAIL: usize = 32;
-/// Entries of tables for unwinding that are looked at.
+/// Most unwinding table entries that are read.
 const MAX_ENTRIES: usize = 200_000;
-/// Longest function that is believed.
+/// Longest function size that is believed.
 const LONGEST: u64 = 1 << 20;
 
 /// The instruction set of a stretch of code.
@@ -41,24 +41,24 @@ pub(super) enum Mode {
     Data,
 }
 
-/// Constants among A32, T32 or A64 that may be instructions all the same: the assembler did not know them and got them
-/// as bytes. OpenSSL has its AES and SHA instructions that way.
+/// What mapping symbols say of a region. Constants among code may still be instructions: OpenSSL gives its
+/// AES and SHA instructions as bytes, for assemblers that do not know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sure {
-    /// Nothing was said.
+    /// No mapping symbol covers the region.
     No,
-    /// By a mapping symbol.
+    /// A mapping symbol says code.
     Code,
     /// A mapping symbol says constants; the mode is that of the code before them.
     Constants,
 }
 
-/// A stretch of the file.
+/// A stretch of the file in one mode.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     pub(super) range: Range<usize>,
     pub(super) mode: Mode,
-    /// The word of mapping symbols.
+    /// What the mapping symbols say.
     pub(super) sure: Sure,
 }
 
@@ -175,7 +175,7 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     let mut merged: Vec<Range<usize>> = Vec::new();
     for range in ranges {
         match merged.last_mut() {
-            // Neighbours stay apart: one of them may be a procedure linkage table.
+            // Adjacent ranges stay apart: one of them may be a procedure linkage table.
             Some(last) if range.start < last.end => last.end = last.end.max(range.end),
             _ if range.is_empty() => {}
             _ => merged.push(range),
@@ -184,7 +184,7 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     merged
 }
 
-/// Places that some table names as code.
+/// Offsets that a table names as code.
 fn known(image: &Image<'_>) -> Vec<usize> {
     use super::dynamic::Tag;
 
@@ -194,7 +194,7 @@ fn known(image: &Image<'_>) -> Vec<usize> {
     add(Some(image.entry).filter(|entry| *entry != 0));
     add(image.dynamic.get(Tag::INIT));
     add(image.dynamic.get(Tag::FINI));
-    // One table of each sort is all that there may be.
+    // ELF allows one table of each kind.
     let tables =
         [PT_ARM_EXIDX, PT_GNU_EH_FRAME].map(|kind| image.segments.iter().find(|s| s.kind == kind));
     for segment in tables.into_iter().flatten() {
@@ -202,7 +202,7 @@ fn known(image: &Image<'_>) -> Vec<usize> {
         match segment.kind {
             PT_ARM_EXIDX if image.machine == EM_ARM => {
                 for at in range.clone().step_by(8).take(MAX_ENTRIES) {
-                    // A distance of 31 bits from where it stands.
+                    // A signed distance of 31 bits from the word's own address.
                     let Some(word) = image.u32(at) else { break };
                     let distance = i64::from((word << 1) as i32 >> 1);
                     let place = segment.address.wrapping_add((at - range.start) as u64);
@@ -227,7 +227,7 @@ fn known(image: &Image<'_>) -> Vec<usize> {
                         |word| segment.address.wrapping_add_signed(i64::from(word as i32));
                     let start = from_here(function);
                     add(Some(start));
-                    // The function's entry has its length after two words of its own and the start.
+                    // The function's entry holds its length after two words of its own and the start address.
                     let entry = image.offset(from_here(entry));
                     let size = entry
                         .and_then(|entry| image.u32(entry + 12))

@@ -1,4 +1,4 @@
-//! Where the NEON instructions are: in which functions, or in which pieces of the code; and what VFP does elsewhere.
+//! Counts the functions (or pieces of code) that hold NEON instructions, and VFP instructions in the others.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use super::classes::Classes;
 use super::image::{Symbol, SymbolKind, text};
 use crate::facts::Spread;
 
-/// Bytes of a piece, where there are no functions to tell apart.
+/// Bytes of a piece, for code without known functions.
 const PIECE: usize = 4096;
 /// Names that [`Spread`] keeps.
 const NAMES: usize = 10;
@@ -18,7 +18,7 @@ struct Function<'a> {
     found: Found,
 }
 
-/// Counts of one place.
+/// Counts of one function or piece.
 #[derive(Clone, Copy, Default)]
 struct Found {
     neon: u64,
@@ -35,22 +35,22 @@ impl Found {
     }
 }
 
-/// Takes note of NEON instructions, which must come in the order of their places.
+/// Records NEON and VFP instructions, which must come in the order of their offsets.
 pub(super) struct Places<'a> {
     functions: Vec<Function<'a>>,
-    /// The function that the next one may be in.
+    /// Index of the first function that may hold the next instruction.
     next: usize,
     pieces: u64,
     with: u64,
-    /// The piece that the last one was in, and what was found in it.
+    /// The piece of the last instruction, and its counts.
     last: Option<usize>,
     piece: Found,
-    /// In pieces without NEON, all but the last one.
+    /// Counts in pieces without NEON, except the last piece.
     elsewhere: Found,
 }
 
 impl<'a> Places<'a> {
-    /// `symbols` are sorted by place, `parts` are the code.
+    /// `symbols` must be sorted by offset; `parts` are the executable parts.
     pub(super) fn new(parts: &[Range<usize>], symbols: &[&Symbol<'a>]) -> Self {
         let mut functions: Vec<Function<'a>> = Vec::new();
         for part in parts {
@@ -64,7 +64,7 @@ impl<'a> Places<'a> {
                     continue;
                 };
                 if let Some(last) = functions.last_mut() {
-                    // Two names for one function, or the two tables that name it.
+                    // A second name of one function, or its entry in the other symbol table.
                     if last.range.start == start {
                         continue;
                     }
@@ -98,7 +98,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// One instruction of NEON or VFP, in the part that begins at `part`.
+    /// Records one NEON or VFP instruction at `at`, in the part that begins at `part`.
     pub(super) fn found(&mut self, part: usize, at: usize, class: Classes) {
         // Parts do not overlap, so that their first bytes tell their pieces apart.
         let piece = part + (at - part) / PIECE * PIECE;
@@ -131,7 +131,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// By function, or by piece where functions are not known for half of the `code`, in bytes.
+    /// The spread by function, or by piece if known functions cover less than half of the `code` bytes.
     pub(super) fn spread(mut self, code: usize) -> Spread {
         let covered: usize = self
             .functions

@@ -5,7 +5,7 @@
 use super::classes::Classes;
 use super::{neon, vfp};
 
-/// Whether a first halfword is that of an instruction of 32 bits.
+/// Whether a first halfword begins a 32-bit instruction.
 pub(super) fn is_wide(half: u16) -> bool {
     half >= 0xe800
 }
@@ -16,7 +16,7 @@ pub(super) fn narrow(half: u16) -> Classes {
     Classes::V7.when(half & 0xf500 == 0xb100 || half & 0xff00 == 0xbf00 && half & 15 != 0)
 }
 
-/// The classes of an instruction of 32 bits; `None` if it is none.
+/// The classes of a 32-bit instruction; `None` if it is not one.
 pub(super) fn wide(half: u16, next: u16) -> Option<Classes> {
     if !is_wide(half) {
         return None;
@@ -45,12 +45,12 @@ pub(super) fn wide(half: u16, next: u16) -> Option<Classes> {
     if ordered(word) {
         return Some(Classes::V7 | Classes::V8);
     }
-    // BL and BLX are the pair of halfwords that Thumb always had.
+    // BL and BLX: a pair of halfwords that Thumb always had.
     let call = word & 0xf800_c000 == 0xf000_c000;
     Some(Classes::V7.when(!call))
 }
 
-/// How likely code is: points for what compilers write all the time and what is rare in data.
+/// Whether an instruction is one that compilers write often and that is rare in data.
 pub(super) fn usual(half: u16, next: u16) -> bool {
     match half >> 8 {
         // PUSH and POP with the return address, MOV and BX, LDR and STR of words and bytes, CBZ, NOP and IT.
@@ -63,7 +63,7 @@ pub(super) fn usual(half: u16, next: u16) -> bool {
         0xf8 => half & 0xf != 15,
         0xfa => next & 0xf000 == 0xf000,
         0xe9 | 0xfb => true,
-        // VFP, NEON and cryptography, the strictly decoded ones.
+        // VFP, NEON and cryptography, which the decoder checks strictly.
         0xec..=0xef | 0xf9 | 0xfc..=0xff => {
             wide(half, next).is_some_and(|class| class.any(Classes::VECTOR))
         }
@@ -71,8 +71,8 @@ pub(super) fn usual(half: u16, next: u16) -> bool {
     }
 }
 
-/// The constant that an instruction loads from beside the code: where from its own place, rounded down to
-/// four bytes, and how long.
+/// The constant that an instruction loads from a literal pool: its distance from the instruction's offset,
+/// rounded down to four bytes, and its length.
 pub(super) fn literal(half: u16, next: u16) -> Option<(i32, usize)> {
     if half >> 11 == 9 {
         return Some((4 + i32::from(half & 0xff) * 4, 4));

@@ -6,7 +6,7 @@
 use super::classes::Classes;
 
 /// The classes of a word whose bits 27 to 24 are 1100 to 1110 and whose bits 11 to 9 are 101; `None` if it
-/// is something else or unallocated. The top four bits are not looked at.
+/// is something else or unallocated. The top four bits are ignored.
 pub(super) fn classes(word: u32) -> Option<Classes> {
     if word & 0x0e00 != 0x0a00 {
         return None;
@@ -20,8 +20,8 @@ pub(super) fn classes(word: u32) -> Option<Classes> {
     class.map(|class| class | Classes::DOUBLE.when(word & 0x100 != 0))
 }
 
-/// The classes of the conditional forms of ARMv8, which have 1111 where the condition is: VSEL, VMAXNM,
-/// VCVTA, VRINTA and their like.
+/// The classes of the ARMv8 instructions that have 1111 in the condition field: VSEL, VMAXNM, VCVTA, VRINTA
+/// and similar ones.
 pub(super) fn unconditional(word: u32) -> Option<Classes> {
     let double = word & 0x100 != 0;
     if word & 0xff00_0e10 != 0xfe00_0a00 {
@@ -53,10 +53,10 @@ fn processing(word: u32) -> Option<Classes> {
         11 if low && word & 0xa0 == 0 => named = d,
         11 if !low => {
             let top = word & 0x80 != 0;
-            // One of the two may be single while the other is double: bit 8 is of the operand.
+            // One operand may be single while the other is double; bit 8 belongs to the source operand.
             named = match word >> 16 & 15 {
                 0 | 1 => d | m,
-                // Half precision, in single registers but for ARMv8's.
+                // Half precision: single registers only, except in ARMv8.
                 2 | 3 => 0,
                 4 => d | m,
                 5 if word & 0x2f == 0 => d,
@@ -78,7 +78,7 @@ fn some(class: Classes, up: bool) -> Option<Classes> {
     Some(class | Classes::D16_UP.when(up))
 }
 
-/// Between core registers and those of VFP, one at a time.
+/// Moves between core registers and VFP registers, one at a time.
 fn transfer(word: u32) -> Option<Classes> {
     let load = word & 1 << 20 != 0;
     let opcode = word >> 21 & 7;
@@ -88,7 +88,7 @@ fn transfer(word: u32) -> Option<Classes> {
     if word & 0x100 == 0 {
         return match opcode {
             0 if word & 0x6f == 0 => Some(Classes::VFP),
-            // VMRS and VMSR know FPSID, FPSCR, MVFR2 to MVFR0, FPEXC, and two of VFPv2.
+            // VMRS and VMSR accept FPSID, FPSCR, MVFR2 to MVFR0, FPEXC, and two registers of VFPv2.
             7 if word & 0xef == 0 && matches!(word >> 16 & 15, 0 | 1 | 5..=10) => {
                 Some(Classes::VFP)
             }
@@ -100,7 +100,7 @@ fn transfer(word: u32) -> Option<Classes> {
         return None;
     }
     if !load && opcode & 4 != 0 {
-        // VDUP; both bits of the size at once are nothing.
+        // VDUP: both size bits at once are unallocated.
         let q_and_odd = word & 1 << 21 != 0 && word & 1 << 16 != 0;
         let size = word & 1 << 22 != 0 && word & 1 << 5 != 0;
         return if word & 0x40 != 0 || q_and_odd || size {
@@ -112,7 +112,7 @@ fn transfer(word: u32) -> Option<Classes> {
     let halves = word & 1 << 22 != 0 || word & 1 << 5 != 0;
     match (halves, word & 0x40 != 0) {
         (true, _) => some(Classes::NEON, up),
-        // 32 bits of a D register: VFP has that.
+        // VFP has the moves of 32 bits of a D register.
         (false, false) if opcode & 4 == 0 => some(Classes::VFP, up),
         _ => None,
     }
@@ -127,7 +127,7 @@ fn memory(word: u32) -> Option<Classes> {
     );
     let high = double && word & 1 << 22 != 0;
     if !pre && !up && !back {
-        // Two core registers to or from one of D or two of S.
+        // Moves between two core registers and one D register or two S registers.
         let two = word & 0x0fe0_00d0 == 0x0c40_0010;
         let core = word >> 16 & 15 != 15 && word >> 12 & 15 != 15;
         return if two && core {

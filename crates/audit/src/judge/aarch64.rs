@@ -1,5 +1,5 @@
-//! AArch64 programs and libraries. NEON and floating point are part of every such chip, and no attributes
-//! are kept: only instructions tell.
+//! AArch64 programs and libraries. Every such chip has NEON and floating point, and files keep no
+//! attributes: only instructions tell.
 
 use super::{Case, ciphers};
 use crate::facts::Facts;
@@ -14,7 +14,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     if case.role.has_ciphers() {
         ciphers::judge(case, facts);
     }
-    // Helpers that look for the atomics at run time have them in themselves.
+    // Helpers that choose atomics at run time contain the atomics themselves.
     let outline = facts
         .functions
         .iter()
@@ -29,7 +29,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             ),
         );
     }
-    // Code that looks for them at run time looks for the others as well.
+    // Code that chooses at run time also contains exclusive instructions.
     if !case.soc.lse
         && code.lse > code.instructions / 5000
         && code.exclusive == 0

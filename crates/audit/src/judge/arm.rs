@@ -15,17 +15,17 @@ pub(super) const FLOAT_SOFT: u32 = 0x200;
 const V7: u64 = 10;
 const V8: u64 = 14;
 
-/// Instructions of a class below which they are taken for data among the code.
+/// Most instructions of a class that count as data among the code.
 pub(super) const NOISE: u64 = 8;
-/// Instructions among which those that an option brings would be.
+/// Fewest instructions in which an option's own instructions would show.
 pub(super) const ENOUGH: u64 = 2000;
 
-/// [`NOISE`] of a large file: among 678 000 instructions of ARMv5TE, 43 looked like those of v7.
+/// [`NOISE`] for large files: among 678 000 instructions of ARMv5TE, 43 looked like those of v7.
 pub(super) fn noise(facts: &Facts) -> u64 {
     NOISE.max(facts.counts.instructions / 5000)
 }
 
-/// Whether so many of so small a file are neither surely code nor surely data.
+/// Whether the file is so small, and the count so low, that the counted words may be code or data.
 pub(super) fn few(facts: &Facts, counted: u64) -> bool {
     counted > 0 && counted <= NOISE && facts.counts.instructions <= ENOUGH
 }
@@ -49,7 +49,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     }
 }
 
-/// 32-bit code on a 64-bit core. What follows is judged for the same core in its 32-bit state.
+/// Reports 32-bit code on a 64-bit core. The later checks judge the file for that core in its 32-bit state.
 fn wide_core(case: &mut Case<'_>, facts: &Facts) {
     if case.soc.isa != Isa::Armv8 {
         return;
@@ -108,7 +108,7 @@ fn architecture(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttri
 
 fn architecture_by_code(case: &mut Case<'_>, facts: &Facts) {
     let (all, v7, v8) = (facts.counts.instructions, facts.counts.v7, facts.counts.v8);
-    // Ciphers look for what they use.
+    // Ciphers check at run time for the instructions that they use.
     if case.soc.isa != Isa::Armv8 && !case.role.has_ciphers() && v8 > 0 {
         if few(facts, v8) {
             case.unknown(format!(
@@ -180,7 +180,7 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
         }
         return;
     }
-    // LLVM with soft-float names the unit that it does not use.
+    // LLVM with soft-float names the unit although it does not use it.
     let software = !much && !called.is_empty();
     if software || !much && fp == 0 {
         let calls = format!("calls {}", called.join(", "));
@@ -234,7 +234,7 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
     }
 }
 
-/// The VFP instructions of the file that the chip lacks.
+/// Describes the file's VFP instructions that the chip lacks.
 fn beyond(unit: Vfp, fp: u64, facts: &Facts) -> Option<String> {
     let old = matches!(unit, Vfp::V3D16 | Vfp::V3);
     let fma = facts.counts.fma;
@@ -336,7 +336,7 @@ fn multiprocessing(case: &mut Case<'_>, attributes: Option<&ArmAttributes>) {
     }
 }
 
-/// Whether the file calls, or has in itself, the compiler's helper `name`.
+/// Whether the file imports or contains the compiler's helper `name`.
 fn names(facts: &Facts, name: &str) -> bool {
     facts.imports.contains(name) || facts.functions.contains(name)
 }

@@ -1,4 +1,4 @@
-//! Libraries of ciphers: whether their assembly is in them.
+//! Libraries of ciphers: whether they contain their assembly.
 
 use super::Case;
 use super::simd::told;
@@ -6,7 +6,7 @@ use crate::facts::{Facts, Machine};
 use crate::role::Role;
 use crate::verdict::Verdict;
 
-/// NEON instructions that a library with assembly has many times over, and one without it hardly.
+/// NEON instructions that a library with assembly far exceeds, and one without hardly reaches.
 const ASSEMBLY: u64 = 300;
 
 pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
@@ -26,7 +26,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     options(case, facts);
     match facts.machine {
         Machine::Arm { .. } if case.soc.neon => neon(case, facts, modules),
-        // Without NEON there is OpenSSL's code for the integer unit, which compilers do not reach.
+        // Without NEON, OpenSSL still has assembly for the integer unit, which compilers do not match.
         Machine::Arm { .. } if case.role == Role::Libcrypto && modules == 0 => {
             case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");
         }
@@ -59,7 +59,8 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     }
 }
 
-/// 32-bit ARM with NEON. A compiler that is told of NEON makes hundreds of its instructions of ciphers in C too.
+/// Judges 32-bit ARM with NEON. A compiler with NEON enabled makes hundreds of NEON instructions of ciphers
+/// in C too.
 fn neon(case: &mut Case<'_>, facts: &Facts, modules: usize) {
     let counted = facts.counts.neon;
     let tag = facts.arm.as_ref().and_then(|arm| arm.simd_arch);
@@ -93,7 +94,7 @@ fn neon(case: &mut Case<'_>, facts: &Facts, modules: usize) {
     }
 }
 
-/// OpenSSL keeps the command line of its compiler.
+/// Reads the compiler's command line, which OpenSSL keeps.
 fn options(case: &mut Case<'_>, facts: &Facts) {
     for note in facts
         .notes
@@ -108,7 +109,7 @@ fn options(case: &mut Case<'_>, facts: &Facts) {
                 "its compiler line has -DOPENSSL_NO_ASM: configured with no-asm",
             );
         }
-        // The last of several counts.
+        // The last of several `-O` options counts.
         let level = words
             .iter()
             .rev()

@@ -1,11 +1,11 @@
-//! Gains by repairs, from published measurements.
+//! Gains of repairs, from published measurements.
 
 use crate::finding::Gain;
 use crate::role::Role;
 use crate::soc::{Isa, Soc};
 use crate::verdict::Verdict;
 
-/// Tunnels after OpenSSL's NEON code came into the build.
+/// Tunnels, once the build includes OpenSSL's NEON code.
 const NEON_CRYPTO: Gain = Gain {
     what: "OpenVPN",
     low: 1.35,
@@ -13,7 +13,7 @@ const NEON_CRYPTO: Gain = Gain {
     source: "R9000 and R7500 with NEON code instead of the vendor's, Software & Systems 4/2020, pp. 605-612",
 };
 
-/// A packet's cipher with AES instructions and without.
+/// A packet cipher with AES instructions, compared with one without.
 const AES_INSTRUCTIONS: Gain = Gain {
     what: "AES-256-GCM, counted in instructions",
     low: 8.1,
@@ -21,7 +21,7 @@ const AES_INSTRUCTIONS: Gain = Gain {
     source: "Millrace on AArch64: 3.2 instructions per byte with AES instructions, 26.3 in NEON; docs/benchmarks/arm-ciphers.md",
 };
 
-/// Only the compiler's options.
+/// Compiler options alone.
 const OPTIONS: Gain = Gain {
     what: "OpenVPN",
     low: 1.1,
@@ -29,7 +29,7 @@ const OPTIONS: Gain = Gain {
     source: "options for Krait and Cortex-A7 instead of Cortex-A9's, Software & Systems 4/2020, pp. 605-612",
 };
 
-/// Code that is not the tunnel's.
+/// Code outside the tunnel.
 const COMPUTING: Gain = Gain {
     what: "computing in C",
     low: 1.15,
@@ -45,7 +45,7 @@ const KERNEL_NEON: Gain = Gain {
     source: "Millrace on Cortex-A15: 8.0 instructions per byte in NEON, 24.8 without; docs/benchmarks/arm-ciphers.md",
 };
 
-/// A kernel of 64 bits.
+/// A 64-bit kernel.
 const WIDE_KERNEL: Gain = Gain {
     what: "WireGuard",
     low: 1.17,
@@ -53,7 +53,7 @@ const WIDE_KERNEL: Gain = Gain {
     source: "Raspberry Pi 4 with 32 and with 64 bits, 665 against 777 to 881 Mbit/s; github.com/cyyself/wg-bench",
 };
 
-/// OpenSSL for speed and not for size.
+/// OpenSSL compiled for speed instead of size.
 const OPTIMISED: Gain = Gain {
     what: "elliptic curves, in handshakes",
     low: 1.2,
@@ -69,9 +69,9 @@ const MIPS_ASSEMBLY: Gain = Gain {
     source: "OpenSSL 1.1.0i on mipsel, OpenWrt's help for OPENSSL_WITH_ASM",
 };
 
-/// The gain by removing the gravest of `verdicts`.
+/// The gain of removing the gravest of `verdicts`.
 ///
-/// `uses_aes`: the file reaches the chip's AES instructions already.
+/// `uses_aes`: the file already uses the chip's AES instructions.
 pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) -> Option<Gain> {
     let worst = *verdicts.iter().find(|verdict| verdict.is_worth_fixing())?;
     let kernel = matches!(
@@ -99,7 +99,7 @@ pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) ->
         {
             Some(NEON_CRYPTO)
         }
-        // Both were measured on chips that divide; the second is mostly division.
+        // `OPTIONS` and `COMPUTING` were measured on chips that divide; `COMPUTING` is mostly division.
         Verdict::NoSimd | Verdict::SoftFloat | Verdict::SoftwareDivide | Verdict::TooGeneric
             if arm && soc.divide =>
         {

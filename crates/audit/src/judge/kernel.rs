@@ -1,4 +1,4 @@
-//! Kernels: by their configuration where it is at hand, or else by the words that are in them.
+//! Judges kernels by their configuration if it is at hand, else by the words in their binary.
 
 use super::Case;
 use crate::soc::{Isa, Vfp};
@@ -8,20 +8,20 @@ use std::collections::HashMap;
 /// A version of Linux.
 type Version = (u32, u32);
 
-/// Code for a cipher of a tunnel.
+/// Optimised code for one of a tunnel's ciphers.
 struct Code {
     what: &'static str,
     /// The option that switches it on.
     option: &'static str,
-    /// The first Linux that has it.
+    /// The first version of Linux that has it.
     since: Version,
-    /// From Linux 6.16 to 6.18 on, one library after the other has its code in itself, by an option that no user
-    /// sets: it is on where the library and `CONFIG_KERNEL_MODE_NEON` are.
+    /// Library option that replaces `option` from Linux 6.16 to 6.18 on, one library after the other. No
+    /// user sets it: it is on where the library and `CONFIG_KERNEL_MODE_NEON` are.
     later: Option<&'static str>,
     user: User,
 }
 
-/// The kernel's user of a cipher.
+/// The kernel component that uses a cipher.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum User {
     /// ChaCha20-Poly1305: WireGuard, above all.
@@ -33,7 +33,7 @@ enum User {
 }
 
 impl User {
-    /// Options of which one is on where it is used.
+    /// Options of which at least one is on if the kernel uses the cipher.
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::ChaCha => &[
@@ -54,7 +54,7 @@ impl User {
     }
 }
 
-/// Ciphers of 32-bit kernels for NEON.
+/// NEON code for ciphers in 32-bit kernels.
 const NEON_CIPHERS: [Code; 5] = [
     Code {
         what: "ChaCha20",
@@ -93,7 +93,7 @@ const NEON_CIPHERS: [Code; 5] = [
     },
 ];
 
-/// Ciphers of 64-bit kernels for NEON. There is nothing for Curve25519.
+/// NEON code for ciphers in 64-bit kernels. There is none for Curve25519.
 const WIDE_CIPHERS: [Code; 3] = [
     Code {
         what: "ChaCha20",
@@ -118,7 +118,7 @@ const WIDE_CIPHERS: [Code; 3] = [
     },
 ];
 
-/// Ciphers of 64-bit kernels for the AES instructions. GCM is a part of the second since 4.14.
+/// Code with AES instructions for ciphers in 64-bit kernels. The second includes GCM since 4.14.
 const AES_CIPHERS: [Code; 2] = [
     Code {
         what: "AES",
@@ -136,7 +136,7 @@ const AES_CIPHERS: [Code; 2] = [
     },
 ];
 
-/// From here on the user cannot set the options of ChaCha20, Poly1305 and Curve25519: they follow from their libraries.
+/// From here on the libraries set the options of ChaCha20, Poly1305 and Curve25519; users cannot.
 const BY_ITSELF: Version = (6, 16);
 
 /// Judges the text of `.config`.
@@ -245,7 +245,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
     });
 }
 
-/// A 32-bit ARM kernel.
+/// Judges a 32-bit ARM kernel.
 fn narrow(case: &mut Case<'_>, version: Option<Version>, on: impl Fn(&str) -> bool) {
     let soc = case.soc;
     let seven = on("CONFIG_CPU_V7") || on("CONFIG_CPU_32v7");
@@ -306,7 +306,7 @@ fn narrow(case: &mut Case<'_>, version: Option<Version>, on: impl Fn(&str) -> bo
     );
 }
 
-/// `Linux/arm 5.4.213 Kernel Configuration`, and its like.
+/// Parses the version in `Linux/arm 5.4.213 Kernel Configuration` and similar heads.
 fn version(head: &str) -> Option<Version> {
     let mut parts = head.split_whitespace().nth(2)?.split('.');
     let mut number = || parts.next()?.parse().ok();
@@ -366,20 +366,20 @@ fn want(case: &mut Case<'_>, line: &str) {
     case.wanted.push(line.to_owned());
 }
 
-/// In every 32-bit ARM kernel, and in no other.
+/// A word that every 32-bit ARM kernel contains, and no other kernel.
 const NARROW: &str = "__aeabi_uidiv";
 
-/// Texts of a kernel without its configuration.
+/// Texts found in a kernel whose configuration is not at hand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     /// `Linux version ...`, to the end of the line.
     pub version: Option<String>,
-    /// Words of [`WORDS`](Words::SOUGHT) that are there.
+    /// The words of [`SOUGHT`](Words::SOUGHT) that the kernel contains.
     pub found: Vec<&'static str>,
 }
 
 impl Words {
-    /// The texts that are searched for: names of drivers and functions that stay in kernels whose symbols are gone.
+    /// Texts to search for: names of drivers and functions that stay in stripped kernels.
     pub const SOUGHT: [&'static str; 9] = [
         "kernel_neon_begin",
         "chacha20-neon",
@@ -392,7 +392,7 @@ impl Words {
         NARROW,
     ];
 
-    /// Looks for them in `bytes`.
+    /// Searches `bytes` for these texts.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let version = memchr::memmem::find(bytes, b"Linux version ").map(|at| {
@@ -411,7 +411,7 @@ impl Words {
     }
 }
 
-/// Judges a kernel by its words. Their absence proves nothing: drivers may be modules.
+/// Judges a kernel by its words. A missing word proves nothing: drivers may be modules.
 pub(super) fn words(case: &mut Case<'_>, words: &Words) {
     match &words.version {
         Some(version) => case.note(version.clone()),

@@ -32,7 +32,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             "no Octeon instructions (-march=octeon+): the chip's own multiplication and atomics",
         );
     }
-    // 1 and 2 are hard, and 5 to 7 are newer kinds of it.
+    // 1 and 2 are hard float; 5 to 7 are newer kinds of hard float.
     if matches!(flags.fp_abi, 1 | 2 | 5..=7) && case.knows("fpu") && !case.soc.fpu {
         case.fault(
             Verdict::WrongAbi,

@@ -1,4 +1,4 @@
-//! Comparing what a file is with what the chip could do.
+//! Compares a file with what the chip can do.
 
 mod aarch64;
 mod arm;
@@ -19,41 +19,41 @@ use crate::soc::{Isa, Soc};
 use crate::verdict::Verdict;
 use std::collections::BTreeSet;
 
-/// A file, as far as judging it goes.
+/// A file, reduced to what the judges need.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
     /// An ELF file.
     Elf(Box<Facts>),
     /// The text of a kernel's configuration.
     KernelConfig(String),
-    /// A kernel as it lies in memory, by the words that were found in it.
+    /// An uncompressed kernel, by the words found in it.
     KernelWords(Words),
 }
 
 pub use kernel::Words;
 
-/// The case of one file, as it grows.
+/// The case of one file, to which the judges add.
 struct Case<'a> {
     soc: &'a Soc,
     role: Role,
     verdicts: BTreeSet<Verdict>,
-    /// The facts that were read, each with the verdict that follows from it.
+    /// Facts that were read, each with the verdict that follows from it, if any.
     evidence: Vec<(Option<Verdict>, String)>,
     unknown: Vec<String>,
-    /// Lines of configuration, where it is those that are to be changed.
+    /// Kernel configuration lines that need to change.
     wanted: Vec<String>,
-    /// The chip's AES instructions are in use already.
+    /// Whether the file already uses the chip's AES instructions.
     reaches_aes: bool,
 }
 
 impl Case<'_> {
-    /// A fault, and what shows it.
+    /// Records a fault and its evidence.
     fn fault(&mut self, verdict: Verdict, evidence: impl Into<String>) {
         self.verdicts.insert(verdict);
         self.evidence.push((Some(verdict), evidence.into()));
     }
 
-    /// Something that was read and speaks for the file, or belongs to the picture.
+    /// Records a fact that is not a fault.
     fn note(&mut self, evidence: impl Into<String>) {
         self.evidence.push((None, evidence.into()));
     }
@@ -63,7 +63,7 @@ impl Case<'_> {
         self.unknown.push(why.into());
     }
 
-    /// Whether the chip's `fact` is known; else that is why something cannot be told.
+    /// Whether the chip's `fact` is known; if not, records that the question cannot be answered.
     fn knows(&mut self, fact: &str) -> bool {
         let sure = self.soc.is_sure(fact);
         if !sure {
@@ -75,7 +75,7 @@ impl Case<'_> {
         sure
     }
 
-    /// Whether the chip has AES instructions; nothing is said of chips of which that is not known.
+    /// Whether the chip is known to have AES instructions.
     fn aes(&self) -> bool {
         self.soc.aes && self.soc.is_sure("aes")
     }
@@ -84,7 +84,7 @@ impl Case<'_> {
         !self.verdicts.is_empty()
     }
 
-    /// A file that does not run is built anew, and then nothing else of it stays as it is.
+    /// Drops all other verdicts on a file that does not run: rebuilding it changes everything else.
     fn only_the_gravest(&mut self) {
         if self.verdicts.contains(&Verdict::WrongAbi) {
             self.verdicts = BTreeSet::from([Verdict::WrongAbi]);
@@ -93,7 +93,7 @@ impl Case<'_> {
             self.unknown.clear();
             self.wanted.clear();
         }
-        // In the order of the verdicts, and what is no fault behind them.
+        // Evidence in the order of the verdicts; facts without a fault come last.
         self.evidence.sort_by_key(|(of, _)| (of.is_none(), *of));
     }
 }
@@ -101,7 +101,7 @@ impl Case<'_> {
 /// Judges one file for `soc`.
 #[must_use]
 pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject) -> Finding {
-    // A program that has OpenSSL in itself is judged as OpenSSL too, whatever it is called.
+    // A program that contains OpenSSL is also judged as OpenSSL, whatever its name.
     let judged = match subject {
         Subject::Elf(facts)
             if !role.has_ciphers() && facts.kind != Kind::Module && has_openssl(facts) =>
@@ -127,7 +127,7 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
     case.only_the_gravest();
     let mut verdicts: Vec<Verdict> = case.verdicts.into_iter().collect();
     if verdicts.is_empty() {
-        // A file of which nothing is known is not called fine.
+        // A file with unanswered questions is not called fine.
         verdicts.push(if case.unknown.is_empty() {
             Verdict::Fine
         } else {
@@ -161,8 +161,8 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
     }
 }
 
-/// OpenSSL's assembly names itself, and OpenSSL keeps its compiler's line. (The kernel has taken some of that assembly,
-/// with its name.)
+/// Whether the file contains OpenSSL: its assembly names itself, and it keeps its compiler's command line.
+/// (The kernel has taken some of that assembly, with its name.)
 fn has_openssl(facts: &Facts) -> bool {
     facts
         .notes
@@ -170,7 +170,7 @@ fn has_openssl(facts: &Facts) -> bool {
         .any(|note| note.contains("CRYPTOGAMS") || note.starts_with("compiler: "))
 }
 
-/// The facts that were read of a file without faults.
+/// Describes the facts read from a file without faults.
 fn looked_at(subject: &Subject) -> String {
     match subject {
         Subject::Elf(facts) => {
@@ -187,8 +187,8 @@ fn looked_at(subject: &Subject) -> String {
     }
 }
 
-/// The options that fit: those for 32 bits where a 64-bit core has nothing to gain from the other 32, in the file's own
-/// calling convention, and without what the chip is not known to have.
+/// The compiler options that fit, in the file's own calling convention and without features that the chip
+/// is not known to have. A 64-bit core gets 32-bit options where 64 bits gain nothing.
 fn options(soc: &Soc, subject: &Subject, verdicts: &[Verdict]) -> String {
     let arm = match subject {
         Subject::Elf(facts) if matches!(facts.machine, Machine::Arm { .. }) => Some(facts),
@@ -199,7 +199,7 @@ fn options(soc: &Soc, subject: &Subject, verdicts: &[Verdict]) -> String {
         Some(gcc32) if arm.is_some() && soc.isa == Isa::Armv8 && !wide => gcc32,
         _ => &soc.gcc,
     };
-    // Libraries of both conventions do not work together.
+    // Libraries of different calling conventions do not work together.
     let soft = arm.is_some_and(|facts| facts.flags & arm::FLOAT_SOFT != 0)
         && !verdicts.contains(&Verdict::WrongAbi);
     let (unit, aes) = (

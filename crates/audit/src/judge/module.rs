@@ -1,5 +1,4 @@
-//! Kernel modules. Kernels are built without floating point whatever the chip has, so that its absence
-//! tells nothing here.
+//! Kernel modules. Kernels are built without floating point on every chip, so its absence says nothing.
 
 use super::Case;
 use crate::facts::{Facts, Machine};
@@ -41,9 +40,9 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     }
 }
 
-/// Why a 32-bit kernel that loads this module does not run on the chip: a kernel for ARMv5 knows nothing of ARMv7's
-/// caches and page tables, nor the other way round. `vermagic` says it; attributes are those of the most demanding
-/// assembly.
+/// Why a 32-bit kernel that loads this module does not run on the chip: an ARMv5 kernel cannot handle
+/// ARMv7's caches and page tables, nor the reverse. `vermagic` names the architecture; the attributes show
+/// only the most demanding assembly.
 fn other_kernel(isa: Isa, magic: &str, facts: &Facts) -> Option<String> {
     let arch = facts.arm.as_ref().and_then(|arm| arm.cpu_arch).unwrap_or(0);
     let said = magic.split(' ').find(|word| word.starts_with("ARMv"));
@@ -67,7 +66,7 @@ fn other_kernel(isa: Isa, magic: &str, facts: &Facts) -> Option<String> {
     }
 }
 
-/// The libraries of WireGuard's ciphers say which code they call.
+/// Judges the libraries of WireGuard's ciphers, whose dependencies name the code that they call.
 fn ciphers(case: &mut Case<'_>, facts: &Facts, depends: &str, magic: &str) {
     let name = facts
         .modinfo
@@ -75,7 +74,7 @@ fn ciphers(case: &mut Case<'_>, facts: &Facts, depends: &str, magic: &str) {
         .find(|(key, _)| key == "name")
         .map_or("", |(_, name)| name.as_str());
     let simd = case.soc.neon || case.soc.isa == Isa::Armv8;
-    // From Linux 6.16 on libchacha has its own code for NEON in itself, and the dependency says nothing.
+    // From Linux 6.16 on libchacha contains its own NEON code, and the dependency says nothing.
     if name != "libchacha20poly1305" || !simd || version(magic).is_some_and(|v| v >= (6, 16)) {
         return;
     }
@@ -105,7 +104,7 @@ fn ciphers(case: &mut Case<'_>, facts: &Facts, depends: &str, magic: &str) {
     }
 }
 
-/// `6.1.0-50-armmp SMP mod_unload ARMv7 p2v8`, and its like.
+/// Parses the version in `6.1.0-50-armmp SMP mod_unload ARMv7 p2v8` and similar texts.
 fn version(magic: &str) -> Option<(u32, u32)> {
     let mut parts = magic.split(['.', '-', ' ']);
     let mut number = || parts.next()?.parse().ok();

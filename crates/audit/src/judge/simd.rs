@@ -1,4 +1,4 @@
-//! NEON in 32-bit ARM: whether it is there, and whether the compiler made it.
+//! NEON in 32-bit ARM: whether the file has it, and whether the compiler generated it.
 
 use super::Case;
 use super::arm::{ENOUGH, NOISE, few, noise};
@@ -11,8 +11,8 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
     }
     let tag = attributes.and_then(|a| a.simd_arch).unwrap_or(0);
     let counted = facts.counts.neon;
-    // Ciphers look for NEON at run time, so that theirs does no harm where there is none, and is what NEON is for
-    // where there is.
+    // Ciphers check for NEON at run time: their NEON code is harmless on chips without NEON, and the main
+    // use of NEON on others.
     let ciphers = case.role.has_ciphers();
     if !case.soc.neon {
         if ciphers || counted <= noise(facts) {
@@ -44,11 +44,11 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
     };
     let all = facts.counts.instructions;
     if ciphers && counted <= noise(facts) {
-        // Said of the ciphers, with what else shows it.
+        // The judge of ciphers reports this, with further evidence.
         return;
     }
     match attributes {
-        // An assembler that is told of NEON is given some: this was a compiler.
+        // Assembly that enables NEON contains some; a tag without NEON code comes from a compiler.
         Some(_) if counted == 0 && tag != 0 => return,
         Some(_) if counted <= noise(facts) && tag == 0 => {
             case.fault(fault, "no Tag_Advanced_SIMD_arch and no NEON instruction");
@@ -78,7 +78,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
     }
     match told(&facts.neon, tag) {
         Some(true) => {}
-        // The C library's code is among its own, and was built by others.
+        // A static program contains code of the C library, which others built.
         Some(false) if facts.is_static && !ciphers => case.unknown(format!(
             "{}: a static program, and much of it is the C library's",
             share(facts)
@@ -113,17 +113,17 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
     }
 }
 
-/// Whether the compiler was told of NEON; `None` if nothing shows it.
+/// Whether the compiler had NEON enabled; `None` if nothing shows it.
 ///
-/// Linkers keep the largest value of a tag, so one file of assembly makes a whole library look like NEON. Two
-/// things tell: compilers put NEON into functions all over a library, and where there is NEON there are 32 registers,
-/// of which compilers take the upper ones first. Only the first is not enough: GCC 12 with `-mfpu=neon` put it into
-/// 5 functions of 100 of a library of ciphers in C at -O2, and into one of 200 at -Os.
+/// Linkers keep the largest value of a tag, so one assembly file makes a whole library look like NEON. Two
+/// signs tell. Compilers put NEON into functions all over a library; and NEON implies 32 registers, of
+/// which compilers use the upper ones first. The first sign alone is not enough: in a library of ciphers in
+/// C, GCC 12 with `-mfpu=neon` put NEON into 5 functions of 100 at -O2, and into one of 200 at -Os.
 pub(super) fn told(spread: &Spread, tag: u64) -> Option<bool> {
     match (registers(spread), confined(spread)) {
         (Registers::ThirtyTwo, _) | (_, false) => Some(true),
         (Registers::Sixteen, true) => Some(false),
-        // NEON with fused multiply-add: assembly for run-time choice asks for plain NEON.
+        // NEON with fused multiply-add comes from a compiler: assembly for run-time choice asks for plain NEON.
         (Registers::Unknown, true) if tag >= 2 => Some(true),
         (Registers::Unknown, true) => None,
     }
@@ -139,7 +139,7 @@ fn confined(spread: &Spread) -> bool {
     }
 }
 
-/// A sentence on the registers, which show that the compiler had sixteen of them.
+/// Describes the registers in use, which show that the compiler had sixteen.
 fn low(spread: &Spread) -> String {
     match (registers(spread), spread.high_elsewhere) {
         (Registers::Sixteen, 0) => format!(
@@ -166,7 +166,7 @@ fn share(facts: &Facts) -> String {
     )
 }
 
-/// How many registers the compiler was told of, by what it took where no NEON is.
+/// Number of registers that the compiler could use, judged by code without NEON.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Registers {
     Sixteen,
@@ -177,7 +177,7 @@ pub(super) enum Registers {
 
 pub(super) fn registers(spread: &Spread) -> Registers {
     let (doubles, high) = (spread.doubles_elsewhere, spread.high_elsewhere);
-    // Symbols keep data out of the count.
+    // With symbols, data does not count, so one instruction suffices.
     let least = if spread.functions { 1 } else { NOISE };
     if high >= least && high * 4 >= doubles {
         Registers::ThirtyTwo

@@ -120,7 +120,7 @@ fn is_module(subject: &Subject) -> bool {
     matches!(subject, Subject::Elf(facts) if facts.kind == Kind::Module)
 }
 
-/// The kernel is built as a whole: what is wrong with a module is repaired there.
+/// Adds the steps for a module, whose faults are repaired by rebuilding the whole kernel.
 fn module(verdicts: &[Verdict], flags: &str, add: &mut impl FnMut(String)) {
     let has = |verdict| verdicts.contains(&verdict);
     if has(Verdict::WrongAbi) {
@@ -143,7 +143,7 @@ fn module(verdicts: &[Verdict], flags: &str, add: &mut impl FnMut(String)) {
     }
 }
 
-/// The two variables of OpenWrt's targets that say what is compiled for. Its 32-bit targets know none of ARMv8's units.
+/// The two variables of OpenWrt's targets that select the processor. Its 32-bit targets know no ARMv8 units.
 fn openwrt(flags: &str) -> Option<String> {
     let value = |option: &str| {
         flags

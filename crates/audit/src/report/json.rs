@@ -1,4 +1,4 @@
-//! One object a line for each file.
+//! One JSON object per line for each file.
 
 use serde::Serialize;
 
@@ -28,13 +28,13 @@ struct Gain<'a> {
     source: &'a str,
 }
 
-/// One JSON object for each finding, each on a line of its own, the most worth fixing first:
-/// `path`, `inside` (the way to it in an image), `soc`, `role`, `verdicts`, `evidence`, `flags`, `gain`
-/// (`what`, `low`, `high`, `source`; `null` where no measurement is known), `steps`. What was not looked into
-/// follows, as what cannot be told.
+/// Returns one JSON object per finding, each on its own line, the most worth fixing first: `path`, `inside`
+/// (the containers around it in an image), `soc`, `role`, `verdicts`, `evidence`, `flags`, `gain` (`what`,
+/// `low`, `high`, `source`; `null` if no measurement is known), `steps`. Skipped parts follow, as
+/// `cannot-tell`.
 ///
 /// # Errors
-/// Never, in fact: all of it is text and numbers.
+/// None in practice: every value is text or a number.
 pub fn json(audit: &Audit<'_>) -> Result<String, serde_json::Error> {
     let mut lines = String::new();
     for finding in &audit.findings {

@@ -1,4 +1,4 @@
-//! Saying what was found: to people, to programs, and to those who collect findings.
+//! Reports: text for people, JSON for programs, and SARIF for code forges.
 
 mod json;
 mod sarif;

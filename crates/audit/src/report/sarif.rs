@@ -81,7 +81,7 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
     })
 }
 
-/// A SARIF document of a box that was not judged, and why.
+/// A SARIF document for a box that the audit could not judge, with the reason.
 #[must_use]
 pub fn sarif_of_nothing(why: &str) -> Value {
     json!({
@@ -108,7 +108,7 @@ fn level(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A path as a relative reference (RFC 3986): what is reserved is escaped.
+/// Writes a path as a relative reference (RFC 3986), with reserved characters escaped.
 fn uri(path: &str) -> String {
     let mut uri = String::with_capacity(path.len());
     for byte in path.trim_start_matches('/').bytes() {

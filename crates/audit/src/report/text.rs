@@ -9,16 +9,16 @@ use crate::role::Role;
 use crate::soc::{Soc, Vfp};
 use crate::verdict::Verdict;
 
-/// How much is said.
+/// How much the text report shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextOptions {
-    /// Every file by itself, also those that are fine and those that no packet passes.
+    /// Lists each file separately, including files without faults and files that handle no packets.
     pub all: bool,
 }
 
-/// Findings that are told one by one, at most.
+/// Most groups of findings that get a paragraph each.
 const TOLD: usize = 12;
-/// Names of a group.
+/// Most file names that the report lists for a group.
 const NAMES: usize = 4;
 
 /// A report for people.
@@ -28,7 +28,7 @@ pub fn text(audit: &Audit<'_>, options: TextOptions) -> String {
     head(&mut out, audit);
     let worth = |finding: &&Finding| finding.is_worth_fixing();
     let faulty: Vec<&Finding> = audit.findings.iter().filter(worth).collect();
-    // Files that packets pass have a paragraph each; the others are grouped by their faults.
+    // Files that handle packets get a paragraph each; the others are grouped by their faults.
     let hot = |group: &Vec<&Finding>| options.all || group[0].role.heat() > Role::Module.heat();
     let told = if options.all { usize::MAX } else { TOLD };
     let groups = alike(&faulty, options);
@@ -119,7 +119,7 @@ pub fn describe(soc: &Soc) -> String {
     text
 }
 
-/// Files of one sort with the same faults and the same repair, such as a kernel's modules, are told once.
+/// Groups files of one role with the same faults and the same repair, such as a kernel's modules.
 fn alike<'f>(findings: &[&'f Finding], options: TextOptions) -> Vec<Vec<&'f Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     for finding in findings {
@@ -189,7 +189,7 @@ fn paragraphs(out: &mut String, groups: &[Vec<&Finding>]) {
     }
 }
 
-/// The first names of a group, by their last parts, and how many more there are.
+/// First file names of a group (last path component), and the number of the others.
 fn names(findings: &[&Finding]) -> String {
     let last = |finding: &&Finding| {
         let path = finding.path.as_str();
@@ -202,7 +202,7 @@ fn names(findings: &[&Finding]) -> String {
     names.join(", ")
 }
 
-/// Files with the same verdicts, in a line or two.
+/// Writes a line or two for each set of files with the same verdicts.
 fn summaries(out: &mut String, groups: &[Vec<&Finding>]) {
     let mut by_verdicts: BTreeMap<&[Verdict], Vec<&Finding>> = BTreeMap::new();
     for finding in groups.iter().flatten() {
@@ -346,11 +346,11 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Columns of a terminal.
+/// Width of the report, in columns.
 const WIDTH: usize = 100;
 const INDENT: usize = 10;
 
-/// A line with a label, wrapped.
+/// Writes a labelled line, wrapped.
 fn labelled(out: &mut String, label: &str, text: &str) {
     let label = if label.is_empty() {
         String::new()
@@ -360,7 +360,7 @@ fn labelled(out: &mut String, label: &str, text: &str) {
     wrapped(out, format!("    {label:<6}"), INDENT + 2, text);
 }
 
-/// Words behind a beginning, in lines of [`WIDTH`], the others indented.
+/// Wraps `text` after `beginning` into lines of [`WIDTH`] columns; later lines are indented.
 fn wrapped(out: &mut String, beginning: String, indent: usize, text: &str) {
     let mut current = beginning;
     let mut empty = true;
@@ -379,8 +379,7 @@ fn wrapped(out: &mut String, beginning: String, indent: usize, text: &str) {
     line(out, &current);
 }
 
-/// Lines come from file names and strings of strangers: what would move a terminal's cursor is shown, not
-/// obeyed.
+/// Writes one line. File names and strings come from strangers, so control characters are replaced by U+FFFD.
 fn line(out: &mut String, text: &str) {
     out.extend(
         text.trim_end()

@@ -1,4 +1,4 @@
-//! The form of `socs.toml`.
+//! The structure of `socs.toml`.
 //!
 //! Three lists: `source` names the addresses, `core` says what processor cores can do, and `soc` which chip
 //! has which core. A core appears once for each of its builds: with and without NEON, with and without AES.
@@ -44,7 +44,7 @@ pub(super) struct Core {
     pub(super) gcc32: Option<String>,
     #[serde(default)]
     pub(super) rust: String,
-    /// `implementer/part`.
+    /// Processor ids: `implementer/part`.
     #[serde(default)]
     pub(super) cpu: Vec<String>,
     pub(super) sources: BTreeMap<String, Vec<String>>,
@@ -59,7 +59,7 @@ pub(super) struct Row {
     #[serde(default)]
     pub(super) aliases: Vec<String>,
     pub(super) routers: Vec<String>,
-    /// A core's id.
+    /// Id of the core.
     pub(super) core: String,
     pub(super) cores: u8,
     pub(super) ghz: (f32, f32),

@@ -1,20 +1,20 @@
-//! Which chip an image is for, from its own files.
+//! Finds the chip that an image is for, from the image's own files.
 //!
-//! [`Hints::see`] is shown every file and keeps the few lines that name a board, a chip or a build target;
-//! [`Hints::find`] weighs them. A device tree that the kernel boots with counts most; then the board's name
-//! in a header or a settings file; then OpenWrt's build target, which several chips share; then the package
-//! architecture, which says no more than the core.
+//! [`Hints::see`] takes every file and keeps the few lines that name a board, a chip or a build target;
+//! [`Hints::find`] weighs them. A device tree that the kernel boots with counts most. Next come the board's
+//! name in a header or settings file, then OpenWrt's build target, which several chips share. The package
+//! architecture comes last: it names only the core.
 
 use super::{Isa, Soc, Table};
 use crate::dtb::{self, Dtb};
 
-/// Clues of one sort that are kept. Images have one, or a tree for each of a dozen boards.
+/// Most clues of one kind that are kept. An image has one, or a tree for each of a dozen boards.
 const CLUES: usize = 64;
-/// Bytes that are read of a settings file.
+/// Bytes of a settings file that are read.
 const TEXT: usize = 64 * 1024;
-/// Bytes of a module in which its version string is looked for.
+/// Bytes of a module that are searched for its version string.
 const MODULE: usize = 4 * 1024 * 1024;
-/// Modules that are looked into.
+/// Most modules that are searched.
 const MODULES: usize = 8;
 
 /// The chip that an image or a box has.
@@ -24,7 +24,7 @@ pub struct Detected<'a> {
     pub soc: &'a Soc,
     /// The evidence, as a sentence without a full stop.
     pub because: String,
-    /// Whether there is no other chip that it could be, and nothing that contradicts.
+    /// Whether no other chip is possible and no clue contradicts.
     pub certain: bool,
 }
 
@@ -54,13 +54,13 @@ impl Hints {
             "openwrt_release" => self.settings(path, data, "DISTRIB_TARGET", "DISTRIB_ARCH"),
             "os-release" => self.settings(path, data, "OPENWRT_BOARD", "OPENWRT_ARCH"),
             "board.json" => self.board_json(path, data),
-            // The file that says which board an image of OpenWrt's tar form is for.
+            // Names the board in OpenWrt's tar images.
             "CONTROL" => {
                 if let Some(board) = setting(text(data), "BOARD") {
                     self.board(path, board);
                 }
             }
-            // NETGEAR's own firmware, and OpenWrt while it runs.
+            // Files of NETGEAR's own firmware, and of a running OpenWrt.
             "module_name" | "board_name" if path.matches('/').count() <= 3 => {
                 self.board(path, text(data).lines().next().unwrap_or(""));
             }
@@ -76,7 +76,7 @@ impl Hints {
         }
     }
 
-    /// The chip that the clues name, if they do.
+    /// The chip that the clues identify, if any.
     #[must_use]
     pub fn find<'t>(&self, table: &'t Table) -> Option<Detected<'t>> {
         let tree = self.by_tree(table);
@@ -143,7 +143,7 @@ impl Hints {
                 .collect();
             let first = *socs.first()?;
             let because = format!("{from} names the OpenWrt target {target}");
-            // A target that is called like a chip is of this chip only.
+            // A target named like a chip is for that chip only.
             let subtarget = target.rsplit('/').next().unwrap_or(target);
             if let Some(soc) = socs.iter().find(|soc| soc.id == subtarget) {
                 return Some(Detected {
@@ -172,7 +172,7 @@ impl Hints {
                 .iter()
                 .filter(|soc| soc.openwrt_arch.iter().any(|of| of == arch));
             let soc = socs.next()?;
-            // Chips that differ in what matters cannot stand for each other.
+            // One chip stands for all only if the same options fit all of them.
             socs.all(|other| same(soc, other)).then(|| Detected {
                 soc,
                 because: format!(
@@ -203,7 +203,7 @@ impl Hints {
         }
     }
 
-    /// NETGEAR's headers: CHK has a board's number, DNI the model's name as text.
+    /// Reads NETGEAR's headers: CHK has the board's number, DNI the model's name as text.
     fn header(&mut self, data: &[u8]) {
         if data.starts_with(b"*#$^") {
             // Fixed part of 40 bytes; the number takes the rest of the header.
@@ -268,12 +268,12 @@ impl Hints {
     }
 }
 
-/// The chip that a device tree's `compatible` names, by its own name or by the board's, and that name.
+/// The chip that a device tree's `compatible` identifies by chip or board name, and the matching name.
 pub(super) fn by_compatible<'t, 'n>(
     table: &'t Table,
     names: &'n [String],
 ) -> Option<(&'t Soc, &'n str)> {
-    // From the most special to the most general: the first that is known is the nearest.
+    // `compatible` lists the most specific name first, so the first known name is the nearest.
     let chip = names
         .iter()
         .find_map(|name| Some((table.compatible(name)?, name.as_str())));
@@ -290,13 +290,13 @@ fn same(a: &Soc, b: &Soc) -> bool {
     a.gcc == b.gcc && a.big_endian == b.big_endian
 }
 
-/// Whether modules with this version string could be for such a core: kernels name their architecture there.
+/// Whether modules with this version string could run on such a core: kernels name their architecture in it.
 fn could_run(isa: Isa, vermagic: &str) -> bool {
     let mut words = vermagic.split_whitespace();
     words.all(|word| match isa {
         Isa::Armv5te => !matches!(word, "ARMv6" | "ARMv7" | "aarch64") && !word.starts_with("MIPS"),
         Isa::Armv7 => !matches!(word, "ARMv5" | "aarch64") && !word.starts_with("MIPS"),
-        // A 64-bit core may run a 32-bit kernel, which is a finding and no contradiction.
+        // A 64-bit core may run a 32-bit kernel: that is a finding, not a contradiction.
         Isa::Armv8 => !word.starts_with("MIPS"),
         Isa::Mips32r2 | Isa::Mips64OcteonPlus | Isa::Mips64Octeon3 | Isa::PowerPcSpe => {
             !word.starts_with("ARMv") && word != "aarch64"
@@ -304,7 +304,7 @@ fn could_run(isa: Isa, vermagic: &str) -> bool {
     })
 }
 
-/// The value of `NAME='value'` in a file that shells read.
+/// The value of `NAME='value'` in a shell settings file.
 fn setting<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let value = line.trim().strip_prefix(name)?.strip_prefix('=')?;

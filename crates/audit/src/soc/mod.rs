@@ -1,7 +1,7 @@
-//! The abilities of chips: the table of SoCs and routers, and finding out which of them an image or a box is.
+//! Chips and their abilities: the table of SoCs and routers, and detection of the chip of an image or a box.
 //!
-//! The facts are in `socs.toml`, each with where it was read; [`Table`] is that file checked and searchable,
-//! [`Hints`] tells the chip from the files of an image, [`Live`] from the system that this runs on.
+//! `socs.toml` holds the facts, each with its source; [`Table`] is that file, checked and searchable.
+//! [`Hints`] finds the chip from an image's files, [`Live`] from the running system.
 
 mod file;
 mod hints;
@@ -30,7 +30,7 @@ pub enum Isa {
     Mips64OcteonPlus,
     /// 64-bit MIPS with Cavium's extensions of the CN70xx.
     Mips64Octeon3,
-    /// 32-bit PowerPC with SPE in the place of the classic floating-point unit.
+    /// 32-bit PowerPC with SPE in place of the classic floating-point unit.
     PowerPcSpe,
 }
 
@@ -48,7 +48,7 @@ impl Isa {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Vfp {
-    /// None, or not ARM.
+    /// No unit, or not ARM.
     None,
     /// VFPv3 with 16 registers.
     V3D16,
@@ -56,11 +56,11 @@ pub enum Vfp {
     V3,
     /// VFPv4 with 32 registers.
     V4,
-    /// That of ARMv8.
+    /// ARMv8's unit.
     V8,
 }
 
-/// One chip, or several that differ in nothing that matters here.
+/// One chip, or several that do not differ in any listed fact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Soc {
     /// The name for `--soc`, in lower case: `ipq8065`.
@@ -73,9 +73,9 @@ pub struct Soc {
     pub routers: Vec<String>,
     /// The processor core: `Krait 300`.
     pub core: String,
-    /// Cores that the system sees; hardware threads where there are some.
+    /// Cores that the system sees, or hardware threads if the cores have several.
     pub cores: u8,
-    /// Clocks in GHz: the lowest and the highest top clock that boxes with this chip have.
+    /// Clocks in GHz: the lowest and highest top clock among boxes with this chip.
     pub ghz: (f32, f32),
     /// Instruction set.
     pub isa: Isa,
@@ -87,7 +87,7 @@ pub struct Soc {
     pub vfp: Vfp,
     /// A floating-point unit of any sort.
     pub fpu: bool,
-    /// `sdiv` and `udiv` in A32 and T32, or the like.
+    /// `sdiv` and `udiv` in A32 and T32, or the equivalent.
     pub divide: bool,
     /// The multiprocessing extension of ARMv7 (A7, A9, A15, Krait), or more.
     pub multiprocessing: bool,
@@ -95,14 +95,14 @@ pub struct Soc {
     pub aes: bool,
     /// ARMv8.1's atomics.
     pub lse: bool,
-    /// GCC's `-march` that the core fulfils: `armv7ve+simd`.
+    /// GCC's `-march` that the core supports: `armv7ve+simd`.
     pub march: String,
-    /// The options for GCC that fit, with the convention that passes floats in registers where there are
-    /// such: `-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=hard`.
+    /// GCC options that fit, with the convention that passes floats in floating-point registers if the chip
+    /// has them: `-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=hard`.
     pub gcc: String,
     /// Options for gcc, for 32-bit programs on a 64-bit ARM core.
     pub gcc32: Option<String>,
-    /// Options for rustc: `-C target-cpu=cortex-a53`; empty where the target says it all.
+    /// Options for rustc: `-C target-cpu=cortex-a53`; empty if the target suffices.
     pub rust: String,
     /// The cipher engine, and what it is good for.
     pub engine: Option<String>,
@@ -110,15 +110,15 @@ pub struct Soc {
     pub compatible: Vec<String>,
     /// Board numbers in NETGEAR's CHK headers: `U12H270T00_NETGEAR`.
     pub board_ids: Vec<String>,
-    /// OpenWrt's targets: `ipq806x/generic`. Others chips may share them.
+    /// OpenWrt's targets: `ipq806x/generic`. Other chips may share them.
     pub openwrt_targets: Vec<String>,
     /// OpenWrt's package architectures: `arm_cortex-a15_neon-vfpv4`.
     pub openwrt_arch: Vec<String>,
     /// The processor in `/proc/cpuinfo`, `implementer/part` in hexadecimal (ARM): `51/06f`.
     pub cpu: Vec<String>,
-    /// Where each fact was read: addresses by the name of the fact.
+    /// Sources: addresses by the name of the fact.
     pub sources: BTreeMap<String, Vec<String>>,
-    /// Facts that no public source confirmed: nothing may be concluded from them.
+    /// Facts that no public source confirms: the audit concludes nothing from them.
     pub unsure: Vec<String>,
     /// A note for people.
     pub note: Option<String>,
@@ -132,7 +132,7 @@ impl Soc {
         !self.unsure.iter().any(|unsure| unsure == fact)
     }
 
-    /// The target of rustc that [`Self::rust`] goes with, for musl; `None` where Rust has none that fits.
+    /// The rustc target that goes with [`Self::rust`], for musl; `None` if Rust has none that fits.
     #[must_use]
     pub fn rust_target(&self) -> Option<&'static str> {
         match (self.isa, self.fpu, self.big_endian) {
@@ -147,7 +147,7 @@ impl Soc {
     }
 
     /// [`Self::gcc`] for a userland that passes floats in core registers (`soft` and `softfp`, whose
-    /// programs mix): instructions of the floating-point unit are used all the same.
+    /// programs mix). The code still uses floating-point instructions.
     #[must_use]
     pub fn gcc_soft_abi(&self) -> String {
         self.gcc.replace("-mfloat-abi=hard", "-mfloat-abi=softfp")

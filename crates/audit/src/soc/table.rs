@@ -1,4 +1,4 @@
-//! `socs.toml`, checked and searchable.
+//! `socs.toml`, parsed, checked and searchable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ const BUILTIN: &str = include_str!("socs.toml");
 
 /// Facts of a core that need a source.
 const CORE_FACTS: [&str; 3] = ["features", "gcc", "cpu"];
-/// Facts of a chip that need a source, or to be called unsure.
+/// Facts of a chip that need a source, or an entry in `unsure`.
 const SOC_FACTS: [&str; 8] = [
     "core",
     "features",
@@ -21,16 +21,16 @@ const SOC_FACTS: [&str; 8] = [
     "compatible",
     "openwrt",
 ];
-/// Single features of the core that can be unsure, too.
+/// Core features that a row may list in `unsure`.
 const FEATURES: [&str; 5] = ["neon", "vfp", "fpu", "divide", "aes"];
 
-/// Names that are offered in the place of an unknown router.
+/// Most similar names that the search offers for an unknown router.
 const NEAR: usize = 5;
 
-/// The fault of a table.
+/// A fault in a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// Not TOML, or not of the form.
+    /// The text is not TOML, or lacks the expected structure.
     #[error("table of chips: {0}")]
     Form(#[from] toml::de::Error),
     /// A row contradicts another one or is incomplete.
@@ -43,7 +43,7 @@ pub enum TableError {
     },
 }
 
-/// All chips that are known.
+/// All known chips.
 #[derive(Debug, Default)]
 pub struct Table {
     socs: Vec<Soc>,
@@ -58,14 +58,14 @@ impl Table {
     #[must_use]
     pub fn builtin() -> &'static Self {
         static TABLE: OnceLock<Table> = OnceLock::new();
-        // A test parses the same text and insists on its being right; without it there is no program.
+        // A test ensures that this text parses; without it the program is useless.
         TABLE.get_or_init(|| Self::parse(BUILTIN).unwrap_or_default())
     }
 
     /// Reads a table and checks that its rows are complete, have sources, and do not contradict each other.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first fault found.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         let file: File = toml::from_str(text)?;
         let mut table = Self::default();
@@ -114,7 +114,7 @@ impl Table {
             .map(|index| &self.socs[*index])
     }
 
-    /// The ids of chips whose ids, aliases or names look like this one, nearest first; possibly none.
+    /// The ids of chips whose ids, aliases or names resemble `name`, nearest first; may be empty.
     #[must_use]
     pub fn near_socs(&self, name: &str) -> Vec<&str> {
         let wanted = simple(name);
@@ -141,7 +141,7 @@ impl Table {
     /// out where no other maker has a router of that name.
     ///
     /// # Errors
-    /// The names of routers that look like it, nearest first; possibly none.
+    /// The names of similar routers, nearest first; may be empty.
     pub fn router(&self, model: &str) -> Result<&Soc, Vec<&str>> {
         let wanted = simple(model);
         match self.routers.get(&wanted).map(Vec::as_slice) {
@@ -150,7 +150,7 @@ impl Table {
         }
     }
 
-    /// The chip of all routers whose names end so: `MT6000` is GL.iNet's GL-MT6000.
+    /// The chip shared by all routers whose names end in `wanted`: `MT6000` finds GL.iNet's GL-MT6000.
     fn by_end(&self, wanted: &str) -> Option<&Soc> {
         let mut found = self
             .routers
@@ -181,7 +181,7 @@ impl Table {
         })
     }
 
-    /// Routers whose names resemble this one.
+    /// Routers whose names resemble `wanted`.
     fn near(&self, wanted: &str) -> Vec<&str> {
         if wanted.is_empty() {
             return Vec::new();
@@ -255,7 +255,7 @@ fn model(router: &str) -> &str {
     router.split_once(' ').map_or(router, |(_, model)| model)
 }
 
-/// Characters to insert, delete or replace to make one name the other.
+/// Edit distance: the insertions, deletions and replacements that turn one name into the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -278,7 +278,7 @@ fn wrong(row: &str, what: String) -> TableError {
     }
 }
 
-/// Addresses in the place of short names.
+/// Checks a row's sources and replaces their short names by addresses.
 fn check_sources<'a>(
     id: &str,
     sources: &'a BTreeMap<String, Vec<String>>,
@@ -309,7 +309,7 @@ fn check_sources<'a>(
     Ok(out)
 }
 
-/// Every fact has a source, or is called unsure.
+/// Checks that every fact has a source or is listed in `unsure`.
 fn check_row(row: &Row, sources: &BTreeMap<String, Vec<String>>) -> Result<(), TableError> {
     if row.cores == 0 || row.ghz.0 <= 0.0 || row.ghz.0 > row.ghz.1 {
         return Err(wrong(
@@ -346,7 +346,7 @@ fn check_row(row: &Row, sources: &BTreeMap<String, Vec<String>>) -> Result<(), T
     }
 }
 
-/// A row and its core in one.
+/// Joins a row and its core into one chip.
 fn soc(
     row: &Row,
     core: &Core,

@@ -1,25 +1,25 @@
-//! The budget that is left for an image.
+//! The resources left for unpacking an image.
 
 use super::{Limits, UnpackError};
 
 /// Why a part cannot be unpacked.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// A limit of the whole walk is reached.
+    /// The walk has reached one of its limits.
     Walk(UnpackError),
-    /// Only this part is concerned; in words.
+    /// Only this part fails; the reason in words.
     Part(String),
-    /// It is not, or not wholly, what it looked like.
+    /// The bytes are not the format that they look like, or not to their end.
     Broken {
-        /// In words.
+        /// The reason in words.
         why: String,
-        /// Bytes that it gave until then.
+        /// Bytes unpacked before the fault.
         out: usize,
     },
 }
 
 impl Fault {
-    /// A fault of only the part.
+    /// A fault that concerns only this part.
     pub(super) fn part(why: impl Into<String>) -> Self {
         Self::Part(why.into())
     }
@@ -31,19 +31,19 @@ impl From<UnpackError> for Fault {
     }
 }
 
-/// Unpacked bytes that any stream may give, however short it is: padding is no bomb.
+/// Unpacked bytes that any stream may give, however short: long padding is not a bomb.
 const RATIO_FREE: u64 = 16 << 20;
 
-/// Magic numbers that turn out to be none, and yet cost more than a glance.
+/// Most false magic numbers that the walk may try at more than a glance's cost.
 const MISSES: u32 = 20_000;
 
-/// The account of one walk.
+/// The resources left for one walk.
 #[derive(Debug)]
 pub(super) struct Budget {
     /// The limits, as given.
     pub(super) limits: Limits,
     total: u64,
-    /// Bytes of a directory's files.
+    /// Bytes read from a directory's files.
     read: u64,
     files: u32,
     misses: u32,
@@ -51,7 +51,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For an image of `image` bytes.
+    /// The budget for an image of `image` bytes.
     pub(super) fn new(limits: Limits, image: usize) -> Self {
         let work = (image as u64).saturating_mul(16).saturating_add(64 << 20);
         Self {
@@ -82,10 +82,10 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts unpacked bytes, whether or not they come to be used.
+    /// Counts unpacked bytes, whether or not the walk uses them.
     pub(super) fn unpacked(&mut self, bytes: usize) -> Result<(), UnpackError> {
         self.total = self.total.saturating_add(bytes as u64);
-        // Unpacked bytes will be looked at.
+        // The walk will scan the unpacked bytes.
         self.work = self.work.saturating_add((bytes as u64).saturating_mul(4));
         if self.total > self.limits.total {
             return Err(UnpackError::TooLarge(self.limits.total));
@@ -93,13 +93,13 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether `out` bytes from `packed` are more than is credible.
+    /// Whether unpacking `packed` bytes to `out` bytes exceeds the allowed ratio.
     pub(super) fn is_bomb(&self, out: u64, packed: u64) -> bool {
         out > RATIO_FREE && out > packed.saturating_mul(self.limits.ratio)
     }
 
-    /// Counts a candidate that is about to be tried, and `bytes` that will be looked at for it. `false`: there
-    /// were so many that no more are tried.
+    /// Counts a candidate before it is tried, and the `bytes` that the attempt reads. `false`: the walk may
+    /// not try any more.
     pub(super) fn attempt(&mut self, bytes: usize) -> bool {
         if self.misses == 0 || self.work < bytes as u64 {
             return false;
@@ -110,7 +110,7 @@ impl Budget {
     }
 }
 
-/// Why a file of `size` bytes is skipped.
+/// Explains why a file of `size` bytes is skipped.
 pub(super) fn too_large(size: u64, limits: &Limits) -> String {
     format!(
         "{size} bytes, more than the {} that one file may have",

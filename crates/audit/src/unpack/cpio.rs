@@ -43,7 +43,7 @@ impl Header {
     }
 }
 
-/// Walks the archive at `at`; `None` if it is none.
+/// Walks the archive at `at`; `None` if there is none.
 pub(super) fn walk(
     part: Part<'_>,
     at: usize,
@@ -54,7 +54,7 @@ pub(super) fn walk(
         return Ok(None);
     }
     let origin = part.origin("cpio", at);
-    // Of files with several names the last has the bytes.
+    // Only the last entry of a file with several names has the bytes.
     let mut waiting: HashMap<u32, Vec<String>> = HashMap::new();
     let mut position = 0;
     let whole = loop {
@@ -93,7 +93,7 @@ pub(super) fn walk(
                 EntryKind::Symlink(&String::from_utf8_lossy(data)),
                 &[],
             )?,
-            // Directories cost time as well.
+            // Directories count, because they cost time as well.
             0o04_0000 => walker.budget.count()?,
             _ => walker.give(&path, &origin, EntryKind::Other, &[])?,
         }
@@ -104,7 +104,7 @@ pub(super) fn walk(
     }
     if !whole {
         walker.skip(&origin, "cpio", "it ends before its end mark");
-        // A header that breaks it off must not be taken for the beginning of another.
+        // Skip the header that breaks the archive off, so that the scan does not take it for a new archive.
         position += HEADER;
     }
     Ok(Some(Found::until(at + position)))

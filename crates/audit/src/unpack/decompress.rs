@@ -1,17 +1,17 @@
-//! Compressed streams, each unpacked whole into memory, within the [`Budget`].
+//! Unpacks compressed streams whole into memory, within the [`Budget`].
 
 use std::io::{self, ErrorKind, Read};
 
 use super::budget::{Budget, Fault, too_large};
 
-/// KiB that a decoder may take for its dictionary. `xz -9` has 64 MiB; nothing on a router has more. The fuzzer
+/// Largest dictionary of a decoder, in KiB. `xz -9` uses 64 MiB; nothing on a router uses more. The fuzzer
 /// allows no allocation that large.
 const DICTIONARY_KIB: u32 = if cfg!(fuzzing) { 32 << 10 } else { 72 << 10 };
 
-/// The largest block of LZ4's old format, which is the kernel's.
+/// Largest block of LZ4's legacy format, which the kernel uses.
 const LZ4_BLOCK: usize = 8 << 20;
 
-/// Formats that stand by themselves in a file or an image.
+/// Stream formats that occur on their own in a file or an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// RFC 1952.
@@ -22,12 +22,12 @@ pub(super) enum Format {
     Lzma,
     /// RFC 8878.
     Zstd,
-    /// LZ4's format of before frames, which the kernel has kept.
+    /// LZ4's legacy format, older than frames, which the kernel still uses.
     Lz4,
 }
 
 impl Format {
-    /// Its name in origins.
+    /// The format's name in origins.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -39,7 +39,7 @@ impl Format {
     }
 }
 
-/// Unpacks the stream at the beginning of `packed`, and says how long it was.
+/// Unpacks the stream at the start of `packed`, and returns its packed length as well.
 pub(super) fn decode(
     format: Format,
     packed: &[u8],
@@ -76,7 +76,7 @@ pub(super) fn decode(
     }
 }
 
-/// Unpacks a stream of RFC 1951, as zip archives have it.
+/// Unpacks a deflate stream (RFC 1951), as in zip archives.
 pub(super) fn deflated(packed: &[u8], budget: &mut Budget) -> Result<Vec<u8>, Fault> {
     let mut reader = flate2::bufread::DeflateDecoder::new(packed);
     drain(&mut reader, |r| packed.len() - r.get_ref().len(), budget)
@@ -89,8 +89,8 @@ fn broken(why: &dyn std::fmt::Display, out: usize) -> Fault {
     }
 }
 
-/// Reads to the end, looking after each piece whether it is too much. `used` says how much of the packed bytes
-/// was read so far.
+/// Reads to the end and checks the budget after each piece. `used` returns the number of packed bytes read
+/// so far.
 fn drain<R: Read>(
     reader: &mut R,
     used: impl Fn(&R) -> usize,
@@ -124,7 +124,7 @@ fn grow(out: &mut Vec<u8>, piece: &[u8], used: usize, budget: &mut Budget) -> Re
     Ok(())
 }
 
-/// Blocks with their sizes before them; there is no end mark, so the first that cannot be one ends it.
+/// Unpacks blocks that follow their sizes. There is no end mark: the first impossible block ends the stream.
 fn lz4_blocks(packed: &[u8], budget: &mut Budget) -> Result<(Vec<u8>, usize), Fault> {
     let mut out = Vec::new();
     let mut at = 4;
@@ -138,7 +138,7 @@ fn lz4_blocks(packed: &[u8], budget: &mut Budget) -> Result<(Vec<u8>, usize), Fa
         else {
             break;
         };
-        // A byte gives 255 at most.
+        // Each packed byte gives 255 bytes at most.
         block.resize(LZ4_BLOCK.min(size.saturating_mul(255)), 0);
         let Ok(count) = lz4_flex::block::decompress_into(bytes, &mut block) else {
             budget.unpacked(block.len())?;
@@ -156,8 +156,8 @@ fn lz4_blocks(packed: &[u8], budget: &mut Budget) -> Result<(Vec<u8>, usize), Fa
     Ok((out, at))
 }
 
-/// A raw LZMA stream, with an end mark or without: gives what there is, `most` bytes at most. `size` is what it
-/// unpacks to, if that is known. `Err`: the stream is wrong, not merely at its end.
+/// Unpacks a raw LZMA stream, with or without an end mark, to `most` bytes at most. `size` is the unpacked
+/// size, if known. `Err`: the stream is corrupt, not merely cut off.
 pub(super) fn lzma_raw(
     packed: &[u8],
     props: u8,
@@ -173,7 +173,7 @@ pub(super) fn lzma_raw(
     some(reader, most)
 }
 
-/// The bytes of a reader, `most` at most; an early end is no error if it gave anything.
+/// Reads `most` bytes at most. An early end is an error only if the reader gave nothing.
 pub(super) fn some(mut reader: impl Read, most: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(most.min(1 << 20));
     let mut piece = vec![0; most.clamp(1, 16 << 10)];

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use super::budget::too_large;
 use super::{EntryKind, UnpackError, Walker, read_file};
 
-/// Directories in directories. A deeper one is skipped.
+/// Deepest nesting of directories. Deeper ones are skipped.
 const DEEPEST: usize = 64;
 
-/// Files that were handed over, by device and inode: where a file with several names was found first.
+/// Files already handed over: the first path of each, by device and inode.
 type Seen = HashMap<(u64, u64), String>;
 
-/// Walks `root` in the order of the names. Links are reported and not followed, so that the walk never leaves
-/// `root`; only regular files are opened. One that has several names is read once, and is a link by the others.
+/// Walks `root` in the order of the names. It reports links but does not follow them, so it never leaves
+/// `root`; it opens only regular files. A file with several names is read once, and is a link under the
+/// others.
 pub(super) fn walk(root: &Path, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
     let mut open: Vec<(PathBuf, String, usize)> = vec![(root.to_path_buf(), String::new(), 0)];
     let mut seen = Seen::new();

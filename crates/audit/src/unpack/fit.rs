@@ -8,10 +8,10 @@ use super::part::{Found, Part};
 use super::scan;
 use super::{UnpackError, Walker, kernel};
 
-/// Longest name of a property that is credible; the specification allows 31.
+/// Longest property name that is accepted; the specification allows 31.
 const LONGEST_NAME: usize = 127;
 
-/// Walks what lies at `at`; `None` if it is no device tree.
+/// Walks the device tree at `at`; `None` if there is none.
 pub(super) fn walk(
     part: Part<'_>,
     at: usize,
@@ -29,7 +29,7 @@ pub(super) fn walk(
     };
     let root = tree.root();
     let Some(images) = root.child("images").filter(|_| !part.kernel) else {
-        // A tree for a board, not some program's table.
+        // A tree with one of these properties describes a board; others may be a program's tables.
         if root.property("compatible").is_some() || root.property("model").is_some() {
             walker.file("dtb", &part.origin("dtb", at), &rest[..size])?;
         }
@@ -54,8 +54,8 @@ pub(super) fn walk(
     Ok(Some(Found::until(at + end)))
 }
 
-/// The tree's size, if its header makes sense and no name in it is overlong: names are read again for each
-/// property.
+/// The tree's size, if its header makes sense and no name in it is overlong: each property's name is read
+/// again.
 fn sane(rest: &[u8]) -> Option<usize> {
     let field = |index: usize| {
         let word = rest.get(index * 4..index * 4 + 4)?.try_into().ok()?;
@@ -69,7 +69,7 @@ fn sane(rest: &[u8]) -> Option<usize> {
     (size >= 40 && size <= rest.len() && credible && strings_size <= size).then_some(size)
 }
 
-/// An image's bytes and where they end: within the tree, or after it.
+/// An image's bytes, and their end if they lie after the tree; 0 if they lie within it.
 fn data<'a>(image: Node<'a>, rest: &'a [u8], size: usize) -> Option<(&'a [u8], usize)> {
     if let Some(data) = image.property("data") {
         return Some((data.value, 0));
@@ -98,7 +98,7 @@ fn node(image: Node<'_>, part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), 
         "lzma" => Some(Format::Lzma),
         "xz" => Some(Format::Xz),
         "zstd" => Some(Format::Zstd),
-        // U-Boot's lz4 is the format with frames, but kernels are packed in the old one.
+        // U-Boot's lz4 is the format with frames, but kernels use the legacy format.
         "lz4" => Some(Format::Lz4),
         other => {
             walker.skip(

@@ -1,4 +1,4 @@
-//! Each parser by itself. What it hands over is thrown away; that it ends, within its limits, is the test.
+//! Runs each parser alone and discards the entries. The test is that the parser ends within its limits.
 
 use super::part::Part;
 use super::{
@@ -6,7 +6,7 @@ use super::{
     walk_bytes, zip,
 };
 
-/// Small enough that a fuzzer gets on.
+/// Limits small enough for a fuzzer to make progress.
 const LIMITS: Limits = Limits {
     file: 1 << 20,
     total: 4 << 20,
@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
     ratio: 1000,
 };
 
-/// Counts what it gets.
+/// Counts entries.
 #[derive(Default)]
 struct Count {
     entries: u32,
@@ -61,7 +61,7 @@ pub fn squashfs(bytes: &[u8]) {
     });
 }
 
-/// Any bytes as UBI. Checksums are not looked at when fuzzing.
+/// Any bytes as UBI. Fuzzing builds ignore checksums.
 pub fn ubi(bytes: &[u8]) {
     with(bytes, |part, walker| ubi::walk(part, 0, walker).map(|_| ()));
 }
@@ -78,7 +78,7 @@ pub fn cpio(bytes: &[u8]) {
     });
 }
 
-/// Any bytes as a tar archive, and as a zip archive. Checksums are not looked at when fuzzing.
+/// Any bytes as a tar archive, and as a zip archive. Fuzzing builds ignore checksums.
 pub fn archive(bytes: &[u8]) {
     with(bytes, |part, walker| tar::walk(part, walker).map(|_| ()));
     with(bytes, |part, walker| zip::walk(part, walker).map(|_| ()));

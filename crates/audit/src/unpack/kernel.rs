@@ -1,4 +1,4 @@
-//! Kernels, and whatever else comes out of a stream.
+//! Kernels, and the other contents of unpacked streams.
 
 use memchr::memmem;
 
@@ -14,7 +14,7 @@ pub(super) fn unpacked(
     depth: u32,
     walker: &mut Walker<'_>,
 ) -> Result<(), UnpackError> {
-    // An image that holds files unpacked has the kernel's banner somewhere as well.
+    // Containers come first: an image that holds unpacked files also contains the kernel's banner.
     if !begins_with_container(data) && banner(data) {
         return hand_over(data, origin, depth, walker);
     }
@@ -30,8 +30,7 @@ pub(super) fn unpacked(
     Ok(())
 }
 
-/// A kernel as it lies in memory, with what was built into it: its configuration, a root file system, device
-/// trees.
+/// Hands over an uncompressed kernel and its built-in parts: configuration, root file system, device trees.
 pub(super) fn hand_over(
     data: &[u8],
     origin: &str,
@@ -58,8 +57,8 @@ pub(super) fn hand_over(
     Ok(())
 }
 
-/// A part that a header calls a kernel, not compressed as a whole: the image itself, or a program that unpacks
-/// itself. Handed over as it is if nothing in it is known.
+/// Reads a part that a header calls a kernel and that is not compressed as a whole: the image itself, or a
+/// program that unpacks itself. Hands it over unchanged if it contains nothing known.
 pub(super) fn raw(part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
     if is_unpacked(part.bytes, walker)? {
         return hand_over(part.bytes, part.outer, part.depth, walker);
@@ -70,8 +69,8 @@ pub(super) fn raw(part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), UnpackE
     Ok(())
 }
 
-/// Whether this is a kernel as it lies in memory. That its banner can be read is not enough: LZ4 and zstd keep
-/// text as it is, so that a packed kernel shows it as well.
+/// Whether this is an uncompressed kernel. A readable banner is not enough: LZ4 and zstd keep text as it
+/// is, so packed kernels show it as well.
 pub(super) fn is_unpacked(data: &[u8], walker: &mut Walker<'_>) -> Result<bool, UnpackError> {
     if begins_with_container(data) || !banner(data) {
         return Ok(false);
@@ -94,7 +93,7 @@ pub(super) fn is_image(data: &[u8]) -> bool {
     data.get(56..60) == Some(b"ARMd") && banner(data)
 }
 
-/// Whether `linux_banner` is there (init/version.c).
+/// Whether the data contains `linux_banner` (init/version.c).
 fn banner(data: &[u8]) -> bool {
     let text = b"Linux version ";
     memmem::find_iter(data, text)

@@ -1,7 +1,7 @@
-//! Finding the files in a firmware image, by the magic numbers of what it is made of.
+//! Finds the files in a firmware image by the magic numbers of its parts.
 //!
-//! Nothing is run and nothing is written: files are unpacked in memory, one after the other, and handed to
-//! a visitor. [`Limits`] bound what a hostile image can cost.
+//! The walk runs nothing and writes nothing: it unpacks files in memory, one after the other, and hands
+//! them to a visitor. [`Limits`] bound what a hostile image can cost.
 
 mod budget;
 mod cpio;
@@ -18,7 +18,7 @@ mod uimage;
 mod vendor;
 mod zip;
 
-/// Entry points for fuzzing each parser. Not an interface.
+/// Entry points for fuzzing each parser. Not a public interface.
 #[doc(hidden)]
 pub mod fuzzing;
 
@@ -35,16 +35,16 @@ use part::Part;
 pub struct Limits {
     /// Bytes of one unpacked file. A larger one is skipped.
     pub file: u64,
-    /// Bytes unpacked in all, wherever they come from. What goes beyond ends the walk.
+    /// Unpacked bytes in all, from any source. Exceeding the limit ends the walk.
     pub total: u64,
-    /// Bytes of the files of a directory in all, which are read and not unpacked. What goes beyond ends the walk.
+    /// Bytes of a directory's files in all; the walk reads these without unpacking. Exceeding the limit
+    /// ends the walk.
     pub directory: u64,
-    /// Files, links and devices in all. What goes beyond ends the walk.
+    /// Files, links and devices in all. Exceeding the limit ends the walk.
     pub files: u32,
-    /// How deep images may lie in images. What lies deeper is skipped.
+    /// Nesting depth of images within images. Deeper ones are skipped.
     pub depth: u32,
-    /// Unpacked bytes for each packed one, once a stream has given 16 MiB. A part that exceeds it is
-    /// skipped.
+    /// Unpacked bytes for each packed byte, once a stream has given 16 MiB. A part that exceeds it is skipped.
     pub ratio: u64,
 }
 
@@ -66,47 +66,48 @@ impl Default for Limits {
 pub enum EntryKind<'a> {
     /// A file, with its bytes.
     File,
-    /// A symbolic link, with its target as it is written there. It is not followed.
+    /// A symbolic link, with its target as written. The walk does not follow it.
     Symlink(&'a str),
-    /// A device, a FIFO or a socket. It is not opened.
+    /// A device, a FIFO or a socket. The walk does not open it.
     Other,
 }
 
-/// One thing found. Directories are none; they show in the paths.
+/// One file, link or device that the walk found. Directories show only in the paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// Where it is in its own file system, absolute: `/usr/lib/libcrypto.so.1.1`. What is in no file system
-    /// goes by its role: `kernel` (one that could not be unpacked), `vmlinux` (the kernel as it lies in
-    /// memory, or as an ELF file), `kernel-config` (the text that was built into it), `dtb` (a device
-    /// tree), `header` (what a vendor's header says, as text), `metadata` (OpenWrt's JSON for sysupgrade).
-    /// A file that was named on the command line has its name.
+    /// The absolute path in its own file system: `/usr/lib/libcrypto.so.1.1`. A part outside any file
+    /// system has its role instead: `kernel` (one that could not be unpacked), `vmlinux` (an uncompressed
+    /// kernel, raw or as an ELF file), `kernel-config` (the text built into it), `dtb` (a device tree),
+    /// `header` (a vendor's header, as text), `metadata` (OpenWrt's JSON for sysupgrade). A file named on
+    /// the command line has its own name.
     pub path: &'a str,
-    /// The way to it from the file that was named, for example `squashfs (xz) at 0x1c0040` or `tar
-    /// sysupgrade-x/root > squashfs (xz) at 0x0`; empty in a directory and for the named file itself.
+    /// The containers that lead from the named file to the entry, for example `squashfs (xz) at 0x1c0040`
+    /// or `tar sysupgrade-x/root > squashfs (xz) at 0x0`; empty in a directory and for the named file
+    /// itself.
     pub origin: &'a str,
     /// The sort of entry.
     pub kind: EntryKind<'a>,
-    /// The bytes of a file; empty for the rest. Kernel modules that are compressed one by one are unpacked.
+    /// The bytes of a file; empty for other kinds. Modules that are compressed one by one are unpacked.
     pub data: &'a [u8],
 }
 
-/// Receives what is found.
+/// Receives the entries that a walk finds.
 pub trait Visitor {
     /// A file, a link or a device.
     fn entry(&mut self, entry: &Entry<'_>);
-    /// Something at `origin` was recognised as `what` and could not be looked into, or not wholly.
+    /// Reports that the walk recognised `what` at `origin` but could not read all of it.
     fn skipped(&mut self, origin: &str, what: &str, why: &str);
 }
 
-/// Why a walk ended before its end. What was handed over until then is right.
+/// Why a walk ended early. Entries handed over before are valid.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpackError {
     /// The named file or directory cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// A device, a FIFO or a socket was named.
@@ -123,11 +124,11 @@ pub enum UnpackError {
     TooMany(u32),
 }
 
-/// Walks a file, an image or a directory, and hands over what is in it.
+/// Walks a file, an image or a directory, and hands over its entries.
 ///
 /// # Errors
-/// [`UnpackError`]: when `path` cannot be read, or a limit that ends the walk was reached. Whatever is wrong
-/// with parts of an image goes to [`Visitor::skipped`].
+/// [`UnpackError`]: `path` cannot be read, or the walk reached a limit that ends it. Faults in parts of an
+/// image go to [`Visitor::skipped`].
 pub fn walk(path: &Path, limits: &Limits, visitor: &mut dyn Visitor) -> Result<(), UnpackError> {
     let read = |source| UnpackError::Read {
         path: path.to_path_buf(),
@@ -146,7 +147,7 @@ pub fn walk(path: &Path, limits: &Limits, visitor: &mut dyn Visitor) -> Result<(
     walk_bytes(&path.to_string_lossy(), &bytes, limits, visitor)
 }
 
-/// [`walk`] for an image that is in memory already; `name` is the path that it has if it is a plain file.
+/// [`walk`] for an image in memory; `name` is its path if it turns out to be a plain file.
 ///
 /// # Errors
 /// The errors of [`walk`].
@@ -169,14 +170,14 @@ pub fn walk_bytes(
     walker.file(name, "", bytes)
 }
 
-/// The state of one walk: where entries go to, and what may still be spent.
+/// The state of one walk: the visitor, and the budget that is left.
 struct Walker<'v> {
     budget: Budget,
     visitor: &'v mut dyn Visitor,
     skipped: u32,
 }
 
-/// Things skipped that are told one by one.
+/// Most skipped parts that the walk reports one by one.
 const MOST_SKIPPED: u32 = 1000;
 
 impl<'v> Walker<'v> {
@@ -211,8 +212,7 @@ impl<'v> Walker<'v> {
         Ok(())
     }
 
-    /// A file in a file system: kernel modules that are compressed are unpacked first, and kernels are looked
-    /// into.
+    /// Hands over a file of a file system: unpacks compressed kernel modules and looks into kernels.
     fn file_in_tree(&mut self, path: &str, origin: &str, data: &[u8]) -> Result<(), UnpackError> {
         let format = match path.rsplit_once(".ko.") {
             Some((_, "gz")) => decompress::Format::Gzip,
@@ -245,7 +245,7 @@ impl<'v> Walker<'v> {
         }
     }
 
-    /// Says that something was not looked into. A hostile image could make the list endless.
+    /// Reports a skipped part. The number of reports is limited: a hostile image could make the list endless.
     fn skip(&mut self, origin: &str, what: &str, why: &str) {
         self.skipped += 1;
         match self.skipped {
@@ -258,7 +258,7 @@ impl<'v> Walker<'v> {
         }
     }
 
-    /// A part that could not be unpacked; only a limit of the whole walk is an error.
+    /// Reports a part that could not be unpacked; returns an error only for a limit of the whole walk.
     fn fault(&mut self, origin: &str, what: &str, fault: Fault) -> Result<(), UnpackError> {
         match fault {
             Fault::Walk(error) => Err(error),
@@ -270,8 +270,8 @@ impl<'v> Walker<'v> {
     }
 }
 
-/// Reads a regular file of at most `most` bytes; `None` if it is larger. What turns out to be a FIFO or a
-/// device only when it is open is not read, and opening it does not wait.
+/// Reads a regular file of at most `most` bytes; `None` if it is larger. Opening never waits, and a path
+/// that then turns out to be a FIFO or a device is not read.
 fn read_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let file: File = OpenOptions::new()
         .read(true)
@@ -288,12 +288,12 @@ fn read_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-    // A file that grows while it is read ends here all the same.
+    // The read stops here even if the file grows meanwhile.
     file.take(most + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
-/// Whether a file is a kernel by its name, in the directory where they are.
+/// Whether a path names a kernel in `/boot`.
 fn is_boot_kernel(path: &str) -> bool {
     let Some(name) = path.strip_prefix("/boot/") else {
         return false;
@@ -304,7 +304,7 @@ fn is_boot_kernel(path: &str) -> bool {
     names.iter().any(|prefix| name.starts_with(prefix)) || name.ends_with(".itb")
 }
 
-/// A path as archives have it, made absolute. `None` for one that leaves the archive, and for the root itself.
+/// Makes an archive's path absolute. `None` for a path that leaves the archive, and for the root itself.
 fn clean_path(path: &[u8]) -> Option<String> {
     let path = String::from_utf8_lossy(path);
     let mut clean = String::with_capacity(path.len() + 1);

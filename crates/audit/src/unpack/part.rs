@@ -1,23 +1,23 @@
-//! Stretches of images, and what readers say of them.
+//! Parts of images, and the results of their readers.
 
 use super::decompress::Format;
 
 /// A stretch of an image, with where it lies.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
-    /// All of it.
+    /// All bytes of the part.
     pub(super) bytes: &'a [u8],
-    /// The way to it; see [`Entry::origin`](super::Entry::origin).
+    /// The containers that lead to it; see [`Entry::origin`](super::Entry::origin).
     pub(super) outer: &'a str,
-    /// Images around it.
+    /// Number of images around it.
     pub(super) depth: u32,
-    /// A kernel as it lies in memory: it may hold a root file system and device trees, and bytes that look
-    /// like anything else.
+    /// Whether this is an uncompressed kernel: it may hold a root file system and device trees, and bytes
+    /// that look like any other format.
     pub(super) kernel: bool,
 }
 
 impl Part<'_> {
-    /// The origin of `what`, `at` so many bytes into this part.
+    /// The origin of `what`, `at` bytes into this part.
     pub(super) fn origin(&self, what: &str, at: usize) -> String {
         if self.outer.is_empty() {
             format!("{what} at {at:#x}")
@@ -26,7 +26,7 @@ impl Part<'_> {
         }
     }
 
-    /// A part with these bytes inside this one.
+    /// A part inside this one, with these bytes.
     pub(super) fn inner<'a>(&self, bytes: &'a [u8], outer: &'a str) -> Part<'a> {
         Part {
             bytes,
@@ -37,16 +37,16 @@ impl Part<'_> {
     }
 }
 
-/// Something recognised.
+/// The result of a reader that recognised its format.
 pub(super) struct Found {
-    /// Where to go on.
+    /// Offset at which the scan continues.
     pub(super) end: usize,
-    /// Streams to be expected, by their offsets.
+    /// Offsets and formats of streams that a header announced.
     pub(super) expected: Vec<(usize, Format)>,
 }
 
 impl Found {
-    /// Nothing to be expected.
+    /// A result that announces no streams.
     pub(super) fn until(end: usize) -> Self {
         Self {
             end,

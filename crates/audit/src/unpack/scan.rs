@@ -1,15 +1,15 @@
-//! The way through an image: from magic number to magic number, whatever headers a vendor put in between.
+//! Scans an image from magic number to magic number, whatever vendor headers lie between.
 //!
-//! A part that is recognised goes to its own reader and is jumped over, so that no byte is looked at twice on the same
-//! level. Headers that only announce the next part are jumped over themselves, and leave behind where a stream without
-//! a magic number of its own is to be expected.
+//! A recognised part goes to its own reader and the scan jumps over it, so the scan reads no byte twice on
+//! one level. After a header that only announces the next part, the scan notes where a stream without a
+//! magic number should begin.
 
 use super::decompress::{Format, decode};
 use super::part::{Found, Part};
 use super::{Fault, UnpackError, Walker};
 use super::{cpio, fit, kernel, squashfs, tar, ubi, uimage, vendor, zip};
 
-/// Looks into a part. `false`: there is nothing in it that is known.
+/// Looks into a part. `false`: it contains nothing known.
 pub(super) fn part(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, UnpackError> {
     if part.depth > walker.budget.limits.depth {
         walker.skip(part.outer, "what lies in it", "nested too deeply");
@@ -45,7 +45,7 @@ pub(super) fn part(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, Unpa
     Ok(any)
 }
 
-/// Bytes that a magic number begins with.
+/// First bytes of all magic numbers.
 const FIRST: [bool; 256] = {
     let mut first = [false; 256];
     let all = b"hsqtHU*d0\x27\xd0\x1f\xfd\x28\x02\x5d\x6d\x31\x85\x19\x42\x89\x45-";
@@ -71,7 +71,7 @@ fn next_candidate(bytes: &[u8], from: usize, expected: &[(usize, Format)]) -> Op
     found.map(|found| from + found).or(wanted)
 }
 
-/// Tries what begins at `at`. `wanted`: the format that a header promised for here.
+/// Tries the candidate at `at`. `wanted`: the format that a header announced for this offset.
 fn candidate(
     part: Part<'_>,
     at: usize,
@@ -103,7 +103,7 @@ fn candidate(
             let Some((what, length)) = named_only(rest) else {
                 return Ok(None);
             };
-            // JFFS2 begins anew in each eraseblock.
+            // JFFS2 repeats its magic number in each eraseblock.
             if !told.contains(&what) {
                 told.push(what);
                 walker.skip(&part.origin(what, at), what, "it is not unpacked");
@@ -113,7 +113,7 @@ fn candidate(
     }
 }
 
-/// A part that is recognised and not read, with its bytes to jump over.
+/// A known format that the crate does not unpack: its name, and the bytes to jump over.
 fn named_only(rest: &[u8]) -> Option<(&'static str, usize)> {
     let word = |at: usize| rest.get(at..at + 4).map(|b| [b[0], b[1], b[2], b[3]]);
     match rest {
@@ -176,8 +176,8 @@ pub(super) fn format_at(rest: &[u8]) -> Option<Format> {
     }
 }
 
-/// `.lzma` has no magic number: the dictionary is a power of two, the size is unknown or credible, and the
-/// stream's first byte is 0.
+/// Whether this is `.lzma`, which has no magic number: the dictionary is a power of two, the size is
+/// unknown or credible, and the stream's first byte is 0.
 fn is_lzma(dictionary: [u8; 4], rest: &[u8]) -> bool {
     let dictionary = u32::from_le_bytes(dictionary);
     let Some(size) = rest
@@ -193,7 +193,7 @@ fn is_lzma(dictionary: [u8; 4], rest: &[u8]) -> bool {
         && rest.get(8) == Some(&0)
 }
 
-/// Unpacks a stream and looks into it. `None`: it is none after all.
+/// Unpacks a stream and looks into it. `None`: the bytes are not a stream after all.
 fn stream(
     part: Part<'_>,
     at: usize,
@@ -221,5 +221,5 @@ fn stream(
     Ok(Some(at + length))
 }
 
-/// A stream that broke off after it gave so much was one.
+/// A broken stream that gave at least this many bytes was a real one.
 const WORTH_TELLING: usize = 64 << 10;

@@ -7,7 +7,7 @@ use super::{EntryKind, UnpackError, Walker, clean_path};
 
 const BLOCK: usize = 512;
 
-/// A name longer than a path can be is none.
+/// Longest name that is accepted, in bytes: the longest possible path.
 const LONGEST_NAME: usize = 4096;
 
 struct Member<'a> {
@@ -18,7 +18,8 @@ struct Member<'a> {
     size: u64,
 }
 
-/// Walks a part that is an archive from its first byte; `None` if it is none. Else whether anything was in it.
+/// Walks a part that is an archive from its first byte, and returns whether it held anything. `None`: no
+/// archive.
 pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<bool>, UnpackError> {
     let header = part.bytes.get(..BLOCK);
     if !header.is_some_and(|header| &header[257..262] == b"ustar" && checksum_holds(header)) {
@@ -57,7 +58,7 @@ pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<boo
                 EntryKind::Symlink(&String::from_utf8_lossy(&member.link)),
                 &[],
             )?,
-            // A second name of a file that came before; its bytes are not looked for.
+            // A second name of an earlier file; the walk does not look up its bytes.
             b'1' => walker.skip(&outer, &path, "a hard link in a tar archive"),
             b'3' | b'4' | b'6' => walker.give(&path, &outer, EntryKind::Other, &[])?,
             _ => walker.budget.count()?,
@@ -92,7 +93,7 @@ fn checksum_holds(header: &[u8]) -> bool {
     cfg!(fuzzing) || octal(&header[148..156]) == Some(u64::from(sum))
 }
 
-/// A number in octal digits, or, if its first bit is set, in bytes.
+/// Parses a number in octal digits, or in binary if its first bit is set.
 fn octal(field: &[u8]) -> Option<u64> {
     if field.first()? & 0x80 != 0 {
         let tail = field.get(field.len().saturating_sub(8)..)?;
@@ -117,7 +118,7 @@ impl<'a> Members<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The header at the position, its data, and moves on.
+    /// Returns the header at the position, its data and the data's size, and moves on.
     fn block(&mut self) -> Option<(&'a [u8], &'a [u8], u64)> {
         let header = self.bytes.get(self.at..self.at.checked_add(BLOCK)?)?;
         if !checksum_holds(header) {
@@ -153,7 +154,7 @@ impl<'a> Iterator for Members<'a> {
             match header[156] {
                 b'L' => long_path = Some(text(&data[..data.len().min(LONGEST_NAME)])),
                 b'K' => long_link = Some(text(&data[..data.len().min(LONGEST_NAME)])),
-                // Attributes of POSIX; the path in the header will do.
+                // POSIX extended attributes; the path in the header suffices.
                 b'x' | b'g' => {}
                 kind => {
                     let mut path = text(&header[345..500]);

@@ -1,7 +1,8 @@
 //! UBI: volumes in the eraseblocks of raw flash (Linux, drivers/mtd/ubi/ubi-media.h).
 //!
-//! Every physical eraseblock begins with a header that counts its erasures, then one that says which logical
-//! eraseblock of which volume it holds. A volume is put together from the newest copy of each.
+//! Every physical eraseblock begins with a header that counts its erasures; a second header names its
+//! volume and its logical eraseblock. The reader assembles a volume from the newest copy of each logical
+//! eraseblock.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +10,35 @@ use super::part::{Found, Part};
 use super::scan;
 use super::{UnpackError, Walker};
 
-/// Volumes that UBI allows.
+/// Most volumes that UBI allows.
 const VOLUMES: u32 = 128;
 
 /// The volume that holds the table of volumes.
 const LAYOUT: u32 = 0x7fff_efff;
 
-/// Bytes of a record in that table.
+/// Bytes of a record in the table of volumes.
 const RECORD: usize = 172;
 
-/// Eraseblocks without a header in a row after which the device ends. Bad ones are rare.
+/// Consecutive eraseblocks without a header that end the device. Bad ones are rare.
 const MOST_MISSING: usize = 64;
 
-/// The least that an eraseblock has.
+/// Smallest eraseblock, in bytes.
 const SMALLEST: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Block {
-    /// Counts up with each write: of two copies the larger is right.
+    /// Counter that grows with each write: of two copies, the larger number is valid.
     sequence: u64,
-    /// Of its data.
+    /// Offset of the data.
     start: usize,
-    /// Of its data; what a static volume has in it, all for a dynamic one.
+    /// Length of the data: the used bytes in a static volume, all bytes in a dynamic one.
     length: usize,
 }
 
 /// Logical eraseblocks by their numbers.
 type Blocks = BTreeMap<u32, Block>;
 
-/// Walks the device at `at`; `None` if it is none.
+/// Walks the device at `at`; `None` if there is none.
 pub(super) fn walk(
     part: Part<'_>,
     at: usize,
@@ -78,9 +79,9 @@ pub(super) fn walk(
 
 /// The header that counts erasures.
 struct EraseHeader {
-    /// Of the other header, from the start of the eraseblock.
+    /// Offset of the volume header, from the start of the eraseblock.
     volume_header: usize,
-    /// Of the data.
+    /// Offset of the data, from the start of the eraseblock.
     data: usize,
 }
 
@@ -101,7 +102,7 @@ fn sound<'a>(bytes: &'a [u8], magic: &[u8]) -> Option<&'a [u8]> {
     let header = bytes.get(..64).filter(|header| header.starts_with(magic))?;
     let mut crc = flate2::Crc::new();
     crc.update(&header[..60]);
-    // The kernel's crc32() begins with all ones as any, and does not invert at the end.
+    // The kernel's crc32() starts with all ones as usual, but does not invert the result.
     (cfg!(fuzzing) || word(header, 60)? == !crc.sum()).then_some(header)
 }
 
@@ -109,12 +110,12 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The least distance between two headers; bad eraseblocks make larger ones.
+/// The eraseblock size: the least distance between two headers. Bad eraseblocks give larger distances.
 fn eraseblock_size(device: &[u8]) -> usize {
     let mut last: Option<usize> = None;
     let mut least = device.len();
     for at in memchr::memmem::find_iter(device, b"UBI#") {
-        // Of a device within this one, the headers lie between ours.
+        // The headers of a device nested in this one lie between this device's headers.
         if at % 512 == 0 && EraseHeader::read(&device[at..]).is_some() {
             if let Some(distance) = last
                 .map(|last| at - last)
@@ -128,7 +129,7 @@ fn eraseblock_size(device: &[u8]) -> usize {
     least.max(SMALLEST)
 }
 
-/// The eraseblocks by volume, and where the device ends.
+/// Returns the eraseblocks by volume, and the end of the device.
 fn volumes(device: &[u8], size: usize) -> (BTreeMap<u32, Blocks>, usize) {
     let mut volumes: BTreeMap<u32, Blocks> = BTreeMap::new();
     let mut missing = 0;
@@ -167,7 +168,7 @@ fn volumes(device: &[u8], size: usize) -> (BTreeMap<u32, Blocks>, usize) {
         else {
             continue;
         };
-        // 2 is static.
+        // Type 2 is a static volume.
         let length = if volume[5] == 2 {
             room.min(used as usize)
         } else {
@@ -186,7 +187,7 @@ fn volumes(device: &[u8], size: usize) -> (BTreeMap<u32, Blocks>, usize) {
     (volumes, end)
 }
 
-/// A volume's bytes. `None` if a number is so high that the volume would not fit into `most`.
+/// Assembles a volume's bytes. `None` if a block number is so high that the volume exceeds `most` bytes.
 fn assemble(device: &[u8], blocks: &Blocks, most: usize) -> Option<Vec<u8>> {
     let room = blocks.values().map(|block| block.length).max()?;
     let (last, _) = blocks.last_key_value()?;

@@ -1,6 +1,6 @@
 //! U-Boot's old header, 64 bytes, big-endian (U-Boot, include/image.h).
 //!
-//! Vendors write what they like into its sizes and checksums, so it only tells what to expect after it.
+//! Vendors write arbitrary values into its sizes and checksums, so the reader only learns what follows it.
 
 use super::decompress::Format;
 use super::part::{Found, Part};
@@ -9,7 +9,7 @@ use super::{UnpackError, Walker, kernel};
 /// Bytes of the header.
 const HEADER: usize = 64;
 
-/// Walks a header at `at`; `None` if it is none.
+/// Walks the header at `at`; `None` if there is none.
 pub(super) fn walk(
     part: Part<'_>,
     at: usize,
@@ -50,7 +50,7 @@ pub(super) fn walk(
             expected: vec![(start, format)],
         }));
     }
-    // A kernel that is not compressed at all is handed over whole; anything else is found by its own magic.
+    // An uncompressed kernel is handed over whole; the scan finds anything else by its own magic number.
     if kind == 2 && walker.budget.attempt(data.len()) && kernel::is_unpacked(data, walker)? {
         kernel::hand_over(data, &part.origin("uImage", at), part.depth + 1, walker)?;
         return Ok(Some(Found::until(start + data.len())));
@@ -58,7 +58,7 @@ pub(super) fn walk(
     Ok(Some(Found::until(start)))
 }
 
-/// Checksums that do not hold are worth a note, no more: vendors patch headers after the fact.
+/// Notes wrong checksums and goes on: vendors patch headers afterwards.
 fn check(part: &Part<'_>, at: usize, header: &[u8], data: &[u8]) {
     let crc = |bytes: &[u8]| {
         let mut crc = flate2::Crc::new();

@@ -1,11 +1,11 @@
-//! Headers and trailers of vendors. What they wrap is found by its own magic numbers; here it is only said who
-//! wrapped it, and where a stream without one begins.
+//! Vendors' headers and trailers. The scan finds the wrapped parts by their own magic numbers; this module
+//! names the wrapper, and announces streams without a magic number.
 
 use super::decompress::Format;
 use super::part::{Found, Part};
 use super::{UnpackError, Walker};
 
-/// TRX, CHK or DNI at `at`; `None` if it is none of them.
+/// Reads a TRX, CHK or DNI header at `at`; `None` if there is none.
 pub(super) fn header(
     part: Part<'_>,
     at: usize,
@@ -15,7 +15,7 @@ pub(super) fn header(
     if rest.starts_with(b"HDR0") {
         return Ok(trx(rest, at));
     }
-    // The other two are at the very beginning of a file or nowhere.
+    // CHK and DNI occur only at the very beginning of a file.
     let (what, text, length) = match rest {
         _ if at != 0 => return Ok(None),
         [b'*', b'#', b'$', b'^', ..] => match chk(rest) {
@@ -58,7 +58,7 @@ fn trx(rest: &[u8], at: usize) -> Option<Found> {
     let mut expected = Vec::new();
     for i in 0..parts {
         let offset = usize::try_from(word(16 + i * 4)?).ok()?;
-        // A kernel is LZMA with any properties; what is not is tried by its magic.
+        // LZMA kernels may have any properties; the scan finds other parts by their magic numbers.
         if offset >= header
             && rest
                 .get(offset)
@@ -73,7 +73,7 @@ fn trx(rest: &[u8], at: usize) -> Option<Found> {
     })
 }
 
-/// First bytes of parts that have a magic number: of squashfs, gzip, uImage, device trees, UBI.
+/// First bytes of the parts that have a magic number: squashfs, gzip, uImage, device trees, UBI.
 const MAGIC_FIRST: [u8; 8] = [b'h', b's', b'q', b't', 0x1f, 0x27, 0xd0, b'U'];
 
 /// NETGEAR's CHK: magic, length of the header, seven more words, big-endian, and the board's name
@@ -95,7 +95,7 @@ fn chk(rest: &[u8]) -> Option<(String, usize)> {
 /// a checksum, a kind and its length, big-endian.
 pub(super) fn metadata(part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
     let mut end = part.bytes.len();
-    // The JSON, a signature, and whatever may come to be added.
+    // The JSON, a signature, and blocks that OpenWrt may add later.
     for _ in 0..4 {
         let Some(trailer) = end
             .checked_sub(16)

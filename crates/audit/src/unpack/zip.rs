@@ -6,7 +6,8 @@ use super::part::Part;
 use super::scan;
 use super::{UnpackError, Walker, clean_path};
 
-/// Walks a part that is an archive from its first byte; `None` if it is none. Else whether anything was in it.
+/// Walks a part that is an archive from its first byte, and returns whether it held anything. `None`: no
+/// archive.
 pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<bool>, UnpackError> {
     let bytes = part.bytes;
     if !bytes.starts_with(b"PK\x03\x04") {
@@ -32,7 +33,7 @@ pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<boo
         };
         walker.budget.count()?;
         let origin = format!("{outer} {}", path.get(1..).unwrap_or(""));
-        // Members may be made to share their bytes.
+        // A hostile archive can let many members share their bytes.
         if !walker.budget.attempt(member.data.len()) {
             walker.skip(&origin, &path, "there are too many members");
             break;
@@ -59,12 +60,12 @@ struct Member<'a> {
     name: &'a [u8],
     method: u16,
     data: &'a [u8],
-    /// Of the next entry in the directory.
+    /// Offset of the next entry in the directory.
     next: usize,
 }
 
 impl<'a> Member<'a> {
-    /// The entry of the directory at `at`, and what it refers to.
+    /// Reads the directory entry at `at`, and the member that it refers to.
     fn read(bytes: &'a [u8], at: usize) -> Option<Self> {
         let entry = bytes
             .get(at..at.checked_add(46)?)

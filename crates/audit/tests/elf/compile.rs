@@ -1,4 +1,4 @@
-//! ELF files made on the spot, without any C library: Debian's cross compilers, and zig's clang.
+//! Compiles ELF files during the test, without a C library, with Debian's cross compilers and zig's clang.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ int add(int *p) { return __atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST); }
 void mix(unsigned *restrict o, const unsigned *restrict p) { for (int i = 0; i < 64; i++) o[i] ^= p[i]; }
 ";
 
-/// A directory of files that go with it.
+/// A temporary directory for sources and compiled files.
 pub(crate) struct Bench {
     directory: tempfile::TempDir,
 }
@@ -27,14 +27,14 @@ impl Bench {
         }
     }
 
-    /// A file with that text.
+    /// Writes a source file with that text.
     pub(crate) fn source(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
-    /// Runs a compiler with the flags, which are words with spaces between, over the sources.
+    /// Compiles the sources with the flags, which are separated by spaces.
     pub(crate) fn build(&self, compiler: &str, flags: &str, sources: &[&Path]) -> Vec<u8> {
         let out = self.directory.path().join("out");
         let mut words = compiler.split_whitespace();
@@ -49,7 +49,7 @@ impl Bench {
         std::fs::read(&out).unwrap()
     }
 
-    /// The file after `strip`, which may have options.
+    /// Returns the file after `strip`; `program` may include options.
     pub(crate) fn strip(&self, program: &str, bytes: &[u8]) -> Vec<u8> {
         let path = self.directory.path().join("stripped");
         std::fs::write(&path, bytes).unwrap();
@@ -69,7 +69,8 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {said}");
 }
 
-/// The file without section headers. `cut`: and without what only they lead to, as `sstrip` leaves it.
+/// The file without section headers. `cut`: also without the data that only they lead to, as `sstrip`
+/// leaves it.
 pub(crate) fn without_sections(bytes: &[u8], cut: bool) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let wide = bytes[4] == 2;
@@ -98,7 +99,7 @@ pub(crate) fn without_sections(bytes: &[u8], cut: bool) -> Vec<u8> {
     bytes
 }
 
-/// The facts of a file that has some.
+/// The facts of a valid ELF file.
 pub(crate) fn facts(bytes: &[u8]) -> Facts {
     audit::elf::read(bytes).unwrap()
 }
@@ -107,7 +108,7 @@ pub(crate) const ARM: &str = "arm-linux-gnueabihf-gcc";
 pub(crate) const A64: &str = "aarch64-linux-gnu-gcc";
 pub(crate) const SHARED: &str = "-shared -fPIC -nostdlib -ffreestanding";
 
-/// zig's clang, where `scripts/cross` has fetched it: a hundred megabytes, which the tests do not fetch.
+/// zig's clang, if `scripts/cross` has fetched it; the tests do not fetch its hundred megabytes.
 pub(crate) fn zig() -> Option<String> {
     let path = |name| std::env::var_os(name).map(PathBuf::from);
     let cache = || {

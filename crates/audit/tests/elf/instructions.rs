@@ -1,4 +1,4 @@
-//! Instructions one by one, as an assembler writes them: each is of the class that it should be of.
+//! Assembles instructions one by one: the reader must give each its right class.
 
 use audit::facts::Counts;
 
@@ -136,7 +136,7 @@ fn instructions_of_aarch64_are_of_their_classes() {
     }
 }
 
-/// Constants that would be NEON and division, loaded from beside the code.
+/// Literal pools whose constants look like NEON and division.
 #[test]
 fn pools_of_constants_are_no_instructions() {
     let bench = Bench::new();
@@ -200,7 +200,7 @@ fn instructions_given_as_bytes_are_found() {
     }
 }
 
-/// Tables of ciphers lie between functions, with nothing that says so once symbols are gone.
+/// Tables of ciphers lie between functions; without symbols nothing marks them.
 #[test]
 fn random_bytes_are_no_instructions() {
     let bench = Bench::new();
@@ -234,7 +234,7 @@ fn random_bytes_are_no_instructions() {
     }
 }
 
-/// Of what tells whose code it is: what came with ARMv8, and which registers hold double precision where no NEON is.
+/// Facts that show who built the code: ARMv8 instructions, and the D registers used in functions without NEON.
 #[test]
 fn instructions_of_v8_and_double_precision_are_counted_apart() {
     let bench = Bench::new();
@@ -256,7 +256,7 @@ fn instructions_of_v8_and_double_precision_are_counted_apart() {
             assert_eq!(facts.counts.exclusive, 4, "{set}");
             let spread = &facts.neon;
             assert_eq!((spread.with_neon, spread.all), (1, 3), "{set}: {spread:?}");
-            // Two in `new`, four in `old`; those beside NEON do not count.
+            // Two in `new`, four in `old`; instructions in functions with NEON do not count.
             assert_eq!(
                 (spread.doubles_elsewhere, spread.high_elsewhere),
                 (6, 2),

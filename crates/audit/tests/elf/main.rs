@@ -1,4 +1,4 @@
-//! Facts are read off ELF files that compilers made a moment ago, with the flags known.
+//! Reads facts from ELF files that the tests compile with known flags.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ struct Row {
     divide: bool,
     mp: bool,
     hard: bool,
-    /// Instructions of VFP, NEON, fused multiply-add and those that v7 brought.
+    /// Whether the file has VFP, NEON, fused multiply-add and v7 instructions.
     vfp: bool,
     neon: bool,
     fma: bool,
@@ -41,7 +41,7 @@ const NOTHING: Row = Row {
     v7: true,
 };
 
-/// The rows of flags that vendors use, and those that would be right.
+/// Flags that vendors use, and flags that would be right.
 const ROWS: [Row; 10] = [
     Row {
         flags: "-march=armv5te -marm -mfloat-abi=soft",
@@ -159,7 +159,7 @@ fn check(row: &Row, facts: &Facts, of: &str) {
     assert_eq!(arm.simd_arch, row.simd_arch, "{of}");
     assert_eq!(arm.vfp_args, row.hard.then_some(1), "{of}");
     assert_eq!(arm.mp_extension, row.mp.then_some(1), "{of}");
-    // ARMv8 has division, so that there is nothing to say.
+    // ARMv8 always has division, so the attribute is absent.
     let says = row.divide && row.cpu_arch < 14;
     assert_eq!(arm.div_use, says.then_some(2), "{of}");
     let counts = &facts.counts;
@@ -239,7 +239,7 @@ fn one_neon_file_in_a_library_without_is_seen_for_what_it_is() {
         whole,
     ] {
         let facts = facts(&bytes);
-        // The attributes of the whole are the most that one of its parts has.
+        // The attributes of a linked file have the highest values of its parts.
         if let Some(arm) = &facts.arm {
             assert_eq!(arm.simd_arch, Some(1));
         }

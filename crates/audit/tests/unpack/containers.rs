@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A kernel in the form that ARM boots: a program that unpacks itself, a stream, and device trees behind it.
+/// A kernel in the form that ARM boots: a self-extracting program, a stream, then device trees.
 fn zimage(stream: &[u8]) -> Vec<u8> {
     let mut image = images::noise(5000, 5);
     image[0] = 0;
@@ -159,7 +159,7 @@ fn an_initial_ram_file_system_gives_the_root_however_it_is_packed() {
     ] {
         is_the_root(&look(&headers::uimage(3, 0, &pack(&archive))));
     }
-    // Behind a kernel, and built into one.
+    // The archive behind a kernel, and then built into one.
     let mut image = headers::uimage(2, 1, &pack::gzip(&images::vmlinux()));
     image.extend(headers::uimage(3, 0, &pack::xz(&archive)));
     let seen = look(&image);
@@ -189,9 +189,9 @@ fn kernels_are_unpacked_whatever_packed_them() {
         has_the_kernel(&seen);
         assert_eq!(seen.role("dtb").len(), 1);
     }
-    // Not packed, in a header that says so.
+    // An uncompressed kernel, in a header that says so.
     has_the_kernel(&look(&headers::uimage(2, 0, &kernel)));
-    // Packed with what is not unpacked: handed over as it is.
+    // A kernel with unsupported compression (LZO) is handed over as it is.
     let seen = look(&headers::uimage(2, 4, b"no stream of lzo"));
     assert_eq!(seen.role("kernel"), [b"no stream of lzo"]);
     assert_eq!(seen.skipped.len(), 1);

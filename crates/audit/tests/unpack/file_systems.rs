@@ -10,7 +10,7 @@ fn squashfs_of_every_compressor_gives_the_root() {
         (4, pack::xz, "xz"),
         (5, pack::lz4, "lz4"),
         (6, pack::zstd, "zstd"),
-        // Vendors that say gzip and have LZMA.
+        // Vendors' images that declare gzip and use LZMA.
         (1, pack::lzma, "lzma"),
         (1, pack::lzma_short, "lzma"),
     ];
@@ -72,7 +72,7 @@ fn squashfs_with_lzo_is_named_as_skipped() {
     );
 }
 
-/// An image that was not loaded to its end must not look like one without a file system, wherever it ends.
+/// A truncated image must not look like one without a file system, wherever it ends.
 #[test]
 fn a_squashfs_that_is_cut_off_is_named_as_skipped() {
     for major in [3, 4] {
@@ -97,7 +97,8 @@ fn a_squashfs_that_is_cut_off_is_named_as_skipped() {
     }
 }
 
-/// Routers of 2005 have such releases. The release is named, and data that merely begins with its letters is not.
+/// Routers of 2005 have such releases. The walk names the release, and ignores data that only begins with
+/// its letters.
 #[test]
 fn a_squashfs_of_another_version_is_named_as_skipped() {
     for (magic, big) in [(b"hsqs", false), (b"sqsh", true)] {

@@ -1,4 +1,4 @@
-//! Images that were damaged on purpose: whatever they hold, the walk ends, within its limits.
+//! Images that were damaged on purpose: the walk must end within its limits.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits {
     ratio: 1000,
 };
 
-/// Adds up what it gets.
+/// Counts the entries and their bytes.
 #[derive(Default)]
 struct Sum {
     entries: u32,
@@ -66,7 +66,7 @@ fn small_root() -> Vec<(String, Node)> {
     ]
 }
 
-/// One image of each make.
+/// One image of each kind.
 static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let root = small_root();
     let kind = |magic, big, major, compression, pack| Kind {
@@ -115,14 +115,14 @@ static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     ]
 });
 
-/// The damage to an image.
+/// Damage to an image.
 #[derive(Clone, Debug)]
 enum Harm {
     Set(usize, u8),
-    /// A word that counts, in either order.
+    /// Overwrites four bytes with a number, in either byte order.
     Word(usize, u32, bool),
     Cut(usize),
-    /// A stretch of it again, elsewhere.
+    /// Copies a stretch of the image elsewhere.
     Copy(usize, usize, usize),
 }
 
@@ -211,7 +211,7 @@ fn a_squashfs_directory_within_itself_is_walked_once() {
         pack: |bytes| vec![0; bytes.len() + 1],
     };
     let mut image = squashfs::image(&small_root(), kind);
-    // Nothing is packed, so that `etc` can be made to lead where the root is: its entry gets the root's inode.
+    // The image is uncompressed, so `etc` can be made to contain the root: its entry gets the root's inode.
     let root = u16::from_le_bytes([image[32], image[33]]);
     let table = u64::from_le_bytes(image[72..80].try_into().unwrap()) as usize;
     let name = table
@@ -257,7 +257,7 @@ fn paths_out_of_an_archive_are_dropped() {
 
 #[test]
 fn a_thousand_headers_of_streams_that_are_none_cost_little() {
-    // Each looks like the beginning of a stream; none goes on.
+    // Each looks like the beginning of a stream, but none continues.
     let headers: [&[u8]; 5] = [
         b"\x1f\x8b\x08\0\0\0\0\0\0\x03",
         b"\xfd7zXZ\0\0\x01",

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn what_is_cut_short_gives_what_there_is_and_says_so() {
     let image = rootfs();
-    // The tables are at the end; without them there is nothing.
+    // The tables are at the end; without them the walk finds no file.
     let seen = look(&image[..image.len() / 2]);
     assert!(seen.files.is_empty());
     // Without its last bytes an archive still gives its first files.
@@ -117,7 +117,7 @@ fn a_file_with_many_names_is_read_once() {
     let link = |node: &&Node| matches!(node, Node::Link("/a"));
     assert_eq!(seen.files.values().filter(link).count(), 50);
     assert_eq!(seen.files.len(), 51);
-    // Bytes count: files that are only claimed to be there are read all the same.
+    // The holes of sparse files count: the walk reads them as bytes.
     let hole = std::fs::File::create(root.path().join("c")).unwrap();
     hole.set_len(60_000).unwrap();
     let result = walk(root.path(), &limits, &mut Seen::default());

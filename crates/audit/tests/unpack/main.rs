@@ -1,6 +1,6 @@
-//! One root file system in every form that firmware has: the same files come out of each.
+//! Unpacks one root file system from every form that firmware has: each must give the same files.
 
-// Helpers of tests may fail as tests do.
+// Test helpers may panic, as tests do.
 #![allow(clippy::unwrap_used)]
 
 mod containers;
@@ -19,7 +19,7 @@ use images::{Node, archives, flash, headers, pack, squashfs};
 /// A compressor.
 type Pack = fn(&[u8]) -> Vec<u8>;
 
-/// Everything that was handed over.
+/// Everything that the walk handed over.
 #[derive(Default)]
 struct Seen {
     /// Files of file systems, by path.
@@ -93,7 +93,7 @@ fn is_the_root(seen: &Seen) {
     }
 }
 
-/// Little-endian 4.0.
+/// A little-endian squashfs 4.0.
 fn four(compression: u16, pack: Pack) -> Kind {
     Kind {
         magic: b"hsqs",
@@ -116,7 +116,7 @@ fn a_directory_is_walked_and_links_are_not_followed() {
     walk(dir.path(), &Limits::default(), &mut seen).unwrap();
     is_the_root(&seen);
     assert_eq!(seen.origins, [""]);
-    // A link out of the root is reported, and a loop is none.
+    // The walk reports a link out of the root, and does not loop on a link to a parent.
     std::os::unix::fs::symlink("/etc", dir.path().join("out")).unwrap();
     std::os::unix::fs::symlink("..", dir.path().join("etc/up")).unwrap();
     let mut seen = Seen::default();

@@ -1,4 +1,4 @@
-//! Finds faults in the facts. Each check is a function of the facts, and says what is wrong, where, and what to do.
+//! Finds faults in the facts. Each check is a function of the facts, and tells the fault, its place and its remedy.
 
 use super::facts::{Facts, Starter, TunDevice};
 use netio::netlink::{Family, Rule};
@@ -6,14 +6,14 @@ use serde::Serialize;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Something that is wrong.
+/// A fault, with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// The check, by one word.
+    /// The name of the check.
     pub(super) check: &'static str,
     /// The fault.
     pub(super) what: String,
-    /// Where it is to be seen or set.
+    /// Where to see or change it.
     #[serde(rename = "where")]
     pub(super) place: String,
     /// The remedy.
@@ -23,7 +23,7 @@ pub(super) struct Finding {
 
 type Check = fn(&Facts, &mut Vec<Finding>);
 
-/// All checks, in the order in which one would look.
+/// All checks, in the order of a manual diagnosis.
 pub(super) const CHECKS: [(&str, Check); 17] = [
     ("tun", tun),
     ("clock", clock),
@@ -44,19 +44,19 @@ pub(super) const CHECKS: [(&str, Check); 17] = [
     ("left", left),
 ];
 
-/// A clock is behind what is known by more than this before it is said to be wrong.
+/// How far the clock may lag behind the latest known time before it counts as wrong.
 const CLOCK_SLACK: Duration = Duration::from_secs(3600);
 
-/// Bytes that WireGuard puts around a packet: IP, UDP, its header and tag.
+/// Bytes that WireGuard adds to a packet over IPv4 and IPv6: IP, UDP, its header and tag.
 const WIREGUARD: [u32; 2] = [60, 80];
 
-/// Marks and tables that wg-quick takes: the first that is free.
+/// Marks and tables that wg-quick uses: it takes the first free one.
 const WG_QUICK: std::ops::Range<u32> = 51820..51840;
 
-/// Kilobytes below which a box runs out of memory as soon as something else starts.
+/// Free memory, in kilobytes, below which a box fails when one more program starts.
 const MEMORY_LOW: u64 = 12 << 10;
 
-/// Everything that is wrong.
+/// Runs all checks.
 pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for (name, check) in CHECKS {
@@ -110,7 +110,7 @@ fn clock(facts: &Facts, found: &mut Vec<Finding>) {
     if now + CLOCK_SLACK > known {
         return;
     }
-    // It is not behind for the want of a battery: one of the two is wrong.
+    // The clock was set once, so a missing battery is not the cause: either the clock or the file is wrong.
     if host::clock::is_set(now) {
         let file = service::floor::path();
         let (now, known) = (netio::time::local(now), netio::time::local(known));
@@ -193,7 +193,7 @@ fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// A tunnel that carries its own packets: they reach nobody, whatever its MTU is.
+/// Finds tunnels that carry their own packets, which then reach nobody, whatever the MTU.
 fn into_itself(facts: &Facts, found: &mut Vec<Finding>) {
     for tunnel in &facts.tunnels {
         for (peer, _, _) in tunnel.ways.iter().filter(|way| way.1 == tunnel.device) {
@@ -270,7 +270,7 @@ const fn is_of_policy(_: &Rule) -> bool {
     false
 }
 
-/// Who else sets rules, and how theirs are known.
+/// The program that a foreign rule belongs to.
 fn owner(rule: &Rule) -> Option<&'static str> {
     let (mark, mask) = (rule.fwmark.unwrap_or(0), rule.mask.unwrap_or(u32::MAX));
     let priority = rule.priority.unwrap_or(0);
@@ -281,7 +281,7 @@ fn owner(rule: &Rule) -> Option<&'static str> {
         1000..=3999 if mask == 0x3f00 => Some("mwan3"),
         5210..=5270 | 1310..=1370 if rule.table == 52 || mask == 0x00ff_0000 => Some("Tailscale"),
         _ if WG_QUICK.contains(&mark) || WG_QUICK.contains(&rule.table) => Some("wg-quick"),
-        // Below those of the main table, whose numbers pbr counts down from.
+        // pbr counts down from the priorities of the main table's rules.
         29_000..=30_000 if mask == 0x00ff_0000 => Some("pbr"),
         _ => None,
     }
@@ -347,7 +347,7 @@ fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 fn rp_filter(facts: &Facts, found: &mut Vec<Finding>) {
-    // With one line every answer comes by it.
+    // With a single uplink, every answer comes by it.
     if facts.lines.len() < 2 {
         return;
     }
@@ -398,7 +398,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether one network holds the other. Single addresses are in a network and none by themselves.
+/// Whether two networks overlap. Single addresses never do.
 fn overlap(a: (IpAddr, u8), b: (IpAddr, u8)) -> bool {
     let bits = Family::of(a.0).bits();
     if Family::of(b.0).bits() != bits || a.1.max(b.1) == bits {

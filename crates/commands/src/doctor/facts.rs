@@ -5,24 +5,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// The device by which programs make tunnels.
+/// The state of `/dev/net/tun`, by which programs make tunnels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum TunDevice {
     #[default]
     Works,
-    /// There is no such file.
+    /// The file does not exist.
     Absent,
     /// This user may not open it.
     Hidden,
-    /// There is, and this is what comes of opening it.
+    /// Opening the file fails with this error.
     Refused(String),
 }
 
-/// A name server's answer to a question.
+/// A name server, and whether it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameServer {
     pub(super) address: IpAddr,
-    /// The device by which it is reached; none where there is no way.
+    /// The device that leads to it; `None` without a route.
     pub(super) device: Option<String>,
     pub(super) answers: bool,
 }
@@ -32,12 +32,12 @@ pub(super) struct NameServer {
 pub(super) struct Tunnel {
     pub(super) device: String,
     pub(super) protocol: String,
-    /// Mark of its own packets, and number of its routing table; 0 is none.
+    /// Mark of the tunnel's own packets, and number of its routing table; 0 for none.
     pub(super) fwmark: u32,
     pub(super) mtu: u32,
-    /// Why it has that, in words, if its daemon tells.
+    /// The reason for the MTU, if the daemon tells it.
     pub(super) mtu_reason: Option<String>,
-    /// Where its peers are, and the device that leads there with what the way by it carries.
+    /// Each peer's address, the device that leads there, and the path's MTU.
     pub(super) ways: Vec<(IpAddr, String, u32)>,
     /// TCP ports that it listens on for its clients.
     pub(super) ports: Vec<u16>,
@@ -50,10 +50,10 @@ pub(super) struct Listening {
     pub(super) pid: i32,
 }
 
-/// Who starts tunnels after a reboot.
+/// The program that starts tunnels after a reboot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Starter {
-    /// systemd, and the tunnels that are enabled.
+    /// systemd, with the enabled tunnels.
     Systemd(Vec<String>),
     /// OpenWrt: procd and netifd.
     Procd,
@@ -65,25 +65,25 @@ pub(super) enum Starter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Up {
     pub(super) name: String,
-    /// Its process is netifd's.
+    /// Whether netifd runs the process.
     pub(super) by_netifd: bool,
 }
 
-/// The facts.
+/// All facts about this box.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) tun: TunDevice,
     pub(super) now: SystemTime,
-    /// It is no earlier than this.
+    /// The present time is certainly later than this.
     pub(super) earliest: SystemTime,
-    /// The latest time that the clock has shown, by the floor on file.
+    /// The latest time that the clock has shown, from the file.
     pub(super) floor: SystemTime,
     pub(super) links: Vec<Link>,
     pub(super) addresses: Vec<Address>,
     pub(super) rules: Vec<Rule>,
-    /// Devices of default routes of the main table, tunnels not counted.
+    /// Devices of the main table's default routes, except tunnels.
     pub(super) lines: Vec<String>,
-    /// The device by which the rest of the world is reached.
+    /// The device that leads to the Internet.
     pub(super) way_out: Option<String>,
     pub(super) name_servers: Vec<NameServer>,
     pub(super) tunnels: Vec<Tunnel>,
@@ -92,13 +92,13 @@ pub(super) struct Facts {
     pub(super) listening: Vec<Listening>,
     /// `net.ipv4.ip_forward`.
     pub(super) forwards: bool,
-    /// Devices and their `rp_filter`, as it works.
+    /// Devices and their effective `rp_filter`.
     pub(super) rp_filters: Vec<(String, u8)>,
-    /// Something is to be forwarded: there are settings of a guard, or of a server at home.
+    /// Whether the box forwards packets: settings of a guard or of a server at home exist.
     pub(super) is_router: bool,
-    /// There are settings of a guard or of a policy.
+    /// Whether settings of a guard or of a policy exist.
     pub(super) guarded: bool,
-    /// `nft`, and whether the kernel has what it talks to.
+    /// Whether the program `nft` exists, and whether the kernel supports nftables.
     pub(super) nft: bool,
     pub(super) nf_tables: bool,
     /// `flow_offloading` and `flow_offloading_hw` of OpenWrt's firewall.
@@ -107,7 +107,7 @@ pub(super) struct Facts {
     pub(super) available: Option<u64>,
     pub(super) starter: Starter,
     pub(super) up: Vec<Up>,
-    /// Interfaces of which a killed process has left something.
+    /// Interfaces with remains of a killed process.
     pub(super) left: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ impl Facts {
         link.map_or("?", |link| &link.name)
     }
 
-    /// Whether a routing rule is that of a tunnel of this program.
+    /// Whether a routing rule belongs to a tunnel of this program.
     pub(super) fn is_rule_of_tunnel(&self, rule: &Rule) -> bool {
         let is_marked = |rule: &Rule| {
             let mut marks = self.tunnels.iter().map(|it| it.fwmark);

@@ -1,4 +1,4 @@
-//! Looks at this box. Nothing is changed, and what cannot be looked at is left out.
+//! Gathers facts about this box. It changes nothing, and skips facts that it cannot read.
 
 use super::facts::{Facts, Listening, NameServer, Starter, TunDevice, Tunnel, Up};
 use crate::profile;
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Addresses for documentation (RFC 5737, RFC 3849): what leads there leads everywhere.
+/// Documentation addresses (RFC 5737, RFC 3849): the route to them is the route to the Internet.
 const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
@@ -22,16 +22,16 @@ const ANYWHERE: [IpAddr; 2] = [
 /// How long a name server may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Most name servers that are asked: the C library takes three.
+/// The most name servers to ask, as in the C library.
 const SERVERS_MAX: usize = 3;
 
-/// A question for the name servers of the root (RFC 1035, section 4): whatever server it is, it answers something.
+/// A query for the root's name servers (RFC 1035, section 4), which every server answers somehow.
 const QUESTION: [u8; 17] = [
     0x4d, 0x52, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, // an ID, recursion desired, one question
     0, 0, 2, 0, 1, // the root, NS, IN
 ];
 
-/// Looks at everything.
+/// Gathers all facts.
 pub(super) fn gather(statuses: &[Status]) -> Facts {
     let mut netlink = Netlink::open().ok();
     let mut facts = Facts {
@@ -102,7 +102,7 @@ fn look_around(facts: &mut Facts, netlink: &mut Netlink, statuses: &[Status]) {
         }
     }
     let servers = name_servers(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
-    // All at once: one that is silent is waited for.
+    // All servers are asked at once, as a silent one takes the whole time.
     let asked: Vec<_> = servers
         .into_iter()
         .map(|address| {
@@ -127,7 +127,7 @@ fn look_around(facts: &mut Facts, netlink: &mut Netlink, statuses: &[Status]) {
     facts.rp_filters = facts.lines.iter().filter_map(of).collect();
 }
 
-/// The device by which an address is reached.
+/// The device that leads to an address.
 fn device(facts: &Facts, netlink: &mut Netlink, to: IpAddr) -> Option<String> {
     let way = netlink.route_get(to, 0).ok()?;
     let link = facts.links.iter().find(|link| link.index == way.dev)?;
@@ -145,7 +145,7 @@ fn tun() -> TunDevice {
     }
     match File::options().read(true).write(true).open(path) {
         Ok(_) => TunDevice::Works,
-        // A container that may not use it has EPERM.
+        // A container without permission returns EPERM instead.
         Err(error) if error.raw_os_error() == Some(nix::libc::EACCES) => TunDevice::Hidden,
         Err(error) => TunDevice::Refused(error.to_string()),
     }
@@ -163,24 +163,24 @@ fn tunnel(status: &Status) -> Tunnel {
     }
 }
 
-/// A number in a file of the kernel's.
+/// Reads a number from a file of the kernel.
 fn number(path: &str) -> Option<u8> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The servers of a file as `resolv.conf(5)` has it.
+/// The name servers in the text of a `resolv.conf(5)`.
 pub(super) fn name_servers(text: &str) -> Vec<IpAddr> {
     let servers = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let is_server = words.next() == Some("nameserver");
-        // Of a link-local address the device follows.
+        // A link-local address is followed by its device.
         let address = words.next().filter(|_| is_server)?.split('%').next()?;
         address.parse().ok()
     });
     servers.take(SERVERS_MAX).collect()
 }
 
-/// Whether a server answers, whatever it says.
+/// Whether a server sends any answer.
 fn answers(server: IpAddr) -> bool {
     let own: SocketAddr = match server {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -204,7 +204,7 @@ fn answers(server: IpAddr) -> bool {
     ask().unwrap_or(false)
 }
 
-/// Files of tunnels, and keys, that others can read.
+/// Files of tunnels, and key files, that other users can read.
 fn open_files() -> Vec<(PathBuf, String)> {
     let keys = fs::read_dir("/etc/millrace")
         .into_iter()
@@ -217,7 +217,7 @@ fn open_files() -> Vec<(PathBuf, String)> {
     files
         .filter_map(|path| {
             let words = config::secrecy::warning(&path)?;
-            // The remedy is said by itself.
+            // The finding has the remedy in a field of its own.
             let words = words.split(';').next()?.to_owned();
             Some((path, words))
         })
@@ -233,7 +233,7 @@ fn is_home(path: &Path) -> bool {
     text.lines().any(is_head)
 }
 
-/// TCP sockets of this program that listen.
+/// Listening TCP sockets of this program.
 fn listening() -> Vec<Listening> {
     let Ok(own) = fs::read_link("/proc/self/exe") else {
         return Vec::new();
@@ -264,13 +264,13 @@ fn listening() -> Vec<Listening> {
     found
 }
 
-/// Addresses and inodes of sockets that listen, of a table as `/proc/net/tcp` is.
+/// Addresses and inodes of listening sockets, from a table in the format of `/proc/net/tcp`.
 pub(super) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
     let socket = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (address, port) = words.get(1)?.split_once(':')?;
         let port = u16::from_str_radix(port, 16).ok()?;
-        // Words of 32 bits in the machine's order, each in hexadecimal.
+        // Hexadecimal 32-bit words in the machine's byte order.
         let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();
         let ip = match address.len() {
             8 => IpAddr::from(word(0)?.to_ne_bytes()),
@@ -283,7 +283,7 @@ pub(super) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
             }
             _ => return None,
         };
-        // TCP_LISTEN
+        // 0A is TCP_LISTEN.
         let listens = *words.get(3)? == "0A";
         let inode = words.get(9)?.parse().ok()?;
         listens.then_some((SocketAddr::new(ip, port), inode))
@@ -291,7 +291,7 @@ pub(super) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
     table.lines().skip(1).filter_map(socket).collect()
 }
 
-/// Whether a program is in the path, or where such programs are.
+/// Whether a program is in the path, or in the usual directories of such programs.
 fn program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -303,7 +303,7 @@ fn program(name: &str) -> bool {
 fn has_nf_tables() -> bool {
     let asked =
         Netfilter::open().and_then(|mut it| it.chain(guard::chain::TABLE, guard::chain::CHAIN));
-    // A device that may not be looked at may be there.
+    // Without permission to look, the kernel may still support nftables.
     !asked.is_err_and(|error| error.is_unsupported())
 }
 
@@ -327,7 +327,7 @@ fn available() -> Option<u64> {
 }
 
 fn starter() -> Starter {
-    // sd_booted(3) tests for this directory, too.
+    // sd_booted(3) also checks for this directory.
     if Path::new("/run/systemd/system").is_dir() {
         let wanted = "/etc/systemd/system/multi-user.target.wants";
         let entries = fs::read_dir(wanted).into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! A copy of the last settings that were good, beside their file, with what interfaces listed: with a mistake in either the
-//! guard still holds.
+//! Keeps a copy of the last valid settings beside their file, including the interfaces' lists. With it the guard holds
+//! despite an error in either.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 
 use config::guard::Guard;
 
-/// The copy's place.
+/// The path of the copy.
 pub(crate) fn path_of(file: &Path) -> PathBuf {
     let mut name = OsString::from(file);
     name.push(".valid");
     PathBuf::from(name)
 }
 
-/// Keeps a copy of settings, and of what interfaces list, if there is none of them. Of those that guard nothing there is none.
+/// Writes the copy, unless it is up to date. Settings that guard nothing have no copy.
 pub(super) fn keep(guard: &Guard, file: &Path) {
     if guard.is_empty() {
         return forget(file);
@@ -24,13 +24,13 @@ pub(super) fn keep(guard: &Guard, file: &Path) {
     if Guard::read_kept(&path).is_ok_and(|kept| kept == *guard) {
         return;
     }
-    // Without it the file is as good.
+    // The guard works without the copy.
     if let Err(error) = write_text(&guard.to_kept(), &path, 0o600) {
         log::debug!("{}: {error}", path.display());
     }
 }
 
-/// Takes the copy away, so that a later mistake does not bring back what nothing asks for any more.
+/// Removes the copy, so that a later error does not bring back old settings.
 pub(super) fn forget(file: &Path) {
     let path = path_of(file);
     match fs::remove_file(&path) {
@@ -41,18 +41,18 @@ pub(super) fn forget(file: &Path) {
     }
 }
 
-/// The copy.
+/// Reads the copy.
 pub(super) fn read(file: &Path) -> Option<Guard> {
     let kept = Guard::read_kept(&path_of(file)).ok()?;
     kept.fault().is_none().then_some(kept)
 }
 
-/// Writes settings to a file, which is whole at all times.
+/// Writes settings to a file, atomically.
 pub(super) fn write(guard: &Guard, path: &Path, mode: u32) -> io::Result<()> {
     write_text(&guard.to_toml(), path, mode)
 }
 
-/// Writes a text to a file, which is whole at all times.
+/// Writes a text to a file, atomically.
 pub(crate) fn write_text(text: &str, path: &Path, mode: u32) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;

@@ -1,4 +1,4 @@
-//! Whether what OpenWrt's interfaces list (`only_through`) is what is in force.
+//! Compares the lists of OpenWrt's interfaces (`only_through`) with the guard in force.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use openwrt::only_through::Lists;
 
 use super::wanted::unheld_of;
 
-/// Adds to a report what is wrong with lists, and returns whether all that is listed is held.
+/// Adds faults of lists to a report. Returns whether all listed devices are held.
 pub(super) fn judge(uci: &Path, report: &mut Report) -> bool {
     let lists = match Lists::of(uci) {
         Ok(lists) => lists,
@@ -24,7 +24,7 @@ pub(super) fn judge(uci: &Path, report: &mut Report) -> bool {
     let groups = in_force.groups.clone();
     let (wanted, left) = in_force.with_lists(&lists.lists, &groups);
     notes.extend(left);
-    // Lists that are gone hold too much, and those that are there too little.
+    // A removed list would still hold devices; a new one would not hold its devices yet.
     let is_in_force =
         report.asked && wanted.groups == groups || wanted.groups.is_empty() && groups.is_empty();
     if !is_in_force {
@@ -35,7 +35,7 @@ pub(super) fn judge(uci: &Path, report: &mut Report) -> bool {
     is_held
 }
 
-/// Whether interfaces list, and nothing of that can be held.
+/// Whether interfaces list devices, and none of them can be held.
 pub(super) fn is_refused(uci: &Path) -> bool {
     Lists::of(uci).is_ok_and(|it| it.is_empty() && !it.faults.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Tunnels that the guard's `router` cuts off from their servers, as their packets have no mark that it knows.
+//! Finds tunnels that the guard's `router` cuts off from their servers: it does not know the mark of their packets.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,7 @@ use service::status::Status;
 
 use crate::status;
 
-/// Adds a note for each running tunnel that is cut off, with the setting that lets its packets through.
+/// Adds a note for each running tunnel that is cut off, with the setting that allows its packets.
 pub(super) fn judge(report: &mut Report) {
     let is_held = |it: &&Guard| it.router && report.state != State::Off;
     let Some(guard) = report.guard.as_ref().filter(is_held) else {

@@ -1,4 +1,4 @@
-//! How the guard stands, for people and for programs.
+//! Formats the guard's report for people and for programs.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,14 @@ use guard::rules::PRIORITIES;
 use guard::{Layer, PartReport, Report, State, Way, Why};
 use serde_json::{Value, json};
 
-/// Names of the families, in the order of a report.
+/// The names of the families, in the report's order.
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 
 /// The report as text.
 pub(crate) fn render(report: &Report) -> String {
     let mut out = format!("guard: {}\n", report.state.name());
     for (label, value) in rows(report) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "  {label}: {value}");
     }
     out
@@ -89,7 +89,7 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
     rows
 }
 
-/// The remedy where no process follows tunnels and networks.
+/// The remedy if no process follows tunnels and networks.
 fn unwatched(report: &Report) -> Option<&'static str> {
     let is_on = report.state != State::Off && report.asked;
     (is_on && !report.watched).then_some(
@@ -99,13 +99,13 @@ fn unwatched(report: &Report) -> Option<&'static str> {
     )
 }
 
-/// Whether all guarded devices have the same tunnels, as the file says it.
+/// Whether all guarded devices have the same tunnels: those of the file.
 fn is_one(report: &Report) -> bool {
     let groups = report.guard.as_ref().map_or(&[][..], |it| &it.groups);
     groups.is_empty()
 }
 
-/// How devices with tunnels of their own stand, while the guard is on.
+/// The state of a group of devices, while the guard is on.
 pub(crate) fn state_of(part: &PartReport) -> State {
     match part.is_through() {
         true => State::Through,
@@ -113,7 +113,7 @@ pub(crate) fn state_of(part: &PartReport) -> State {
     }
 }
 
-/// How to let go of what is held.
+/// Tells how to release held devices.
 fn how(report: &Report) -> Option<String> {
     match report.state {
         State::Held => {
@@ -124,7 +124,7 @@ fn how(report: &Report) -> Option<String> {
                     Way::Held(why) => Some(why),
                     Way::Through { .. } => None,
                 });
-                // A tunnel that is up is not the missing part.
+                // A tunnel that is up is not what is missing.
                 if whys.any(|why| matches!(why, Why::NoRoute { .. })) {
                     let way =
                         "lead into the tunnel that is up (`millrace guard watch`, `refresh` once)";
@@ -182,7 +182,7 @@ pub(crate) fn document(report: &Report) -> Value {
         "lan": guard.map(|it| json!(it.guarded())),
         "reach": guard.map(|it| names(&it.reach)),
         "table": guard.map(|it| it.table),
-        // Of the first group, which is the only one where no interface lists any.
+        // The first group's ways; it is the only group unless interfaces list devices.
         "ipv4": report.parts.first().map(|it| way(&it.ways[0])),
         "ipv6": report.parts.first().map(|it| way(&it.ways[1])),
         "groups": report.parts.iter().map(group).collect::<Vec<_>>(),
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(document["groups"][1]["table"], 7740);
         let states = [0, 1].map(|place| document["groups"][place]["state"].clone());
         assert_eq!(states, ["held", "through"]);
-        // The tunnel of a group that is through already is not advised.
+        // The advice does not name the tunnel of a group whose packets pass already.
         assert_eq!(
             document["to_let_go"],
             "bring a tunnel up (mr-*), or `millrace guard off`: everything leaves in clear then"

@@ -1,11 +1,11 @@
 //! Gathers the settings: the file, the command line in its place, and the lists of OpenWrt's interfaces.
 //!
-//! | | says | where it is wrong |
+//! | source | settings | if it is faulty |
 //! |---|---|---|
-//! | file, command line | `lan`, `tunnels` and the rest | what is in force of it, or else its last good text |
-//! | `only_through` in UCI | groups | the groups in force, or else the last good ones |
+//! | file, command line | `lan`, `tunnels` and the rest | its part in force, or else its last valid text |
+//! | `only_through` in UCI | groups | the groups in force, or else the last valid ones |
 //!
-//! Each by itself, so that a mistake in one lets nothing of the other go.
+//! The sources are independent: an error in one releases no device of the other.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use openwrt::only_through::Lists;
 
 use super::{CommandError, flag, kept};
 
-/// Where UCI's files are.
+/// The directory of UCI's files.
 pub(super) const UCI: &str = "/etc/config";
 
 pub(super) fn file_argument() -> Arg {
@@ -106,23 +106,23 @@ pub(super) fn arguments(command: Command) -> Command {
         ))
 }
 
-/// The settings that are to be in force.
+/// The settings to set.
 pub(super) struct Wanted {
     /// The settings.
     pub(super) guard: Guard,
-    /// Faults that were passed over.
+    /// Errors that did not stop the reading.
     pub(super) errors: Vec<CommandError>,
-    /// Devices that interfaces list and that are not held.
+    /// Devices that interfaces list, but that are not held.
     pub(super) unheld: Vec<String>,
-    /// The settings of the files, for a later start that finds a mistake in one; `None` where the lists are not known.
+    /// The settings in the files, to be kept for a later start that finds an error; `None` if the lists cannot be read.
     pub(super) written: Option<Guard>,
 }
 
 impl Wanted {
-    /// Reads all of it. What is wrong stays as it is in force, or as it was last good.
+    /// Reads all sources. A faulty source is replaced by its settings in force, or by its last valid ones.
     ///
     /// # Errors
-    /// A wrong command line, or nothing is guarded.
+    /// A wrong command line, or the settings guard nothing.
     pub(super) fn read(matches: &ArgMatches) -> Result<Self, CommandError> {
         let in_force = control::in_force();
         let kept = || kept::read(file(matches));
@@ -142,7 +142,7 @@ impl Wanted {
         {
             return Err(nothing(unheld_of(lists)));
         }
-        // A file that names nothing, and none at all, lets nothing go.
+        // A file that names no devices, or a missing file, releases no device.
         if base.lan.is_empty()
             && let Some(guard) = in_force.as_ref().filter(|it| !it.lan.is_empty())
         {
@@ -176,7 +176,7 @@ impl Wanted {
             .fault()
             .filter(|_| guard.lan.is_empty() && !guard.is_empty())
         {
-            // The file's other settings may be wrong; the groups are well without them.
+            // An error in the file's settings must not affect the groups.
             errors.push(GuardError::Settings(fault).into());
             let groups = std::mem::take(&mut guard.groups);
             guard = Guard::default();
@@ -195,7 +195,7 @@ impl Wanted {
     }
 }
 
-/// The error where nothing is left to be held.
+/// The error if no device is left to hold.
 fn nothing(unheld: Vec<String>) -> CommandError {
     match unheld.is_empty() {
         true => CommandError::Nothing,
@@ -203,8 +203,8 @@ fn nothing(unheld: Vec<String>) -> CommandError {
     }
 }
 
-/// The settings of the files, without the command line and the state in force. For a settings file with a mistake: the
-/// last good settings.
+/// The settings in the files, without the command line and the state in force. A faulty settings file counts with its
+/// last valid text.
 fn written_in(matches: &ArgMatches, lists: &Lists, before: &[Group]) -> Guard {
     let is_well = |it: &Guard| it.lan.is_empty() || it.fault().is_none();
     let file = from_file(matches).map(Option::unwrap_or_default).ok();
@@ -218,7 +218,7 @@ fn written_in(matches: &ArgMatches, lists: &Lists, before: &[Group]) -> Guard {
     }
 }
 
-/// The settings in the place of a file that is wrong: those in force, or the last good text.
+/// The settings that replace those of a faulty file: those in force, or the last valid text.
 fn instead(in_force: Option<&Guard>, matches: &ArgMatches) -> Option<Guard> {
     if let Some(guard) = in_force {
         log::warn!("what the guard was switched on with is still in force");
@@ -233,7 +233,7 @@ fn instead(in_force: Option<&Guard>, matches: &ArgMatches) -> Option<Guard> {
     Some(kept)
 }
 
-/// Devices that interfaces list and that nothing is held of: a sentence each.
+/// A sentence for each listed device that is not held.
 pub(super) fn unheld_of(lists: &Lists) -> Vec<String> {
     let faults = lists.faults.iter().map(ToString::to_string);
     let is_there = |device: &str| Path::new("/sys/class/net").join(device).exists();
@@ -255,19 +255,19 @@ pub(crate) fn unknown_words(name: &str) -> String {
     format!("there is no interface and no device {name}; nothing of it is held back")
 }
 
-/// The file whose settings are meant.
+/// The path of the settings file.
 pub(super) fn file(matches: &ArgMatches) -> &Path {
     let named = matches.get_one::<PathBuf>("settings");
     named.map_or_else(|| Path::new(DEFAULT_PATH), PathBuf::as_path)
 }
 
-/// The directory of UCI's files.
+/// The path of UCI's directory.
 pub(super) fn uci(matches: &ArgMatches) -> &Path {
     let named = matches.get_one::<PathBuf>("uci");
     named.map_or_else(|| Path::new(UCI), PathBuf::as_path)
 }
 
-/// The settings of the file; nothing where none is named and there is none.
+/// The settings in the file; `None` if the default file does not exist.
 pub(super) fn from_file(matches: &ArgMatches) -> Result<Option<Guard>, SettingsError> {
     let is_named = matches.get_one::<PathBuf>("settings").is_some();
     match Guard::read(file(matches)) {
@@ -280,7 +280,7 @@ pub(super) fn from_file(matches: &ArgMatches) -> Result<Option<Guard>, SettingsE
     }
 }
 
-/// The settings of the file, with what the command line says instead. They may guard nothing.
+/// The settings in the file, overridden by the command line. They may guard nothing.
 pub(super) fn base(matches: &ArgMatches) -> Result<Guard, CommandError> {
     let mut guard = from_file(matches)?.unwrap_or_default();
     if let Some(names) = devices(matches, "lan", "--lan")? {

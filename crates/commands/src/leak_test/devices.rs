@@ -11,13 +11,13 @@ use super::judge::Role;
 /// The devices of this host.
 pub(super) struct Devices {
     all: BTreeMap<u32, (String, Role)>,
-    /// A device but the loopback is up and has a carrier.
+    /// Whether a device other than loopback is up and has a carrier.
     pub(super) can_leave: bool,
 }
 
 impl Devices {
-    /// Looks at the host. `tunnels` are names of devices that are tunnels; without, those that are so by their kind. `own`
-    /// are devices of other tunnels of this program.
+    /// Reads the host's devices. `tunnels` are patterns of tunnel names; without them, the kind of device decides.
+    /// `own` are devices of other tunnels of this program.
     pub(super) fn new(
         tunnels: Option<&[Pattern]>,
         own: &[String],
@@ -41,7 +41,7 @@ impl Devices {
     fn of(links: &[Link], role_of: impl Fn(&str) -> Role, lan: &[String]) -> Self {
         let is_lan = |link: &Link| lan.contains(&link.name);
         let role = |link: &Link| {
-            // A port of a bridge is where the bridge is.
+            // A port has the role of its bridge.
             let master = links.iter().find(|it| Some(it.index) == link.master);
             match () {
                 () if link.name == "lo" => Role::Loopback,
@@ -58,7 +58,7 @@ impl Devices {
         }
     }
 
-    /// One that came after the look is outside.
+    /// The role of a device; a device that appeared later counts as outside.
     pub(super) fn role(&self, index: u32) -> Role {
         self.all.get(&index).map_or(Role::Outside, |it| it.1)
     }

@@ -1,42 +1,42 @@
-//! Judges the probes that were seen. Nothing is sent or read here.
+//! Judges the captured packets of probes. Does no I/O.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where a probe begins.
+/// Where a probe starts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum From {
     /// This host.
     Router,
-    /// A device behind it.
+    /// A device of the LAN.
     Lan,
 }
 
 /// The kind of a probe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
-    /// A query for a name.
+    /// A DNS query.
     Query,
     /// A packet.
     Packet,
 }
 
-/// Something that is sent, and known again by its token.
+/// A query or packet, recognised by its token.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
     pub(super) from: From,
     pub(super) kind: Kind,
-    /// How it goes to the first server, or by which family the packet goes; `None` for any.
+    /// Whether it uses IPv6: to the first server for a query; `None` for any family.
     pub(super) v6: Option<bool>,
-    /// The server that is asked, or where the packet goes.
+    /// The server to ask, or the packet's destination.
     pub(super) to: Option<IpAddr>,
-    /// The mark that packets are searched for, in small letters: a label of a name, or a payload.
+    /// The lower-case text to search for in packets: a label of a name, or a payload.
     pub(super) token: Vec<u8>,
-    /// It was seen coming in by a device of the LAN, or leaving by `lo`: it was here, from any sender.
+    /// Whether it was seen on this host: incoming by a device of the LAN, or leaving.
     pub(super) began: bool,
-    /// A server has said something of it.
+    /// Whether a server has answered about the name.
     pub(super) answered: bool,
-    /// It could not be sent, for this reason.
+    /// Why it could not be sent.
     pub(super) unsent: Option<String>,
     /// Devices that it left by.
     pub(super) left: BTreeSet<u32>,
@@ -61,37 +61,37 @@ impl Probe {
 /// The role of a device in this test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
-    /// Packets that leave by it are in a tunnel.
+    /// Packets that leave by this device are in a tunnel.
     Tunnel,
     /// A tunnel of this program that the LAN is not to use.
     OtherTunnel,
-    /// It leads to the LAN.
+    /// The device leads to the LAN.
     Lan,
-    /// This host itself.
+    /// The loopback device.
     Loopback,
-    /// Anything else.
+    /// Any other device.
     Outside,
 }
 
 /// The outcome of a probe.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// It left by these devices, none of which is a tunnel's.
+    /// The probe left by these devices, which are not tunnels.
     Leak(Vec<u32>),
-    /// It left by these tunnels only.
+    /// The probe left only by these tunnels.
     Tunnel(Vec<u32>),
-    /// It left by nothing: it was refused, or held.
+    /// The probe did not leave: the kernel refused or held it.
     Held,
-    /// That cannot be said, for this reason.
+    /// The result is unknown, for this reason.
     Unknown(String),
 }
 
-/// A packet that was seen.
+/// A captured packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet<'a> {
     pub(super) v6: bool,
     pub(super) to: IpAddr,
-    /// Ports that it comes from and goes to, of UDP and TCP; 0 otherwise.
+    /// Source and destination port of UDP and TCP; 0 otherwise.
     pub(super) ports: (u16, u16),
     /// The bytes behind the IP header.
     pub(super) data: &'a [u8],
@@ -135,23 +135,23 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Port of name servers.
+/// Port of DNS.
 const DNS: u16 = 53;
 
-/// Takes what was seen at a device.
+/// Notes a packet that was captured at a device.
 pub(super) fn note(probes: &mut [Probe], index: u32, role: Role, outgoing: bool, bytes: &[u8]) {
     let Some(packet) = Packet::parse(bytes) else {
         return;
     };
     for probe in probes {
         if probe.kind == Kind::Query && packet.ports.0 == DNS && packet.has(&probe.token) {
-            // A verdict behind the headers of UDP: the name is known, or known not to be.
+            // A response code after the UDP header: 0 (found) or 3 (no such name).
             let code = packet.data.get(11).map(|it| it & 15);
             probe.answered |= matches!(code, Some(0 | 3));
         }
         let is_it = match probe.kind {
             Kind::Query => packet.ports.1 == DNS && packet.has(&probe.token),
-            // A device of the LAN sends what it can: only where to is known.
+            // A device of the LAN chooses the payload, so only the destination counts.
             Kind::Packet if probe.from == From::Lan => probe.to == Some(packet.to),
             Kind::Packet => probe.to == Some(packet.to) && packet.has(&probe.token),
         };
@@ -159,7 +159,7 @@ pub(super) fn note(probes: &mut [Probe], index: u32, role: Role, outgoing: bool,
             continue;
         }
         match (outgoing, role) {
-            // An answer of this host to a device, or a query among devices.
+            // This host's answer to a device, or a query between devices.
             (true, Role::Lan) if probe.from == From::Lan => {}
             (true, Role::Loopback) => probe.began |= probe.from == From::Router,
             (true, _) => {
@@ -177,7 +177,7 @@ pub(super) fn note(probes: &mut [Probe], index: u32, role: Role, outgoing: bool,
     }
 }
 
-/// The outcome of a probe, by the roles of devices.
+/// Judges a probe, by the roles of the devices.
 pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
     let of = |wanted: Role| -> Vec<u32> {
         let all = probe.left.iter().copied();
@@ -186,14 +186,14 @@ pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
     let mut outside = of(Role::Outside);
     let mut tunnels = of(Role::Tunnel);
     match probe.from {
-        // This host's own packets are as safe in one tunnel as in another.
+        // For this host's own packets, any tunnel is safe.
         From::Router => tunnels.extend(of(Role::OtherTunnel)),
         From::Lan => outside.extend(of(Role::OtherTunnel)),
     }
     if !outside.is_empty() {
         return Verdict::Leak(outside);
     }
-    // A server or a proxy in the LAN: what it sends on is a packet of its own.
+    // A server or proxy in the LAN forwards the query in a packet of its own.
     if !of(Role::Lan).is_empty() {
         let words = "it went to a device of the LAN, and what becomes of it there is not seen";
         return Verdict::Unknown(words.to_owned());
@@ -207,7 +207,7 @@ pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
         return Verdict::Unknown(words.to_owned());
     }
     match (&probe.unsent, probe.began, probe.from, probe.kind) {
-        // The kernel had no way for it, or the packet filter refused it: nothing left.
+        // The kernel had no route, or the packet filter refused it: no packet left.
         (_, true, ..) | (Some(_), _, From::Router, _) | (_, _, From::Router, Kind::Packet) => {
             Verdict::Held
         }
@@ -247,7 +247,7 @@ mod tests {
         bytes[if v6 { 6 } else { 9 }] = 17;
         let at = if v6 { 39 } else { 19 };
         bytes[at] = 9;
-        // Answers come from where queries go to.
+        // An answer's source port is the query's destination port.
         let from: u16 = if port == 53 { 7 } else { 53 };
         bytes.extend(from.to_be_bytes());
         bytes.extend(port.to_be_bytes());
@@ -283,7 +283,7 @@ mod tests {
             ),
             (vec![own, (OTHER, true, 53)], Verdict::Tunnel(vec![OTHER])),
             (vec![own], Verdict::Held),
-            // A packet that comes in is no query that leaves.
+            // An incoming packet is not a leaving query.
             (vec![own, (WAN, false, 53)], Verdict::Held),
         ] {
             assert_eq!(seen(query(From::Router), &events), wanted, "{events:?}");
@@ -292,7 +292,7 @@ mod tests {
             seen(query(From::Router), &[]),
             Verdict::Unknown(_)
         ));
-        // Answered by what was not seen to ask.
+        // A server answered a query that was not seen leaving.
         let by_others = seen(query(From::Router), &[own, (LO, true, 4242)]);
         assert!(matches!(by_others, Verdict::Unknown(_)));
         let by_lan = seen(query(From::Router), &[(LAN, true, 53)]);
@@ -351,7 +351,7 @@ mod tests {
         for probe in &probes {
             assert_eq!(verdict(probe, role), Verdict::Leak(vec![WAN]), "{probe:?}");
         }
-        // Of the router nothing was seen: the kernel sent it nowhere.
+        // No packet of the router was seen: the kernel did not send it.
         let none = Probe::new(From::Router, Kind::Packet, b"token".to_vec());
         assert_eq!(verdict(&none, role), Verdict::Held);
     }

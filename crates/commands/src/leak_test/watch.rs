@@ -1,4 +1,4 @@
-//! Sends the probes of this host, and notes what is seen of all.
+//! Sends this host's probes, and captures the packets of all probes.
 
 use std::fs;
 use std::io;
@@ -12,16 +12,16 @@ use netio::poll::Poller;
 use super::judge::{From, Kind, Probe, note};
 use super::{Plan, name};
 
-/// How long an answer is waited for. Servers that are behind a slow line or ask further ones take a second or two.
+/// How long to wait for an answer. Servers behind a slow uplink, or that ask other servers, take a second or two.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long is watched after the last thing that is waited for.
+/// How long to go on capturing after the last expected packet.
 const AFTER: Duration = Duration::from_millis(300);
 
-/// The port of packets to nowhere: that of `discard`.
+/// The destination port of packet probes: `discard`.
 const PORT: u16 = 9;
 
-/// Most servers that are asked, as the C library does.
+/// The most servers to ask, as in the C library.
 const SERVERS_MAX: usize = 3;
 
 /// The name servers that this host asks.
@@ -34,7 +34,7 @@ pub(super) fn name_servers() -> Vec<IpAddr> {
     servers.take(SERVERS_MAX).collect()
 }
 
-/// Returns whether every packet was seen.
+/// Sends and captures. Returns whether no captured packet was lost.
 pub(super) fn run(capture: &Capture, probes: &mut [Probe], plan: &Plan) -> io::Result<bool> {
     let poller = Poller::new()?;
     poller.add(capture, 0)?;
@@ -51,7 +51,7 @@ pub(super) fn run(capture: &Capture, probes: &mut [Probe], plan: &Plan) -> io::R
         }
     }
     let begin = Instant::now();
-    // Both queries of each are answered, or nothing more is expected.
+    // Each server gets two queries; the count reaches 0 when all are answered.
     let mut awaited = 2 * sockets.len();
     let mut settled = None;
     let mut buffer = [0; LENGTH];
@@ -77,7 +77,7 @@ pub(super) fn run(capture: &Capture, probes: &mut [Probe], plan: &Plan) -> io::R
         });
         if own && lan {
             let settled = *settled.get_or_insert(now);
-            // The router may ask on a while later for a device of the LAN.
+            // The router may send queries for a LAN device a while later.
             let after = if plan.from_lan.is_some() {
                 5 * AFTER
             } else {
@@ -117,7 +117,7 @@ fn send(probe: &Probe, domain: &str) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The next answer, and whether it says something of the name; a server that cannot be reached is an answer that does not.
+/// The next answer, and whether it tells about the name; an unreachable server counts as an answer that does not.
 fn answer(socket: &UdpSocket) -> Option<bool> {
     let mut message = [0; 512];
     match socket.recv(&mut message) {

@@ -1,4 +1,5 @@
-//! `millrace migrate --openwrt`: interfaces and instances in the files of UCI, shown first and changed then.
+//! `millrace migrate --openwrt`: converts interfaces and instances in UCI's files; it shows the changes before it
+//! applies them.
 
 use crate::check::{self, Arguments};
 use crate::netifd::notes_of;
@@ -13,13 +14,13 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Where changes wait that `uci` has not committed.
+/// The directory of changes that `uci` has not committed.
 const PENDING: &str = "/tmp/.uci";
 
-/// Mode of a file whose own is not known: it has private keys.
+/// Mode of a file if its own is unknown: it contains private keys.
 const MODE: u32 = 0o600;
 
-/// Why nothing was changed.
+/// Why no file was changed.
 #[derive(Debug, Error)]
 pub(super) enum Error {
     #[error(transparent)]
@@ -34,15 +35,15 @@ pub(super) enum Error {
 pub(super) struct Order<'o> {
     /// The directory of UCI's files.
     pub(super) directory: &'o Path,
-    /// The interface or instance; all if left out.
+    /// The interface or instance; `None` for all.
     pub(super) only: Option<&'o str>,
-    /// Whether it is done, and not only shown.
+    /// Whether to apply the changes; otherwise they are only shown.
     pub(super) apply: bool,
-    /// Where copies of what was there are kept.
+    /// The directory for copies of the old files.
     pub(super) copies: &'o Path,
 }
 
-/// Shows or does it. Returns what to say.
+/// Shows or applies the changes. Returns the message.
 pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
     for file in ["network", "openvpn"] {
         let waiting = std::fs::metadata(Path::new(PENDING).join(file));
@@ -69,8 +70,8 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
         let end = "this is what would change; write it with --apply\n";
         return Ok(words(&taken, end));
     }
-    // The interface is there before the instance is off: a power cut between them leaves both, which `doctor` and the
-    // logs show, and not none.
+    // The interface is written before the instance is disabled. A power cut between the two leaves both, which `doctor`
+    // and the logs show, rather than none.
     for (path, old, new) in [
         (&network, &network_text, taken.network.as_str()),
         (&openvpn, &openvpn_text, taken.openvpn.as_str()),
@@ -78,7 +79,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
         if old.as_str() != new {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let copy = order.copies.join(format!("{name}.before-millrace"));
-            // The first copy is of what there was before all of it.
+            // The first copy has the state before any migration.
             if !copy.exists() {
                 write(&copy, old, Some(MODE))?;
             }
@@ -93,7 +94,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
     Ok(words(&taken, &end))
 }
 
-/// The lines of an instance's file that an interface of netifd would not honour, or why it would not come up.
+/// Finds lines of an instance's file that netifd's interface would not honour, or the reason why it would not come up.
 fn judge(file: &str) -> Result<Judged, String> {
     let file = Path::new(file);
     let permissions = Permissions::FILES;
@@ -137,7 +138,7 @@ fn read(path: &Path) -> Result<Zeroizing<String>, Error> {
     config::file::read_text(path, FILE_MAX).map_err(failed(path))
 }
 
-/// A file keeps its mode where none is given.
+/// Writes a file; without `mode` it keeps its own.
 fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt as _;
     let own = || std::fs::metadata(path).map_or(MODE, |it| it.permissions().mode() & 0o777);
@@ -151,7 +152,7 @@ mod tests {
     use crate::blocks::{CA, SERVER};
     use std::fs;
 
-    /// A FIFO would be waited for.
+    /// Opening a FIFO would block.
     #[test]
     fn only_regular_files_are_taken_over() {
         let directory = tempfile::tempdir().unwrap();
@@ -194,14 +195,14 @@ mod tests {
         let twice = run(&order(true, &copies)).unwrap();
         assert!(twice.contains("nothing to take over"), "{twice}");
         assert!(!at("openvpn").exists());
-        // Without a place for the copy, nothing is changed.
+        // No file changes if the copy cannot be written.
         fs::write(at("network"), &before).unwrap();
         let error = run(&order(true, &at("missing"))).unwrap_err();
         assert!(matches!(error, Error::File { .. }));
         assert_eq!(fs::read_to_string(at("network")).unwrap(), before);
     }
 
-    /// An instance whose file would not come up is left to the program that runs it now.
+    /// If an instance's file would not come up, the present program keeps running it.
     #[test]
     fn an_instances_file_is_read_before_anything_is_changed() {
         let directory = tempfile::tempdir().unwrap();
@@ -236,7 +237,7 @@ mod tests {
             "guarded",
             "none",
         ];
-        // A program for clients only leaves servers as they are.
+        // A build without servers leaves servers unchanged.
         let good = if cfg!(feature = "server") { 2 } else { 1 };
         let instance = |name: &&str| {
             let file = at(&format!("{name}.ovpn"));

@@ -1,4 +1,4 @@
-//! Setting the password.
+//! Sets the password.
 
 use super::MonitorError;
 use monitor::password::{MOST, Password};
@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// Asks for it, or takes the first line of standard input where that is no terminal, and writes the file.
+/// Asks for the password, or reads the first line of standard input if that is not a terminal. Writes the file.
 pub(super) fn set(path: &Path) -> Result<(), MonitorError> {
     let text = match io::stdin().is_terminal() {
         true => asked()?,
@@ -50,7 +50,7 @@ fn first_line() -> Result<Zeroizing<String>, MonitorError> {
     Ok(Zeroizing::new(line.to_owned()))
 }
 
-/// Writes the file, which is whole at all times, for this user only.
+/// Writes the file atomically, readable only by this user.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;

@@ -1,4 +1,4 @@
-//! Answers of the process with privileges.
+//! Answers of the process with privileges, from this host.
 
 use crate::list;
 use crate::peer::{self, PeerError, Wanted, qr};
@@ -17,31 +17,31 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// How often the files of tunnels are looked for.
+/// How often to search for tunnels' files.
 const FILES: Duration = Duration::from_secs(15);
 
-/// How often the day is written: it changes every five minutes.
+/// How often to write the day's rates, which change every five minutes.
 const WRITE: Duration = Duration::from_secs(15 * 60);
 
-/// Servers, and clients of each, that are told.
+/// The most servers, and the most clients of each, in an answer.
 const MOST: usize = 1000;
 
-/// How a server of another name is made: the page has no field for it.
+/// How to make a server with another name: the page has no field for it.
 const ANOTHER: &str =
     "move it away, or make one of another name on this host's shell, by `millrace server init`";
 
-/// This host.
+/// This host as a source of samples.
 pub(super) struct Host {
     known: Vec<Known>,
     looked: Option<Instant>,
     history: PathBuf,
-    /// The text of the day, and when it was last written.
+    /// The text of the day's rates, and the time of the last write.
     day: Option<String>,
     written: Instant,
 }
 
 impl Host {
-    /// With the file that has the rates of a day.
+    /// Uses this file for the rates of a day.
     pub(super) fn new(history: &Path) -> Self {
         Self {
             known: Vec::new(),
@@ -52,11 +52,11 @@ impl Host {
         }
     }
 
-    /// Writes the day, if it has changed.
+    /// Writes the day's rates to the file, if they have changed.
     pub(super) fn write(&mut self) {
         let Some(day) = self.day.take() else { return };
         self.written = Instant::now();
-        // Days from the half without rights are read and written anew, so that nothing else gets into the file.
+        // The front's text is parsed and formatted anew, so that it cannot write anything else into the file.
         let day = monitor::day::Day::from_text(&day).to_text();
         let write = || {
             if let Some(directory) = self.history.parent() {
@@ -112,7 +112,7 @@ impl Source for Host {
     }
 }
 
-/// The servers at home of this host.
+/// The servers at home on this host.
 pub(super) struct AtHome;
 
 impl Servers for AtHome {
@@ -121,7 +121,7 @@ impl Servers for AtHome {
             let name = path.display().to_string();
             match peer::list(path) {
                 Ok(rows) => {
-                    // A name that was revoked may be another client's now.
+                    // Another client may have a revoked client's name by now.
                     let clients = rows.into_iter().filter(|it| !it.revoked).take(MOST);
                     let client = |it: peer::Row| json!({"name": it.name, "detail": it.detail});
                     json!({"name": name, "clients": clients.map(client).collect::<Vec<_>>()})
@@ -133,11 +133,11 @@ impl Servers for AtHome {
     }
 
     fn change(&mut self, change: &Change) -> Result<Value, String> {
-        // Only what was shown can be named: not any path.
+        // Only listed servers can be named: no other path.
         let mut servers = servers().into_iter();
         let server = servers.find(|it| it.display().to_string() == change.server);
         let server = server.ok_or("there is no such server")?;
-        // Its links are followed, as the command does.
+        // Symbolic links are followed, as in the command.
         let server = fs::canonicalize(&server).map_err(|error| error.to_string())?;
         changed(&server, change).map_err(|error| error.to_string())
     }
@@ -166,7 +166,7 @@ impl Servers for AtHome {
     }
 }
 
-/// The files of servers at home.
+/// The files of the servers at home.
 fn servers() -> Vec<PathBuf> {
     profile::all()
         .into_iter()
@@ -194,7 +194,7 @@ fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
             let text = text.borrow();
             answer["file"] = text.as_str().into();
             answer["ending"] = if is_openvpn { ".ovpn" } else { ".conf" }.into();
-            // A camera does not read so much as an OpenVPN file has.
+            // An OpenVPN file is too long for a QR code that a camera reads.
             let code = if is_openvpn { None } else { qr::rows(&text) };
             answer["code"] = json!(code.as_deref().map(Vec::as_slice));
             format!("{name} may call.")
@@ -252,7 +252,7 @@ fn view(report: &Report) -> GuardView {
         ),
     };
     let mut rows = crate::guard::rows(report);
-    // The page tells rows apart by their names.
+    // The page needs unique row names.
     for (place, (name, _)) in rows.iter_mut().enumerate() {
         if name == "note" {
             *name = format!("note {place}");

@@ -1,4 +1,4 @@
-//! Settings that an interface is made with: its section in UCI, and the file that this names.
+//! Settings of an interface: its section in UCI, and the file that the section names.
 
 use super::telling::{Orders, Telling};
 use super::{code, held, others};
@@ -20,66 +20,66 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// How long ubus has to say which device an interface has.
+/// How long ubus may take to tell an interface's device.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The note on a `[Server]` section.
 pub(super) const NOT_FORWARDED: &str = "[Server]: under netifd its Masquerade does nothing: forwarding and masquerading are what the firewall's zones say";
 
-/// Where things are.
+/// Paths, and the interface's name.
 #[derive(Clone, Debug)]
 pub(super) struct At {
     /// The interface's name.
     pub(super) interface: String,
     /// The directory of UCI's files.
     pub(super) uci: PathBuf,
-    /// Where ubus listens, if not at the usual place.
+    /// The path of ubus's socket, if not the default.
     pub(super) ubus: Option<PathBuf>,
 }
 
 /// The kind of tunnel.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// By options or a `wg-quick` file.
+    /// WireGuard, by options or a `wg-quick` file.
     WireGuard(Box<WireGuard>),
-    /// A client or a server of OpenVPN, by this file.
+    /// OpenVPN client or server, by this file.
     OpenVpn(PathBuf),
-    /// A client or a server of PPTP, by this file.
+    /// PPTP client or server, by this file.
     #[cfg(feature = "pptp")]
     Pptp(PathBuf),
 }
 
-/// A tunnel of WireGuard.
+/// A WireGuard tunnel.
 #[derive(Debug, Default)]
 pub(super) struct WireGuard {
-    /// The model.
+    /// The tunnel's model.
     pub(super) tunnel: Tunnel,
     /// Peers whose ranges get no routes.
     pub(super) unrouted: Vec<Key32>,
 }
 
-/// All of it.
+/// All settings of an interface.
 #[derive(Debug)]
 pub(super) struct Given {
     /// The section.
     pub(super) network: Network,
     /// The tunnel.
     pub(super) kind: Kind,
-    /// The digest by which two configurations are compared.
+    /// The digest for comparing two configurations.
     pub(super) digest: [u8; 32],
-    /// Its own lines are bound to devices.
+    /// Whether the file's own lines are bound to devices.
     bound: bool,
-    /// Notes on the file, such as lines of it that are not used.
+    /// Notes on the file, such as unused lines.
     notes: Vec<String>,
-    /// The devices of its lines, as far as UCI says.
+    /// The section's lines and their devices, as far as UCI names them.
     devices: Vec<(String, Option<String>)>,
 }
 
 impl Given {
-    /// Reads all of it.
+    /// Reads the section and its file.
     ///
     /// # Errors
-    /// Why there is no tunnel.
+    /// Why the tunnel cannot be made.
     pub(super) fn read(at: &At) -> Result<Self, Vec<Fault>> {
         let path = at.uci.join("network");
         let bytes = uci::read(&path).map_err(|error| {
@@ -160,7 +160,7 @@ impl Given {
         })
     }
 
-    /// Says what of it is not used.
+    /// Reports settings that are not used.
     pub(super) fn tell(&self, interface: &str, orders: &Orders) {
         for note in &self.notes {
             log::warn!("{interface}: {note}");
@@ -176,19 +176,18 @@ impl Given {
         held::look(&self.network, orders);
     }
 
-    /// Whether packets to endpoints need routes to stay out of the tunnel: sockets that are bound to devices do not.
+    /// Whether endpoints need routes past the tunnel. Sockets bound to devices do not.
     pub(super) fn keeps_endpoints(&self) -> bool {
         self.network.host_route && self.network.lines.is_empty() && !self.bound
     }
 
-    /// The lines of the section, by the devices that netifd has for them now. Returns beside them the names of those
-    /// without a device.
+    /// The section's lines, with the devices that netifd has for them now; and the names of lines without a device.
     fn lines_now(&self, at: &At) -> (Option<SharedLines>, Vec<String>) {
         let device = |name: &str| {
             let running = running_device(at, name);
             let mut written = self.devices.iter().filter(|it| it.0 == name);
             let written = || written.find_map(|it| it.1.clone());
-            // A word that is no interface of netifd may be a device.
+            // A name that netifd does not know may be a device.
             let there = || {
                 let path = Path::new("/sys/class/net").join(name);
                 path.exists().then(|| name.to_owned())
@@ -198,8 +197,8 @@ impl Given {
         self.network.lines_by(device)
     }
 
-    /// Why the tunnel is not made yet: it has lines, and none of them can be used. Without one its packets would leave by
-    /// whatever line the host has.
+    /// Why the tunnel is not made yet: it has lines, and none of them is usable. Without a line, its packets would
+    /// leave by any uplink of the host.
     pub(super) fn held(&self, at: &At) -> Option<Fault> {
         if self.network.lines.is_empty() {
             return None;
@@ -207,7 +206,7 @@ impl Given {
         held_by(&self.lines_now(at))
     }
 
-    /// Refuses a tunnel that would go without lines though the section names some: what does not fit is left out of them.
+    /// Refuses a tunnel that cannot use any of its section's lines, as unsuitable ones are left out.
     pub(super) fn must_use(&self, bound: bool) -> Result<(), String> {
         match bound || self.network.lines.is_empty() {
             true => Ok(()),
@@ -215,11 +214,11 @@ impl Given {
         }
     }
 
-    /// The lines of the section, by the devices that netifd has for them now; where it says nothing of lines, those of the
+    /// The section's lines, with the devices that netifd has for them now. If the section has none, those of the
     /// settings file.
     ///
     /// # Errors
-    /// The section has lines, and none of them can be used.
+    /// The section has lines, and none of them is usable.
     pub(super) fn lines(
         &self,
         at: &At,
@@ -245,7 +244,7 @@ impl Given {
     }
 }
 
-/// Why lines cannot be used at all, of what [`Given::lines_now`] found.
+/// Why no line is usable, from the result of [`Given::lines_now`].
 fn held_by((lines, unknown): &(Option<SharedLines>, Vec<String>)) -> Option<Fault> {
     let usable = lines
         .as_ref()
@@ -275,7 +274,7 @@ fn running_device(at: &At, interface: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The file that an interface of netifd is made from, if `claimed` is what its process calls it by, and it is made from one.
+/// The file of a netifd interface, if `claimed` is the name that its process has claimed, and the interface has a file.
 pub(crate) fn file_of(claimed: &Path) -> Option<PathBuf> {
     let interface = claimed.strip_prefix(super::NETWORK).ok()?.to_str()?;
     file_in(Path::new(super::NETWORK), interface)
@@ -293,9 +292,9 @@ fn file_in(path: &Path, interface: &str) -> Option<PathBuf> {
 /// The content of a file.
 struct OfFile {
     kind: Kind,
-    /// Its own lines.
+    /// The file's own lines.
     lines: Lines,
-    /// It is called, and calls no one.
+    /// Whether it is a server, which calls nobody.
     server: bool,
 }
 
@@ -340,7 +339,7 @@ fn of_file(
     if kind == kind::Kind::Relay {
         return refuse("this file is a relay's: run it by `millrace relay`");
     }
-    // Scripts are of no use where netifd does what they are for, and hotplug runs others.
+    // netifd does what these scripts would do, and hotplug runs others.
     let options = wgquick::Options { permissions };
     let import = wgquick::parse_bytes(content, file, options);
     let import = import.and_then(wgquick::Import::into_tunnel);
@@ -360,7 +359,7 @@ fn of_file(
     })
 }
 
-/// Digests of the files with passwords that a file of pppd names.
+/// Digests of the password files that a pppd file names.
 #[cfg(feature = "pptp")]
 fn passwords(kind: &Kind, permissions: Permissions) -> Vec<u8> {
     let Kind::Pptp(file) = kind else {

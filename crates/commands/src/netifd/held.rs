@@ -1,5 +1,5 @@
-//! Whether what an interface lists (`only_through`) is held. The guard sees to that, before this process and after it; here it
-//! is only told where it does not.
+//! Checks whether the devices that an interface lists (`only_through`) are held. The guard holds them, with or without
+//! this process; this one only reports to netifd if it does not.
 
 use super::code;
 use super::telling::Orders;
@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the guard has: its init script is told of a change at the same time as this process, and a device may be made only
-/// now.
+/// How long the guard may take: its init script learns of a change at the same time as this process, and the device may
+/// be new.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between two looks.
+/// The pause between two checks.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The remedy where the guard is not on.
 const ENABLE: &str =
     "run `/etc/init.d/millrace-guard enable` and `/etc/init.d/millrace-guard start`";
 
-/// How often it was looked, so that an earlier look ends when the list may be another one.
+/// The number of checks so far; a newer check, perhaps of a changed list, ends an older one.
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
-/// Looks until all of the list is held, and tells netifd where it is not in time.
+/// Checks until all listed devices are held, and reports a fault to netifd after [`PATIENCE`].
 pub(super) fn look(network: &Network, orders: &Orders) {
     let number = LOOKS.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     if network.only_through.is_empty() {
@@ -60,7 +60,7 @@ pub(super) fn look(network: &Network, orders: &Orders) {
     }
 }
 
-/// Faults of the list: devices that are not held as things are, or whose packets do not come through.
+/// Faults of the list: devices that are not held now, or whose packets do not pass.
 fn faults(device: &str, lans: &[Lan]) -> Vec<String> {
     let report = match control::status(None) {
         Ok(report) => report,

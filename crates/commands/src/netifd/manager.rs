@@ -1,4 +1,4 @@
-//! netifd, as the tunnel's services see it.
+//! The manager through which the tunnel's services use netifd.
 
 use super::given::{At, Given, Kind};
 use super::telling::Orders;
@@ -8,7 +8,7 @@ use openwrt::update::{RouteRules, Update};
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tells netifd about one tunnel.
+/// Reports one tunnel's state to netifd.
 #[derive(Debug)]
 pub(super) struct Netifd {
     at: At,
@@ -21,11 +21,11 @@ pub(super) struct Netifd {
 struct State {
     rules: RouteRules,
     prefixes: Vec<(Ipv6Addr, u8)>,
-    /// Endpoints get routes past the tunnel, where its routes cover them.
+    /// Whether endpoints covered by the tunnel's routes get routes past it.
     host_route: bool,
-    /// netifd is not to start the interface again after a refusal.
+    /// Whether netifd must not restart the interface after rejected credentials.
     auth_fail: bool,
-    /// The digest of the configuration that the tunnel was made with.
+    /// The digest of the tunnel's configuration.
     digest: [u8; 32],
     /// Why credentials were refused.
     refused: Option<String>,
@@ -51,7 +51,7 @@ impl Netifd {
         }
     }
 
-    /// The manager as services take it.
+    /// The manager, shared with services.
     pub(super) fn shared(self: &Arc<Self>) -> SharedManager {
         let shared: SharedManager = self.clone();
         shared
@@ -66,7 +66,7 @@ impl Netifd {
         &self.device
     }
 
-    /// The configuration says other things of routes.
+    /// Takes over a changed configuration's settings for routes.
     pub(super) fn change(&self, given: &Given) {
         self.with(|state| {
             state.rules = given.network.routes;
@@ -77,7 +77,7 @@ impl Netifd {
         });
     }
 
-    /// Whether netifd is not to start the interface again after a refusal.
+    /// Whether netifd must not restart the interface after rejected credentials.
     pub(super) fn blocks(&self) -> bool {
         self.with(|state| state.auth_fail)
     }
@@ -92,7 +92,7 @@ impl Netifd {
         self.with(|state| state.failed.take())
     }
 
-    /// Reads the configuration that is there now; tells its faults.
+    /// Reads the present configuration, and reports its faults.
     fn read(&self) -> Option<Given> {
         let given = Given::read(&self.at);
         let told = given.map_err(|faults| {
@@ -146,7 +146,7 @@ impl Manager for Netifd {
             state.auth_fail = given.network.auth_fail;
             state.digest != given.digest
         });
-        // A tunnel that is made anew is read, and this said, once more.
+        // A changed tunnel is made anew, and reports these notes then.
         if !changed {
             given.tell(&self.at.interface, &self.orders);
         }
@@ -198,7 +198,7 @@ mod tests {
         assert!(!netifd.wants_reload() && netifd.blocks());
         write(" option authfail 0");
         assert!(!netifd.wants_reload() && !netifd.blocks());
-        // A configuration with a fault changes nothing.
+        // A faulty configuration changes nothing.
         write(" option 'mtu");
         assert!(!netifd.wants_reload() && !netifd.blocks());
         write(" option mtu 1400");

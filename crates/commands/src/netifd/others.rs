@@ -1,4 +1,4 @@
-//! Tunnels of OpenVPN and PPTP under netifd.
+//! OpenVPN and PPTP tunnels under netifd.
 
 use super::given::{At, Given, NOT_FORWARDED};
 use super::manager::Netifd;
@@ -58,7 +58,7 @@ pub(super) fn run_openvpn(
     }
 }
 
-/// The model of a file, for an interface of netifd.
+/// Makes the model of a file, for an interface of netifd.
 fn make(
     file: &Path,
     permissions: Permissions,
@@ -67,7 +67,7 @@ fn make(
 ) -> Result<OpenVpn, String> {
     let mut model = read_openvpn(file, permissions)?;
     device.clone_into(&mut model.device.name);
-    // The process, its log and its interface are netifd's.
+    // netifd owns the process, its log and its interface.
     let service = &mut model.service;
     (service.daemon, service.syslog, service.log) = (false, false, None);
     service.persist_tun = true;
@@ -83,7 +83,7 @@ fn make(
     Ok(model)
 }
 
-/// Notes on lines that are left out of a file of OpenVPN, or the reason why it is not run.
+/// Notes on lines of an OpenVPN file that are left out, or the reason why it cannot run.
 pub(crate) fn notes_of(
     content: &[u8],
     file: &Path,
@@ -94,13 +94,13 @@ pub(crate) fn notes_of(
     Ok(notes)
 }
 
-/// Reads a file of OpenVPN.
+/// Reads an OpenVPN file.
 fn read_openvpn(file: &Path, permissions: Permissions) -> Result<OpenVpn, String> {
     let (_, content) = Kind::read(file).map_err(|error| error.to_string())?;
     judge_openvpn(&content, file, permissions, &mut Vec::new())
 }
 
-/// Judges a file of OpenVPN with this content, and notes the lines that are left out.
+/// Judges the content of an OpenVPN file, and notes lines that are left out.
 pub(super) fn judge_openvpn(
     content: &[u8],
     file: &Path,
@@ -146,7 +146,7 @@ pub(super) fn judge_openvpn(
     }
 }
 
-/// Reads a file of PPTP with which a tunnel can start.
+/// Reads a PPTP file, and checks that its tunnel can start.
 #[cfg(feature = "pptp")]
 pub(super) fn read_pptp(
     file: &Path,
@@ -176,7 +176,7 @@ pub(super) fn run_pptp(
         manager: Some(netifd.shared()),
         ..service::pptp::RunOptions::default()
     };
-    // Lines of the settings file are not for PPTP.
+    // The lines of the settings file do not apply to PPTP.
     let server = matches!(model.role, config::pptp::Role::Server(_));
     let own = match server {
         true => !model.lines.is_default(),
@@ -191,7 +191,7 @@ pub(super) fn run_pptp(
             log::warn!("{}: {warning}", at.interface);
         }
         match &lines.lines.lines[..] {
-            // Servers need to know nothing of one.
+            // A single uplink only needs a bound device.
             [only] => options.bind_device.clone_from(&only.interface),
             _ => model.lines = lines.lines,
         }

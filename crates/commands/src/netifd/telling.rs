@@ -1,4 +1,4 @@
-//! The thread that tells netifd: its machine decides, and this does.
+//! The thread that talks to netifd: its state machine decides, and this does the I/O.
 
 use netio::poll::{Poller, Waker};
 use openwrt::socket;
@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 const WAKE: u64 = 0;
 const DAEMON: u64 = 1;
 
-/// How long the last words may take.
+/// How long the last messages may take.
 const LAST: Duration = Duration::from_secs(1);
 
 enum Order {
     Tell(Event),
-    /// Say when netifd knows everything.
+    /// Reports through the channel when netifd has all messages.
     Flush(Sender<()>),
 }
 
-/// The sender of orders to netifd; any thread may have it.
+/// Sends orders to the thread; any thread may have a copy.
 #[derive(Clone, Debug)]
 pub(super) struct Orders {
     sender: Sender<Order>,
@@ -42,22 +42,22 @@ impl std::fmt::Debug for Order {
 
 impl Orders {
     fn put(&self, order: Order) {
-        // The thread ends after all others.
+        // This thread outlives all senders.
         let _ = self.sender.send(order);
         self.wake.wake();
     }
 
-    /// The tunnel is up, with this.
+    /// Reports that the tunnel is up, with these settings.
     pub(super) fn up(&self, update: Update) {
         self.put(Order::Tell(Event::Up(update)));
     }
 
-    /// It is up no more.
+    /// Reports that the tunnel is down.
     pub(super) fn lost(&self) {
         self.put(Order::Tell(Event::Lost));
     }
 
-    /// Something is wrong.
+    /// Reports a fault.
     pub(super) fn fault(&self, code: &'static str, words: &str) {
         let words = words.to_owned();
         let fault = Event::Fault(Fault { code, words });
@@ -65,15 +65,15 @@ impl Orders {
     }
 }
 
-/// A thread that tells netifd what it is to know.
+/// A running thread that talks to netifd.
 pub(super) struct Telling {
     orders: Orders,
     thread: JoinHandle<()>,
 }
 
 impl Telling {
-    /// Starts it. Nothing is told once `ending` says that the process is to end: netifd wants to hear no more, or there is a
-    /// process after this one that tells it other things, while this one still says goodbye to its clients.
+    /// Starts the thread. It sends nothing once `ending` is true. Then netifd expects no more, or a newer process
+    /// already reports while this one still says goodbye to its clients.
     pub(super) fn start(
         interface: &str,
         ubus: Option<&Path>,
@@ -101,29 +101,29 @@ impl Telling {
         Ok(Self { orders, thread })
     }
 
-    /// For those that tell it from other threads.
+    /// A sender for other threads.
     pub(super) fn teller(&self) -> Orders {
         self.orders.clone()
     }
 
-    /// Something is wrong.
+    /// Reports a fault.
     pub(super) fn fault(&self, code: &'static str, words: &str) {
         self.orders.fault(code, words);
     }
 
-    /// netifd is not to start the interface again by itself.
+    /// Tells netifd not to restart the interface by itself.
     pub(super) fn block(&self) {
         self.orders.put(Order::Tell(Event::Block));
     }
 
-    /// Waits a moment until netifd knows everything.
+    /// Waits up to [`LAST`] until netifd has all messages.
     pub(super) fn flush(&self) {
         let (sender, receiver) = mpsc::channel();
         self.orders.put(Order::Flush(sender));
         let _ = receiver.recv_timeout(LAST);
     }
 
-    /// Ends it.
+    /// Ends the thread.
     pub(super) fn end(self) {
         self.orders.put(Order::Tell(Event::End));
         let _ = self.thread.join();
@@ -183,7 +183,7 @@ impl Talk {
         }
     }
 
-    /// Has the machine take what has come up, and does what it wants.
+    /// Passes new events to the state machine, and does what it asks.
     fn talk(&mut self) {
         let mut effects = Vec::new();
         while let Some(event) = self.events.pop_front() {
@@ -233,7 +233,7 @@ impl Talk {
         }
     }
 
-    /// The connection is of no more use.
+    /// Drops a broken connection.
     fn broken(&mut self) {
         self.disconnect();
         self.events.push_back(Event::Disconnected);
@@ -270,7 +270,7 @@ impl Talk {
         self.write();
     }
 
-    /// Sends what the client has. The daemon takes some ten thousand bytes at a time, and what is told is less.
+    /// Sends the client's buffer. The daemon takes about ten thousand bytes at a time, and messages are shorter.
     fn write(&mut self) {
         let Some((stream, client)) = &mut self.daemon else {
             return;

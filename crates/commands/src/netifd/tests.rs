@@ -1,5 +1,5 @@
-//! Random changes of a configuration, at the machine of a real interface: peers that a change is not about keep their keys,
-//! their addresses and their packets that wait.
+//! Random changes of a configuration, with the state machine of a real interface. Peers that a change does not concern
+//! keep their keys, addresses and waiting packets.
 
 use crate::up::wireguard::{device_of, difference};
 use config::tunnel::{Peer, Tunnel};
@@ -85,7 +85,7 @@ fn tunnel(text: &str) -> Tunnel {
     }
 }
 
-/// An interface, and what its data plane has been told.
+/// An interface, and the requests that its data plane got.
 struct World {
     machine: Machine,
     peers: BTreeSet<PeerId>,
@@ -124,7 +124,7 @@ impl World {
                 assert!(self.peers.remove(id));
                 self.routes.retain(|_, peer| peer != id);
             }
-            // All at once, as the data plane does it.
+            // All changes at once, as in the data plane.
             PlaneRequest::ChangeRoutes(changes) => {
                 for change in changes {
                     match *change {
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Applies another configuration as the owner of a tunnel does.
+    /// Applies another configuration, as the tunnel's owner does.
     fn reload(&mut self, old: &Tunnel, new: &Tunnel) -> Vec<PlaneRequest> {
         let known = self.peers.clone();
         let view = |id: PeerId| known.contains(&id).then(plane::PeerState::default);
@@ -163,7 +163,7 @@ impl World {
         requests
     }
 
-    /// The ranges that the data plane leads to a peer.
+    /// The ranges that the data plane routes to a peer.
     fn ranges(&self, of: &Peer) -> BTreeSet<(IpAddr, u8)> {
         let own = |id: &PeerId| self.machine.public_key_of(*id) == Some(&of.public_key);
         let routes = self.routes.iter().filter(|it| own(it.1));
@@ -175,7 +175,7 @@ fn find<'t>(tunnel: &'t Tunnel, key: &Key32) -> Option<&'t Peer> {
     tunnel.peers.iter().find(|it| &it.public_key == key)
 }
 
-/// The peer whose keys, address or waiting packets a request takes away.
+/// The peer whose keys, address or waiting packets a request removes.
 fn disturbed(request: &PlaneRequest) -> Option<PeerId> {
     match request {
         PlaneRequest::RemovePeer(id)
@@ -233,7 +233,7 @@ fn two_hundred_random_schedules_of_reloads_disturb_no_peer_that_they_are_not_abo
         let set = device_of(&old);
         world.handle(Event::Configure { client: 0, set });
         for step in 0..12 {
-            // A `renew` without a change among them.
+            // Includes some `renew`s without a change.
             if !random.one_in(4) {
                 change(&mut random, &mut all);
             }

@@ -1,4 +1,4 @@
-//! Signals, while there is no service that minds them.
+//! Handles signals while no service does.
 
 use netio::poll::Poller;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -11,13 +11,13 @@ use std::time::Duration;
 /// The event that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Time is over, or the configuration is to be read again.
+    /// The time is over, or SIGHUP asks to read the configuration again.
     Nothing,
-    /// The process is to end.
+    /// A signal asks the process to end.
     End,
 }
 
-/// The signals that this process minds, from its first moment to its last.
+/// The signals that this process handles during all its life.
 pub(super) struct Waiting {
     pipe: UnixStream,
     poller: Poller,
@@ -25,14 +25,14 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Catches them.
+    /// Starts to catch the signals.
     pub(super) fn catch() -> io::Result<Self> {
         let (pipe, write) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
         write.set_nonblocking(true)?;
         let end = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGHUP] {
-            // The flag first: whom the pipe wakes finds it there.
+            // The flag is set first, so that the thread woken by the pipe finds it set.
             if signal != SIGHUP {
                 signal_hook::flag::register(signal, Arc::clone(&end))?;
             }
@@ -43,12 +43,12 @@ impl Waiting {
         Ok(Self { pipe, poller, end })
     }
 
-    /// Whether the process is to end.
+    /// Whether a signal has asked the process to end.
     pub(super) fn is_over(&self) -> bool {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// The flag by which other threads learn of the end.
+    /// The flag that tells other threads of the end.
     pub(super) fn end(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.end)
     }

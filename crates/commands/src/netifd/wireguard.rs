@@ -1,4 +1,4 @@
-//! A tunnel of WireGuard under netifd.
+//! WireGuard tunnels under netifd.
 
 use super::given::{At, Given, Kind};
 use super::manager::Netifd;
@@ -72,7 +72,7 @@ pub(super) fn run(
     Ok(Ended::Exit)
 }
 
-/// A tunnel that runs.
+/// A running tunnel.
 struct Owned<'a> {
     at: &'a At,
     telling: &'a Telling,
@@ -80,7 +80,7 @@ struct Owned<'a> {
     managed: Managed,
     given: Given,
     up: bool,
-    /// It was said what it waits for.
+    /// Whether the log already says what it waits for.
     waits: bool,
 }
 
@@ -99,8 +99,8 @@ impl Owned<'_> {
         }
     }
 
-    /// The name without which a tunnel for everything would keep itself from being found. Names of other peers are waited
-    /// for by nothing.
+    /// The first unresolved name of a peer whose ranges could cover the name servers: a tunnel for everything would
+    /// block its own look-up. Names of other peers do not hold up the tunnel.
     fn missing<'n>(&self, names: &'n [Named]) -> Option<&'n Named> {
         let routed = self.routed();
         if !leads_much(&routed) || !self.given.keeps_endpoints() {
@@ -116,7 +116,7 @@ impl Owned<'_> {
         missing.find(|name| name.addresses.is_empty() && all.contains(&&name.public_key))
     }
 
-    /// The tunnel with those ranges only that get routes.
+    /// The tunnel with only those ranges that get routes.
     fn routed(&self) -> Tunnel {
         let mut tunnel = self.tunnel();
         let unrouted = self.unrouted();
@@ -210,7 +210,7 @@ impl Owner for Owned<'_> {
             }
         };
         if !matches!(given.kind, Kind::WireGuard(_)) {
-            // netifd sees that, too, where the file is another one.
+            // netifd notices this itself only if the section names another file.
             log::warn!(
                 "{}: a tunnel of another protocol needs `ifup`",
                 self.at.interface

@@ -1,7 +1,7 @@
-//! The clients of an OpenVPN server with an authority of its own.
+//! The clients of an OpenVPN server with its own certificate authority.
 //!
-//! The server asks for no list of them: who has a certificate of the authority comes in, unless a file in the directory of
-//! `crl-verify` names it. The list is for people.
+//! The server has no list of clients. It accepts each certificate of its authority, unless the directory of
+//! `crl-verify` has a file with the serial number. The list is only for people.
 
 use super::{PeerError, Row, Wanted, place, secret};
 use crate::server::netmask;
@@ -16,41 +16,41 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Files of a server beside its configuration.
+/// The directory of files that belong to a server's configuration.
 pub(crate) struct Store {
-    /// Where it is.
+    /// The path of the directory.
     pub(crate) directory: PathBuf,
 }
 
 impl Store {
-    /// That of a server's file, whose name ends with `.ovpn`.
+    /// The directory for a server's file, whose name ends with `.ovpn`.
     pub(crate) fn of(path: &Path) -> Self {
         Self {
             directory: path.with_extension("d"),
         }
     }
 
-    /// The authority's key.
+    /// The path of the authority's key.
     pub(crate) fn key(&self) -> PathBuf {
         self.directory.join("authority.key")
     }
 
-    /// The list of clients, a line each: serial number, name in the certificate, name.
+    /// The path of the list of clients, a line each: serial number, name in the certificate, name.
     pub(crate) fn list(&self) -> PathBuf {
         self.directory.join("clients")
     }
 
-    /// The directory whose files are called by the serial numbers of revoked certificates.
+    /// The directory of files that are named by the serial numbers of revoked certificates.
     pub(crate) fn revoked(&self) -> PathBuf {
         self.directory.join("revoked")
     }
 }
 
-/// A client that was let in.
+/// A client in the list.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Entry {
     serial: String,
-    /// The name in its certificate, which stays.
+    /// The name in the client's certificate, which never changes.
     common_name: String,
     name: String,
     revoked: bool,
@@ -61,7 +61,7 @@ struct Server {
     path: PathBuf,
     store: Store,
     config: OpenVpn,
-    /// Where certificates are revoked.
+    /// The directory of revoked certificates.
     revoked: PathBuf,
     entries: Vec<Entry>,
 }
@@ -72,7 +72,7 @@ impl Server {
             path: path.to_owned(),
             why,
         };
-        // Neither are run here.
+        // This only reads the file, so all permissions are harmless.
         let options = Options {
             allow_insecure_ciphers: true,
             permissions: Permissions::ALL,
@@ -118,7 +118,7 @@ impl Server {
         })
     }
 
-    /// A client that may call, by its name.
+    /// Finds an active client by its name.
     fn client(&self, name: &str) -> Option<&Entry> {
         let mut entries = self.entries.iter();
         entries.find(|it| it.name == name && !it.revoked)
@@ -136,8 +136,8 @@ impl Server {
         place::replace(&self.store.list(), &text)
     }
 
-    /// A name for a certificate that no client has who may call: with two of one name the server would send one away for
-    /// the other.
+    /// A certificate name that no active client has: if two clients shared one, the server would disconnect the first
+    /// when the second connects.
     fn common_name(&self, name: &str) -> String {
         let taken = |wanted: &str| {
             let mut entries = self.entries.iter();
@@ -177,7 +177,7 @@ impl Server {
         self.config.network.home.as_ref()
     }
 
-    /// Where everything goes that a client sends, or what goes to the networks at home.
+    /// The routes for the client's file: everything, or only the networks at home.
     fn routes(&self, lan_only: bool) -> String {
         let mut text = String::new();
         let six = self.config.network.ifconfig_v6.is_some();
@@ -197,7 +197,7 @@ impl Server {
     }
 }
 
-/// Makes a key and a certificate for a client, and hands its file over.
+/// Makes a key and a certificate for a client, and writes its file.
 pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     let server = Server::read(path)?;
     if server.client(wanted.name).is_some() {
@@ -262,7 +262,7 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
         name: wanted.name.to_owned(),
         revoked: false,
     });
-    // First: a certificate by itself lets a client in, and only one that is listed can be revoked.
+    // First: a certificate alone admits a client, and only listed ones can be revoked.
     server.write(&entries)?;
     if let Err(error) = wanted.hand_over(&text) {
         place::write_new(&revocation, &format!("{}\n", wanted.name))?;
@@ -292,7 +292,7 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     Ok(server.entries.iter().map(row).collect())
 }
 
-/// Keeps a client out.
+/// Revokes a client.
 pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     let server = Server::read(path)?;
     let entry = server.client(name);
@@ -301,7 +301,7 @@ pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     Ok(place::write_new(&file, &format!("{name}\n"))?)
 }
 
-/// Gives a client another name in the list.
+/// Renames a client in the list.
 pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     let server = Server::read(path)?;
     if server.client(new).is_some() {

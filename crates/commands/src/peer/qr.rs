@@ -1,20 +1,20 @@
-//! QR codes as text: two modules in a character, one above the other.
+//! QR codes as text: each character shows two modules, one above the other.
 
 use super::PeerError;
 use qrcodegen::{QrCode, QrCodeEcc};
 use zeroize::Zeroizing;
 
-/// Modules around a code that are light.
+/// Width of the light margin, in modules.
 const MARGIN: i32 = 4;
 
-/// Most that cameras read from a screen, in bytes; a file of WireGuard has a third of it.
+/// The most bytes that cameras read from a screen; a WireGuard file has a third of that.
 const CAMERA_MAX: usize = 1200;
 
-/// White on black, from the part of the palette that schemes of terminals leave alone: a code is read by dark modules on
-/// light ones, whatever a terminal's own colours are.
+/// White on black, in palette colours that terminal themes leave alone: cameras need dark modules on light ones,
+/// whatever the terminal's own colours are.
 const COLOURS: [&str; 2] = ["\x1b[38;5;231;48;5;16m", "\x1b[0m"];
 
-/// The code of a text, a line for each two rows. Without `colours`, what is light is the colour of letters.
+/// The code of a text, one line for two rows of modules. Without `colours`, light modules have the colour of text.
 pub(super) fn code(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerError> {
     let code = QrCode::encode_text(text, QrCodeEcc::Low);
     let code = code.map_err(|_| PeerError::TooLong(text.len()))?;
@@ -22,7 +22,7 @@ pub(super) fn code(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerE
     let light = |x, y| y < code.size() + MARGIN && !code.get_module(x, y);
     let [begin, end] = if colours { COLOURS } else { [""; 2] };
     let rows = range().count();
-    // A character has three bytes.
+    // Each character takes three bytes.
     let mut out =
         String::with_capacity((rows * 3 + begin.len() + end.len() + 1) * rows.div_ceil(2));
     for y in range().step_by(2) {
@@ -39,7 +39,7 @@ pub(super) fn code(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerE
     Ok(Zeroizing::new(out))
 }
 
-/// The code of a text for programs that draw it: `1` is dark. None for a text that is too long for a camera.
+/// The code of a text for programs that draw it: `1` is dark. `None` if the text is too long for a camera.
 pub(crate) fn rows(text: &str) -> Option<Zeroizing<Vec<String>>> {
     if text.len() > CAMERA_MAX {
         return None;

@@ -20,7 +20,7 @@ struct File {
 impl File {
     fn read(path: &Path) -> Result<Self, PeerError> {
         let text = place::read(path)?;
-        // Scripts are not run here.
+        // Scripts do not run here.
         let options = wgquick::Options {
             permissions: config::permissions::Permissions::ALL,
         };
@@ -40,13 +40,13 @@ impl File {
         }
     }
 
-    /// Puts another text in its place.
+    /// Replaces the text of the file.
     fn write(&self, text: &str) -> Result<(), PeerError> {
         self.check()?;
         Ok(place::replace(&self.path, text)?)
     }
 
-    /// Whether it may be changed.
+    /// Checks that the file may be changed.
     fn check(&self) -> Result<(), PeerError> {
         match self.tunnel.interface.save_config {
             true => Err(self.unfit(
@@ -57,14 +57,14 @@ impl File {
         }
     }
 
-    /// The section of a client, by its name or key.
+    /// Finds the section of a client, by its name or key.
     fn section(&self, name: &str) -> Result<Section, PeerError> {
         let mut sections = clients::sections(&self.text).into_iter();
         let found = sections.find(|it| it.name.as_deref() == Some(name) || it.public_key == name);
         found.ok_or_else(|| PeerError::Absent(name.to_owned()))
     }
 
-    /// An address of each network, which no other client has.
+    /// A free address in each network.
     fn free_addresses(&self) -> Result<Vec<AllowedIp>, PeerError> {
         let interface = &self.tunnel.interface.addresses;
         let own = interface.iter().filter_map(|it| single(it.addr));
@@ -82,7 +82,7 @@ impl File {
         free.collect()
     }
 
-    /// The networks of its addresses.
+    /// The networks of the server's addresses.
     fn networks(&self) -> Vec<AllowedIp> {
         let addresses = self.tunnel.interface.addresses.iter();
         let wide = addresses.filter(|it| it.prefix < family_bits(it.addr));
@@ -100,15 +100,15 @@ fn list_of<T: ToString>(items: &[T]) -> String {
     items.join(", ")
 }
 
-/// Whether a file has the section of a server at home.
+/// Whether a file has a `[Server]` section.
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 pub(super) fn is_home(path: &Path) -> bool {
-    // Most files are of clients: they are not read any further.
+    // Most files are clients', and need no parsing.
     let text = place::read(path).unwrap_or_default();
     text.contains("[Server]") && File::read(path).is_ok_and(|it| it.tunnel.home.is_some())
 }
 
-/// Makes keys for a client, hands its file over, and lets it in.
+/// Makes keys for a client, writes its file, and adds it to the server.
 pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     let file = File::read(path)?;
     file.check()?;
@@ -127,7 +127,7 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     let [public, server] = [own.public(), server].map(|it| Key32::new(*it.as_bytes()).to_base64());
     let [own, shared] = [*own.as_bytes(), *shared].map(|it| Key32::new(it).to_base64());
     let dns = home.map_or(&[][..], |home| &home.dns);
-    // A name server elsewhere is asked by the way that the client has anyway.
+    // With `lan_only`, the client keeps its own name server and the way to it.
     let dns = match dns.is_empty() || wanted.lan_only {
         true => String::new(),
         false => format!("DNS = {}\n", list_of(dns)),
@@ -197,14 +197,14 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     Ok(clients::sections(&file.text).into_iter().map(row).collect())
 }
 
-/// Takes a client out.
+/// Removes a client.
 pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
     let file = File::read(path)?;
     let section = file.section(name)?;
     file.write(&clients::removed(&file.text, &section))
 }
 
-/// Gives a client another name.
+/// Renames a client.
 pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
     let file = File::read(path)?;
     if file.section(new).is_ok() {

@@ -1,4 +1,4 @@
-//! How the policy stands, for people and for programs.
+//! Formats the policy's report for people and for programs.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The report as text.
 pub(super) fn render(report: &Report) -> String {
     let mut out = format!("policy: {}\n", state(report));
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let mut line = |label: &str, value: &str| {
         let _ = writeln!(out, "  {label}: {value}");
     };
@@ -51,7 +51,7 @@ pub(super) fn render(report: &Report) -> String {
     out
 }
 
-/// The report in a few lines, behind that of tunnels.
+/// A short report, to follow the status of tunnels.
 pub(crate) fn render_brief(report: &Report) -> String {
     let mut out = format!("policy: {}\n", state(report));
     for entry in &report.entries {

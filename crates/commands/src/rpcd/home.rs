@@ -1,4 +1,4 @@
-//! The servers at home, for LuCI's pages: planned, made, and their clients.
+//! Servers at home for the LuCI pages: plans, makes and lists them, and changes their clients.
 
 use super::{Given, Outcome};
 use crate::peer::{self, PeerError, Wanted};
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// All servers at home, with who may call each.
+/// All servers at home, with the clients of each.
 pub(super) fn servers(keep: &Path) -> Value {
     let server = |path: PathBuf| {
         let name = path.display().to_string();
@@ -23,7 +23,7 @@ pub(super) fn servers(keep: &Path) -> Value {
     json!({"servers": files(keep).into_iter().map(server).collect::<Vec<_>>()})
 }
 
-/// Their files: those beside the files that pages have kept, and where else tunnels' files are.
+/// The servers' files: those that pages have stored, and those in the usual places of tunnels.
 fn files(keep: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = match keep == Path::new(DIRECTORY) {
         true => profile::all(),
@@ -37,16 +37,16 @@ fn files(keep: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Only what was shown can be named: not any path.
+/// Finds a server by its listed path; no other path is accepted.
 fn named(given: &Given, keep: &Path) -> Result<PathBuf, String> {
     let mut all = files(keep).into_iter();
     let found = all.find(|it| it.display().to_string() == given.server);
     let found = found.ok_or("there is no such server at home")?;
-    // Its links are followed, as the command does.
+    // Symbolic links are followed, as in the command.
     fs::canonicalize(&found).map_err(|error| error.to_string())
 }
 
-/// Changes a server's clients while no other process does.
+/// Changes a server's clients under its lock.
 fn change(server: &Path, work: impl FnOnce() -> Result<(), PeerError>) -> Result<(), String> {
     let change = || {
         let _lock = peer::lock(server, Waits::Short)?;
@@ -55,7 +55,7 @@ fn change(server: &Path, work: impl FnOnce() -> Result<(), PeerError>) -> Result
     change().map_err(|error| error.to_string())
 }
 
-/// Tells the process that runs the server; what is to be said where none does.
+/// Tells the server's process; returns a note if no process runs it.
 fn tell(server: &Path, added: bool) -> Result<Option<String>, String> {
     match peer::tell(server, added) {
         Ok(true) => Ok(None),
@@ -76,7 +76,7 @@ pub(super) fn add(given: &Given, keep: &Path) -> Outcome {
         shown: &file,
     };
     change(&server, || peer::add(&server, &wanted))?;
-    // The file is nowhere else: whatever comes of this, it is shown.
+    // The answer has the only copy of the client's file, so it is shown even if telling the server fails.
     let note = tell(&server, true).unwrap_or_else(Some);
     let file = file.borrow();
     let code = peer::qr::rows(&file);
@@ -100,7 +100,7 @@ pub(super) fn rename(given: &Given, keep: &Path) -> Outcome {
     Ok(json!({"renamed": given.to}))
 }
 
-/// Says what would be made, with the networks that were found for clients; or makes it.
+/// Shows the plan of a server, with the chosen client networks; or makes the server.
 pub(super) fn server(given: &Given, keep: &Path, make: bool) -> Outcome {
     let text = |it: &str| Some(it.trim().to_owned()).filter(|it| !it.is_empty());
     let lan = given.lan.split([' ', ',']).filter(|it| !it.is_empty());

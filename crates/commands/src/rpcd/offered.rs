@@ -1,4 +1,4 @@
-//! A file that a page offers: looked at for damage, judged as `millrace check` does, and kept.
+//! Checks a file that a page uploads for damage, judges it as `millrace check` does, and stores it.
 
 use super::{Given, options};
 use crate::check::{self, Judged};
@@ -18,24 +18,24 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Largest file, in bytes: its base64 has to fit into a request of 64 KiB.
+/// Largest file, in bytes: its base64 must fit into a request of 64 KiB.
 const SIZE_MAX: usize = 45_000;
 
-/// Marks at the begin of texts whose letters have two bytes.
+/// UTF-16 byte order marks.
 const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
 
-/// A file, and the interface that it is for.
+/// An uploaded file, and the interface that it is for.
 pub(super) struct Offered {
     interface: String,
-    /// Its name where it comes from; nothing for pasted text.
+    /// The file's original name; empty for pasted text.
     name: PathBuf,
     bytes: Zeroizing<Vec<u8>>,
 }
 
-/// Damage to a file on its way.
+/// Damage to a file in transit.
 struct Damage {
     words: Vec<&'static str>,
-    /// The content before the damage, where that can be told.
+    /// The repaired content, if it can be recovered.
     mended: Option<Zeroizing<String>>,
 }
 
@@ -54,7 +54,7 @@ impl Offered {
         }
         Ok(Self {
             interface: given.interface.clone(),
-            // Only its ending counts, and what people read.
+            // Only the ending matters; people read the rest.
             name: Path::new(&given.name)
                 .file_name()
                 .unwrap_or_default()
@@ -63,7 +63,7 @@ impl Offered {
         })
     }
 
-    /// The report on the file before anything is kept. No line of a damaged file is judged.
+    /// Reports on the file before it is stored. Does not judge the lines of a damaged file.
     pub(super) fn check(&self) -> Result<Value, String> {
         let text = match self.text() {
             Ok(text) => text,
@@ -72,7 +72,7 @@ impl Offered {
                 return Ok(json!({"damage": damage.words, "mended": mended}));
             }
         };
-        // The path at which it would be kept; no file is written yet.
+        // The path for storing it; no file is written yet.
         let path = self.place(Path::new(DIRECTORY), text);
         let (kind, judged) = judge(&path, text)?;
         let ending = path
@@ -82,7 +82,7 @@ impl Offered {
         let mut report = serde_json::to_value(judged.document()).unwrap_or_default();
         report["file"] = json!(self.name);
         let wireguard = (kind == Kind::WireGuard && judged.usable).then(|| options::of(text));
-        // A relay is no interface.
+        // A relay's file gives no interface.
         report["usable"] = json!(judged.usable && kind != Kind::Relay);
         Ok(json!({
             "kind": kind.as_str(),
@@ -92,7 +92,7 @@ impl Offered {
         }))
     }
 
-    /// Puts the file where interfaces have theirs, without the lines that are refused, if it gives a tunnel.
+    /// Stores the file for an interface, without its refused lines, if it still gives a tunnel.
     pub(super) fn keep(&self, directory: &Path, replace: bool) -> Result<Value, String> {
         let text = self.text().map_err(|damage| damage.words.join("; "))?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
@@ -133,24 +133,24 @@ impl Offered {
         Ok(json!({"path": kept, "left_out": left_out}))
     }
 
-    /// Where the file is kept, by its name or what is in it.
+    /// The path for the file, by its name or content.
     fn place(&self, directory: &Path, text: &str) -> PathBuf {
         import::place(directory, &self.interface, &self.name, text)
     }
 
-    /// The text of a file that came whole.
+    /// The text of an undamaged file.
     fn text(&self) -> Result<&str, Damage> {
         let bytes = self.bytes.as_slice();
         match (damage(bytes), std::str::from_utf8(bytes)) {
             (None, Ok(text)) => Ok(text),
             (Some(damage), _) => Err(damage),
-            // Cannot be: it would be damage.
+            // Unreachable: invalid UTF-8 counts as damage.
             (None, Err(_)) => Err(hopeless("it is no text")),
         }
     }
 }
 
-/// Judges a file that has no others beside it: whoever offers it may not look at the router's files.
+/// Judges a file on its own: the uploader may not read the router's files.
 fn judge(path: &Path, text: &str) -> Result<(Kind, Judged), String> {
     let kind = Kind::of(path, text.as_bytes());
     let arguments = check::Arguments {
@@ -160,7 +160,7 @@ fn judge(path: &Path, text: &str) -> Result<(Kind, Judged), String> {
     };
     let judged = check::judge_bytes(kind, text.as_bytes(), &arguments);
     let mut judged = judged.map_err(|error| error.to_string())?;
-    // Interfaces run no scripts, so a server that needs them cannot work.
+    // Interfaces run no scripts, so a server that depends on them cannot work.
     if judged.usable
         && kind == Kind::OpenVpn
         && let Err(reason) = netifd::notes_of(text.as_bytes(), path, arguments.permissions)
@@ -181,7 +181,7 @@ fn hopeless(words: &'static str) -> Damage {
     }
 }
 
-/// Damage by programs that sent, saved or copied a file.
+/// Finds damage by programs that sent, saved or copied the file.
 fn damage(bytes: &[u8]) -> Option<Damage> {
     if bytes.trim_ascii().is_empty() {
         return Some(hopeless("it is empty"));
@@ -194,7 +194,7 @@ fn damage(bytes: &[u8]) -> Option<Damage> {
         }
         None => String::from_utf8(bytes.to_vec()).ok().or_else(|| {
             words.push("it has letters that are not UTF-8");
-            // Of an editor that knows no Unicode: names in comments.
+            // The file comes from an editor without Unicode: it has names in comments.
             let is_text = |it: &u8| *it >= b' ' || it.is_ascii_whitespace();
             bytes
                 .iter()
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
     }
 
-    /// Lines that would touch the router's files are told, and not kept.
+    /// Lines that would touch the router's files are reported, and not stored.
     #[test]
     fn lines_that_are_refused_are_not_kept() {
         let directory = tempfile::tempdir().unwrap();
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    /// The page does not tell whether a file of the router exists.
+    /// The answer does not reveal whether a file of the router exists.
     #[test]
     fn files_of_the_router_are_not_looked_at() {
         let directory = tempfile::tempdir().unwrap();
@@ -457,7 +457,8 @@ mod tests {
         assert!(!report.to_string().contains("/.millrace-"), "{report}");
     }
 
-    /// A server of certificates is an interface; one whose script decides who is let in would let everyone in.
+    /// A server that checks certificates becomes an interface. One whose script decides about clients would let
+    /// everyone in.
     #[test]
     fn servers_are_kept_but_for_those_that_scripts_guard() {
         let directory = tempfile::tempdir().unwrap();

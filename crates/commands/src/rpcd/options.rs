@@ -1,4 +1,4 @@
-//! A `wg-quick` file as options of UCI: `docs/openwrt.md` has their names.
+//! Converts a `wg-quick` file to UCI options, which `docs/openwrt.md` lists.
 
 use config::clients;
 use config::tunnel::{Peer, Table, Tunnel};
@@ -6,11 +6,11 @@ use config::types::Host;
 use config::wgquick::{self, Options};
 use serde_json::{Map, Value, json};
 
-/// The options of the interface and of its peers; none where they would not say all that the file does.
+/// The options of the interface and its peers; `None` if options cannot express the whole file.
 pub(super) fn of(text: &str) -> Option<Value> {
     let import = wgquick::parse(text, "", Options::default());
     let (tunnel, _) = import.into_tunnel().ok()?;
-    // Lines of its own, and a server at home, have no options.
+    // Options cannot express the file's own lines, or a server at home.
     if !tunnel.lines.is_default() || tunnel.home.is_some() {
         return None;
     }
@@ -86,7 +86,7 @@ fn of_peer(peer: &Peer, name: Option<String>, routed: bool) -> Value {
     Value::Object(out)
 }
 
-/// UCI knows words only.
+/// A value as text, as UCI has no other type.
 fn word<T: ToString>(value: &T) -> Value {
     json!(value.to_string())
 }
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(tunnel.peers, wanted.peers);
         assert!(unrouted.is_empty());
         assert_eq!(network.mtu, wanted.interface.mtu.take());
-        // Name servers are for netifd to know.
+        // netifd sets the name servers.
         wanted.interface.dns.clear();
         wanted.interface.dns_search.clear();
         assert_eq!(tunnel.interface, wanted.interface);

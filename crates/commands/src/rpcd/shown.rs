@@ -1,4 +1,4 @@
-//! How everything is, for the pages that show it.
+//! The state of all tunnels, for the pages that show it.
 
 use crate::{guard, status};
 use openwrt::device_name;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// Tunnels that run, interfaces that UCI has, and the guard. Rates are for the page to compute, from two of these.
+/// Running tunnels, interfaces in UCI, and the guard. The page computes rates from two answers.
 pub(super) fn status(uci: &Path) -> Value {
     let mut problems = Vec::new();
     let tunnels = status::now().unwrap_or_else(|error| {
@@ -27,7 +27,7 @@ pub(super) fn status(uci: &Path) -> Value {
     })
 }
 
-/// The interfaces of ours, with the names that people gave to peers, and no key but public ones.
+/// Our interfaces in UCI, with the names of peers, and only public keys.
 fn interfaces(uci: &Path) -> Result<Vec<Value>, String> {
     let path = uci.join("network");
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());

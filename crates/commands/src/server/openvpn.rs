@@ -1,7 +1,7 @@
-//! The files of an OpenVPN server with an authority of its own.
+//! The files of an OpenVPN server with its own certificate authority.
 //!
-//! `NAME.ovpn` is all that the server needs, the keys included. `NAME.d` is for adding clients: the authority's key, the list
-//! of clients, and the directory whose files name revoked certificates. The server looks into that one only.
+//! `NAME.ovpn` has all that the server needs, keys included. `NAME.d` is for adding clients: the authority's key, the
+//! list of clients, and the directory of revoked certificates. The server reads only that directory.
 
 use super::{InitError, Plan, place};
 use crate::peer::openvpn::Store;
@@ -14,7 +14,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Writes the files. Returns where the server's is.
+/// Writes the files. Returns the path of the server's file.
 pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
     let (authority, own) = Authority::create(&format!("{} authority", plan.name))?;
     let server = authority.issue(&format!("{} server", plan.name), Purpose::Server)?;
@@ -41,14 +41,14 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
         Ok(place::write_new(&path, &text(plan, &revoked, keys))?)
     });
     if let Err(error) = written {
-        // It was made here, and would be in the way of another try.
+        // The directory is new, and would be in the way of another attempt.
         let _ = fs::remove_dir_all(&store.directory);
         return Err(error);
     }
     Ok(path)
 }
 
-/// The server's file, with the authority's certificate, its own, its key and that of `tls-crypt-v2`.
+/// The server's file, with the authority's certificate, the server's certificate and key, and the `tls-crypt-v2` key.
 fn text(plan: &Plan<'_>, revoked: &Path, keys: [&String; 4]) -> Zeroizing<String> {
     let networks: String = plan.networks.iter().map(network).collect();
     let head = format!(
@@ -88,7 +88,7 @@ fn text(plan: &Plan<'_>, revoked: &Path, keys: [&String; 4]) -> Zeroizing<String
     ])
 }
 
-/// The directive that gives clients addresses of a network.
+/// The directive that assigns clients addresses of a network.
 fn network(network: &AllowedIp) -> String {
     match network.addr() {
         IpAddr::V4(addr) => format!("server {addr} {}\n", netmask(network.prefix())),
@@ -96,7 +96,7 @@ fn network(network: &AllowedIp) -> String {
     }
 }
 
-/// A text between quotes, as OpenVPN reads it.
+/// A text in quotes, in OpenVPN's syntax.
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

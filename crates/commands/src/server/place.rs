@@ -1,4 +1,4 @@
-//! Where a server's file is, and how it is written: never over another, and changed as a whole or not at all.
+//! Finds and writes a server's file: never over another file, and atomically.
 
 use config::file;
 use config::openvpn::FILE_MAX;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Where `wg-quick` has its files.
+/// The directory of `wg-quick`'s files.
 const WG_QUICK: &str = "/etc/wireguard";
 
-/// Why a server's file is not read or written.
+/// Why a server's file cannot be read or written.
 #[derive(Debug, Error)]
 pub(crate) enum PlaceError {
     #[error("{name}: no server of this name: neither {} is there; `millrace server init` makes one", paths(.looked))]
@@ -44,7 +44,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> PlaceError {
 pub(crate) fn find(name: &str, directory: &Path) -> Result<PathBuf, PlaceError> {
     let path = Path::new(name);
     if path.components().count() > 1 || path.is_file() {
-        // A link is replaced by nothing: what it leads to is changed.
+        // For a symbolic link, its target is changed.
         return fs::canonicalize(path).map_err(failed(path));
     }
     let mut looked = Vec::new();
@@ -68,32 +68,32 @@ pub(crate) fn find(name: &str, directory: &Path) -> Result<PathBuf, PlaceError> 
     }
 }
 
-/// The directory of a server's files, to which no other process of ours writes meanwhile.
+/// A lock on the directory of a server's files, against our other processes.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _held: Flock<File>,
 }
 
-/// Its file there.
+/// The name of the lock's file.
 const LOCK: &str = ".millrace.lock";
 
-/// How long a lock is waited for.
+/// How long to wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// Until it is there; it is said what is waited for.
+    /// Without a limit; a message tells what the command waits for.
     Long,
-    /// Two seconds: others wait for the answer.
+    /// Two seconds, as others wait for the answer.
     Short,
 }
 
-/// How long it is waited without a word, and at most where others wait.
+/// How long to wait without a message; with [`Waits::Short`], the limit.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between two tries.
+/// The pause between two attempts.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Lock {
-    /// Waits for it.
+    /// Waits for the lock.
     pub(crate) fn of(directory: &Path, waits: Waits) -> Result<Self, PlaceError> {
         let path = directory.join(LOCK);
         let mut file = written_file::open_lock(&path).map_err(failed(&path))?;
@@ -120,7 +120,7 @@ impl Lock {
     }
 }
 
-/// Writes a file that only this user can read, where none is.
+/// Writes a new file, readable only by this user; fails if it exists.
 pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), PlaceError> {
     written_file::write_new(path, text.as_bytes()).map_err(failed(path))
 }
@@ -130,9 +130,9 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, PlaceError> {
     file::read_text(path, FILE_MAX).map_err(failed(path))
 }
 
-/// Puts a text in the place of a file, which stays as it is until the new one is on the disk. Owner and mode stay.
+/// Replaces a file's text. The old file stays until the new one is on disk; owner and mode are kept.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), PlaceError> {
-    // It is there: one that was removed meanwhile is not made anew.
+    // The file must exist: if it was removed meanwhile, it is not made again.
     let there = fs::metadata(path);
     there
         .and_then(|_| written_file::replace(path, text.as_bytes(), 0o600))
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
-    /// A FIFO would be waited for.
+    /// Opening a FIFO would block.
     #[test]
     fn only_regular_files_are_read() {
         let directory = tempfile::tempdir().unwrap();

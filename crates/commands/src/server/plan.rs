@@ -1,4 +1,4 @@
-//! Chooses the settings of a server at home, says them in words, and makes the server.
+//! Chooses the settings of a server at home, describes them, and makes the server.
 
 use super::openvpn;
 use super::{InitError, NAME, place, surroundings, wireguard};
@@ -9,21 +9,21 @@ use config::types::{AllowedIp, Endpoint};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The settings of a server's file, beside its keys.
+/// The settings of a server's file, except its keys.
 pub(crate) struct Plan<'a> {
     pub(super) name: &'a str,
     pub(super) directory: &'a Path,
     pub(super) openvpn: bool,
     pub(super) port: u16,
-    /// The network of IPv4, and that of IPv6 if there is one.
+    /// The IPv4 network, and the IPv6 network if there is one.
     pub(super) networks: Vec<AllowedIp>,
     pub(super) home: HomeServer,
 }
 
-/// For pages, which show what is planned first.
+/// For pages, which show the plan first.
 #[cfg(any(feature = "monitor", feature = "openwrt"))]
 impl Plan<'_> {
-    /// The networks of the clients, as options give them.
+    /// The networks of the clients, in the options' format.
     pub(crate) fn subnets(&self) -> [String; 2] {
         let of = |six: bool| {
             let mut networks = self.networks.iter();
@@ -32,7 +32,7 @@ impl Plan<'_> {
         [of(false), of(true)].map(|it| it.map_or_else(|| "none".to_owned(), ToString::to_string))
     }
 
-    /// Where the file goes.
+    /// The path of the server's file.
     fn path(&self) -> std::path::PathBuf {
         let ending = if self.openvpn { "ovpn" } else { "conf" };
         self.directory.join(format!("{}.{ending}", self.name))
@@ -58,7 +58,7 @@ impl Plan<'_> {
 }
 
 impl Plan<'_> {
-    /// The server's own addresses: the first of each network.
+    /// The server's own addresses: the first in each network.
     pub(super) fn addresses(&self) -> Vec<(IpAddr, u8)> {
         let first = |it: &AllowedIp| Some((free::free_host(*it, &[])?, it.prefix()));
         self.networks.iter().filter_map(first).collect()
@@ -86,7 +86,7 @@ impl Plan<'_> {
         endpoint.unwrap_or_default()
     }
 
-    /// Warnings about anything that keeps clients from calling it.
+    /// Warnings about obstacles for clients that call the server.
     fn warnings(&self, path: &Path) -> String {
         let Self { port, home, .. } = self;
         let mut words = String::new();
@@ -106,14 +106,14 @@ impl Plan<'_> {
         words
     }
 
-    /// Writes the files. Returns what is to be done now.
+    /// Writes the files. Returns the next steps for the user.
     pub(crate) fn make(&self, waits: place::Waits) -> Result<String, InitError> {
         let failed = |error| InitError::File {
             path: self.directory.to_owned(),
             error,
         };
         std::fs::create_dir_all(self.directory).map_err(failed)?;
-        // The lock keeps two calls from making the same server.
+        // The lock keeps two processes from making the same server.
         let _lock = place::Lock::of(self.directory, waits)?;
         let path = match self.openvpn {
             true => openvpn::write(self)?,

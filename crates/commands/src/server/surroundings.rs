@@ -1,32 +1,32 @@
-//! Facts that a server at home needs of the host that it is to run on.
+//! Facts that a server at home needs about its host.
 
 use config::types::AllowedIp;
 use netio::netlink::{Netlink, NetlinkError, RouteKind, TABLE_LOCAL};
 use std::fs;
 use std::net::IpAddr;
 
-/// Somewhere on the Internet, for the question which way a packet would go; none is sent.
+/// Addresses on the Internet, for looking up the route; no packet is sent to them.
 const OUTSIDE: [&str; 2] = ["1.1.1.1", "2606:4700:4700::1111"];
 
 /// Port of DNS.
 const DNS: u16 = 53;
 
-/// Most name servers that clients are told of.
+/// The most name servers in a client's file.
 const NAME_SERVERS_MAX: usize = 3;
 
-/// Beginnings of the names of interfaces that lead to no network at home: tunnels, and networks of containers.
+/// Name prefixes of interfaces that lead to no network at home: tunnels and container networks.
 const NOT_AT_HOME: [&str; 12] = [
     "lo", "wg", "tun", "tap", "ppp", "mr-", "docker", "podman", "cni", "virbr", "veth", "lxc",
 ];
 
-/// A host.
+/// The host's networks and addresses.
 #[derive(Debug, Default)]
 pub(super) struct Host {
-    /// Networks that addresses and routes have.
+    /// Networks of the host's addresses and routes.
     pub(super) taken: Vec<AllowedIp>,
-    /// The kernel has IPv6.
+    /// Whether the kernel has IPv6.
     pub(super) has_ipv6: bool,
-    /// The address of the line with the default route.
+    /// The address of the uplink, which has the default route.
     pub(super) line: Option<IpAddr>,
     /// The networks at home.
     pub(super) lan: Vec<AllowedIp>,
@@ -35,7 +35,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Looks at this one.
+    /// Inspects this host.
     pub(super) fn look() -> Result<Self, NetlinkError> {
         let mut netlink = Netlink::open()?;
         let addresses = netlink.addresses(None)?;
@@ -90,18 +90,18 @@ impl Host {
     }
 }
 
-/// An address, and the interface that has it.
+/// An address and its interface.
 #[derive(Debug)]
 struct Inside {
     ifname: String,
-    /// The default route leads by this interface.
+    /// Whether the default route leaves by this interface.
     on_line: bool,
     addr: IpAddr,
     prefix: u8,
 }
 
-/// Networks at home: private ones behind other interfaces than the line if there are such, as on a router; else those
-/// of the line, as on a host that is at home itself.
+/// Networks at home: private ones behind interfaces other than the uplink, as on a router. If there are none, the
+/// uplink's own, as on a host within the home network.
 fn at_home(inside: &[Inside]) -> Vec<&Inside> {
     let bridge_of_containers = |name: &str| {
         let id = name.strip_prefix("br-").unwrap_or_default();
@@ -121,7 +121,7 @@ fn at_home(inside: &[Inside]) -> Vec<&Inside> {
     if behind.is_empty() { line } else { behind }
 }
 
-/// True for addresses that the Internet does not lead to: private ones, those behind a provider's NAT, link-local ones.
+/// Whether the Internet has no route to an address: private, behind a provider's NAT (CGNAT), or link-local.
 pub(super) fn is_private(addr: IpAddr) -> bool {
     match addr {
         IpAddr::V4(addr) => {
@@ -135,12 +135,12 @@ pub(super) fn is_private(addr: IpAddr) -> bool {
     }
 }
 
-/// Whether a table of `/proc/net/udp` has a socket at this port of an address that is not the host's own loopback.
+/// Whether a table in the format of `/proc/net/udp` has a socket at this port, on an address other than loopback.
 fn is_listened_on(table: &str, port: u16) -> bool {
     let wanted = format!("{port:04X}");
     let local = |line: &str| {
         let (addr, port) = line.split_whitespace().nth(1)?.split_once(':')?;
-        // The last byte comes first.
+        // The address has its last byte first.
         let loopback = addr.len() == 8 && addr.ends_with("7F");
         let loopback = loopback || addr == "00000000000000000000000001000000";
         (port == wanted && !loopback).then_some(())
@@ -148,7 +148,7 @@ fn is_listened_on(table: &str, port: u16) -> bool {
     table.lines().skip(1).any(|line| local(line).is_some())
 }
 
-/// The name servers of a `resolv.conf` that are other machines.
+/// The name servers in a `resolv.conf` that are other hosts.
 fn name_servers(text: &str) -> Vec<IpAddr> {
     let value = |line: &str| {
         let mut words = line.split_ascii_whitespace();

@@ -6,7 +6,7 @@ use config::types::Key32;
 use crypto::x25519::PrivateKey;
 use std::path::PathBuf;
 
-/// Writes the file. Returns where it is.
+/// Writes the file. Returns its path.
 pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
     let key = Key32::new(*PrivateKey::generate().as_bytes());
     let addresses = plan.addresses();

@@ -1,5 +1,5 @@
-//! The documents of several daemons: all sockets are connected first, and what they answer is read as it comes. One deadline
-//! holds for all of them, so that daemons that hang cost no more together than one of them does.
+//! Reads the documents of several daemons: connects to all sockets first, then reads each answer as it comes. One
+//! deadline holds for all, so several hanging daemons cost no more time than one.
 
 use super::StatusError;
 use nix::errno::Errno;
@@ -12,22 +12,22 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Largest document that is read, in bytes: 10,000 peers take about 4 MiB.
+/// Largest accepted document, in bytes: 10,000 peers take about 4 MiB.
 const DOCUMENT_MAX: usize = 64 << 20;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const PIECE: usize = 64 << 10;
 
-/// One that was asked.
+/// A daemon that was asked.
 struct Asked {
     ifname: String,
-    /// Where the rest comes from; none once it is there.
+    /// The source of the remaining answer; `None` when it is complete.
     stream: Option<UnixStream>,
     document: Vec<u8>,
     error: Option<StatusError>,
 }
 
-/// Asks all, and waits for all together, at most so long. What comes of each, in their order.
+/// Asks all daemons, and waits for all together, at most until the deadline. Returns the results in the same order.
 pub(super) fn ask(
     names: Vec<String>,
     path: impl Fn(&str) -> PathBuf,
@@ -53,7 +53,7 @@ pub(super) fn ask(
     all.into_iter().map(Asked::status).collect()
 }
 
-/// Waits for what any of them says; false where there is no more to wait for.
+/// Waits until any daemon sends; false if all are complete or the time is over.
 fn wait(all: &[Asked], deadline: Instant) -> bool {
     let open = all.iter().filter_map(|it| it.stream.as_ref());
     let mut fds: Vec<PollFd<'_>> = open
@@ -63,13 +63,13 @@ fn wait(all: &[Asked], deadline: Instant) -> bool {
     if fds.is_empty() || left.is_zero() {
         return false;
     }
-    // Rounded up: less than a millisecond would not wait.
+    // Rounded up, as a rest below a millisecond would not wait.
     let left = left + Duration::from_millis(1);
     let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
     matches!(poll(&mut fds, timeout), Ok(1..) | Err(Errno::EINTR))
 }
 
-/// Connects without waiting: the queue of a daemon that hangs may be full.
+/// Connects without waiting: the queue of a hanging daemon may be full.
 fn call(path: &std::path::Path) -> io::Result<UnixStream> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -83,14 +83,14 @@ fn refused(ifname: &str, error: io::Error) -> StatusError {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => StatusError::NotRunning { ifname },
         ErrorKind::PermissionDenied => StatusError::NotAllowed { ifname },
-        // Its queue is full.
+        // The daemon's queue is full.
         ErrorKind::WouldBlock => StatusError::Silent { ifname },
         _ => StatusError::Socket { ifname, error },
     }
 }
 
 impl Asked {
-    /// Reads what is there.
+    /// Reads the available bytes.
     fn read(&mut self) {
         let Some(stream) = &mut self.stream else {
             return;
@@ -134,7 +134,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;
 
-    /// Longer than a machine under load takes for anything here.
+    /// Longer than any step here takes on a loaded machine.
     const LONG: Duration = Duration::from_secs(60);
 
     fn document(interface: &str) -> Vec<u8> {
@@ -145,7 +145,7 @@ mod tests {
         serde_json::to_vec(&status).unwrap()
     }
 
-    /// Each answers once all have been asked; asked one after the other, the first would hang.
+    /// Each daemon answers only once all have been asked; asking them in turn would hang.
     #[test]
     fn all_are_asked_before_any_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();
@@ -168,7 +168,7 @@ mod tests {
     fn those_that_hang_hide_no_others_and_are_told_in_words() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        // Never accepted, as by a process that is stopped.
+        // These never accept, like a stopped process.
         let _hangs = ["a", "c"].map(|it| UnixListener::bind(path(it)).unwrap());
         drop(UnixListener::bind(path("gone")).unwrap());
         let answers = UnixListener::bind(path("b")).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         let (mut stream, _) = answers.accept().unwrap();
         io::Write::write_all(&mut stream, &document("b")).unwrap();
         drop(stream);
-        // One that has answered already: what is there is read even where no time is left.
+        // This one has answered already: its answer is read even when no time is left.
         let mut b = Asked {
             ifname: "b".to_owned(),
             stream: Some(client.try_clone().unwrap()),
@@ -197,7 +197,7 @@ mod tests {
         assert!(words[2].contains("no Millrace tunnel"), "{words:?}");
     }
 
-    /// A daemon that hangs has its queue full after some questions.
+    /// The queue of a hanging daemon fills up after some connections.
     #[test]
     fn a_full_queue_is_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();

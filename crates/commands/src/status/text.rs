@@ -1,4 +1,4 @@
-//! The status as text for people, as `wg show` prints it.
+//! Formats the status for people, in the style of `wg show`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,16 +10,16 @@ use service::status::{
     Status,
 };
 
-/// Colours, where there is a terminal to show them.
+/// Colours and line width of a terminal.
 #[derive(Clone, Copy)]
 pub(super) struct Paint {
     pub(super) on: bool,
-    /// Lines end at the terminal's edge.
+    /// Whether to wrap lines at the terminal's width.
     pub(super) wraps: bool,
 }
 
 impl Paint {
-    /// For files and programs.
+    /// Plain text, for files and programs.
     #[cfg(test)]
     const PLAIN: Self = Self {
         on: false,
@@ -33,12 +33,12 @@ impl Paint {
         text.to_owned()
     }
 
-    /// The head of a block.
+    /// The heading of a block.
     fn head(self, kind: &str, name: &str) -> String {
         format!("{}: {name}\n", self.with("1;32", kind))
     }
 
-    /// A line of a block; nothing when there is nothing to say.
+    /// Adds a line to a block, unless the value is empty.
     fn line(self, out: &mut String, label: &str, value: &str) {
         if !value.is_empty() {
             let value = match self.wraps {
@@ -50,14 +50,14 @@ impl Paint {
     }
 }
 
-/// Columns of a terminal.
+/// Width of a terminal, in columns.
 const COLUMNS: usize = 80;
 
-/// A value in lines of [`COLUMNS`], the first of which has `used` of them before it.
+/// Wraps a value at [`COLUMNS`]; `used` columns of the first line are taken.
 fn wrapped(value: &str, used: usize) -> String {
     let (mut text, mut column) = (String::new(), used);
     for (place, word) in value.split(' ').enumerate() {
-        // Colours take no room.
+        // Colour codes take no columns.
         let width = word.len()
             - if word.starts_with('\x1b') {
                 9.min(word.len())
@@ -81,7 +81,7 @@ fn wrapped(value: &str, used: usize) -> String {
     text
 }
 
-/// The text for people, as `wg show` prints it.
+/// The status as text, in the style of `wg show`.
 pub(super) fn render(status: &Status, paint: Paint) -> String {
     let mut out = paint.head("interface", &status.interface);
     if has_roles(status) {
@@ -122,7 +122,7 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
         paint.line(&mut out, "warning", &shown(warning));
     }
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
-    // Peers are sorted as by `wg`: the last heard first, the never heard last.
+    // Peers are sorted as in `wg`: the last heard first, those never heard last.
     peers.sort_by_key(|peer| peer.latest_handshake_age.unwrap_or(u64::MAX));
     for peer in peers {
         out.push('\n');
@@ -133,7 +133,7 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
     out
 }
 
-/// Whether the ends differ: with OpenVPN and PPTP, whose status has the same fields.
+/// Whether the two ends have different roles, as in OpenVPN and PPTP.
 fn has_roles(status: &Status) -> bool {
     status.protocol != "wireguard"
 }
@@ -148,7 +148,7 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
             } else {
                 "server"
             },
-            // The peer's own name is shown, and never obeyed by the terminal.
+            // The peer chooses its name, so the terminal must not interpret it.
             peer.name
                 .as_deref()
                 .or(peer.username.as_deref())
@@ -314,7 +314,7 @@ fn counts(all: &BTreeMap<String, u64>) -> String {
     some.join(", ")
 }
 
-/// `NAME (KIND: CODE)`, as much of it as is known.
+/// `NAME (KIND: CODE)`, with the known parts.
 fn cipher(name: &str, kind: &str, code: &str) -> String {
     match (kind, code) {
         (_, "") => name.to_owned(),
@@ -336,7 +336,7 @@ fn pipeline(pipeline: &PipelineStatus) -> String {
     }
     let waited = match pipeline.waited_us {
         0 => String::new(),
-        // Only for the eye.
+        // For display only.
         #[allow(clippy::cast_precision_loss)]
         waited => format!(
             ", waited {:.1} ms in the sockets lately",
@@ -360,18 +360,18 @@ fn bytes(count: u64) -> String {
     scaled(count, 1024, &["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
-/// Decimal units, as what a line may carry in a month is sold.
+/// Decimal units, as in monthly data plans.
 fn decimal(count: u64) -> String {
     scaled(count, 1000, &["B", "kB", "MB", "GB", "TB"])
 }
 
-/// Decimal units, as line speeds are sold.
+/// Decimal units, as in line speeds.
 fn bits(rate: u64) -> String {
     scaled(rate, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
 }
 
 fn scaled(count: u64, step: u32, units: &[&str]) -> String {
-    // Only for the eye: a double's 53 bits are plenty.
+    // For display only: a double's 53 bits suffice.
     #[allow(clippy::cast_precision_loss)]
     let mut value = count as f64;
     let mut unit = 0;
@@ -392,7 +392,7 @@ fn ago(seconds: u64) -> String {
     }
 }
 
-/// The units of a duration that are not zero: `1 hour, 3 seconds`.
+/// A duration with its non-zero units: `1 hour, 3 seconds`.
 fn duration(seconds: u64) -> String {
     let units = [
         (seconds / 86_400, "day"),

@@ -1,4 +1,4 @@
-//! `millrace up` of a PPTP file.
+//! `millrace up` for a PPTP file.
 
 use clap::ArgMatches;
 use config::pptp;
@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Brings the tunnel of a file up and serves it until it ends.
+/// Brings up a file's tunnel and serves it until it ends.
 pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let permissions = crate::check::permitted(matches);
     for file in pptp::secrets_of(path, permissions) {
@@ -27,7 +27,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reason why a tunnel could not be run from a file.
+/// Why the file gives no running tunnel.
 pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     Ok(service::pptp::rehearse(&read(path, matches)?)?)
 }
@@ -35,7 +35,7 @@ pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Result<(), Box<dyn Err
 fn read(path: &Path, matches: &ArgMatches) -> Result<pptp::Pptp, Box<dyn Error>> {
     let import = pptp::read(path, crate::check::permitted(matches))?;
     let refused = import.report.with(config::report::Verdict::Refused).count();
-    // One fault is told by the error itself.
+    // The returned error describes a single fault.
     if refused > 1 {
         super::tell(&import.report);
         return Err("lines are refused (see above): mend them".into());

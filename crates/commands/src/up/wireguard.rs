@@ -1,8 +1,8 @@
-//! `millrace up` of a `wg-quick` file.
+//! `millrace up` for a `wg-quick` file.
 //!
-//! The interface is made at once, and what it means for the host when it can be of use: a full tunnel, or one with name
-//! servers of its own, waits until the names of its endpoints have been found, as they could not be looked up through a
-//! tunnel that is not there yet.
+//! The interface is made at once; routes and name servers follow when the tunnel can be used. A full tunnel, or one
+//! with its own name servers, first waits for its endpoints' addresses. Their look-up could not use a tunnel that is
+//! not up yet.
 
 use super::{BOUND, REFUSED, tell, tell_lines};
 use clap::ArgMatches;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Switches of the command line: how the file is read, and what may be done for it.
+/// Switches of the command line, for reading the file and for the host.
 #[derive(Clone, Copy, Debug)]
 struct Switches {
     allow_scripts: bool,
@@ -40,7 +40,7 @@ struct Switches {
     wait: Duration,
 }
 
-/// Time after which it is said what the silence of the peers may mean.
+/// Time after which the log explains a silent peer.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
 impl From<&ArgMatches> for Switches {
@@ -56,12 +56,12 @@ impl From<&ArgMatches> for Switches {
     }
 }
 
-/// The reason why a running tunnel could not take its file over.
+/// Checks whether a running tunnel could apply its file.
 pub(super) fn judge(path: &Path, matches: &ArgMatches) -> Outcome<()> {
     read(path, Switches::from(matches)).map(|_| ())
 }
 
-/// Brings the tunnel of a file up and serves it until it ends.
+/// Brings up a file's tunnel and serves it until it ends.
 pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outcome<ExitCode> {
     let switches = Switches::from(matches);
     let ifname = wgquick::interface_name(path)?;
@@ -121,7 +121,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     })?;
     privileges::confine_other_threads();
     mark_server(&up.ifname, &up.tunnel);
-    // Keys and peers first: a route must not lead packets to where nothing takes them.
+    // Keys and peers first: a route must not lead packets to an interface without peers.
     let set = device_of(&up.tunnel);
     daemon
         .with(|interface| {
@@ -137,7 +137,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     if let Ok(ended) = &result {
         log::info!("{}: ended: {ended:?}", up.ifname);
     }
-    // However it ended, everything is taken back.
+    // All changes to the host are undone, whatever the outcome.
     let ifname = up.ifname.clone();
     for fault in up.take_down(daemon) {
         log::error!("{ifname}: on the way down: {fault}");
@@ -145,7 +145,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
     result.map(|_| ExitCode::SUCCESS)
 }
 
-/// Reads a file and shows what of it is not honoured.
+/// Reads a file and shows its lines that are not honoured.
 fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
     let options = wgquick::Options {
         permissions: switches.permissions,
@@ -158,7 +158,7 @@ fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
     Ok(tunnel)
 }
 
-/// The interface and its peers as in the file, without the peers' addresses.
+/// The interface and its peers from the file, without endpoints.
 pub(crate) fn device_of(tunnel: &Tunnel) -> SetDevice {
     let mut set = tunnel.to_set_device();
     for peer in &mut set.peers {
@@ -167,21 +167,21 @@ pub(crate) fn device_of(tunnel: &Tunnel) -> SetDevice {
     set
 }
 
-/// Ranges of shorter prefixes lead much of the Internet into a tunnel, as some programs split a default route.
+/// A range with a shorter prefix covers much of the Internet, as when a default route is split.
 const LONGEST_OF_MUCH: u8 = 8;
 
-/// Whether a range of a peer may hold the host's name servers as well as a default route does.
+/// Whether a range of a peer may contain the host's name servers, as a default route does.
 pub(crate) fn has_much(peer: &Peer) -> bool {
     let mut ranges = peer.allowed_ips.iter();
     ranges.any(|range| range.prefix() < LONGEST_OF_MUCH)
 }
 
-/// Whether names of a tunnel's endpoints have to be looked up before its routes are there.
+/// Whether the endpoints' names must be looked up before the tunnel's routes are set.
 pub(crate) fn leads_much(tunnel: &Tunnel) -> bool {
     tunnel.interface.table != Table::Off && tunnel.peers.iter().any(has_much)
 }
 
-/// Says where peers are.
+/// Sets the endpoints of peers.
 pub(crate) fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
     for peer in peers {
         if let Some(endpoint) = &peer.endpoint {
@@ -190,28 +190,28 @@ pub(crate) fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator
     }
 }
 
-/// A tunnel of a file.
+/// A tunnel from a file.
 struct Up<'a> {
     path: &'a Path,
     switches: Switches,
     ifname: String,
     tunnel: Tunnel,
-    /// The lines of the settings file, and those in use: the file's own or these.
+    /// The lines of the settings file, and the lines in use: the file's own, or else these.
     shared: Option<SharedLines>,
     lines: Lines,
-    /// The host as it was before the plan.
+    /// Facts about the host before the plan.
     facts: Facts,
     /// The plan that is in force once it is applied.
     plan: Plan,
     mtu: MtuFollower,
     applied: Option<Applied>,
-    /// The last message about something that is missing.
+    /// The last message about a missing condition.
     waiting_for: Option<String>,
-    /// When peers were called whose answer is waited for.
+    /// When the peers were called, while no answer has come.
     called: Option<Instant>,
-    /// It was said what their silence may mean.
+    /// Whether the log has explained the silence.
     explained: bool,
-    /// Processes that waited for the tunnel were told to go on.
+    /// Whether processes that waited for the tunnel were released.
     let_go: bool,
 }
 
@@ -287,7 +287,7 @@ impl Owner for Up<'_> {
 }
 
 impl Up<'_> {
-    /// Takes over what has changed in the file.
+    /// Applies a changed file.
     fn read_again(&mut self, daemon: &Daemon) -> Outcome<()> {
         logging::reopen();
         let tunnel = match read(self.path, self.switches) {
@@ -306,14 +306,14 @@ impl Up<'_> {
             );
         }
         mark_server(&self.ifname, &self.tunnel);
-        // The plan's mark may be another than the file's.
+        // The plan may use another mark than the file.
         daemon.with(|interface| change(interface, &old, &self.tunnel, None, &self.ifname));
         log::info!("{}: {} was read again", self.ifname, self.path.display());
         self.changed(daemon)
     }
 }
 
-/// Says of a device whether it is a server's.
+/// Marks the device of a server, or removes the mark.
 pub(crate) fn mark_server(ifname: &str, tunnel: &Tunnel) {
     match tunnel.is_server() {
         true => tunnel_devices::mark_server(ifname, tunnel.interface.listen_port),
@@ -321,8 +321,8 @@ pub(crate) fn mark_server(ifname: &str, tunnel: &Tunnel) {
     }
 }
 
-/// Leads from one file to another without disturbing the peers that both have. Peers come first: a port that another program
-/// has keeps none of them from what the file says, and is tried again at the next reload.
+/// Changes the interface from one file to another without disturbing peers that both have. Peers come first: if another
+/// program has the port, they change all the same, and the next reload tries the port again.
 pub(crate) fn change(
     interface: &mut Interface,
     old: &Tunnel,
@@ -338,7 +338,7 @@ pub(crate) fn change(
     let other = wanted.filter(|port| *port != device.listen_port);
     let port = set.listen_port.take().or(other);
     let peers = interface.set(set);
-    // Where a peer has moved to since is known better here than in the file.
+    // The interface knows better than the file where a peer has moved.
     let moved = new.peers.iter().filter(|peer| {
         let same = |it: &&Peer| it.public_key == peer.public_key;
         old.peers.iter().find(same).map(|it| &it.endpoint) != Some(&peer.endpoint)
@@ -361,12 +361,12 @@ pub(crate) fn change(
     interface.tell_refused(refused);
 }
 
-/// The changes that lead from one file to another without disturbing the peers that both have.
+/// The changes from one file to another that do not disturb peers that both have.
 pub(crate) fn difference(old: &Tunnel, new: &Tunnel, running: &[Key32]) -> SetDevice {
     let mut set = device_of(new);
     set.replace_peers = false;
     set.fwmark = None;
-    // A port that the kernel chose stays, unless another is asked for.
+    // A port that the kernel chose stays, unless the new file sets one.
     if old.interface.listen_port == new.interface.listen_port {
         set.listen_port = None;
     }
@@ -394,7 +394,7 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// The name without which nothing can be done yet.
+    /// The first unresolved name that the tunnel must wait for.
     fn missing<'n>(&self, names: &'n [Named]) -> Option<&'n Named> {
         let full = leads_much(&self.tunnel);
         let dns = !self.tunnel.interface.dns.is_empty() && !self.switches.no_dns;
@@ -409,7 +409,7 @@ impl Up<'_> {
         names.iter().find(needed)
     }
 
-    /// Says what the tunnel waits for, and lets those go that wait for the tunnel.
+    /// Logs what the tunnel waits for, and releases processes that wait for the tunnel.
     fn wait(&mut self, what: &str) -> Outcome<()> {
         if self.waiting_for.as_deref() == Some(what) {
             return Ok(());
@@ -429,7 +429,7 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// Where the peers may be: everything that a file says and a name server said.
+    /// All possible addresses of peers, from the file and from name servers.
     fn endpoints(&self, daemon: &Daemon) -> Vec<SocketAddr> {
         let named = daemon.with(|interface| interface.names());
         let named = named.unwrap_or_default();
@@ -454,7 +454,7 @@ impl Up<'_> {
         want
     }
 
-    /// Does what the file asks of the host.
+    /// Sets what the file asks of the host: routes, addresses, name servers.
     fn bring_up(&mut self, daemon: &Daemon) -> Outcome<()> {
         let mut netlink = Netlink::open()?;
         let want = self.want(daemon);
@@ -495,7 +495,8 @@ impl Up<'_> {
         }
     }
 
-    /// Calls the peers that have endpoints. What waits for the tunnel waits for the first answer, where there is one to come.
+    /// Calls the peers that have endpoints. Waiting processes are released by the first answer; at once if no peer has
+    /// an endpoint.
     fn call(&mut self, daemon: &Daemon) -> Outcome<()> {
         let peers = self.tunnel.peers.iter();
         let called = peers.filter_map(|it| Some((it.public_key.clone(), it.endpoint.as_ref()?)));
@@ -510,7 +511,7 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// Shows in the status the settings that the file asked for and the host does not have.
+    /// Shows in the status the file's settings that the host lacks.
     fn tell_warnings(&self, daemon: &Daemon) {
         let refused = self.applied.iter().flat_map(Applied::refused);
         let plan = self.plan.warnings.iter().map(String::as_str);
@@ -518,7 +519,7 @@ impl Up<'_> {
         daemon.with(|interface| interface.tell_warnings(warnings));
     }
 
-    /// Brings what was done to the host up to date with the file and with what is known of the endpoints.
+    /// Updates the host for a changed file or changed endpoints.
     fn follow(&mut self, daemon: &Daemon) {
         if let Err(error) = self.try_follow(daemon) {
             log::warn!("{}: {error}", self.ifname);
@@ -530,7 +531,7 @@ impl Up<'_> {
         let want = self.want(daemon);
         let mut facts = self.facts.clone();
         facts.look_again(&want, &self.ifname, &mut netlink)?;
-        // The look-up has the mark of the tunnel's own packets, which the plan may have decided.
+        // The look-up uses the mark of the tunnel's own packets, which the plan may have chosen.
         facts.look_at_mtu(&want, self.plan.fwmark, &mut netlink)?;
         if let Err(error) = self.mtu.follow(&want, &facts, &mut netlink) {
             log::warn!("{}: {error}", self.ifname);
@@ -551,7 +552,7 @@ impl Up<'_> {
                 log::warn!("{warning}");
             }
         }
-        // Marked before there are rules for it, and until there are none.
+        // The mark is set before its rules, and cleared after them.
         if plan.fwmark != 0 {
             mark(daemon, plan.fwmark)?;
         }
@@ -565,7 +566,7 @@ impl Up<'_> {
         Ok(())
     }
 
-    /// Takes everything back. Returns what could not be.
+    /// Undoes all changes to the host. Returns the failures.
     fn take_down(mut self, daemon: Daemon) -> Vec<String> {
         let mut faults = Vec::new();
         let scripts = &self.tunnel.interface.scripts;

@@ -1,5 +1,5 @@
-//! Devices of the LAN with tunnels of their own, beside those of the guard's file: what `only_through` of OpenWrt's interfaces
-//! lists.
+//! Groups: LAN devices with tunnels of their own, beside those of the guard's file. They come from `only_through` of
+//! OpenWrt's interfaces.
 //!
 //! ```text
 //! lists: interface, its device, devices of the LAN ─┐
@@ -7,8 +7,8 @@
 //! the groups of before, for their tables ───────────┘
 //! ```
 //!
-//! No device is in two groups, so that each has one table. A device that the file names too gets the stricter of both: the
-//! tunnels that are in its list and in the file.
+//! No device is in two groups, so that each device has one table. A device that the file names too gets the stricter
+//! rule: the tunnels that are both in its list and in the file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -21,39 +21,39 @@ use super::{
 use crate::settings::{Origin, SettingsError, text_of};
 use crate::text::line_of;
 
-/// Most devices of the LAN in all lists, and most tunnels of one of them.
+/// Most LAN devices in all lists together, and most tunnels of one device.
 pub const LISTED_MAX: usize = 16;
 
-/// The first routing table of groups, behind those of the policy.
+/// The first routing table of groups, behind the policy's tables.
 pub const GROUP_TABLE: u32 = 7740;
 
-/// Tables of groups: as many as there are groups, twice, so that a new one never gets a table that an old one still has; and
-/// one that may be the file's.
+/// Number of tables for groups: twice the most groups, so that a new group never gets a table that an old one still
+/// has; plus one that may be the file's.
 pub const GROUP_TABLES: u32 = 2 * LISTED_MAX as u32 + 1;
 
-/// The lists of an interface.
+/// The `only_through` list of an interface.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listed {
     /// The interface's name.
     pub interface: String,
     /// Its network device, which is a tunnel.
     pub device: String,
-    /// Devices of the LAN that leave by it only.
+    /// LAN devices that leave by this interface only.
     pub lan: Vec<String>,
 }
 
-/// Devices that leave only by the same tunnels.
+/// LAN devices that leave only by the same tunnels.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Group {
     /// Devices of the LAN.
     pub lan: Vec<String>,
-    /// Tunnels, the preferred first; empty where lists and file have none in common, so that nothing leaves.
+    /// Tunnels, the preferred first. Empty if lists and file have none in common: then nothing leaves.
     pub tunnels: Vec<Pattern>,
-    /// The routing table that has the default route into the tunnel, which the guard makes.
+    /// The routing table with the default route into the tunnel, which the guard makes.
     pub table: u32,
 }
 
-/// Devices of the LAN, the tunnels that they leave by, and the table that leads there.
+/// LAN devices, the tunnels that they leave by, and the routing table for them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Part<'a> {
     /// Devices of the LAN.
@@ -67,7 +67,7 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Whether a device of this name is one of the tunnels; its place among them.
+    /// Position of the first tunnel pattern that matches this device name; `None` if none matches.
     #[must_use]
     pub fn rank(&self, name: &str) -> Option<usize> {
         self.tunnels.iter().position(|it| it.matches(name))
@@ -75,7 +75,7 @@ impl Part<'_> {
 }
 
 impl Guard {
-    /// The file's own part, without devices that are in a group.
+    /// The file's own part, without the devices that are in a group.
     #[must_use]
     pub fn own(&self) -> Part<'_> {
         let is_grouped = |name: &&str| {
@@ -91,7 +91,7 @@ impl Guard {
         }
     }
 
-    /// All that leaves by tunnels of its own: what the file says, and the groups.
+    /// All parts: the file's own, and one for each group.
     #[must_use]
     pub fn parts(&self) -> Vec<Part<'_>> {
         let groups = self.groups.iter().map(|group| Part {
@@ -100,12 +100,12 @@ impl Guard {
             table: group.table,
             lead: true,
         });
-        // Where all of its devices are in groups, its table is still the one that name servers are asked by.
+        // The file's part stays even if groups have all its devices: name servers are asked through its table.
         let own = (!self.lan.is_empty()).then(|| self.own());
         own.into_iter().chain(groups).collect()
     }
 
-    /// Every guarded device, once.
+    /// Every guarded device, without duplicates.
     #[must_use]
     pub fn guarded(&self) -> Vec<&str> {
         let mut all: Vec<&str> = self.lan.iter().map(String::as_str).collect();
@@ -117,7 +117,7 @@ impl Guard {
         all
     }
 
-    /// Every device that guarded ones reach: these themselves, and further ones.
+    /// Every device that guarded ones may reach: the guarded devices and those of `reach`.
     #[must_use]
     pub fn within(&self) -> Vec<&str> {
         let mut all = self.guarded();
@@ -133,8 +133,8 @@ impl Guard {
         self.lan.is_empty() && self.groups.is_empty()
     }
 
-    /// These settings with groups for what interfaces list, in the place of those that they have. A group that was there
-    /// `before` keeps its table. Returns beside it what is not held, and why: a sentence each.
+    /// These settings, with their groups replaced by groups for `lists`. A group that is in `before` keeps its table.
+    /// Also returns a sentence for each entry that is not held.
     #[must_use]
     pub fn with_lists(mut self, lists: &[Listed], before: &[Group]) -> (Self, Vec<String>) {
         let mut left = Vec::new();
@@ -214,8 +214,8 @@ impl Guard {
         (self, left)
     }
 
-    /// These settings with groups that were made for others, where it is not known what interfaces list now. They are at least
-    /// as strict as before.
+    /// These settings with the groups of other settings, for when the present lists are unknown. The result is at
+    /// least as strict as before.
     #[must_use]
     pub fn with_groups(mut self, groups: &[Group]) -> Self {
         self.groups = groups.to_vec();
@@ -234,12 +234,12 @@ impl Guard {
         self
     }
 
-    /// Whether the file says that a device is a tunnel, and not that it is of the LAN.
+    /// Whether the file names this device as a tunnel rather than as a LAN device.
     fn is_lent(&self, name: &str) -> bool {
         !self.lan.is_empty() && self.rank(name).is_some()
     }
 
-    /// A sentence about groups that contradict each other. Groups of [`Guard::with_lists`] never do.
+    /// A sentence about groups that contradict each other. Groups made by [`Guard::with_lists`] never do.
     pub(super) fn fault_of_groups(&self) -> Option<String> {
         let names: Vec<&String> = self.groups.iter().flat_map(|it| &it.lan).collect();
         let tunnels = || self.groups.iter().flat_map(|it| &it.tunnels);
@@ -259,7 +259,7 @@ impl Guard {
         None
     }
 
-    /// The settings with their groups, as [`Guard::from_kept`] reads them.
+    /// The settings and their groups as text for [`Guard::from_kept`].
     #[must_use]
     pub fn to_kept(&self) -> String {
         let mut text = self.to_toml();
@@ -279,7 +279,7 @@ impl Guard {
         text
     }
 
-    /// Reads a file that [`Guard::to_kept`] has written.
+    /// Reads a file that [`Guard::to_kept`] wrote.
     ///
     /// # Errors
     /// The errors of [`Guard::read`].
@@ -287,7 +287,7 @@ impl Guard {
         Self::from_kept(&text_of(path)?, path)
     }
 
-    /// Reads what [`Guard::to_kept`] has written.
+    /// Reads text that [`Guard::to_kept`] wrote.
     ///
     /// # Errors
     /// The errors of [`Guard::from_toml`].
@@ -296,13 +296,13 @@ impl Guard {
     }
 }
 
-/// The tables that groups may have.
+/// Range of the routing tables for groups.
 #[must_use]
 pub fn tables() -> Range<u32> {
     GROUP_TABLE..GROUP_TABLE + GROUP_TABLES
 }
 
-/// Reads `[[group]]`.
+/// Parses `[[group]]`.
 pub(super) fn groups(
     value: &DeValue<'_>,
     text: &str,

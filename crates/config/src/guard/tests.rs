@@ -42,7 +42,7 @@ fn what_is_said_of_servers_and_of_the_router_is_read_and_written() {
     assert!(!guard.masquerade && !guard.servers && guard.router);
     assert_eq!(guard.router_allow.len(), 2);
     assert_eq!(read(&guard.to_toml()).unwrap(), guard);
-    // A server's device that the LAN reaches is no tunnel, whatever its name begins with.
+    // A server's device that the LAN may reach is not a tunnel, even if its name matches the pattern.
     assert_eq!(guard.fault(), None);
     assert!(!guard.names_tunnel("mr-home"));
     let least = read("lan = [\"br-lan\"]\ntunnels = [\"mr-home\"]").unwrap();
@@ -109,7 +109,7 @@ fn what_guards_nothing_or_too_much_is_a_fault() {
 }
 
 proptest! {
-    /// No name that is taken has a character that means something to nft, to a shell, or in TOML.
+    /// No accepted name has a character with a meaning in nft, a shell or TOML.
     #[test]
     fn names_that_are_taken_are_plain(text in "[ -~]{0,17}", any in any::<String>()) {
         for text in [text, any] {
@@ -123,7 +123,7 @@ proptest! {
         }
     }
 
-    /// Settings that are written are read back unchanged.
+    /// Settings that are written out are read back unchanged.
     #[test]
     fn settings_survive_being_written(
         lan in prop::collection::vec("[a-z0-9=+._-]{2,15}", 0..4),

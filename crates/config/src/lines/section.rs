@@ -1,4 +1,4 @@
-//! The sections among the comments of a file: of lines, and what a server at home says.
+//! Sections in a file's `#!` comments: `[Lines]`, `[Line]` and `[Server]`.
 
 use super::{LINES_MAX, Line, LineMode, Lines};
 use crate::home::HomeServer;
@@ -6,68 +6,68 @@ use crate::suggest::suggest;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Section {
-    /// Outside of any: `#!` is a comment.
+    /// Outside any section: `#!` is an ordinary comment.
     #[default]
     None,
     Lines,
     Line,
     Server,
-    /// Under a head that was refused.
+    /// Below a section head that was refused.
     Refused,
 }
 
-/// The name in reports of the head of the section of a server at home.
+/// Name that reports use for the head of a `[Server]` section.
 const SERVER: &str = "[Server]";
 
 /// Meaning of a comment.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Found {
-    /// A comment, or the head of a section of lines.
+    /// An ordinary comment, or the head of a section of lines.
     Nothing,
-    /// A key that is honoured, or the head of `[Server]`, which says something by itself.
+    /// An honoured key, or the head of `[Server]`, which has a meaning of its own.
     Key(&'static str),
-    /// A fault: the key, if there is one, and why.
+    /// A fault: the key (empty if there is none), and the reason.
     Fault(String, String),
 }
 
-/// The sections of a file that have been read so far.
+/// Sections of a file that have been read so far.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Sections {
     lines: Lines,
     home: Option<HomeServer>,
     section: Section,
-    /// Line of the first `[Lines]`, and of the head of each line.
+    /// Line number of the first `[Lines]`, and of the head of each `[Line]`.
     lines_head: Option<usize>,
     heads: Vec<usize>,
-    /// Keys that the current section has.
+    /// Keys that the current section already has.
     seen: Vec<&'static str>,
-    /// All keys that were taken, with their lines of the file.
+    /// All accepted keys, with their line numbers in the file.
     keys: Vec<(usize, &'static str)>,
-    /// Lines of the head of `[Server]` and of its keys.
+    /// Line numbers of the head of `[Server]` and of its keys.
     home_lines: Vec<usize>,
 }
 
-/// All lines and sections of a file, once it is read.
+/// All lines and sections of a file that was read to its end.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
     pub(crate) lines: Lines,
-    /// `[Server]`, which is no line but stands in comments as they do.
+    /// The `[Server]` section, which stands in comments as lines do.
     pub(crate) home: Option<HomeServer>,
-    /// Lines of the file that make up `[Server]`, its head first.
+    /// Line numbers of `[Server]`, its head first.
     pub(crate) home_lines: Vec<usize>,
-    /// Faults, with the lines of the file that they are on.
+    /// Faults, with their line numbers in the file.
     pub(crate) faults: Vec<(usize, String)>,
-    /// Keys that do nothing, by their lines of the file, and why.
+    /// Keys without effect: line number and reason.
     pub(crate) idle: Vec<(usize, &'static str)>,
 }
 
 impl Sections {
-    /// A head of the file itself: what follows in comments belongs to no line.
+    /// Ends the current section at a head outside comments, such as `[Peer]`.
     pub(crate) fn end(&mut self) {
         self.section = Section::None;
     }
 
-    /// Takes the text behind a `#!` on this line of the file.
+    /// Takes the text behind a `#!` on line `number` of the file.
     pub(crate) fn comment(&mut self, number: usize, text: &str) -> Found {
         let text = text.trim();
         if text.starts_with('[') {
@@ -83,7 +83,7 @@ impl Sections {
         self.key(number, key.trim(), value.trim())
     }
 
-    /// Takes a key of the section that was begun last.
+    /// Takes a key of the current section.
     pub(super) fn key(&mut self, number: usize, key: &str, value: &str) -> Found {
         let fault = |key: &str, reason: &str| Found::Fault(key.to_owned(), reason.to_owned());
         let outcome = match (self.section, self.lines.lines.last_mut()) {
@@ -153,12 +153,12 @@ impl Sections {
         }
     }
 
-    /// Whether packets are to wait for their turn.
+    /// Whether packets wait in a fair queue (`Shape`).
     pub(super) const fn shapes(&self) -> bool {
         self.lines.shape
     }
 
-    /// Forgets the lines that lead by a relay. Returns whether there were any.
+    /// Removes the lines that use a relay. Returns whether there were any.
     pub(super) fn forget_relays(&mut self) -> bool {
         let lines = self.heads.iter().zip(&self.lines.lines);
         let relayed = lines.filter(|(_, line)| line.relay.is_some());
@@ -167,7 +167,7 @@ impl Sections {
         !relayed.is_empty()
     }
 
-    /// Lines are used one at a time, without a queue in front of them. Returns the mode that there was, if that is another.
+    /// Makes the mode use one line at a time, without a queue. Returns the mode of before, if it was another.
     pub(super) fn go_singly(&mut self) -> Option<LineMode> {
         let mode = self.lines.mode;
         let other = mode.spreads() || self.lines.shape;
@@ -178,21 +178,22 @@ impl Sections {
         other.then_some(mode)
     }
 
-    /// Forgets the line whose head this is, and whose keys said something. Returns its name.
+    /// Removes the line whose head is at `head`. Returns its name.
     pub(super) fn forget(&mut self, head: usize) -> Option<String> {
         let at = self.heads.iter().position(|it| *it == head)?;
         self.heads.remove(at);
         Some(self.lines.lines.remove(at).name)
     }
 
-    /// Forgets all lines, and what cannot be without them. Returns whether there were any.
+    /// Removes all lines, and the settings that need lines. Returns whether there were any lines.
     pub(super) fn forget_all(&mut self) -> bool {
         self.heads.clear();
         self.lines.shape = false;
         !std::mem::take(&mut self.lines.lines).is_empty()
     }
 
-    /// The end of the file. `full` says that the tunnel takes all packets of the host, `called` how many peers it calls.
+    /// Ends the file. `full` says that the tunnel takes all packets of the host; `called` is the number of peers it
+    /// calls.
     pub(crate) fn finish(self, full: bool, called: usize) -> Whole {
         let lines = &self.lines.lines;
         let mut faults = Vec::new();
@@ -256,13 +257,13 @@ impl Sections {
         }
     }
 
-    /// Why a key has no effect with the others of the file, if it has none.
+    /// Returns why `key` has no effect beside the other keys, or `None` if it has one.
     fn does_nothing(&self, key: &str, calls: bool) -> Option<&'static str> {
         let Lines {
             mode, lines, shape, ..
         } = &self.lines;
-        // Every other mode uses one line at a time for something: handshakes, lines that are metered or used up, a server
-        // that cannot be reached by several.
+        // Every mode but `single` can fall back to one line: for handshakes, for metered or used-up lines, or for a
+        // server that several lines cannot reach.
         let goes_back = *mode != LineMode::Single;
         let shares = matches!(mode, LineMode::Balance | LineMode::BalancePackets);
         match key {

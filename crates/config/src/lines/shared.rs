@@ -1,4 +1,4 @@
-//! The lines of the settings file, which are for every tunnel whose own file has none.
+//! Lines of the settings file, for every tunnel whose own file has none.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +10,21 @@ use super::table::{Tables, in_toml};
 use crate::report::{Entry, Verdict};
 use crate::secrecy;
 
-/// Lines that are not of one tunnel.
+/// Lines that several tunnels share.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SharedLines {
     tables: Tables,
     place: PathBuf,
 }
 
-/// The settings that a tunnel gets from the shared lines.
+/// Lines that one tunnel gets from the shared lines.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Given {
-    /// Its lines.
+    /// The tunnel's lines.
     pub lines: Lines,
-    /// The place that the lines come from, in words; `None` where the tunnel gets none.
+    /// The source of the lines, in words; `None` if the tunnel gets none.
     pub origin: Option<String>,
-    /// Settings that do not fit the tunnel and are left out, a sentence each.
+    /// A sentence for each setting that does not fit the tunnel and was left out.
     pub warnings: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl SharedLines {
     /// Takes `[lines]` and `[[line]]` of a file, as [`Tables::read`] does; `place` is its path.
     ///
     /// # Errors
-    /// The first verdict on what fits no tunnel at all.
+    /// The first verdict on a line or key that fits no tunnel at all.
     pub(crate) fn new(
         text: &str,
         [lines, line]: [Option<(&DeValue<'_>, usize)>; 2],
@@ -43,7 +43,7 @@ impl SharedLines {
         let refused = entries
             .into_iter()
             .filter(|it| it.verdict == Verdict::Refused);
-        // A missing key comes last: a misspelled one may have been meant for it.
+        // Missing keys sort last, as a misspelled key may be the cause.
         match refused.min_by_key(|it| (it.key.is_empty(), it.line)) {
             Some(entry) => Err(entry),
             None => Ok(Self {
@@ -53,15 +53,15 @@ impl SharedLines {
         }
     }
 
-    /// Settings for a tunnel that reaches its peers by lines. `full` says that it takes all packets of the host,
-    /// `called` how many peers it calls.
+    /// Lines for a tunnel that reaches its peers by lines. `full` says that the tunnel takes all packets of the host;
+    /// `called` is the number of peers it calls.
     #[must_use]
     pub fn fit(&self, full: bool, called: usize) -> Given {
         let sections = self.tables.sections.clone();
         self.fit_sections(sections, full, called, Vec::new())
     }
 
-    /// Settings for a client of OpenVPN with so many servers. With a stream its connection goes by one line at a time.
+    /// Lines for an OpenVPN client with `servers` remotes. If `stream` (TCP), the connection uses one line at a time.
     #[must_use]
     pub fn fit_client(&self, stream: bool, servers: usize) -> Given {
         let mut sections = self.tables.sections.clone();
@@ -78,7 +78,7 @@ impl SharedLines {
                 "{place}: lines by a relay are left out: a relay forwards datagrams to one server"
             ));
         }
-        // Packets past the tunnel take routes to the server, and need no mark.
+        // Routes send traffic to the server past the tunnel, so that no mark is needed.
         self.fit_sections(sections, false, 1, warnings)
     }
 
@@ -99,14 +99,15 @@ impl SharedLines {
                     warnings.push(format!("{place}: line {name} is left out: {why}"));
                 }
                 None if whole.faults.is_empty() => break whole.lines,
-                // Without its lines the rest is for nothing.
+                // Without a `[[line]]` the other settings have no use.
                 None => break Lines::default(),
             }
         };
         self.given(lines, warnings)
     }
 
-    /// Settings for a server, which answers clients by the lines that they call by: how it sends, and no line.
+    /// Settings for a server, which answers clients by the lines that they call: how it sends, but no line of its
+    /// own.
     #[must_use]
     pub fn fit_server(&self) -> Given {
         let mut sections = self.tables.sections.clone();
@@ -127,7 +128,7 @@ impl SharedLines {
         self.given(lines, warnings)
     }
 
-    /// Settings for a tunnel that nothing of this fits, with the reason.
+    /// No lines, for a tunnel that they do not fit; `why` is the reason.
     #[must_use]
     pub fn refuse(&self, why: &str) -> Given {
         let (place, why) = (self.place.display(), in_toml(why));
@@ -191,7 +192,7 @@ mod tests {
         };
         assert!(relayed.starts_with("m.toml: line relayed is left out: a relay leads to one peer"));
         assert!(marked.contains("line lte is left out: without interface, a mark of its own"));
-        // Nothing is left: as if the file had said nothing.
+        // Nothing is left, as if the file had no lines.
         let given = shared(RELAYED).fit(false, 0);
         assert_eq!((given.lines, given.origin), (Lines::default(), None));
         assert_eq!(given.warnings.len(), 1);
@@ -211,7 +212,7 @@ mod tests {
         );
         let given = shared(DIRECT).fit_server();
         assert!(given.lines.is_default() && given.origin.is_none());
-        // Without a line it fits as it is.
+        // Without a `[[line]]` it fits unchanged.
         let given = shared("[lines]\nmode = 'balance'\n").fit_server();
         assert_eq!(
             (given.lines.mode, given.warnings.len()),

@@ -10,8 +10,8 @@
 //! interface = "eth1"
 //! ```
 //!
-//! Keys and values mean what they mean in the comments of other files, and are judged by the same rules. `relay-key` is
-//! what is `RelayKey` there; numbers and truth values stand without quotes.
+//! Keys and values mean the same as in the comments of other files, and follow the same rules. `relay-key` is
+//! `RelayKey` there; numbers and booleans stand without quotes.
 
 use std::borrow::Cow;
 
@@ -23,23 +23,23 @@ use crate::report::{Entry, Verdict};
 use crate::suggest::suggest;
 use crate::text::line_of;
 
-/// The names of the two at the top of a file.
+/// Names of the two tables at the top level of a file.
 pub(crate) const NAMES: [&str; 2] = ["lines", "line"];
 
-/// The tables of lines in a file.
+/// Tables of lines in a file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Tables {
     pub(super) sections: Sections,
-    /// Where each head or key is, by its number in the sections: the line of the file, counted from 1, and the place that
-    /// its verdict has in `entries`.
+    /// The place of each head and key, by its number in the sections: line of the file, counted from 1, and index of
+    /// its verdict in `entries`.
     places: Vec<(usize, usize)>,
-    /// The verdicts on keys.
+    /// Verdicts on keys.
     entries: Vec<Entry>,
 }
 
 impl Tables {
-    /// Takes what the file has by the names of [`NAMES`]: its value, and the line of the file that its name is on. `text`
-    /// is that of the whole file.
+    /// Takes the values that a file has for [`NAMES`], each with the line of its name. `text` is the text of the
+    /// whole file.
     pub(crate) fn read(
         text: &str,
         lines: Option<(&DeValue<'_>, usize)>,
@@ -57,7 +57,7 @@ impl Tables {
         match line {
             Some((DeValue::Array(all), place)) => {
                 for one in all {
-                    // That of an empty table in an array has no place of its own.
+                    // An empty table in an array has no offset of its own.
                     let place = line_of(text, one.span().start).max(place);
                     match one.get_ref() {
                         DeValue::Table(table) => {
@@ -102,8 +102,8 @@ impl Tables {
         }
     }
 
-    /// The end of the file: the lines, and a verdict on each key. `full` says that the tunnel takes all packets of the
-    /// host, `called` how many peers it calls.
+    /// Ends the file: returns the lines, and a verdict on each key. `full` says that the tunnel takes all packets of
+    /// the host; `called` is the number of peers it calls.
     pub(crate) fn finish(mut self, full: bool, called: usize) -> (Lines, Vec<Entry>) {
         let whole = std::mem::take(&mut self.sections).finish(full, called);
         for (number, why) in &whole.idle {
@@ -140,12 +140,12 @@ impl Tables {
     }
 }
 
-/// The name in comments of the key of this name.
+/// The spelling in comments (`RelayKey`) of a TOML key (`relay-key`).
 fn name_of<'k>(key: &'k str, keys: &[&'static str]) -> Result<&'k str, String> {
     let found = keys.iter().find(|name| kebab(name) == key);
     match found {
         Some(name) => Ok(name),
-        // There it may be in any case; a TOML file has one spelling.
+        // Comments take any case; TOML takes one spelling.
         None if known(key, keys).is_ok() => {
             let keys: Vec<String> = keys.iter().map(|name| kebab(name)).collect();
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -155,7 +155,7 @@ fn name_of<'k>(key: &'k str, keys: &[&'static str]) -> Result<&'k str, String> {
     }
 }
 
-/// The text that means the same in a comment; one that no key takes for what has no such text.
+/// A TOML value as a comment would write it. Types without such a text become one that every key refuses.
 fn value_of<'v>(value: &'v DeValue<'_>) -> Cow<'v, str> {
     match value {
         DeValue::String(text) => Cow::Borrowed(text),
@@ -178,7 +178,7 @@ fn kebab(name: &str) -> String {
     out
 }
 
-/// A sentence about keys of comments as one about those of a TOML file.
+/// Rewrites a sentence about keys in comments into one about TOML keys.
 pub(super) fn in_toml(words: &str) -> String {
     let words = words
         .replace("[Lines]", "[lines]")

@@ -4,7 +4,7 @@ use super::directive::{Collector, Directive, Misread, Origin};
 use super::lexer::{WORDS_MAX, shown};
 use crate::error::ImportError;
 
-/// Collects the directives of the arguments, in order, files in their place.
+/// Collects the directives of the arguments, in order; a file's directives stand in the place of its argument.
 pub(crate) fn collect(
     arguments: &[String],
     collector: &mut Collector<'_, '_>,

@@ -1,4 +1,4 @@
-//! Settings of one client: files of `client-config-dir`, and what `client-connect` wrote.
+//! Settings of one client: from files of `client-config-dir`, and from `client-connect` scripts.
 
 use std::net::Ipv4Addr;
 
@@ -16,10 +16,9 @@ use crate::report::{Report, Verdict};
 /// Most lines of one kind.
 const LINES_MAX: usize = 10_000;
 
-/// Parses a file of `client-config-dir`, or what a `client-connect` script wrote; `file` only
-/// names it in the report. Without `quotes` the report says which lines are at fault and repeats none: whoever wrote the server's
-/// file may have named any directory of the machine. Lines that are refused are left out of the settings; what becomes of
-/// a client whose file has such lines is the caller's to decide.
+/// Parses a file of `client-config-dir`, or a `client-connect` script's output; `file` only names it in the report.
+/// Without `quotes` the report gives line numbers and quotes no line: the server's file may name any directory of the
+/// machine. Refused lines are left out of the settings; the caller decides what to do with such a client.
 #[must_use]
 pub fn parse_client_settings(text: &str, file: &str, quotes: bool) -> (ClientSettings, Report) {
     let mut settings = ClientSettings::default();
@@ -80,7 +79,7 @@ fn apply(settings: &mut ClientSettings, directive: &Directive) -> Result<Remark,
         "disable" => settings.disable = true,
         "push-reset" => {
             settings.push_reset = true;
-            // It also takes back what was pushed above it, as in stock.
+            // `push-reset` also drops earlier `push` lines of this file, as in stock.
             settings.push.clear();
         }
         "push" => {

@@ -1,4 +1,4 @@
-//! Directives: what lines, inline blocks and arguments become before they have a meaning.
+//! Directives: lines, inline blocks and arguments, split into words but not yet interpreted.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -16,16 +16,16 @@ pub const DEPTH_MAX: usize = 10;
 /// Most files of a configuration.
 pub const FILES_MAX: usize = 1000;
 
-/// Largest file that is read, in bytes; certificates may stand in it.
+/// Largest accepted file, in bytes, which leaves room for certificates.
 pub const FILE_MAX: u64 = 4 << 20;
 
-/// Most bytes of a configuration, all its files together: what is named again is counted again.
+/// Most bytes of a configuration, all its files together. A file that is named twice counts twice.
 pub const BYTES_MAX: usize = 4 << 20;
 
 /// Most directives of a configuration, its files and arguments together.
 pub const DIRECTIVES_MAX: usize = 1 << 16;
 
-/// Most lines without words that are kept; a text with more is not what it was taken for.
+/// Most unreadable lines that are kept; a text with more is probably not a configuration.
 const FAULTS_MAX: usize = 1000;
 
 /// Where a directive stands.
@@ -35,12 +35,13 @@ pub(crate) struct Origin {
     pub file: Option<Rc<str>>,
     /// Line or argument, counted from 1.
     pub line: usize,
-    /// This file was named by another one and may be any file of the machine, so no word of it is quoted.
+    /// Whether another file names this one. It may then be any file of the machine, so that messages quote none of
+    /// its words.
     pub included: bool,
 }
 
 impl Origin {
-    /// An argument of the command line, counted from 1; 0 for no place at all.
+    /// An argument of the command line, counted from 1; 0 for no place.
     pub(crate) const fn of_argument(line: usize) -> Self {
         Self {
             file: None,
@@ -58,31 +59,31 @@ impl Origin {
     }
 }
 
-/// A directive with its values.
+/// A directive and its values.
 #[derive(Clone)]
 pub(crate) struct Directive {
     pub origin: Origin,
-    /// Without leading dashes.
+    /// The name, without leading dashes.
     pub name: String,
     /// The words after the name.
     pub values: Vec<String>,
     /// The text of an inline block.
     pub inline: Option<Secret>,
-    /// For `<connection>`: its lines.
+    /// The lines of a `<connection>` block.
     pub block: Vec<Self>,
-    /// It was given as `setenv opt`: wanted if it can be had.
+    /// Whether it was given as `setenv opt`: an error in it is not fatal.
     pub optional: bool,
 }
 
 impl Directive {
-    /// The value at this place, if there is one.
+    /// The value at `index`, if there is one.
     pub(crate) fn get(&self, index: usize) -> Option<&str> {
         self.values.get(index).map(String::as_str)
     }
 
-    /// The directive, or a line in its block, that was mended and so is not the file's own text.
+    /// The directive, or a line in its block, if it contains replaced bytes.
     fn mended(&self, text: &Text<'_>) -> Option<&Self> {
-        // Around the armour of a key or certificate stands what people wrote, which is not read.
+        // Text around the armour of a key or certificate is a person's note, which is not read.
         let secret = self.inline.as_ref().filter(|_| self.name.contains("pass"));
         let secret = secret.map(|block| block.expose());
         let mut words = [self.name.as_str()]
@@ -95,16 +96,16 @@ impl Directive {
         self.block.iter().find_map(|line| line.mended(text))
     }
 
-    /// Values, an inline block counting as one.
+    /// Number of values; an inline block counts as one.
     pub(crate) fn count(&self) -> usize {
         self.values.len() + usize::from(self.inline.is_some())
     }
 }
 
-/// A fault in words, before they have a meaning.
+/// A fault found while splitting into words.
 pub(crate) struct Misread {
     pub origin: Origin,
-    /// The directive's name where there is one.
+    /// The directive's name, or empty.
     pub name: String,
     pub reason: String,
 }
@@ -113,26 +114,26 @@ pub(crate) struct Misread {
 pub(crate) struct Collector<'a, 'b> {
     read: &'a mut ReadFile<'b>,
     permissions: Permissions,
-    /// Files with passwords that belong to the configuration by their names.
+    /// Password files whose names show that they belong to this configuration.
     pub own_passwords: Vec<PathBuf>,
-    /// The password file of the profile's management port that is its own.
+    /// The profile's own password file for its management port.
     pub own_management: Option<PathBuf>,
     pub directives: Vec<Directive>,
     pub misread: Vec<Misread>,
-    /// `cd`, so far.
+    /// The latest `cd`.
     pub directory: Option<PathBuf>,
     files: usize,
-    /// The size that may still be read.
+    /// The remaining budget.
     budget: Budget,
 }
 
-/// The remaining cost of a configuration.
+/// How much of a configuration may still be read.
 #[derive(Clone, Copy)]
 pub(crate) struct Budget {
     bytes: usize,
-    /// Directives, those of `<connection>` among them.
+    /// Directives, including those in `<connection>`.
     directives: usize,
-    /// Lines that are wrong.
+    /// Wrong lines.
     faults: usize,
 }
 
@@ -147,7 +148,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Counts a line that is wrong, and keeps it if it is not one too many.
+    /// Counts a wrong line, and keeps it within the budget.
     fn fault(&mut self, misread: &mut Vec<Misread>, fault: impl FnOnce() -> Misread) {
         if self.faults > 0 {
             self.faults -= 1;
@@ -171,7 +172,7 @@ impl<'a, 'b> Collector<'a, 'b> {
         }
     }
 
-    /// Reads a file and those that it names.
+    /// Reads a file, and the files that it names.
     pub(crate) fn file(&mut self, path: &Path, depth: usize) -> Result<(), ImportError> {
         let place = resolve(self.directory.as_deref(), path);
         let bytes =
@@ -219,7 +220,7 @@ impl<'a, 'b> Collector<'a, 'b> {
         Ok(())
     }
 
-    /// Takes a directive; `config` and `cd` have their effect at once, as in stock.
+    /// Takes a directive; `config` and `cd` take effect at once, as in stock.
     pub(crate) fn directive(
         &mut self,
         mut directive: Directive,
@@ -248,7 +249,7 @@ impl<'a, 'b> Collector<'a, 'b> {
                 self.directory = Some(resolve(self.directory.as_deref(), path));
                 self.directives.push(directive);
             }
-            // The report refuses it.
+            // Without a permission, the report refuses the line.
             ("config", 1) if is_foreign(&directive.origin) && !self.permissions.files() => {
                 self.directives.push(directive);
             }
@@ -266,7 +267,7 @@ impl<'a, 'b> Collector<'a, 'b> {
                 let origin = directive.origin.clone();
                 self.directives.push(directive);
                 match self.file(&path, depth + 1) {
-                    // A fault in a file that another names belongs to that file, and is told with the others.
+                    // A fault in an included file is reported together with all other faults.
                     Err(error) if origin.file.is_some() => self.misread.push(Misread {
                         origin,
                         name: "config".to_owned(),
@@ -292,17 +293,17 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 }
 
-/// Whether it comes from a file, and not from the caller's command line.
+/// Whether the place is in a file rather than on the caller's command line.
 pub(crate) const fn is_foreign(origin: &Origin) -> bool {
     origin.file.is_some()
 }
 
-/// The source of a text.
+/// The file that a text comes from.
 #[derive(Clone)]
 pub(crate) struct Source {
     /// The file's name.
     pub file: Rc<str>,
-    /// Another file names it.
+    /// Whether another file names this one.
     pub included: bool,
 }
 
@@ -316,18 +317,18 @@ impl Source {
     }
 }
 
-/// The beginning of a comment that may speak of lines ([`Lines`](crate::lines::Lines)). It is kept as a directive of
-/// this name, with the text behind it as its value.
+/// Beginning of a comment that may describe lines ([`Lines`](crate::lines::Lines)). It is kept as a directive of this
+/// name, with the comment's text as its value.
 pub(crate) const COMMENT: &str = "#!";
 
-/// The directives of a text, as far as the budget goes; faults go to `misread`.
+/// Splits a text into directives, within the budget; faults go to `misread`.
 pub(crate) fn parse_text(
     text: &str,
     source: &Source,
     misread: &mut Vec<Misread>,
     budget: &mut Budget,
 ) -> Vec<Directive> {
-    // Editors of another system put a byte order mark first.
+    // Windows editors put a byte order mark first.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate();
     let mut directives = Vec::new();
@@ -402,7 +403,8 @@ pub(crate) fn parse_text(
     directives
 }
 
-/// The lines up to `</name>`, with `\n` after each, and number and rest of the line with that; `None` when there is no end.
+/// Reads the lines up to `</name>`, each ended by `\n`; also returns the number and the rest of that last line.
+/// `None` if `</name>` is missing.
 fn inline_block<'t>(
     name: &str,
     lines: &mut impl Iterator<Item = (usize, &'t str)>,
@@ -411,7 +413,7 @@ fn inline_block<'t>(
     let mut inside: Vec<&str> = Vec::new();
     for (index, line) in lines {
         if let Some(rest) = line.trim_start().strip_prefix(&end) {
-            // One allocation of the right size: growing would leave copies of a key behind.
+            // Allocate once: a string that grows leaves copies of a key behind.
             let mut block = String::with_capacity(inside.iter().map(|line| line.len() + 1).sum());
             for line in inside {
                 block.push_str(line);
@@ -424,8 +426,8 @@ fn inline_block<'t>(
     None
 }
 
-/// Tells what stands behind the end of a block, on the same line: most often the first line of what was appended to a
-/// file without a newline at its end. The stock program passes it over without a word.
+/// Reports text behind the end of a block, on the same line: usually the first line appended to a file that ended
+/// without a newline. Stock silently ignores it.
 fn behind_end(
     block: &Directive,
     (index, rest): (usize, &str),

@@ -1,4 +1,4 @@
-//! Whether the files that a configuration names can be used.
+//! Checks whether the files that a configuration names can be used.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::file;
 use crate::report::Verdict;
 use crate::secrecy;
 
-/// Directives whose file or block is secret.
+/// Directives whose file or block is a secret.
 pub(super) const SECRETS: [&str; 12] = [
     "key",
     "management",
@@ -28,9 +28,8 @@ pub(super) const SECRETS: [&str; 12] = [
 ];
 
 impl Import {
-    /// Tries to open every file and directory that the model reads, looks whether its programs
-    /// are there and the directories of the files that it writes, and refuses the lines of those
-    /// that fail.
+    /// Checks every file and directory that the model reads, its programs, and the directories of the files that it
+    /// writes. Refuses the lines that fail.
     pub fn check_files(&mut self) {
         let Some(model) = &self.model else { return };
         let mut failed: Vec<(&'static str, String)> = Vec::new();
@@ -67,7 +66,7 @@ impl Import {
         }
     }
 
-    /// Refuses every line that names a file to be read, for a configuration that has no files beside it.
+    /// Refuses every line that names a file to read, for a configuration that comes without other files.
     pub fn refuse_files(&mut self) {
         let Some(model) = &self.model else { return };
         let named: Vec<&'static str> = files(model).into_iter().map(|it| it.0).collect();
@@ -77,8 +76,8 @@ impl Import {
         }
     }
 
-    /// Warns of files with keys and passwords that other users can read, the configuration itself
-    /// among them if it holds any.
+    /// Warns of files with keys and passwords that other users can read, including the configuration itself if it
+    /// holds any.
     pub fn check_secrecy(&mut self) {
         let Some(model) = &self.model else { return };
         let secret = |name: &str| SECRETS.contains(&name);
@@ -115,13 +114,13 @@ impl Import {
 fn readable(path: &Path) -> io::Result<()> {
     match fs::metadata(path)?.is_dir() {
         true => fs::read_dir(path).map(drop),
-        // The file is not opened: its content is read once.
+        // An inherited pipe can be read only once, so that it is not opened here.
         false if file::is_handed_over(path) => Ok(()),
         false => file::open(path).map(drop),
     }
 }
 
-/// Directives and the files that they write.
+/// Directives that name files to write, and these files.
 fn written(model: &OpenVpn) -> Vec<(&'static str, &Path)> {
     let service = &model.service;
     let mut files: Vec<(&'static str, &Path)> = Vec::new();
@@ -141,7 +140,7 @@ fn written(model: &OpenVpn) -> Vec<(&'static str, &Path)> {
     files
 }
 
-/// Directives and the programs that they run.
+/// Directives that name programs, and these programs.
 fn programs(model: &OpenVpn) -> Vec<(&'static str, &Command)> {
     let Scripts {
         up,
@@ -181,7 +180,7 @@ fn programs(model: &OpenVpn) -> Vec<(&'static str, &Command)> {
         .collect()
 }
 
-/// Why a program cannot be run. One without a directory in its name is left to the search.
+/// Why a program cannot be run. A name without a directory is searched for later, and passes.
 fn cannot_run(model: &OpenVpn, command: &Command) -> Option<String> {
     let program = command.words.first().filter(|word| word.contains('/'))?;
     match fs::metadata(model.path(Path::new(program))) {
@@ -194,7 +193,7 @@ fn cannot_run(model: &OpenVpn, command: &Command) -> Option<String> {
     }
 }
 
-/// Directives and their files.
+/// Directives that name files to read, and these files.
 fn files(model: &OpenVpn) -> Vec<(&'static str, PathBuf)> {
     let mut files: Vec<(&'static str, PathBuf)> = Vec::new();
     let mut file = |name: &'static str, path: &Path| {

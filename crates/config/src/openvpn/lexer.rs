@@ -1,12 +1,12 @@
-//! One line into words, by the rules of OpenVPN.
+//! Splits one line into words, by the rules of OpenVPN.
 //!
-//! Words are separated by white space. `"…"` and `'…'` keep it; a closing quotation mark ends
-//! the word. Outside of `'…'` a backslash takes the meaning from a backslash, a quotation mark or
-//! white space, and nothing else may follow it. `#` and `;` begin a comment where a word could.
+//! Words are separated by white space, which `"…"` and `'…'` keep; a closing quotation mark ends the word. Outside
+//! `'…'` a backslash escapes a backslash, a quotation mark or white space, and may precede nothing else. `#` and `;`
+//! begin a comment where a word could begin.
 
 use thiserror::Error;
 
-/// Longest line of a file, in bytes, as stock reads it; inline blocks and arguments may be longer.
+/// Longest line of a file, in bytes, as in stock OpenVPN; inline blocks and arguments may be longer.
 pub const LINE_MAX: usize = 256;
 
 /// Longest word, in bytes.
@@ -15,7 +15,7 @@ pub const WORD_MAX: usize = 256;
 /// Most words of a directive, its name included.
 pub const WORDS_MAX: usize = 16;
 
-/// Why a line has no words.
+/// Why a line cannot be split.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LexError {
@@ -31,7 +31,7 @@ pub enum LexError {
     /// A quotation mark without its partner.
     #[error("no closing quotation mark {0}")]
     Quote(char),
-    /// A backslash that stands before something harmless, or at the end.
+    /// A backslash before a character that needs no escape, or at the end.
     #[error("a backslash may stand only before `\\`, `\"` and white space; double it")]
     Backslash,
 }
@@ -51,11 +51,10 @@ enum State {
     Quoted(char),
 }
 
-/// Splits a line; no words for an empty line or a comment.
+/// Splits a line; an empty line or a comment has no words.
 ///
 /// # Errors
-/// [`LexError`], in the cases in which stock refuses the line, and when it would silently drop
-/// words.
+/// [`LexError`], if stock refuses the line or would silently drop words.
 pub fn split(line: &str) -> Result<Vec<String>, LexError> {
     let words = split_words(line)?;
     if line.len() > LINE_MAX && !words.is_empty() {
@@ -113,14 +112,14 @@ fn split_words(line: &str) -> Result<Vec<String>, LexError> {
         State::Plain => words.push(word),
         State::Between => {}
     }
-    // At the end of a word, that is; between words stock does not mind.
+    // Only at the end of a word: between words stock accepts it.
     if backslash && line.trim_end_matches('\\').ends_with(|c| !is_space(c)) {
         return Err(LexError::Backslash);
     }
     Ok(words)
 }
 
-/// A word as it may be printed: short, and without control characters.
+/// A word, made fit to print: cut to 60 characters, without control characters.
 pub(crate) fn shown(word: &str) -> String {
     let cut: String = word.chars().take(60).collect();
     terminal::shown(&cut)

@@ -1,10 +1,10 @@
 //! OpenVPN's files and command line.
 //!
-//! A configuration is a list of directives: lines of a file, or `--name value…` arguments, which
-//! may name further files. The way is: bytes -> words ([`split`]) -> directives -> model and
-//! [`Report`]. As with `wg-quick` files the import does not stop at the first fault, because
-//! a person who moves a profile to a router wants to hear everything at once; every directive is
-//! honoured, ignored with the reason why that does no harm, or refused with what to do.
+//! A configuration is a list of directives: lines of a file, or `--name value…` arguments, which may name further
+//! files. The steps are: bytes -> words ([`split`]) -> directives -> model and [`Report`]. As with `wg-quick` files,
+//! the import does not stop at the first fault, because a person who moves a profile to a router wants to see all
+//! faults at once. Every directive is honoured, ignored with the reason why that is harmless, or refused with a
+//! remedy.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -35,40 +35,37 @@ pub use directive::{BYTES_MAX, DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
 pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split};
 pub use model::*;
 
-/// Reads a file that a configuration names with `config`. Given from outside so that parsing
-/// stays pure.
+/// Reads a file that a configuration names with `config`. The caller provides it, so that parsing stays pure.
 pub type ReadFile<'a> = dyn FnMut(&Path) -> io::Result<Zeroizing<Vec<u8>>> + 'a;
 
 /// Permissions and assumptions of the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Ciphers with 64-bit blocks, DES and `cipher none` are permitted, as
-    /// `--allow-insecure-ciphers` says.
+    /// Permits 64-bit block ciphers, DES and `cipher none` (`--allow-insecure-ciphers`).
     pub allow_insecure_ciphers: bool,
-    /// Permissions of the configuration beside its tunnel: scripts that run as `script-security` says, files to be
-    /// written (`log`, `status`, `writepid`, …), sent (`auth-user-pass FILE`) or read as more configuration (`config
-    /// FILE`).
+    /// Permissions of the configuration: scripts to run as `script-security` says, and files to write (`log`,
+    /// `status`, `writepid`, …), send (`auth-user-pass FILE`) or read as more configuration (`config FILE`).
     pub permissions: Permissions,
 }
 
-/// A configuration that has been read, whatever was wrong in it.
+/// The result of reading a configuration, faults included.
 #[derive(Clone, Debug)]
 pub struct Import {
     model: Option<OpenVpn>,
     /// The verdict on every directive.
     pub report: Report,
-    /// Warnings that stock prints before it goes on, one sentence each.
+    /// Warnings that stock also prints, one sentence each.
     pub warnings: Vec<String>,
-    /// An action that was asked for instead of a tunnel; there is no model then.
+    /// The action that was requested instead of a tunnel; there is no model then.
     pub action: Option<Action>,
-    /// A key or a password stands in the file itself.
+    /// Whether the file itself holds a key or a password.
     holds_secrets: bool,
-    /// Faults that leave no model, with file and line, and how many there are.
+    /// Faults that prevent a model, with file and line, and their number.
     faults: (Vec<String>, usize),
 }
 
 impl Import {
-    /// The model, and the report to show beside it.
+    /// Returns the model, and the report to show beside it.
     ///
     /// # Errors
     /// [`ImportError::Lines`] when lines are wrong, refused or missing.
@@ -82,7 +79,7 @@ impl Import {
         }
     }
 
-    /// Why [`Import::into_model`] would fail, one sentence each with file and line: at most 1000.
+    /// Why [`Import::into_model`] would fail: at most 1000 sentences, each with file and line.
     #[must_use]
     pub fn faults(&self) -> &[String] {
         &self.faults.0
@@ -95,18 +92,17 @@ impl Import {
     }
 }
 
-/// Reads a file, and the files that it names with `config`. Relative paths in it are meant from
-/// where it lies, as people expect; on the command line they are meant from where the process
-/// stands, as in stock.
+/// Reads a file, and the files that it names with `config`. Relative paths in it start at its own directory, as
+/// people expect; on the command line they start at the working directory, as in stock.
 ///
 /// # Errors
-/// When there is no text to look at; faults in the text are in the [`Import`].
+/// The file cannot be read or is not text; faults in the text are in the [`Import`].
 pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
     let bytes = read_config(path).map_err(ImportError::read(path))?;
     read_bytes(&bytes, path, options)
 }
 
-/// Reads a file with this content, which need not be at its place yet, as [`read`] does.
+/// Reads `bytes` as [`read`] reads a file; the file at `path` need not exist yet.
 ///
 /// # Errors
 /// The errors of [`read`].
@@ -124,11 +120,10 @@ pub fn read_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import,
     Ok(import(collector, &file, options))
 }
 
-/// Parses the bytes of a file, whose `path` only names it in the report; files that it names are
-/// read with `read`.
+/// Parses the bytes of a file; `path` only names it in the report. `read` reads the files that it names.
 ///
 /// # Errors
-/// When a text is none; faults in it are in the [`Import`].
+/// The bytes are not text; faults in the text are in the [`Import`].
 pub fn parse_bytes(
     bytes: &[u8],
     path: &Path,
@@ -144,7 +139,7 @@ pub fn parse_bytes(
 /// Parses the arguments of `openvpn`, without the program's name, and the files that they name.
 ///
 /// # Errors
-/// When a file has no text to look at; faults in words are in the [`Import`].
+/// A file cannot be read or is not text; faults in words are in the [`Import`].
 pub fn parse_arguments(
     arguments: &[String],
     read: &mut ReadFile<'_>,
@@ -152,7 +147,7 @@ pub fn parse_arguments(
 ) -> Result<Import, ImportError> {
     let mut collector = Collector::new(read, options.permissions);
     argv::collect(arguments, &mut collector)?;
-    // If there is only a file, everything is about it; otherwise the command line is.
+    // A single file argument gives the report its name; otherwise the command line does.
     let file = match arguments {
         [file] if !file.starts_with("--") => file.as_str(),
         _ => report::COMMAND_LINE,
@@ -160,8 +155,7 @@ pub fn parse_arguments(
     Ok(import(collector, file, options))
 }
 
-/// Reads a regular file of at most 4 MiB, standard input by the name `stdin`, or a pipe that the shell made, for
-/// [`parse_arguments`].
+/// Reads a regular file of at most 4 MiB, standard input (`stdin`), or an inherited pipe, for [`parse_arguments`].
 ///
 /// # Errors
 /// The kernel's error.
@@ -174,14 +168,14 @@ pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     file::read_handed_over(path, FILE_MAX)
 }
 
-/// True for a file that is OpenVPN's and not `wg-quick`'s: by its content, for both may have any name, and by its name
-/// where the text says nothing.
+/// Whether a file is OpenVPN's rather than `wg-quick`'s: by its content, as both may have any name, or else by its
+/// name.
 pub(crate) fn is_openvpn_text(path: &Path, text: &str) -> bool {
     let by_name = || path.extension().is_some_and(|it| it == "ovpn");
     by_content(text).unwrap_or_else(by_name)
 }
 
-/// `None` for a text that has neither a section of a `wg-quick` file nor a directive.
+/// Judges by content; `None` for a text without a `wg-quick` section or a directive.
 fn by_content(text: &str) -> Option<bool> {
     let mut directive = false;
     for word in text

@@ -1,4 +1,4 @@
-//! From verdicts to the report on one file.
+//! Turns verdicts into the report on one file.
 
 use super::build::Judged;
 use crate::report::{Entry, Report, Verdict};
@@ -6,10 +6,10 @@ use crate::report::{Entry, Report, Verdict};
 /// The name of the command line in messages, as in stock.
 pub(crate) const COMMAND_LINE: &str = "[CMD-LINE]";
 
-/// Replaces all that would be said of a line of an included file: any file of the machine may have been named.
+/// Replaces every message about a line of an included file, which may be any file of the machine.
 pub(crate) const CONCEALED: &str = "`millrace check` of that file says more";
 
-/// The report on `file`; verdicts on other files keep their place in the reason.
+/// The report on `file`; verdicts on other files have their place in the reason.
 pub(crate) fn report(judged: &[Judged], file: &str) -> Report {
     let mut report = Report {
         file: file.to_owned(),
@@ -32,8 +32,8 @@ pub(crate) fn report(judged: &[Judged], file: &str) -> Report {
             reason: parts.join(": "),
         });
     }
-    // Missing directives stand first; the others in the order of the file. The sort is stable: verdicts on other files
-    // stay in their order.
+    // Verdicts on missing directives stand first, the others in file order. The sort is stable: verdicts on other
+    // files keep their order.
     if judged
         .iter()
         .all(|judged| judged.origin.line == 0 || judged.origin.file.as_deref() == Some(file))
@@ -43,7 +43,7 @@ pub(crate) fn report(judged: &[Judged], file: &str) -> Report {
     report
 }
 
-/// The faults that leave no model, in words.
+/// The faults that prevent a model, in words.
 pub(crate) fn faults(judged: &[Judged], file: &str) -> Vec<String> {
     let fatal = |judged: &&Judged| judged.verdict == Verdict::Refused && judged.fatal;
     let faults = judged.iter().filter(fatal).map(|fault| {
@@ -60,7 +60,7 @@ pub(crate) fn faults(judged: &[Judged], file: &str) -> Vec<String> {
     faults.collect()
 }
 
-/// Names and places of the directives that hold, and whether another file includes theirs.
+/// Names and places of honoured directives, and whether their file is included by another.
 pub(crate) fn places(judged: &[Judged]) -> Vec<(String, String, bool)> {
     let holds = |judged: &&Judged| judged.verdict == Verdict::Honoured;
     let places = judged.iter().filter(holds);

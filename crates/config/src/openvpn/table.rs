@@ -1,6 +1,6 @@
-//! Every directive of OpenVPN 2.4 to 2.7, and what becomes of it.
+//! Table of every directive of OpenVPN 2.4 to 2.7, and its treatment.
 //!
-//! Sorted by what the directives are about. A directive that is not here is unknown.
+//! Sorted by topic. A directive that is missing here is unknown.
 
 mod program;
 mod session;
@@ -14,32 +14,32 @@ use tunnel::{CONNECTION, DEVICE, NETWORK, ROLE};
 /// The treatment of a directive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Support {
-    /// It does what it says; its values may still be refused.
+    /// The directive has its effect; its values may still be refused.
     Honoured,
-    /// It does nothing, for this reason.
+    /// The directive has no effect, for this reason.
     Ignored(&'static str),
-    /// It cannot be done; the text says what to do instead.
+    /// The directive is not supported; the text gives the remedy.
     Refused(&'static str),
-    /// It says what the program is to do instead of running a tunnel.
+    /// The directive asks for an action instead of a tunnel.
     Action,
 }
 
-/// One directive.
+/// One directive of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub name: &'static str,
-    /// Fewest values, an inline block being one.
+    /// Fewest values; an inline block counts as one.
     pub min: usize,
     /// Most values.
     pub max: usize,
     pub support: Support,
-    /// May stand in `<connection>`.
+    /// Whether it may stand in `<connection>`.
     pub connection: bool,
-    /// May stand in a file of `client-config-dir`.
+    /// Whether it may stand in a file of `client-config-dir`.
     pub client: bool,
-    /// May be an inline block.
+    /// Whether it may be an inline block.
     pub inline: bool,
-    /// Several add up; otherwise the last one holds.
+    /// Whether several lines add up; otherwise the last one counts.
     pub list: bool,
 }
 
@@ -94,7 +94,7 @@ const fn action(name: &'static str, max: usize) -> Entry {
     Entry::new(name, 0, max, Support::Action)
 }
 
-/// Most values that a word list may have.
+/// No limit, for directives that take a list of words.
 const MANY: usize = usize::MAX;
 
 const WINDOWS: &str = "for Windows only";
@@ -113,8 +113,8 @@ pub(crate) fn find(name: &str) -> Option<&'static Entry> {
         .find(|entry| entry.name == name)
 }
 
-/// A directive's name as a report may print it; empty for a word that may be part of a key or a password, in a file
-/// that is no configuration.
+/// A directive's name, made fit for a report; empty for a word that may be part of a key or a password, in a file
+/// that is not a configuration.
 pub(crate) fn nameable(word: &str) -> String {
     let name = word.trim_start_matches('<').trim_end_matches('>');
     let letters = |it: &u8| it.is_ascii_lowercase() || b"-_".contains(it);
@@ -125,13 +125,13 @@ pub(crate) fn nameable(word: &str) -> String {
     }
 }
 
-/// The known name that is most like this one, if any is like it.
+/// The known name that is nearest to `name`, if any is near.
 pub(crate) fn near(name: &str) -> Option<&'static str> {
     let known: Vec<&str> = all().map(|entry| entry.name).collect();
     crate::suggest::nearest(name, &known)
 }
 
-/// All of them.
+/// All directives.
 pub(crate) fn all() -> impl Iterator<Item = &'static Entry> {
     GROUPS.iter().flat_map(|group| group.iter())
 }

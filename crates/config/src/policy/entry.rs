@@ -1,4 +1,4 @@
-//! One entry: who, where to, and which way.
+//! One entry of the policy: senders, targets, and the way for their packets.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use super::is_device;
 use crate::types::AllowedIp;
 
-/// Keys of an entry.
+/// Keys of an entry, in TOML.
 pub(super) const KEYS: [&str; 7] = ["name", "who", "to", "through", "down", "way", "dns"];
 
 /// Longest domain name, in bytes (RFC 1035, section 2.3.4, without the length bytes at both ends).
 const DOMAIN_MAX: usize = 253;
-/// Longest label of one.
+/// Longest label of a domain name, in bytes.
 const LABEL_MAX: usize = 63;
 
 const NAME: &str = "a name of 1 to 32 letters, digits and `_ . -`";
@@ -23,28 +23,28 @@ const WAY: &str = "\"around\" or \"block\"";
 const DNS: &str = "an address of a name server behind the tunnel, or one of IPv4 and one of IPv6";
 const DOWN: &str = "\"hold\" or \"around\"";
 
-/// The decision about some packets.
+/// One entry: decides about packets from some senders to some targets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Entry {
     /// The name in reports.
     pub name: String,
-    /// Senders of the packets: any of these; empty for all of the LAN.
+    /// Senders, any of which matches; empty for the whole LAN.
     pub who: Vec<Who>,
-    /// Where they go: any of these; empty for all but the LAN.
+    /// Targets, any of which matches; empty for everything outside the LAN.
     pub to: Vec<Target>,
-    /// Which way they go.
+    /// The way for these packets.
     pub way: Way,
-    /// Name servers behind the tunnel, at most one of each family: they are asked, whichever server packets to port 53 are
-    /// sent to.
+    /// Name servers behind the tunnel, at most one of each family. They get the packets to port 53, whichever server
+    /// these were sent to.
     pub dns: Vec<IpAddr>,
 }
 
-/// The sender of packets.
+/// Matches the senders of packets.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Who {
-    /// Packets of a hardware address.
+    /// Packets from a hardware address.
     Mac(Mac),
-    /// Packets of any hardware address that has a lease under this name.
+    /// Packets from any hardware address with a DHCP lease under this name.
     Lease(String),
     /// Packets from a network or an address.
     Network(AllowedIp),
@@ -67,7 +67,7 @@ impl fmt::Display for Who {
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// Takes six bytes in hexadecimal with colons, or dashes, between them.
+    /// Parses six hexadecimal bytes, separated by colons or dashes.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let mut bytes = [0; 6];
@@ -88,12 +88,12 @@ impl fmt::Display for Mac {
     }
 }
 
-/// Where packets go.
+/// Matches the targets of packets.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Target {
-    /// To a network or an address.
+    /// Packets to a network or an address.
     Network(AllowedIp),
-    /// To what `dnsmasq` has found under a name, or a name below it.
+    /// Packets to addresses that `dnsmasq` resolved for this domain or its subdomains.
     Domain(Domain),
 }
 
@@ -106,12 +106,12 @@ impl fmt::Display for Target {
     }
 }
 
-/// A domain name: small letters, digits, `-` and `_` in labels with dots between them.
+/// A domain name: lower-case letters, digits, `-` and `_`, in labels separated by dots.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Domain(String);
 
 impl Domain {
-    /// Takes a name; an asterisk and a dot before it, or a dot behind it, say nothing more and are left out.
+    /// Parses a name. Drops `*.` or a dot in front, and a dot at the end.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let name = text.strip_prefix("*.").unwrap_or(text);
@@ -130,13 +130,13 @@ impl Domain {
         (name.len() <= DOMAIN_MAX && name.split('.').all(is_label) && is_name).then_some(Self(name))
     }
 
-    /// The name.
+    /// The name's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this name is the other, or below it.
+    /// Whether this name is `other` or a subdomain of it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         let rest = self.0.strip_suffix(other.as_str());
@@ -150,33 +150,33 @@ impl fmt::Display for Domain {
     }
 }
 
-/// Which way packets go.
+/// The way that packets go.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Way {
-    /// Into a tunnel.
+    /// Through a tunnel.
     Through {
-        /// Its device.
+        /// The tunnel's device.
         device: String,
         /// The treatment of the packets while the tunnel is not up.
         down: Down,
     },
-    /// By the router's line, past any tunnel that has the default route.
+    /// By the router's uplink, past any tunnel that has the default route.
     Around,
-    /// Nowhere.
+    /// Blocked.
     Block,
 }
 
-/// The treatment of packets whose tunnel is not up.
+/// Treatment of packets whose tunnel is down.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Down {
-    /// They are refused.
+    /// The packets are refused.
     #[default]
     Hold,
-    /// They go as if there were no entry.
+    /// The packets go as if the entry did not exist.
     Around,
 }
 
-/// An entry, while its keys are read.
+/// An entry whose keys are still being read.
 pub(super) struct Draft {
     name: String,
     who: Option<Vec<Who>>,
@@ -200,7 +200,8 @@ impl Draft {
         }
     }
 
-    /// Takes a key of [`KEYS`] and the texts of its value, if that is what it has. The error is what may be written.
+    /// Sets a key of [`KEYS`]. `words` are the strings of its value, if it has strings. The error says which values
+    /// are allowed.
     pub(super) fn set(&mut self, key: &str, words: Option<&[&str]>) -> Result<(), &'static str> {
         let one = words.filter(|it| it.len() == 1).map(|it| it[0]);
         let several = words.filter(|it| !it.is_empty());
@@ -237,7 +238,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The entry, or a sentence on what is missing or too much.
+    /// The finished entry, or a sentence about a key that is missing or does not fit.
     pub(super) fn finish(self) -> Result<Entry, String> {
         let name = self.name;
         let way = match (self.through, self.way, self.down) {
@@ -266,7 +267,7 @@ impl Draft {
                  sends name the device in `who`"
             ));
         }
-        // Of what goes elsewhere now and then, queries would go to an address that is only behind the tunnel.
+        // If only some packets use the tunnel, queries would go to an address that exists only behind it.
         let is_all = matches!(
             way,
             Way::Through {
@@ -301,7 +302,7 @@ fn is_name(word: &str) -> bool {
     (1..=32).contains(&word.len()) && word.bytes().all(is_plain)
 }
 
-/// One address, or one of each family.
+/// Parses one address, or one of each family.
 fn servers(words: &[&str]) -> Option<Vec<IpAddr>> {
     let servers: Vec<IpAddr> = words
         .iter()
@@ -323,7 +324,7 @@ fn who(word: &str) -> Option<Who> {
     if let Ok(network) = word.parse::<AllowedIp>() {
         return Some(Who::Network(network));
     }
-    // The word may be a device's name, or a host's, which DHCP sends.
+    // The word may be a device, or a host name from DHCP.
     let is_word = is_device(word) || Domain::new(word).is_some();
     is_word.then(|| Who::Lease(word.to_owned()))
 }

@@ -1,13 +1,13 @@
-//! Faults of settings whose lines are each well.
+//! Faults of policies whose single entries are valid.
 
 use super::{DOMAINS_MAX, Domain, ENTRIES_MAX, Policy, TUNNELS_MAX, Target, Way};
 
-/// Most names of entries that are one below the other: each is two sets in one line of `dnsmasq`, which reads up to 1024
-/// bytes of it.
+/// Most domains of entries in one chain of subdomains: each is two sets in one line of `dnsmasq`, which reads up to
+/// 1024 bytes of a line.
 const DEPTH_MAX: usize = 7;
 
 impl Policy {
-    /// Why these settings would decide nothing, or something that cannot be: a sentence. `None` where they are well.
+    /// Why this policy would decide nothing, or cannot work: a sentence. `None` if it is sound.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         if self.lan.is_empty() {
@@ -30,7 +30,7 @@ impl Policy {
         if self.entries.len() > ENTRIES_MAX {
             return Some(format!("more than {ENTRIES_MAX} entries"));
         }
-        // Three of the mask's numbers mean "around", "blocked" and "answers"; 0 means none.
+        // Three mark values mean "around", "blocked" and "answers"; 0 means no mark.
         let room = (self.mask >> self.mask.trailing_zeros()) as usize - 3;
         let ways = self.devices().len() * 2;
         if self.devices().len() > TUNNELS_MAX || ways > room {
@@ -56,7 +56,7 @@ impl Policy {
             if earlier.iter().any(|it| it.name == entry.name) {
                 return Some(format!("two entries are called {}", entry.name));
             }
-            // Everything is the business of the firewall there.
+            // Blocking everything is the firewall's task.
             let all = |it: &Target| matches!(it, Target::Network(network) if network.is_default());
             let is_all = entry.who.is_empty() && entry.to.iter().any(all);
             (is_all && entry.way == Way::Block)

@@ -139,7 +139,7 @@ fn what_decides_nothing_or_too_much_is_a_fault() {
 }
 
 proptest! {
-    /// No word that is taken has a character that means something to nft or to dnsmasq.
+    /// No accepted word has a character with a meaning in nft or dnsmasq.
     #[test]
     fn words_that_are_taken_are_plain(word in "[ -~]{0,40}", any in any::<String>()) {
         for word in [word, any] {

@@ -1,4 +1,4 @@
-//! The keys of a file, each taken once, with a verdict on each.
+//! Takes the keys of a file one by one, and records a verdict on each.
 
 use std::ops::RangeInclusive;
 
@@ -22,7 +22,7 @@ pub(super) struct Keys<'t, 'r> {
 }
 
 impl<'t, 'r> Keys<'t, 'r> {
-    /// The keys of a text; `None`, and a word in the report, if it is no TOML.
+    /// Parses a text; `None`, with a message in the report, if it is not TOML.
     pub(super) fn parse(text: &'t str, report: &'r mut Report) -> Option<Self> {
         let line = |offset: usize| line_of(text, offset);
         match DeTable::parse(text) {
@@ -40,7 +40,7 @@ impl<'t, 'r> Keys<'t, 'r> {
             }
             Err(error) => {
                 let line = line(error.span().map_or(0, |span| span.start));
-                // The message names what was expected, never what is there.
+                // The message names what the parser expected, and quotes nothing.
                 let message = format!("not valid TOML: {}", error.message());
                 report.push(line, "", Verdict::Refused, message);
                 None
@@ -48,24 +48,24 @@ impl<'t, 'r> Keys<'t, 'r> {
         }
     }
 
-    /// Whether the key is there.
+    /// Whether the file has the key.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|(name, ..)| name == key)
     }
 
-    /// Says of a key that is missing, or cannot be with another, what to do.
+    /// Refuses a key that is missing, or contradicts another, with a remedy.
     pub(super) fn missing(&mut self, key: &str, reason: &str) {
         let line = self.entries.iter().find(|(name, ..)| name == key);
         let line = line.map_or(0, |(.., line)| *line);
         self.report.push(line, key, Verdict::Refused, reason);
     }
 
-    /// Does not judge a key.
+    /// Leaves a key without a verdict.
     pub(super) fn skip(&mut self, key: &'static str) {
         self.taken.push(key);
     }
 
-    /// A value that `read` understands, or else a sentence about it in the report.
+    /// Takes a value that `read` understands; otherwise the report gets its error.
     fn take<T>(
         &mut self,
         key: &'static str,
@@ -85,7 +85,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         }
     }
 
-    /// A text.
+    /// Takes a string.
     pub(super) fn string<T>(
         &mut self,
         key: &'static str,
@@ -94,7 +94,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         self.take(key, |value| read(text_of(value)?))
     }
 
-    /// A list of texts, or one.
+    /// Takes a list of strings, or a single string.
     pub(super) fn strings<T>(
         &mut self,
         key: &'static str,
@@ -109,7 +109,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         })
     }
 
-    /// `true` or `false`.
+    /// Takes a boolean.
     pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
         self.take(key, |value| match value {
             DeValue::Boolean(value) => Ok(*value),
@@ -117,7 +117,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         })
     }
 
-    /// A number in a range that `wanted` describes in words.
+    /// Takes a number in a range that `wanted` describes.
     pub(super) fn number(
         &mut self,
         key: &'static str,
@@ -134,7 +134,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         })
     }
 
-    /// The section `[users]`: names and passwords.
+    /// Takes the section `[users]`: names and passwords.
     pub(super) fn users(&mut self) -> Option<Vec<(String, Zeroizing<String>)>> {
         const WANTED: &str =
             "write a section [users] with a line NAME = \"PASSWORD\" for each client";
@@ -161,7 +161,8 @@ impl<'t, 'r> Keys<'t, 'r> {
         })
     }
 
-    /// The tables of lines. `full` says that the tunnel takes all packets of the host, `called` how many peers it calls.
+    /// Takes the tables of lines. `full` says that the tunnel takes all packets of the host; `called` is the number
+    /// of peers it calls.
     pub(super) fn lines(&mut self, full: bool, called: usize) -> Lines {
         self.taken.extend(NAMES);
         let [lines, line] = NAMES.map(|name| {
@@ -176,7 +177,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         lines
     }
 
-    /// The order of packets, if the table `[lines]` has it.
+    /// The value of `reorder` in the table `[lines]`, if it has one.
     pub(super) fn reorder_of_lines(&self) -> Option<bool> {
         let (_, lines, _) = self.entries.iter().find(|(key, ..)| key == NAMES[0])?;
         let DeValue::Table(lines) = lines else {
@@ -188,7 +189,7 @@ impl<'t, 'r> Keys<'t, 'r> {
         }
     }
 
-    /// Refuses what was not taken.
+    /// Refuses all keys that were not taken.
     pub(super) fn refuse_rest(self) {
         for (name, _, line) in &self.entries {
             if !self.taken.contains(&name.as_str()) {

@@ -1,6 +1,6 @@
-//! Files of other programs: those of pppd that call pptp-linux (`/etc/ppp/peers/NAME`), and `pptpd.conf`.
+//! Imports files of pppd that call pptp-linux (`/etc/ppp/peers/NAME`), and `pptpd.conf`.
 //!
-//! They have no word for what is insecure. A comment allows it: `#! allow-insecure = pptp`.
+//! These programs have no option that allows insecure settings. A comment does: `#! allow-insecure = pptp`.
 
 mod client;
 mod collected;
@@ -23,24 +23,24 @@ use crate::types::{decimal, is_ifname};
 use collected::Given;
 use secrets::{Secret, secrets};
 
-/// Where names and passwords are.
+/// The file of user names and passwords.
 pub(super) const SECRETS: &str = "/etc/ppp/chap-secrets";
-/// Where the files of clients are.
+/// The directory of client files.
 const PEERS: &str = "/etc/ppp/peers";
 
-/// Reads a file that another one names; tests have theirs in memory.
+/// Reads a file that another one names; tests keep their files in memory.
 pub(super) type Read<'r> = dyn Fn(&Path) -> Result<Zeroizing<Vec<u8>>, String> + 'r;
 
 /// The program that a file belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
-    /// pppd's, with a call of pptp-linux.
+    /// pppd's, with a call of pptp-linux: a client.
     Peer,
-    /// pptpd's.
+    /// pptpd's: a server.
     Daemon,
 }
 
-/// The kind of a text; `None` for other files.
+/// The program that a text belongs to; `None` for other files.
 fn kind(text: &str) -> Option<Kind> {
     if text.lines().any(|line| line.trim_start().starts_with('[')) {
         return None;
@@ -62,13 +62,13 @@ fn kind(text: &str) -> Option<Kind> {
     peer.then_some(Kind::Peer)
 }
 
-/// Whether a file is one of these, by what is in it.
+/// Whether a text is a file of pppd or pptpd.
 pub(super) fn is_options(text: &str) -> bool {
     text.len() as u64 <= FILE_MAX && kind(text).is_some()
 }
 
-/// The function that reads the files that this one names, `chap-secrets` among them: it reads nothing where they are
-/// not permitted.
+/// Returns the function that reads the files that this one names, `chap-secrets` included. Without a permission it
+/// reads none.
 pub(super) fn reader(path: &Path, permissions: Permissions) -> &'static Read<'static> {
     match permissions.with_place(path).files() {
         true => &of_host,
@@ -87,7 +87,7 @@ fn refused(_: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     ))
 }
 
-/// Which files are read for this one and may have a password in them, that one included.
+/// Files that are read for this one and may hold a password, itself included.
 pub(super) fn secrets_of(path: &Path, bytes: &[u8], read: &Read<'_>) -> Vec<PathBuf> {
     let found = RefCell::new(Vec::new());
     let note = |path: &Path, bytes: &[u8]| {
@@ -109,7 +109,7 @@ pub(super) fn secrets_of(path: &Path, bytes: &[u8], read: &Read<'_>) -> Vec<Path
     found.into_inner()
 }
 
-/// Whether a password may be among a file's options: most files of them have none, and anyone may read those.
+/// Whether a file's options may include a password. Most have none and are readable by all users.
 fn has_password(bytes: &[u8]) -> bool {
     let Ok(text) = Text::new(bytes) else {
         return false;
@@ -120,7 +120,7 @@ fn has_password(bytes: &[u8]) -> bool {
     }
 }
 
-/// Parses the text of a file of either kind. `starts` says that it has to allow what is insecure.
+/// Parses a file of either kind. With `starts`, the file must allow insecure settings.
 pub(super) fn parse(text: &str, path: &Path, starts: bool, read: &Read<'_>) -> Import {
     let mut report = Report {
         file: path.display().to_string(),
@@ -142,7 +142,7 @@ pub(super) fn parse(text: &str, path: &Path, starts: bool, read: &Read<'_>) -> I
     Import::new(report, model)
 }
 
-/// Looks for the comment that allows what is insecure.
+/// Looks for the comment that allows insecure settings.
 fn allowed(text: &str, report: &mut Report) {
     let comment = |line: &str| {
         let rest = line.trim().strip_prefix("#!")?.trim();
@@ -174,24 +174,24 @@ fn read_secrets(read: &Read<'_>) -> Result<Vec<Secret>, String> {
     })
 }
 
-/// Options that clients and servers share.
+/// Options that both clients and servers have.
 #[derive(Default)]
 struct Common {
-    /// Keys that are required, in bits.
+    /// Lengths of required keys, in bits.
     bits: Vec<u8>,
     required: bool,
     none: bool,
     stateful: bool,
     no_ccp: bool,
     refused: Vec<&'static str>,
-    /// Clients log in here.
+    /// Whether clients log in to this host.
     server: bool,
     interface: Option<String>,
     mtu: Option<u16>,
 }
 
 impl Common {
-    /// Takes an option, if it is one that both have.
+    /// Takes an option, if clients and servers share it.
     fn take(&mut self, option: &Given, report: &mut Report) -> bool {
         let mut verdict = Verdict::Honoured;
         let mut reason = "";
@@ -224,7 +224,7 @@ impl Common {
             }
             "mtu" | "mru" => match decimal(&option.value) {
                 Some(bytes @ 576..=1456) => {
-                    // Both directions have the smaller one.
+                    // Both directions get the smaller value.
                     let bytes = u16::try_from(bytes).unwrap_or(576);
                     self.mtu = Some(self.mtu.map_or(bytes, |mtu| mtu.min(bytes)));
                 }
@@ -253,13 +253,12 @@ impl Common {
         true
     }
 
-    /// Takes the value of the option that has OpenWrt's pppd encrypt: words with commas between them. Returns the
-    /// remark on it.
+    /// Takes OpenWrt's encryption option: words separated by commas. Returns a remark.
     fn take_mppe(&mut self, value: &str) -> Result<&'static str, &'static str> {
         let mut bits = vec![128, 56, 40];
         for word in value.split(',').map(str::trim) {
             match word {
-                // Encryption is required; "if possible" does not exist here.
+                // Encryption is always required; there is no "if possible" here.
                 "required" | "optional" | "" => {}
                 "stateless" => self.stateful = false,
                 "stateful" => self.stateful = true,
@@ -281,7 +280,7 @@ impl Common {
         }
     }
 
-    /// How packets are encrypted, and how clients log in. `None` if that is not said, or cannot be.
+    /// The encryption and the login methods. `None` if they are not given, or contradict each other.
     fn protection(&mut self, report: &mut Report) -> (Option<Mppe>, Vec<Auth>) {
         let wanted = self.required || !self.bits.is_empty();
         let mut refuse = |reason: &str| report.push(0, "require-mppe", Verdict::Refused, reason);
@@ -321,7 +320,7 @@ impl Common {
             (Auth::Pap, "refuse-pap"),
         ];
         if self.server || mppe != Some(Mppe::None) {
-            // Only this one gives keys; and a server without keys is not to be told passwords that can be read.
+            // Only MS-CHAPv2 gives keys, and a server must not receive readable passwords.
             auth.truncate(1);
         }
         auth.retain(|(_, option)| !self.refused.contains(option));
@@ -335,7 +334,7 @@ impl Common {
         (mppe, auth.into_iter().map(|(auth, _)| auth).collect())
     }
 
-    /// The interface's name: of an option, or the file's.
+    /// The interface's name: from an option, or the file's name.
     fn interface(&mut self, path: &Path, report: &mut Report) -> Option<String> {
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let stem = stem.filter(|stem| is_ifname(stem)).map(str::to_owned);
@@ -348,7 +347,7 @@ impl Common {
     }
 }
 
-/// The entry for a fuzzer: a file that names itself and has itself as its secrets.
+/// Entry point for a fuzzer: every file that the text names, `chap-secrets` included, is the text itself.
 #[doc(hidden)]
 #[must_use]
 pub fn parse_alone(text: &str) -> Import {

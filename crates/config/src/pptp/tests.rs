@@ -97,7 +97,7 @@ fn a_file_from_elsewhere_has_no_other_tunnels_password_sent() {
     assert!(!judged("office.pw", Permissions::NONE).is_usable());
 }
 
-/// pppd's and pptpd's files get their permissions only where these programs look for them.
+/// Files of pppd and pptpd get their permissions only where these programs look for them.
 #[test]
 fn options_from_elsewhere_name_no_file_and_use_no_password_of_the_machine() {
     let directory = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ fn options_from_elsewhere_name_no_file_and_use_no_password_of_the_machine() {
             usize::from(text.contains("password x"))
         );
     }
-    // A permitted file is not quoted, either.
+    // A permitted file is not quoted either.
     std::fs::write(&path, format!("{peer}password x\nfile {more}\n")).unwrap();
     let import = read(&path, Permissions::FILES).unwrap();
     let said = format!("{:?}", import.report);
@@ -163,7 +163,7 @@ fn encryption_is_none_or_required_and_never_optional() {
     let bits = vec![128];
     let expected = Mppe::Required { bits, mode };
     assert_eq!(mppe("mppe = \"stateful, stateless\""), Some(expected));
-    // OpenWrt's words.
+    // OpenWrt's spelling.
     let openwrt = "mppe = \"required,no40,no56,stateless\"";
     assert_eq!(mppe(openwrt), Some(values::strongest()));
     assert_eq!(mppe("mppe = \"no128,no56,no40\""), None);
@@ -177,7 +177,7 @@ fn a_server_asks_for_no_password_that_can_be_read() {
     }
 }
 
-/// Another character would be another password.
+/// A replaced character would make it another password.
 #[test]
 fn what_is_no_utf8_is_refused_outside_comments() {
     let text = exact_text(b"\xef\xbb\xbfname a\n# \xe9\n").unwrap();
@@ -312,7 +312,7 @@ fn the_order_of_packets_may_be_written_among_the_lines() {
         assert_eq!(model.reorder, Some(value));
         assert!(!model.lines.is_default());
     }
-    // That says nothing of how clients are answered.
+    // This does not set how clients are answered.
     let text = format!("{SERVER}{USERS}[lines]\nreorder = true\n");
     let model = imported(&text).into_model().unwrap();
     assert_eq!(

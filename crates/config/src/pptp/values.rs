@@ -1,11 +1,11 @@
-//! Meanings of single values.
+//! Parses single values.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use super::{Auth, Mppe, MppeMode, POOL_MAX, PORT};
 use crate::types::{AllowedIp, is_ifname};
 
-/// A text that is not empty.
+/// Accepts a text that is not empty.
 pub(super) fn filled(text: &str) -> Result<&str, String> {
     match text {
         "" => Err("is empty".to_owned()),
@@ -20,7 +20,7 @@ pub(super) fn interface(text: &str) -> Result<String, String> {
     }
 }
 
-/// Keys of 128 bits, one for each packet.
+/// MPPE with keys of 128 bits, a new one for each packet.
 pub(super) fn strongest() -> Mppe {
     Mppe::Required {
         bits: vec![128],
@@ -28,7 +28,7 @@ pub(super) fn strongest() -> Mppe {
     }
 }
 
-/// Words with commas between them: `required`, lengths of keys, `stateless`, `stateful`; or `none`.
+/// Parses words separated by commas: `required`, key lengths, `stateless`, `stateful`; or `none`.
 pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
     let (mut bits, mut stateless, mut stateful) = (Vec::new(), false, false);
     let mut without = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
             "128" => bits.push(128),
             "56" => bits.push(56),
             "40" => bits.push(40),
-            // Words of pppd and OpenWrt.
+            // Spellings of pppd and OpenWrt.
             "no128" => without.push(128),
             "no56" => without.push(56),
             "no40" => without.push(40),
@@ -58,7 +58,7 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
         }
     }
     if bits.is_empty() {
-        // Keys are as long as they may be.
+        // Use the longest permitted key.
         let longest = [128, 56, 40].into_iter().find(|it| !without.contains(it));
         bits.extend(longest);
     }
@@ -74,7 +74,7 @@ pub(super) fn mppe(text: &str) -> Result<Mppe, String> {
     Ok(Mppe::Required { bits, mode })
 }
 
-/// Words with commas between them: `mschapv2`, `chap`, `pap`.
+/// Parses words separated by commas: `mschapv2`, `chap`, `pap`.
 pub(super) fn auth(text: &str, mppe: &Mppe) -> Result<Vec<Auth>, String> {
     let mut found = Vec::new();
     for word in text.split(',').map(str::trim) {
@@ -98,7 +98,7 @@ pub(super) fn auth(text: &str, mppe: &Mppe) -> Result<Vec<Auth>, String> {
     Ok(found)
 }
 
-/// `HOST` or `HOST:PORT`.
+/// Parses `HOST` or `HOST:PORT`.
 pub(super) fn server(text: &str) -> Result<(String, u16), String> {
     let (host, port) = match text.rsplit_once(':') {
         None => (text, PORT),
@@ -114,7 +114,7 @@ pub(super) fn server(text: &str) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port))
 }
 
-/// `ADDRESS` or `ADDRESS:PORT`.
+/// Parses `ADDRESS` or `ADDRESS:PORT`.
 pub(super) fn listen(text: &str) -> Result<SocketAddrV4, String> {
     let address = text.parse::<Ipv4Addr>();
     let address = address.map(|address| SocketAddrV4::new(address, PORT));
@@ -138,7 +138,7 @@ pub(super) fn route(text: &str) -> Result<AllowedIp, String> {
     }
 }
 
-/// An address and the bits of its network.
+/// Parses an address and its prefix length.
 pub(super) fn network(text: &str) -> Result<(Ipv4Addr, u8), String> {
     let parts = text.split_once('/');
     let parts = parts.and_then(|(address, bits)| Some((address.parse().ok()?, bits.parse().ok()?)));
@@ -155,13 +155,13 @@ fn ends((address, bits): (Ipv4Addr, u8)) -> (u32, u32) {
     (number & !hosts, number | hosts)
 }
 
-/// Whether an address is one of a network that a host can have.
+/// Whether an address is a usable host address of a network.
 fn inside(address: Ipv4Addr, network: (Ipv4Addr, u8)) -> bool {
     let (first, last) = ends(network);
     (first + 1..last).contains(&u32::from(address))
 }
 
-/// The bits of the smallest network that an address and others are in; of a small one, if there is none.
+/// Prefix length of the smallest network that holds all these addresses; a small network's if there is none.
 pub(super) fn common_bits(address: Ipv4Addr, others: &[Ipv4Addr]) -> u8 {
     let holds = |bits: &u8| {
         let mut all = others.iter().chain([&address]);
@@ -170,7 +170,7 @@ pub(super) fn common_bits(address: Ipv4Addr, others: &[Ipv4Addr]) -> u8 {
     (8..=30).rev().find(holds).unwrap_or(24)
 }
 
-/// All others of a network, from the first on, up to the most that there may be.
+/// The other host addresses of a network, from the lowest on, up to the limit.
 pub(super) fn others(network: (Ipv4Addr, u8)) -> Vec<Ipv4Addr> {
     let (first, last) = ends(network);
     let all = (first + 1..last).map(Ipv4Addr::from);
@@ -178,7 +178,7 @@ pub(super) fn others(network: (Ipv4Addr, u8)) -> Vec<Ipv4Addr> {
     all.take(POOL_MAX).collect()
 }
 
-/// `FIRST-LAST`, both in the network.
+/// Parses `FIRST-LAST`, both in the network.
 pub(super) fn pool(text: &str, network: (Ipv4Addr, u8)) -> Result<Vec<Ipv4Addr>, String> {
     let ends = text.split_once('-');
     let ends = ends.and_then(|(first, last)| {

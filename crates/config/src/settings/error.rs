@@ -1,4 +1,4 @@
-//! Why settings cannot be used.
+//! Errors of settings files.
 
 use super::{ENVIRONMENT, FILE_MAX};
 use crate::report::Entry;
@@ -7,13 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Where a setting was written.
+/// Where a setting stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Origin {
     /// A line, counted from 1, of a settings file.
     File {
-        /// The file as it was named.
+        /// The file's name as the user gave it.
         path: PathBuf,
         /// The line.
         line: usize,
@@ -34,14 +34,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Why the settings cannot be used. All are the administrator's to mend, and say how.
+/// Why the settings cannot be used. The administrator can fix each one; the message says how.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// The file is missing or unreadable.
     #[error("{}: cannot be read: {error}", path.display())]
     Read {
-        /// The file as it was named.
+        /// The file's name as the user gave it.
         path: PathBuf,
         /// The kernel's error.
         error: io::Error,
@@ -49,13 +49,13 @@ pub enum SettingsError {
     /// The file is above [`FILE_MAX`].
     #[error("{}: larger than {FILE_MAX} bytes; is it a settings file?", path.display())]
     TooLarge {
-        /// The file as it was named.
+        /// The file's name as the user gave it.
         path: PathBuf,
     },
     /// The file is not TOML.
     #[error("{origin}: not valid TOML: {message}")]
     Syntax {
-        /// Where.
+        /// The file and line, or other source.
         origin: Origin,
         /// The TOML parser's error.
         message: String,
@@ -63,47 +63,47 @@ pub enum SettingsError {
     /// An override without a section or a value.
     #[error("{origin}: `{found}` is no setting; write for example dataplane.udp-gso=off")]
     Assignment {
-        /// Where.
+        /// The file and line, or other source.
         origin: Origin,
-        /// The text.
+        /// The override's text.
         found: String,
     },
-    /// No setting of this name.
+    /// The setting does not exist.
     #[error("{origin}: there is no setting `{found}`; {suggestion}")]
     Unknown {
-        /// Where.
+        /// The file and line, or other source.
         origin: Origin,
         /// The name.
         found: String,
         /// The nearest name, or all of them.
         suggestion: String,
     },
-    /// A value that the setting does not take.
+    /// The setting does not accept the value.
     #[error("{origin}: {key} cannot be {found}; write {wanted}")]
     Value {
-        /// Where.
+        /// The file and line, or other source.
         origin: Origin,
         /// Section and name.
         key: String,
         /// The value.
         found: String,
-        /// The values that it may have.
+        /// The accepted values.
         wanted: &'static str,
     },
-    /// An entry of a policy of which something is missing or too much.
+    /// A policy entry lacks a key, or has one that does not fit.
     #[error("{origin}: {words}")]
     Entry {
-        /// Where.
+        /// The file and line, or other source.
         origin: Origin,
-        /// A sentence.
+        /// A sentence about the fault.
         words: String,
     },
-    /// Lines that fit no tunnel.
+    /// The lines fit no tunnel.
     #[error("{origin}: {words}")]
     Lines {
-        /// Where.
+        /// The file and line, or other source.
         origin: Origin,
-        /// The key, if there is one, and why.
+        /// The key, if there is one, and the reason.
         words: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Settings from every source, and what is said of wrong ones.
+//! Settings from every source, and the errors for wrong ones.
 
 use proptest::prelude::*;
 

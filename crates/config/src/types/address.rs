@@ -1,4 +1,4 @@
-//! Inner addresses: ranges that peers own, addresses that interfaces have.
+//! Inner addresses: ranges that belong to peers, and addresses of interfaces.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

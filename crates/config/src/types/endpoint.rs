@@ -1,4 +1,4 @@
-//! Endpoints: where peers are reached.
+//! Endpoints: addresses or names of peers, with a UDP port.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::{AddressError, decimal, is_ifname};
 
-/// Where a peer is reached: an address or a name to look up, and a UDP port.
+/// Where a peer is reached: an address or a name to resolve, and a UDP port.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Endpoint {
     /// Address or name.
@@ -22,13 +22,12 @@ pub enum Host {
     Ip(IpAddr),
     /// A link-local address with the interface (name or index) that it is valid on.
     Scoped(Ipv6Addr, String),
-    /// A name that the resolver has to look up.
+    /// A name to resolve.
     Name(String),
 }
 
 impl Endpoint {
-    /// The socket address when nothing has to be looked up: an address without a zone, or with
-    /// a numeric one.
+    /// The socket address, if no name has to be resolved: an address without a zone, or with a numeric one.
     #[must_use]
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match &self.host {
@@ -43,8 +42,8 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Reads an endpoint as `wg` does, which also takes an IPv6 address without brackets: the last colon stands before the
-    /// port.
+    /// Parses an endpoint as `wg` does, which also takes an IPv6 address without brackets: the port follows the last
+    /// colon.
     ///
     /// # Errors
     /// The errors of [`Endpoint::from_str`].
@@ -52,7 +51,7 @@ impl Endpoint {
         match (text.parse(), text.rsplit_once(':')) {
             (Err(AddressError::Brackets), Some((host, port))) if !text.starts_with('[') => {
                 let bracketed = format!("[{host}]:{port}").parse();
-                // The text in front of the port may be no address.
+                // The text before the port may not be an address.
                 bracketed.map_err(|fault| match fault {
                     AddressError::Address => AddressError::Brackets,
                     fault => fault,
@@ -133,7 +132,7 @@ fn plain_host(host: &str) -> Result<Host, AddressError> {
     if !fits {
         return Err(AddressError::HostName);
     }
-    // Only digits and dots are a mistyped address: no resolver may turn them into another one.
+    // Only digits and dots: a mistyped address, which no resolver may turn into another one.
     if host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(AddressError::Address);
     }

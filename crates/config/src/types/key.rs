@@ -17,9 +17,8 @@ pub const KEY_BASE64_LEN: usize = 44;
 /// Length of a key in hexadecimal, in characters.
 pub const KEY_HEX_LEN: usize = 64;
 /// A 32-byte key: private, public or preshared.
-///
-/// The bytes are overwritten when the value is dropped. `Debug` never shows them, because one
-/// type serves secrets as well as public keys; code that shows a public key says so with
+/// The bytes are overwritten when the value is dropped. `Debug` never shows them, as the type also holds secrets;
+/// code that shows a public key calls [`Key32::to_base64`].
 /// [`Key32::to_base64`].
 #[derive(Clone, Default)]
 pub struct Key32([u8; KEY_LEN]);
@@ -42,7 +41,7 @@ impl Key32 {
                 wanted: KEY_BASE64_LEN,
             });
         }
-        // One byte more than a key: the decoder estimates from the length, padding included.
+        // One byte more than a key, as the decoder counts the padding.
         let mut bytes = Zeroizing::new([0; KEY_LEN + 1]);
         match STANDARD.decode_slice(text, bytes.as_mut_slice()) {
             Ok(KEY_LEN) => {}
@@ -116,7 +115,7 @@ impl Drop for Key32 {
 impl ZeroizeOnDrop for Key32 {}
 
 impl PartialEq for Key32 {
-    /// Looks at all bytes whatever the first ones are, so that the time says nothing of a secret.
+    /// Compares all bytes in constant time, so that the time does not reveal a secret.
     fn eq(&self, other: &Self) -> bool {
         let differing = self.0.iter().zip(&other.0).fold(0, |d, (a, b)| d | (a ^ b));
         differing == 0
@@ -161,7 +160,7 @@ pub enum KeyError {
     Length {
         /// Length of the text in bytes.
         found: usize,
-        /// Length it should have.
+        /// The required length in bytes.
         wanted: usize,
     },
     /// Not base64, or base64 with stray bits at its end.

@@ -26,7 +26,7 @@ enum Line<'a> {
 }
 
 impl<R: Read> Requests<R> {
-    /// Reads from `source`, which needs no buffer of its own. It should have a read time limit.
+    /// Reads from `source`, which needs no buffer of its own but should have a read timeout.
     pub fn new(source: R) -> Self {
         Self {
             source,
@@ -36,15 +36,15 @@ impl<R: Read> Requests<R> {
         }
     }
 
-    /// The next request, `None` at the end of the connection.
+    /// Returns the next request, `None` at the end of the connection.
     ///
-    /// After an error in a request its lines have been read to the end, so that the answer
-    /// reaches a client that is still writing, and the next request can follow.
+    /// After a faulty request, its lines have been read to the end. So the answer reaches a client that is still
+    /// writing, and the next request can follow.
     ///
     /// # Errors
-    /// The outer error is the connection's and ends it. The inner one is the client's fault, to
-    /// be answered with [`write_errno`](super::write_errno); after one with [`UapiError::errno`] `EPROTO` at line 1
-    /// the connection should be closed, as it is not known where the next request begins.
+    /// The outer error is the connection's and ends it. The inner error is the client's fault, to be answered with
+    /// [`write_errno`](super::write_errno). After an [`UapiError::errno`] of `EPROTO` at line 1, close the
+    /// connection: the start of the next request is unknown.
     pub fn next_request(&mut self) -> io::Result<Option<Result<Request, UapiError>>> {
         let operation = match self.line()? {
             Line::End => return Ok(None),
@@ -67,7 +67,7 @@ impl<R: Read> Requests<R> {
         loop {
             let outcome = match self.line()? {
                 Line::Text("") => break,
-                // `wg` always writes the empty line; without it the request may be half of one.
+                // `wg` always writes the empty line; without it the request may be incomplete.
                 Line::End => {
                     let why = "the connection ended within the request".to_owned();
                     fault.get_or_insert_with(|| parser.error(EIO, why));
@@ -97,7 +97,7 @@ impl<R: Read> Requests<R> {
         }))
     }
 
-    /// The next line without its line feed. A longer one than [`LINE_MAX`] is skipped to its end.
+    /// Returns the next line without its line feed. Skips a line longer than [`LINE_MAX`].
     fn line(&mut self) -> io::Result<Line<'_>> {
         let mut too_long = false;
         loop {
@@ -120,7 +120,7 @@ impl<R: Read> Requests<R> {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
-            // There is room: at most LINE_MAX bytes are held, a quarter of the buffer.
+            // The buffer has room: it holds at most LINE_MAX bytes, a quarter of its size.
             match self.source.read(&mut self.buffer[self.end..]) {
                 Ok(0) => return Ok(Line::End),
                 Ok(count) => self.end += count,

@@ -1,4 +1,4 @@
-//! The text that goes out: answers, and requests of clients.
+//! Writes the protocol's text: answers, and clients' requests.
 
 use std::io::{self, Write};
 
@@ -10,20 +10,20 @@ use crate::types::{AllowedIp, Endpoint, Key32};
 pub struct DeviceState {
     /// Private key, if one is set.
     pub private_key: Option<Key32>,
-    /// UDP port that is listened on; 0 while there is none.
+    /// The UDP port in use; 0 if none is.
     pub listen_port: u16,
-    /// Mark of outgoing datagrams; 0 is none.
+    /// Firewall mark of outgoing datagrams; 0 means no mark.
     pub fwmark: u32,
 }
 
 /// One peer's part of the answer to `get=1`.
 #[derive(Clone, Debug, Default)]
 pub struct PeerState {
-    /// Who it is.
+    /// The peer's public key.
     pub public_key: Key32,
     /// Preshared key, if one is set.
     pub preshared_key: Option<Key32>,
-    /// Where it is, if known; never a [`Host::Name`](crate::types::Host::Name).
+    /// The peer's endpoint, if known; never a [`Host::Name`](crate::types::Host::Name).
     pub endpoint: Option<Endpoint>,
     /// Seconds (since 1970) and nanoseconds of the last handshake; zeros when there was none.
     pub last_handshake: (u64, u32),
@@ -33,14 +33,14 @@ pub struct PeerState {
     pub tx_bytes: u64,
     /// Seconds between keepalives; 0 when they are off.
     pub persistent_keepalive: u16,
-    /// Its ranges.
+    /// The peer's ranges.
     pub allowed_ips: Vec<AllowedIp>,
 }
 
 /// Writes the whole answer to `get=1`, `errno=0` and the empty line included.
 ///
-/// The peers come from an iterator, so that the text need not be held, nor the state of
-/// thousands at once; `out` should be buffered.
+/// Peers come from an iterator, so that memory holds neither the whole text nor the state of thousands; `out` should
+/// be buffered.
 ///
 /// # Errors
 /// The errors of `out`.
@@ -84,8 +84,8 @@ fn write_peer(out: &mut impl Write, peer: &PeerState) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the end of an answer: `errno=` and the empty line. `errno` is positive as in
-/// `errno.h`, or 0; on the wire it is negated, which is what `wg` expects after a `set=1`.
+/// Writes the end of an answer: `errno=` and the empty line. `errno` is 0 or positive as in `errno.h`; it is sent
+/// negated, as `wg` expects after a `set=1`.
 ///
 /// # Errors
 /// The errors of `out`.
@@ -93,7 +93,7 @@ pub fn write_errno(out: &mut impl Write, errno: i32) -> io::Result<()> {
     write!(out, "errno={}\n\n", -i64::from(errno))
 }
 
-/// Writes the request that `device` was, or would have been, parsed from.
+/// Writes a request that parses to `device`.
 ///
 /// # Errors
 /// The errors of `out`.

@@ -1,4 +1,4 @@
-//! The keys of a `wg-quick` file and the grammar of their values.
+//! Keys of a `wg-quick` file, and the grammar of their values.
 
 use std::net::IpAddr;
 
@@ -36,7 +36,7 @@ pub(super) const PEER_KEYS: [&str; 5] = [
 /// Keys whose values are shell commands.
 pub(super) const SCRIPT_KEYS: [&str; 4] = ["PreUp", "PostUp", "PreDown", "PostDown"];
 
-/// Keys without which a tunnel goes where it would go with them, by the same peers and keys.
+/// Keys that can be left out without a change of the tunnel's destination, peers or keys.
 pub(super) const DISPENSABLE_KEYS: [&str; 5] = [
     "ListenPort",
     "MTU",
@@ -45,21 +45,21 @@ pub(super) const DISPENSABLE_KEYS: [&str; 5] = [
     "PersistentKeepalive",
 ];
 
-/// Keys that `wg-quick` takes without a value, which programs write for "none": they count as not written.
+/// Keys that `wg-quick` accepts with an empty value, as some programs write them. Such a line counts as missing.
 pub(super) const MAY_BE_EMPTY: [&str; 8] = [
     "Address", "DNS", "MTU", "Table", "PreUp", "PostUp", "PreDown", "PostDown",
 ];
 
-/// Keys that add to what an earlier line gave; all others replace it.
+/// Keys whose lines add up; later lines of all other keys replace earlier ones.
 pub(super) const LIST_KEYS: [&str; 3] = ["Address", "DNS", "AllowedIPs"];
 
-/// The usual spelling of a key in any case.
+/// The usual spelling of a key that is written in any case.
 pub(super) fn canonical(key: &str) -> Option<&'static str> {
     let mut known = INTERFACE_KEYS.iter().chain(&PEER_KEYS);
     known.find(|name| name.eq_ignore_ascii_case(key)).copied()
 }
 
-/// Why a key of another program may be left out without harm.
+/// Why another program's key can be ignored without harm; `None` for all other keys.
 pub(super) fn harmless(key: &str) -> Option<&'static str> {
     ["IncludedApplications", "ExcludedApplications"]
         .iter()
@@ -67,7 +67,7 @@ pub(super) fn harmless(key: &str) -> Option<&'static str> {
         .then_some("chooses apps on Android; there are none here")
 }
 
-/// True for the keys by which AmneziaWG disguises its packets.
+/// True for keys with which AmneziaWG disguises its packets.
 pub(super) fn is_amnezia(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let numbered = |letters: &str| {
@@ -77,7 +77,7 @@ pub(super) fn is_amnezia(key: &str) -> bool {
     matches!(key.as_str(), "jc" | "jmin" | "jmax" | "itime") || numbered("shij")
 }
 
-/// Sets a key of `[Interface]` that is no script.
+/// Sets a key of `[Interface]`, except the script keys.
 pub(super) fn interface(interface: &mut Interface, name: &str, value: &str) -> Verdicted {
     let mut remark = String::new();
     match name {
@@ -132,7 +132,8 @@ pub(super) fn interface(interface: &mut Interface, name: &str, value: &str) -> V
     Ok(remark)
 }
 
-/// Takes a key of [`MAY_BE_EMPTY`] without a value. It unsets the value of an earlier line, except for keys that add.
+/// Handles a key of [`MAY_BE_EMPTY`] without a value: unsets an earlier line's value, except for keys whose lines add
+/// up.
 pub(super) fn clear(interface: &mut Interface, name: &str) {
     match name {
         "MTU" => interface.mtu = None,
@@ -141,7 +142,7 @@ pub(super) fn clear(interface: &mut Interface, name: &str) {
     }
 }
 
-/// Sets a key of `[Peer]` that needs to know no other peer.
+/// Sets a key of `[Peer]` that does not depend on other peers.
 pub(super) fn peer(peer: &mut Peer, name: &str, value: &str) -> Verdicted {
     let mut remark = String::new();
     match name {
@@ -181,12 +182,12 @@ pub(super) fn script(scripts: &mut Scripts, name: &str, value: &str) {
     list.push(value.to_owned());
 }
 
-/// A key in base64. `wg` takes white space anywhere in it.
+/// Parses a key in base64. `wg` accepts white space anywhere in it.
 pub(crate) fn key(value: &str) -> Result<Key32, String> {
     Key32::from_base64(&compact(value)).map_err(|why| why.to_string())
 }
 
-/// The ranges of an `AllowedIPs` line, each with a remark on what was made of it.
+/// Parses the ranges of an `AllowedIPs` line, each with a remark if it was changed.
 pub(super) fn ranges(
     value: &str,
 ) -> impl Iterator<Item = Result<(AllowedIp, Option<String>), String>> + '_ {
@@ -220,10 +221,10 @@ fn dns(interface: &mut Interface, text: &str) -> Result<(), String> {
         }
         return Ok(());
     }
-    // The word goes into the resolver's configuration: nothing but a domain may pass.
+    // The word goes into the resolver's configuration: only a domain may pass.
     let domain = text.strip_prefix('~').unwrap_or(text);
     let fits = (1..=253).contains(&domain.len())
-        // It would be an option of the resolver's program.
+        // A leading dash would make it an option of the resolver's program.
         && !domain.starts_with('-')
         && domain
             .bytes()
@@ -244,7 +245,7 @@ fn table(value: &str) -> Result<Table, String> {
     Ok(match value.to_ascii_lowercase().as_str() {
         "auto" => Table::Auto,
         "off" => Table::Off,
-        // The names that every kernel knows; others are a matter of /etc/iproute2.
+        // Table names that every kernel knows; others depend on /etc/iproute2.
         "local" => Table::Id(255),
         "main" => Table::Id(254),
         "default" => Table::Id(253),
@@ -256,14 +257,14 @@ fn table(value: &str) -> Result<Table, String> {
     })
 }
 
-/// The value as `wg` sees it, without white space. It may be a key.
+/// The value without white space, as `wg` reads it. It may be a key.
 pub(crate) fn compact(value: &str) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(value.len()));
     text.extend(value.chars().filter(|c| !c.is_whitespace()));
     text
 }
 
-/// The entries of a list that commas or spaces separate.
+/// Entries of a list, separated by commas or white space.
 fn words(value: &str) -> impl Iterator<Item = &str> {
     let separator = |c: char| c == ',' || c.is_whitespace();
     value.split(separator).filter(|word| !word.is_empty())
@@ -280,7 +281,7 @@ fn small(text: &str, max: u64) -> Option<u64> {
     decimal(text).filter(|&n| n <= max)
 }
 
-/// A number in decimal, or in hexadecimal after `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 fn number(text: &str, max: u64) -> Option<u64> {
     let value = match text.strip_prefix("0x") {
         Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) => {

@@ -1,4 +1,4 @@
-//! The command line.
+//! Options on OpenVPN's command line.
 
 use std::path::Path;
 

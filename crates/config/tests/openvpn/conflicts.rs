@@ -1,4 +1,4 @@
-//! Refused directives, and the words of the refusal.
+//! Refused directives and the reasons given for refusing them.
 
 use config::report::Verdict;
 
@@ -18,7 +18,7 @@ fn faults_in_a_block_are_found_on_their_line() {
     assert_eq!(lines, [(9, "verb"), (10, "proto")]);
 }
 
-/// Lines beside a sound client or server, the directive that is refused, and part of the reason.
+/// Lines added to a valid client or server, the directive that is refused, and part of the reason.
 const CONFLICTS: [(&str, &str, &str, &str); 62] = [
     (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
     (CLIENT, "dev tap", "dev", "dev tun"),
@@ -318,7 +318,7 @@ fn unknown_directives() {
             "{lines}"
         );
     }
-    // An option that is only wanted if it can be had does not stop the rest.
+    // `setenv opt` marks a directive as optional: an unsupported one does not stop the rest.
     assert!(with(CLIENT, "setenv opt client-nat snat a b c").is_usable());
 }
 

@@ -1,4 +1,4 @@
-//! Files that a foreign profile must not reach under `millrace up`.
+//! Files that a foreign profile must not touch under `millrace up`.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ fn a_management_socket_is_refused_and_its_companions_are_not_blamed() {
     }
     for line in [
         "management 127.0.0.1 7505",
-        // Its first line is known to everybody, or may be though only its owner can read it.
+        // The password file's first line is public, or could leak although only its owner can read the file.
         "management 127.0.0.1 7505 /etc/passwd",
         "management 127.0.0.1 7505 /etc/ssh/ssh_host_ed25519_key",
         "management 127.0.0.1 7505 office.management",
@@ -80,7 +80,7 @@ fn a_management_socket_is_refused_and_its_companions_are_not_blamed() {
         let (said, reason) = verdict(&read(CLIENT, line, Options::default()));
         assert_eq!(said, Verdict::Refused, "{line}");
         assert!(reason.contains("--allow-files"), "{line}: {reason}");
-        // A hint at a port names the password that it needs.
+        // A hint that suggests a port also names the password file that the port needs.
         let hint = reason.replace("127.0.0.1 PORT NAME.management", "");
         assert!(!hint.contains("PORT"), "{line}: {reason}");
         let options = Options {
@@ -108,7 +108,7 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
         let refused: Vec<_> = import.report.with(Verdict::Refused).collect();
         assert_eq!(refused.len(), 1, "{line}");
         assert!(refused[0].reason.contains("--allow-files"), "{line}");
-        // With `--ignore-refused` the user is asked.
+        // `--ignore-refused` leaves the decision to the user.
         let model = import.into_model().unwrap().0;
         let client = model.client().unwrap();
         assert_eq!(client.auth_user_pass, Some(Prompted::Ask), "{line}");
@@ -126,7 +126,8 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
     assert!(read(base, inline, Options::default()).report.is_clean());
 }
 
-/// A file whose deciding script is refused leaves no tunnel, `--ignore-refused` or not: a certificate alone would suffice.
+/// Refusing a script that decides about logins makes the file unusable, even with `--ignore-refused`: otherwise a
+/// certificate alone would let clients in.
 #[test]
 fn a_file_is_not_used_without_the_script_that_decides() {
     for name in config::openvpn::DECIDING {
@@ -152,7 +153,8 @@ fn a_file_is_not_used_without_the_script_that_decides() {
     assert!(import.is_usable() && !import.report.is_clean());
 }
 
-/// Tests each directive that names a file with each permission: a new directive has to be sorted in here.
+/// Tests each directive that names a file with each permission. Every new directive must be added to one of these
+/// lists.
 #[test]
 fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
     // The profile's own keys need no permission.
@@ -203,7 +205,7 @@ fn nothing_beside_the_tunnel_is_touched_without_a_permission() {
     }
 }
 
-/// Reads a profile with this line, which names a file with this content.
+/// Reads a profile that contains `line`, which names a file with this content.
 fn including(line: &str, content: &str, permissions: Permissions) -> Import {
     let text = format!("{CLIENT}{line}\n");
     let mut read = |_: &Path| Ok(zeroize::Zeroizing::new(content.as_bytes().to_vec()));
@@ -241,7 +243,7 @@ fn no_file_is_read_as_configuration_that_a_profile_chose() {
     assert!(import.report.entries.iter().any(|it| it.key == "mssfix"));
 }
 
-/// Files with many contents are included, each with its own fault.
+/// Includes files with various contents, each with a different fault: reports and errors never quote them.
 #[test]
 fn an_included_files_words_are_in_no_report_and_in_no_error() {
     let long = "x".repeat(300);
@@ -296,7 +298,7 @@ fn an_included_files_words_are_in_no_report_and_in_no_error() {
     }
 }
 
-/// A file of keys or passwords that is named on the command line is not quoted either.
+/// Errors never quote a key or password file that was given on the command line as the configuration.
 #[test]
 fn a_file_that_is_no_configuration_is_not_quoted() {
     for text in [
@@ -344,7 +346,7 @@ fn a_profile_has_a_password_file_of_its_own() {
     assert_eq!(refused("office.password"), 1);
 }
 
-/// Reading a FIFO would wait, and the kernel's log never ends.
+/// FIFOs would block the reader, and `/dev/kmsg` never ends.
 #[test]
 fn files_that_are_no_files_are_refused_at_once() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Texts that mean harm, or nothing.
+//! Malicious and meaningless configuration texts.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn hostile_files_end_soon() {
     assert!(!import.is_usable());
 }
 
-/// The bytes of all files of a configuration are counted together, and the directives of blocks count, too.
+/// Size limits cover all files of a configuration together, and directives inside blocks count too.
 #[test]
 fn a_file_that_names_itself_is_not_read_again_and_again() {
     let mut read = 0;

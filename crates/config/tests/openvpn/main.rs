@@ -1,4 +1,4 @@
-//! OpenVPN configurations as people have them.
+//! OpenVPN configurations as found in the field.
 
 #![allow(clippy::unwrap_used)]
 
@@ -56,11 +56,11 @@ fn parse(text: &str) -> Import {
     parse_bytes(text.as_bytes(), Path::new("a.ovpn"), &mut no_files, SCRIPTS).unwrap()
 }
 
-/// A client that lacks nothing.
+/// A complete client.
 const CLIENT: &str = "client\ndev tun\nremote vpn.example.net\nca ca.crt\nauth-user-pass\n\
     remote-cert-tls server\n";
 
-/// A server that lacks nothing.
+/// A complete server.
 const SERVER: &str = "dev tun\nserver 10.8.0.0 255.255.255.0\nca ca.crt\ncert s.crt\nkey s.key\n";
 
 fn with(base: &str, lines: &str) -> Import {

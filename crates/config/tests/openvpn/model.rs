@@ -1,4 +1,4 @@
-//! Values in the model, and which of several values holds.
+//! Values in the model, and which value wins when a directive occurs several times.
 
 use std::path::Path;
 
@@ -176,7 +176,7 @@ fn values_reach_the_model() {
     assert_eq!(model.path(Path::new("/ca.crt")), Path::new("/ca.crt"));
 }
 
-/// Stronger suites are offered in the place of those that are gone, and the report says which servers have them.
+/// TLS suites that no longer exist are replaced by stronger ones, and the report names servers that support them.
 #[test]
 fn suites_that_are_gone_are_replaced() {
     let lines = "tls-cipher TLS-DHE-RSA-WITH-AES-256-CBC-SHA:DHE-RSA-AES256-SHA";

@@ -41,7 +41,7 @@ fn profiles_give_models_and_every_line_a_verdict() {
             }
         }
         let refused: Vec<_> = import.report.with(Verdict::Refused).collect();
-        // Scripts are refused unless permitted, and that leaves a model.
+        // Scripts are refused unless permitted, but the profile still yields a model.
         assert!(
             refused
                 .iter()
@@ -213,7 +213,7 @@ fn secrets_are_not_shown() {
     assert!(!shown.contains("SESS_ID_abc") && !shown.contains("sesame"));
 }
 
-/// Old editors save such files: one byte that is not UTF-8 is no reason to refuse the whole file.
+/// Old editors save such files: one byte that is not UTF-8 spoils only the value it is in, not the whole file.
 #[test]
 fn bytes_that_are_no_utf8_harm_only_the_value_that_they_stand_in() {
     let parse =
@@ -279,7 +279,7 @@ fn what_a_file_is_its_content_says() {
     assert_eq!(Kind::at(&missing), Kind::WireGuard);
 }
 
-/// Accepted within a block and without effect there, as in the stock program.
+/// The directive is accepted inside a block without effect there, as in the stock program.
 #[test]
 fn rounds_are_counted_over_all_connections() {
     let block = "<connection>\nremote a\nconnect-retry-max 1\n</connection>";

@@ -1,7 +1,7 @@
-//! Import of wg-quick files from the outside: what is taken, what is said of the rest, and that
-//! saving loses nothing.
+//! Imports wg-quick files through the public interface: accepted lines, messages about all other lines, and lossless
+//! saving.
 
-// Helpers of tests are not tests to clippy.
+// Clippy does not treat test helpers as tests.
 #![allow(clippy::unwrap_used)]
 
 mod round_trip;
@@ -25,12 +25,12 @@ fn import(text: &str) -> Import {
     parse(text, "wg0.conf", Options::default())
 }
 
-/// A file whose `[Interface]` has these lines too.
+/// Parses a file whose `[Interface]` section has these extra lines.
 fn interface(lines: &str) -> Import {
     import(&format!("[Interface]\nPrivateKey = {PRIVATE}\n{lines}\n"))
 }
 
-/// A file with one peer that has these lines too.
+/// Parses a file with one peer that has these extra lines.
 fn peer(lines: &str) -> Import {
     interface(&format!("[Peer]\nPublicKey = {PUBLIC}\n{lines}"))
 }
@@ -39,7 +39,7 @@ fn tunnel(import: Import) -> Tunnel {
     import.into_tunnel().unwrap().0
 }
 
-/// The refused lines, whether or not the file gives a tunnel.
+/// Returns the refused lines, whether or not the file yields a tunnel.
 fn fault(import: Import) -> String {
     let refused = |report: &Report| -> Vec<String> {
         let entries = report.entries.iter();
@@ -64,7 +64,7 @@ fn lines_that_can_be_left_out_leave_a_tunnel_without_them() {
     assert_eq!((found.mtu, found.listen_port), (None, None));
     assert_eq!(found.addresses.len(), 1);
     assert!(!found.save_config && found.dns.is_empty());
-    // Without these it would be another tunnel.
+    // A file whose line was ignored would describe a different tunnel, so it is refused.
     for lines in [
         "Address = 10.0.0.300",
         "Table = blue",
@@ -155,8 +155,8 @@ fn a_private_key_in_a_peer_is_none_of_the_interface() {
     assert!(!import.is_usable(), "{:?}", import.report);
 }
 
-/// A file from a provider calls a peer; a server's own file is called.
-/// A site that calls another one is entered by its own clients all the same.
+/// A provider's file makes this host call a peer; a server's own file makes it wait for calls.
+/// A server that calls another site still counts as a server, because its own clients call it.
 #[test]
 fn a_server_at_home_that_calls_a_site_is_a_server() {
     let text = |server: &str, ranges: &str| {
@@ -169,7 +169,7 @@ fn a_server_at_home_that_calls_a_site_is_a_server() {
     let phone = format!("10.8.0.2/32\n[Peer]\nPublicKey = {PRIVATE}\nAllowedIPs = {site}");
     for (server, ranges, is_server) in [
         ("#! [Server]\n", site, true),
-        // A client that listens, and one that sends everything.
+        // A client that listens, and a client that sends everything through the tunnel.
         ("", site, false),
         ("", &phone, true),
         ("#! [Server]\n", "0.0.0.0/0", false),
@@ -281,14 +281,14 @@ fn lines_stand_in_comments() {
     };
     let line = "#! [Line]\n  #! Name = a # no comment\n#! Interface = eth0\n#! Priority = 300";
     let found = fault(file(line, ""));
-    // The others are the Priority, and that there is no Name.
+    // The other two faults are the invalid Priority and the missing Name.
     for words in ["wg0.conf:3: Name: must be letters", "2 other faults"] {
         assert!(found.contains(words), "{found}");
     }
     let line = "#! [Line]\n#!Name=a\n#! Source = 192.0.2.1\n#! Mark = 7";
     let found = tunnel(file(line, "10.0.0.0/8"));
     assert_eq!((found.lines.lines.len(), found.peers.len()), (1, 1));
-    // The last holds the endpoint.
+    // The last entry is a range that contains the endpoint.
     for ranges in [
         "0.0.0.0/0",
         "0.0.0.0/1, 128.0.0.0/1",

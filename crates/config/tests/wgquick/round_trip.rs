@@ -144,7 +144,7 @@ prop_compose! {
     }
 }
 
-/// Two lines, one of them with everything that may be said of one: a relay, too, if there is one peer for it.
+/// Returns two lines, one of them with every setting; `relay` adds a relay, which requires exactly one peer.
 fn lines(relay: bool) -> Lines {
     let fibre = Line {
         name: "fibre".to_owned(),

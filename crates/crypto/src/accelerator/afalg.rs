@@ -1,11 +1,11 @@
-//! AF_ALG: the kernel's own way to its ciphers. For kernels of vendors that have no `/dev/crypto`.
+//! AF_ALG: the kernel's own interface to its ciphers. For vendors' kernels that have no `/dev/crypto`.
 //!
-//! Linux 7.2 deprecates it, and does not let it reach accelerators any more: nothing depends on it, and where it is not
-//! there the CPU encrypts. A socket names an algorithm and has its key; a second one, accepted from it, is written to and
-//! read from, an operation at a time. Reading is what makes the driver work. Facts from the kernel's
+//! Linux 7.2 deprecates it, and no longer lets it reach accelerators. Nothing depends on it: without it the CPU
+//! encrypts. One socket names an algorithm and has its key. A second one, accepted from it, is written to and read
+//! from, one operation at a time. Reading makes the driver work. Facts from the kernel's
 //! `Documentation/crypto/userspace-if.rst`, `include/uapi/linux/if_alg.h` and `crypto/algif_*.c`.
 
-// Lengths of messages differ in width between C libraries: a cast that is trivial here is not there.
+// Lengths of messages differ in width between C libraries: a cast that is trivial here is needed elsewhere.
 #![allow(trivial_numeric_casts)]
 
 use core::ffi::c_void;
@@ -26,12 +26,12 @@ const CONTROL: usize = 128;
 /// The kernel's ciphers.
 pub(crate) struct AfAlg {
     drivers: Vec<Driver>,
-    /// Takes the kernel's first choice, which mostly is code for the CPU: for tests.
+    /// Whether to use the kernel's first choice, which mostly is code for the CPU: for tests.
     software: bool,
 }
 
 impl AfAlg {
-    /// Looks for accelerators; `None` if the kernel has none or hides them. Nothing is loaded for that.
+    /// Looks for accelerators; `None` if the kernel has none or hides them. Loads no modules.
     pub(crate) fn find() -> Option<Self> {
         let drivers = drivers::parse(&std::fs::read_to_string("/proc/crypto").ok()?);
         let found = [Task::AesCbc, Task::AesGcm, Task::ChaCha20Poly1305]
@@ -46,7 +46,7 @@ impl AfAlg {
         })
     }
 
-    /// Uses the driver of the kernel's choice.
+    /// Uses the driver that the kernel chooses.
     #[cfg(test)]
     pub(crate) fn software() -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Accelerator for AfAlg {
 
     fn open(&self, task: Task, key: &[u8]) -> Result<Box<dyn Session>, Fault> {
         let (kind, name) = kind_and_name(task);
-        // By the driver's own name, or the kernel would choose by its priorities.
+        // Use the driver's own name, or the kernel would choose by its priorities.
         let driver = if self.software {
             name
         } else {
@@ -84,7 +84,7 @@ impl Accelerator for AfAlg {
         let algorithm = algorithm_socket(kind, driver)?;
         set(&algorithm, libc::ALG_SET_KEY, key.as_ptr(), key.len())?;
         if task.tag_len() > 0 {
-            // The number is where others have the length.
+            // The size is passed in place of the length.
             let no = core::ptr::null();
             set(&algorithm, libc::ALG_SET_AEAD_AUTHSIZE, no, task.tag_len())?;
         }
@@ -97,7 +97,7 @@ impl Accelerator for AfAlg {
                 libc::SOCK_CLOEXEC,
             )
         };
-        // The kernel keeps the first socket, with the key, as long as there is the second.
+        // The kernel keeps the first socket, with the key, as long as the second exists.
         Ok(Box::new(AfAlgSession {
             operations: owned(operations, "accept")?,
             driver: driver.to_owned(),
@@ -115,7 +115,7 @@ fn algorithm_socket(kind: &str, name: &str) -> Result<OwnedFd, Fault> {
     // SAFETY: zeros are valid for plain integers.
     let mut address: libc::sockaddr_alg = unsafe { core::mem::zeroed() };
     address.salg_family = libc::AF_ALG as libc::sa_family_t;
-    // Both end with a zero, which is why the last byte is never written.
+    // Both names end with a zero, so the last byte is never written.
     if kind.len() >= address.salg_type.len() || name.len() >= address.salg_name.len() {
         return Err(Fault::Unsupported);
     }
@@ -176,7 +176,7 @@ struct AfAlgSession {
 }
 
 impl AfAlgSession {
-    /// Writes what goes in.
+    /// Writes a job's input to the socket.
     fn send(&self, memory: &[u8], job: &Job) -> io::Result<()> {
         let input = &memory[job.input()];
         let mut bytes = libc::iovec {
@@ -211,15 +211,15 @@ impl AfAlgSession {
         if sent == input.len() {
             Ok(())
         } else {
-            // More than the socket holds.
+            // The input is more than the socket holds.
             Err(io::Error::from_raw_os_error(libc::EMSGSIZE))
         }
     }
 
-    /// Has the driver work, and reads what comes out. The associated data comes too, in front.
+    /// Has the driver work, and reads its output, which begins with the associated data.
     ///
-    /// Broken off by a signal it is not repeated: the socket may have given away what went in, and a second reading would
-    /// wait for more. Threads block signals, so that none comes.
+    /// A call interrupted by a signal is not repeated: the socket may already have consumed its input, and a second
+    /// read would wait for more. The threads block signals, so that none comes.
     fn receive(&self, memory: &mut [u8], job: &Job) -> io::Result<usize> {
         let start = job.aad().start;
         let output = &mut memory[start..job.output().end];
@@ -258,7 +258,7 @@ impl Session for AfAlgSession {
                 }
                 Err((errno, _)) => Outcome::Failed(errno.unwrap_or(0)),
             };
-            // Bytes that the socket still holds would go into the next operation. The rest is the CPU's.
+            // The socket may still hold bytes, which would go into the next operation. The CPU does the remaining jobs.
             if matches!(job.outcome, Outcome::Failed(_)) {
                 break;
             }
@@ -267,7 +267,7 @@ impl Session for AfAlgSession {
     }
 }
 
-/// Control messages one behind the other.
+/// Control messages, one after the other.
 struct Control {
     /// Aligned as the kernel's headers are.
     bytes: [u64; CONTROL / 8],
@@ -283,7 +283,7 @@ impl Control {
     }
 
     /// # Panics
-    /// If there is no room, which three messages of these lengths always have.
+    /// If there is no room; three messages of these lengths always fit.
     fn push(&mut self, kind: libc::c_int, data: &[u8]) {
         // SAFETY: arithmetic.
         let space = unsafe { libc::CMSG_SPACE(data.len() as u32) } as usize;
@@ -306,7 +306,7 @@ impl Control {
     }
 }
 
-/// A call that a signal may break off before it has done anything, until it is through.
+/// Repeats a call until no signal interrupts it; such a call has done nothing yet.
 fn retried(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
     loop {
         if let Ok(len) = usize::try_from(call()) {
@@ -329,7 +329,7 @@ mod tests {
 
     extern "C" fn nothing(_: libc::c_int) {}
 
-    /// Two ends of a socket: control messages that are AF_ALG's are ignored by it.
+    /// Two ends of a socket, which ignores the control messages of AF_ALG.
     fn ends() -> (OwnedFd, OwnedFd) {
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors, which nothing else owns.
@@ -373,14 +373,15 @@ mod tests {
         let outcomes = std::thread::scope(|scope| {
             let (say, hear) = std::sync::mpsc::channel();
             let reader = scope.spawn(move || {
-                // SAFETY: asks for nothing. A pointer in some C libraries, which does not go from thread to thread.
+                // SAFETY: the call takes no arguments. Sent as a number, since some C libraries return a pointer, which
+                // is not `Send`.
                 say.send(unsafe { libc::pthread_self() } as usize).unwrap();
                 let (memory, jobs) = work.parts();
                 session.run(memory, jobs).unwrap();
                 jobs.iter().map(|job| job.outcome).collect::<Vec<_>>()
             });
             let thread = hear.recv().unwrap() as libc::pthread_t;
-            // It may not be waiting yet.
+            // The thread may not be waiting yet.
             let deadline = Instant::now() + Duration::from_secs(60);
             while !reader.is_finished() && Instant::now() < deadline {
                 // SAFETY: the thread has not been joined.

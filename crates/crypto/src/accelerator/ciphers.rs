@@ -1,8 +1,8 @@
 //! Ciphers that give a part of each batch to an accelerator and the rest to the CPU.
 //!
-//! How many packets go is [reckoned](Crossover::share) for each batch, and the longest go, for an accelerator takes little
-//! longer for a long one. While it works on copies, the CPU works on the rest in place. What the accelerator did not do, for
-//! whatever reason, the CPU does afterwards.
+//! The number of packets that go is [reckoned](Crossover::share) for each batch. The longest go, because an accelerator
+//! takes little more time for a long packet. While it works on copies, the CPU works on the rest in place. Afterwards
+//! the CPU does all packets that the accelerator did not do, for whatever reason.
 
 use core::ops::Range;
 
@@ -20,14 +20,14 @@ use crate::packet_aead::AeadAlgorithm;
 
 const _: () = assert!(JOBS >= CHUNK);
 
-/// Longer texts stay on the CPU: the sockets of AF_ALG have a bound on what they hold.
+/// Maximum text for the accelerator: the sockets of AF_ALG hold a limited number of bytes.
 const MAX_TEXT: usize = 16 << 10;
 
-/// Which packets of a chunk go to the accelerator: all that are longer than so many bytes, and some that are as long.
+/// Which packets of a chunk go to the accelerator: all that are longer than `from`, and `ties` packets of that length.
 struct Split {
-    /// Bytes of the shortest that goes.
+    /// The length of the shortest packet that goes.
     from: usize,
-    /// How many of that length still go.
+    /// How many packets of that length still go.
     ties: usize,
 }
 
@@ -37,7 +37,7 @@ impl Split {
         let mut sorted = [0_u16; CHUNK];
         let (mut packets, mut bytes) = (0, 0);
         for len in candidates {
-            // At most 16 Ki, so that nothing is cut.
+            // The length is at most 16 Ki, so the cast is lossless.
             sorted[packets] = len as u16;
             packets += 1;
             bytes += len;
@@ -53,7 +53,7 @@ impl Split {
         })
     }
 
-    /// Whether the next packet, of `len` bytes, goes.
+    /// Whether the next packet, of `len` bytes, goes to the accelerator.
     fn takes(&mut self, len: usize) -> bool {
         if len == self.from && self.ties > 0 {
             self.ties -= 1;
@@ -63,7 +63,7 @@ impl Split {
     }
 }
 
-/// An AEAD, if an accelerator does it and has a session left.
+/// Makes an AEAD, if an accelerator supports it and has a session left.
 pub(crate) fn aead(algorithm: AeadAlgorithm, key: &[u8]) -> Option<AcceleratorAead> {
     let offer = found::offer(Task::of(algorithm.family())?)?;
     let crossovers = offer.crossovers()?;
@@ -75,7 +75,7 @@ pub(crate) fn aead(algorithm: AeadAlgorithm, key: &[u8]) -> Option<AcceleratorAe
     ))
 }
 
-/// AES-CBC, likewise.
+/// Makes AES-CBC, under the same conditions.
 pub(crate) fn cbc(key: &[u8]) -> Option<AcceleratorCbc> {
     let offer = found::offer(Task::AesCbc)?;
     let crossovers = offer.crossovers()?;
@@ -87,7 +87,7 @@ pub(crate) fn cbc(key: &[u8]) -> Option<AcceleratorCbc> {
     ))
 }
 
-/// An AEAD.
+/// An AEAD shared between an accelerator and the CPU.
 pub(crate) struct AcceleratorAead {
     offload: Offload,
     name: &'static str,
@@ -111,7 +111,7 @@ impl AcceleratorAead {
         }
     }
 
-    /// Packets that go and packets that stay; `None` if all stay.
+    /// Divides the packets into those that go and those that stay; `None` if all stay.
     fn split(&self, crossover: &Crossover, places: &[Place]) -> Option<Parts<Place>> {
         if !self.offload.is_alive() {
             return None;
@@ -142,7 +142,7 @@ impl AcceleratorAead {
     }
 }
 
-/// A chunk in two parts, and where each packet was in it.
+/// A chunk in two parts, with each packet's index in the chunk.
 struct Parts<T> {
     go: List<Piece>,
     gone: List<usize>,
@@ -218,7 +218,7 @@ impl AeadImplementation for AcceleratorAead {
         self.cpu.of(undone.len()).open(memory, &undone, genuine);
         for (&(index, verdict), genuine) in which.iter().zip(genuine) {
             authentic[index] = *genuine;
-            // A packet that the CPU rejects too was forged; a forger so costs no more than without an accelerator.
+            // A packet that the CPU rejects too was forged, so a forger costs no more than without an accelerator.
             if verdict == Verdict::Forged && *genuine {
                 self.offload
                     .give_up(format_args!("it rejected a genuine packet"));
@@ -235,13 +235,13 @@ impl AeadImplementation for AcceleratorAead {
     }
 }
 
-/// AES in CBC mode.
+/// AES in CBC mode, shared between an accelerator and the CPU.
 pub(crate) struct AcceleratorCbc {
     offload: Offload,
     name: &'static str,
     encrypting: Crossover,
     decrypting: Crossover,
-    /// For encrypting and for decrypting.
+    /// The CPU's implementations for encrypting and for decrypting.
     cpu: [Pair<dyn CbcImplementation>; 2],
 }
 

@@ -1,11 +1,11 @@
 //! Costs of a batch on the CPU and on an accelerator, which decide where packets go.
 //!
-//! Both are straight lines, near enough: so much for a batch, so much for each packet, so much for each byte. An accelerator
-//! costs much for a batch (threads wake up) and for a packet (a call into the kernel, a transfer), and little for a byte;
-//! with a CPU it is the other way round. Where the lines cross is the crossover. While an accelerator works, the CPU is free
-//! to work on the rest of the batch: the batch is split so that both end at the same time.
+//! Both costs are nearly linear: a constant for the batch, one for each packet, one for each byte. An accelerator costs
+//! much for a batch (threads wake up) and for a packet (a call into the kernel, a transfer), and little for a byte; a
+//! CPU is the opposite. The crossover is where the lines cross. While an accelerator works, the CPU can work on the
+//! rest of the batch: the batch is split so that both end at the same time.
 
-/// Picoseconds for a batch, for each packet and for each byte.
+/// Costs in picoseconds: for a batch, for each packet and for each byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Once a batch.
@@ -16,19 +16,19 @@ pub struct Costs {
     pub byte: u64,
 }
 
-/// A measurement: a batch of so many packets, of so many bytes each, took so many nanoseconds.
+/// A measurement: the time of a batch with so many packets of so many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Packets of the batch.
     pub packets: usize,
     /// Bytes of each packet's text.
     pub bytes: usize,
-    /// Of the whole batch.
+    /// Nanoseconds of the whole batch.
     pub nanoseconds: u64,
 }
 
 impl Costs {
-    /// Picoseconds for a batch of `packets` packets with `bytes` bytes in all.
+    /// Picoseconds for a batch of `packets` packets with `bytes` bytes in total.
     #[must_use]
     pub fn of(&self, packets: usize, bytes: usize) -> u64 {
         let packets = self.packet.saturating_mul(packets as u64);
@@ -36,11 +36,11 @@ impl Costs {
         self.batch.saturating_add(packets).saturating_add(bytes)
     }
 
-    /// The lines through samples: least squares of the relative errors, none of the three below zero. `None` from fewer than
-    /// three samples.
+    /// Fits lines through samples: least squares of the relative errors, none of the three costs below zero. `None` for
+    /// fewer than three samples.
     #[must_use]
     pub fn fit(samples: &[Sample]) -> Option<Self> {
-        // Which of the three are there: all, or fewer where all would put one below zero.
+        // The costs to fit: all three, or fewer if the fit with all would put one below zero.
         const CHOICES: [[bool; 3]; 7] = [
             [true, true, true],
             [false, true, true],
@@ -75,8 +75,8 @@ impl Costs {
     }
 }
 
-/// The normal equations, solved by Gauss's elimination. Each sample counts by its relative error, or only the long ones
-/// would count.
+/// The normal equations, solved by Gaussian elimination. Each sample counts by its relative error, or only the long
+/// ones would matter.
 fn least_squares(samples: &[Sample], there: [bool; 3]) -> Option<[f64; 3]> {
     let mut rows = [[0.0; 4]; 3];
     for sample in samples {
@@ -115,17 +115,17 @@ fn least_squares(samples: &[Sample], there: [bool; 3]) -> Option<[f64; 3]> {
     Some(rows.map(|row| row[3]))
 }
 
-/// Both lines of an algorithm in one direction.
+/// The costs of both sides for an algorithm in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossover {
-    /// The CPU's, by the back end chosen for it.
+    /// The CPU's costs, by the back end chosen for it.
     pub cpu: Costs,
-    /// The accelerator's, from handing over until everything is back.
+    /// The accelerator's costs, from handing over until everything is back.
     pub accelerator: Costs,
 }
 
 impl Crossover {
-    /// Nothing ever goes.
+    /// No packet ever goes to the accelerator.
     pub const NEVER: Self = Self {
         cpu: Costs {
             batch: 0,
@@ -139,8 +139,8 @@ impl Crossover {
         },
     };
 
-    /// One batch in this many may be slower than reckoned, and splitting has a price that is not in the lines: an
-    /// eighth must be gained, or everything stays on the CPU.
+    /// The required gain, as a divisor: splitting must save an eighth, or everything stays on the CPU. A batch may be
+    /// slower than reckoned, and splitting has costs that the lines leave out.
     const GAIN: u64 = 8;
 
     /// How many packets of a batch should go to the accelerator: 0 to `packets`.
@@ -191,8 +191,8 @@ impl Crossover {
         }
     }
 
-    /// From how many bytes on packets go to the accelerator, at least in part, in batches of `packets`; `None` if they
-    /// do not up to `most`.
+    /// The length from which packets go to the accelerator, at least in part, in batches of `packets`; `None` if they
+    /// stay up to `most` bytes.
     #[must_use]
     pub fn bytes(&self, packets: usize, most: usize) -> Option<usize> {
         let goes = |bytes: usize| self.share(packets, packets * bytes) > 0;
@@ -200,8 +200,8 @@ impl Crossover {
         if !goes(high) {
             return None;
         }
-        // A packet longer than one that goes, goes too, where the accelerator's byte costs less than the CPU's. Where
-        // it does not, the answer is one of several lengths from which on packets go.
+        // If a packet goes, longer ones go too, where the accelerator's byte costs less than the CPU's. Otherwise the
+        // answer is one of several lengths from which packets go.
         while low < high {
             let middle = low.midpoint(high);
             if goes(middle) {
@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn the_figures_of_an_r9000() {
-        // AES-256-CBC through openssl speed: the accelerator needs 12.2 us for a block of 16 bytes and 26.8 us for one of
-        // 8192, the CPU 17 ns for each byte.
+        // AES-256-CBC through openssl speed: the accelerator needs 12.2 us for a block of 16 bytes and 26.8 us for 8192
+        // bytes, the CPU 17 ns for each byte.
         let crossover = Crossover {
             cpu: Costs {
                 batch: 0,
@@ -250,11 +250,11 @@ mod tests {
                 byte: 1_800,
             },
         };
-        // By only the accelerator a block would have to have 800 bytes; side by side nothing is gained with one block.
+        // With the accelerator alone a block would have to have 800 bytes; sharing gains nothing with one block.
         assert_eq!(crossover.share(1, 64), 0);
         assert_eq!(crossover.share(1, 700), 0);
         assert_eq!(crossover.share(1, 1408), 1);
-        // Side by side the CPU does its part of a batch: 24 us against 14.7.
+        // In parallel the CPU does its part of a batch: 24 us against 14.7.
         let share = crossover.share(32, 32 * 1408);
         assert!((19..=20).contains(&share), "{share}");
         assert_eq!(crossover.share(32, 32 * 64), 0);

@@ -1,7 +1,8 @@
-//! `/dev/crypto`: cryptodev-linux, a module outside of the kernel's tree that vendors of routers ship.
+//! `/dev/crypto`: cryptodev-linux, an out-of-tree kernel module that vendors of routers ship.
 //!
-//! One call is one operation, on memory that the driver reads and writes where it is. A session does one at a time, hence
-//! one in each driver thread. Facts from the module's `crypto/cryptodev.h`, `ioctl.c` and `authenc.c`, release 1.14.
+//! One call is one operation, on memory that the driver reads and writes in place. A session does one operation at a
+//! time, hence one session in each driver thread. Facts from the module's `crypto/cryptodev.h`, `ioctl.c` and
+//! `authenc.c`, release 1.14.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -85,12 +86,12 @@ const CIOCAUTHCRYPT: libc::Ioctl = libc::_IOWR::<CryptAuthOp>(b'c' as u32, 109);
 /// The device.
 pub(crate) struct DevCrypto {
     device: Arc<File>,
-    /// Takes drivers that are software too: for tests.
+    /// Whether to use software drivers too: for tests.
     software: bool,
 }
 
 impl DevCrypto {
-    /// Opens `/dev/crypto`, if there is one that may be used.
+    /// Opens `/dev/crypto`, if it exists and this process may use it.
     pub(crate) fn open(software: bool) -> io::Result<Self> {
         // The standard library sets close-on-exec.
         let device = OpenOptions::new()
@@ -147,10 +148,11 @@ impl Accelerator for DevCrypto {
     }
 }
 
-/// A driver whose name the module does not tell.
+/// Stands for a driver whose name the module does not tell.
 const UNTOLD: &str = "a driver not told";
 
-/// Whether a driver is one for an accelerator. Of one that is not told that cannot be known, and most are code for the CPU.
+/// Whether a driver is one for an accelerator. A driver without a known name counts as software, as most are code for
+/// the CPU.
 fn is_accelerator(driver: Option<&str>) -> bool {
     driver.is_some_and(|driver| !is_software(driver))
 }
@@ -163,7 +165,7 @@ struct DevCryptoSession {
 }
 
 impl DevCryptoSession {
-    /// `CIOCGSESSINFO`. Releases before 1.6 cannot tell.
+    /// The driver's name, by `CIOCGSESSINFO`. Releases before 1.6 cannot tell it.
     fn driver_name(&self) -> Option<String> {
         let nothing = || AlgInfo {
             name: [0; 64],
@@ -263,7 +265,7 @@ impl Session for DevCryptoSession {
                 }
                 Err((errno, _)) => Outcome::Failed(errno.unwrap_or(0)),
             };
-            // The rest is the CPU's.
+            // The CPU does the remaining jobs.
             if matches!(job.outcome, Outcome::Failed(_)) {
                 break;
             }
@@ -279,10 +281,10 @@ impl Drop for DevCryptoSession {
     }
 }
 
-/// A call that a signal may break off, until it is through.
+/// Repeats a call until no signal interrupts it.
 ///
 /// # Safety
-/// `argument` is what the request is defined with, and so is what it points to.
+/// `argument` has the type that the request is defined with, and so has everything it points to.
 unsafe fn ioctl(
     device: &File,
     request: libc::Ioctl,
@@ -297,10 +299,11 @@ unsafe fn ioctl(
     }
 }
 
-/// A call that changes memory where it is: broken off it may be half done, and again it would encrypt what is encrypted.
+/// Makes a call that changes memory in place. Not repeated: after an interruption it may be half done, and would
+/// encrypt twice.
 ///
 /// # Safety
-/// `argument` is what the request is defined with, and so is what it points to.
+/// `argument` has the type that the request is defined with, and so has everything it points to.
 unsafe fn ioctl_once(
     device: &File,
     request: libc::Ioctl,

@@ -1,7 +1,7 @@
 //! The kernel's interfaces, in a machine that has them: `make test-vm` boots one and runs these tests there.
 //!
-//! `MILLRACE_TEST_ENGINE` names a driver that must be found and be right: `scripts/test-vm` sets it, in a machine that has
-//! an accelerator.
+//! `MILLRACE_TEST_ENGINE` names a driver that must be found and compute correctly. `scripts/test-vm` sets it, in a
+//! machine that has an accelerator.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ use super::{Accelerator, Costs, Crossover, Direction, Task};
 use crate::primitives::packet_cipher;
 use crate::{Backend, Batch, Cipher, Digest, Packet};
 
-/// Everything goes to the accelerator.
+/// Sends everything to the accelerator.
 const ALWAYS: Crossover = Crossover {
     cpu: Costs {
         batch: 0,
@@ -28,7 +28,7 @@ const ALWAYS: Crossover = Crossover {
     },
 };
 
-/// Compares the kernel's work through an interface, by any driver, with the CPU's, and says which driver it was.
+/// Compares the kernel's results through an interface, by any driver, with the CPU's, and returns the drivers.
 fn tried(accelerator: Box<dyn Accelerator>) -> Vec<Offer> {
     let by = accelerator.name();
     let mut offers = Vec::new();
@@ -75,7 +75,7 @@ fn dev_crypto_with_any_driver_agrees_with_the_cpu() {
     }
 }
 
-/// The way that a tunnel takes.
+/// Tests the code path of a tunnel.
 #[test]
 #[ignore = "needs an accelerator: make test-vm"]
 fn an_accelerator_of_this_machine_is_found_and_right() {
@@ -98,7 +98,7 @@ fn an_accelerator_of_this_machine_is_found_and_right() {
     }
 }
 
-/// A tunnel's packets from one kind of code to the other, one of them forged.
+/// Sends a tunnel's packets from one kind of code to the other, one of them forged.
 fn a_tunnel_between(from: Backend, to: Backend, driver: &str) {
     let mut keys = [[0; 64]; 2];
     crate::random(keys.as_flattened_mut());

@@ -1,4 +1,4 @@
-//! Which drivers stand for an accelerator: what `/proc/crypto` says, and what their names tell.
+//! Finds the drivers that stand for an accelerator, by `/proc/crypto` and by their names.
 
 /// An algorithm that the kernel has, by one of its drivers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,11 +9,11 @@ pub(crate) struct Driver {
     pub(crate) driver: String,
     /// `skcipher` (`ablkcipher` until Linux 4.19), `aead`, `shash` and others.
     pub(crate) kind: String,
-    /// The kernel takes the highest.
+    /// The priority: the kernel takes the highest.
     pub(crate) priority: i32,
-    /// It answers later, as what is not the CPU does.
+    /// Whether the driver answers later, as drivers of separate chips do.
     pub(crate) asynchronous: bool,
-    /// It passed the kernel's own test, or was not tested.
+    /// Whether the driver passed the kernel's own test, or was not tested.
     pub(crate) sound: bool,
 }
 
@@ -48,8 +48,8 @@ pub(crate) fn parse(text: &str) -> Vec<Driver> {
     drivers
 }
 
-/// The accelerator's driver for an algorithm, if there is one. Not always the kernel's first choice: that ranks code for
-/// the CPU above most accelerators.
+/// The accelerator's driver for an algorithm, if there is one. Often it is not the kernel's first choice, because the
+/// kernel ranks code for the CPU above most accelerators.
 pub(crate) fn accelerator<'a>(drivers: &'a [Driver], name: &str, kind: &str) -> Option<&'a Driver> {
     drivers
         .iter()
@@ -63,9 +63,8 @@ pub(crate) fn accelerator<'a>(drivers: &'a [Driver], name: &str, kind: &str) -> 
         .max_by_key(|driver| driver.priority)
 }
 
-/// Parts of names, between dashes and underscores, that say where the code comes from: C, a kind of instruction set, or a
-/// helper that runs either on another core. As the kernel's `crypto/` and `arch/*/crypto/` name their drivers (Linux 3.10
-/// to 6.18).
+/// Parts of names, between dashes and underscores, that mark software: C, an instruction set, or a helper that runs
+/// either on another core. The kernel's `crypto/` and `arch/*/crypto/` name their drivers so (Linux 3.10 to 6.18).
 const SOFTWARE: [&str; 34] = [
     "generic",
     "lib",
@@ -103,10 +102,10 @@ const SOFTWARE: [&str; 34] = [
     "s390",
 ];
 
-/// Whether a driver is code for the CPU, as far as its name tells: the driver itself, or all those that it is put together
-/// from, as in `authenc(hmac(sha1-generic),cbc-aes-aesni)`.
+/// Whether a driver is code for the CPU, as far as its name tells: the driver itself, or all its components, as in
+/// `authenc(hmac(sha1-generic),cbc-aes-aesni)`.
 pub(crate) fn is_software(driver: &str) -> bool {
-    // A name in front of a bracket is that of a template, which computes nothing itself.
+    // A name in front of a bracket is a template's, which computes nothing itself.
     let mut leaves = driver
         .split_inclusive(['(', ')', ','])
         .filter(|part| !part.ends_with('('))
@@ -114,7 +113,7 @@ pub(crate) fn is_software(driver: &str) -> bool {
         .filter(|part| !part.is_empty());
     leaves.all(|leaf| {
         let mut parts = leaf.split(['-', '_']);
-        // Allwinner's "crypto engine" is abbreviated as ARM's "crypto extension" is.
+        // Allwinner's "crypto engine" has the same abbreviation as ARM's "crypto extension".
         !leaf.ends_with("sun8i-ce")
             && parts.any(|part| SOFTWARE.contains(&part) || part.starts_with("avx"))
     })
@@ -174,7 +173,7 @@ async        : yes
             (found.driver.as_str(), found.priority),
             ("virtio_crypto_aes_cbc", 150)
         );
-        // One that failed the kernel's test is not an accelerator for us.
+        // A driver that failed the kernel's test does not count as an accelerator.
         assert_eq!(accelerator(&drivers, "gcm(aes)", "aead"), None);
         assert_eq!(accelerator(&drivers, "cbc(aes)", "aead"), None);
         assert_eq!(parse("rubbish\n\n : \n"), []);

@@ -1,4 +1,4 @@
-//! An accelerator for tests, which does what it is told: works, or fails in one of the ways in which drivers do.
+//! An accelerator for tests that follows a script: it works, or fails in one of the ways in which drivers do.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -11,25 +11,25 @@ use crate::packet_aead::AeadAlgorithm;
 /// The fate of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Injected {
-    /// It is done.
+    /// The job is done.
     #[default]
     Nothing,
-    /// It is refused with `EIO`, half done.
+    /// The job is refused with `EIO`, half done.
     Error,
-    /// It is done, and says that it wrote so many bytes less.
+    /// The job is done, but reports so many bytes fewer than it wrote.
     Short,
-    /// It never comes back, and what it was working on changes all the while.
+    /// The job never comes back, and its memory keeps changing.
     Stall,
-    /// The device is gone.
+    /// The device vanishes.
     Vanish,
-    /// A genuine packet is called forged.
+    /// The job reports a genuine packet as forged.
     Reject,
-    /// It is refused as with [`Error`](Self::Error), and so long as the session lives all others are called done, and are
-    /// not.
+    /// The job is refused as with [`Error`](Self::Error). As long as the session lives, all other jobs report success
+    /// but do nothing.
     Derail,
-    /// It is done, and a forged packet is called genuine.
+    /// The job is done, and reports a forged packet as genuine.
     Accept,
-    /// Nothing is done, and nothing is said.
+    /// The job does nothing, and reports nothing.
     Silence,
 }
 
@@ -38,13 +38,13 @@ pub(crate) enum Injected {
 struct Script {
     faults: Vec<Injected>,
     next: usize,
-    /// Jobs done, for tests that want to know that there were any.
+    /// The number of jobs done, for tests that check that there were any.
     done: usize,
-    /// Bytes of their texts.
+    /// Bytes of text in those jobs.
     bytes: usize,
-    /// Stalled driver threads end.
+    /// Set when stalled driver threads must end.
     over: bool,
-    /// Sessions do not close before that.
+    /// Whether sessions wait for `over` before they close.
     hangs_on: bool,
 }
 
@@ -61,22 +61,22 @@ impl Faulty {
         faulty
     }
 
-    /// How many jobs it has done.
+    /// How many jobs the accelerator has done.
     pub(crate) fn done(&self) -> usize {
         self.lock().done
     }
 
-    /// How many bytes of text these had.
+    /// How many bytes of text the done jobs had.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// Sessions wait for a device that is gone when they close, too.
+    /// Makes sessions wait for a vanished device when they close, too.
     pub(crate) fn hang_on(&self) {
         self.lock().hangs_on = true;
     }
 
-    /// Lets stalled driver threads go on.
+    /// Lets stalled driver threads continue.
     pub(crate) fn end(&self) {
         self.lock().over = true;
         self.script.1.notify_all();

@@ -1,4 +1,4 @@
-//! The accelerators of this machine, found once a process.
+//! Finds the accelerators of this machine, once a process.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -16,14 +16,14 @@ pub(crate) struct Offer {
     pub(crate) pool: Arc<Pool>,
     /// The driver, as the kernel names it.
     pub(crate) driver: String,
-    /// Driver and the way to it, for reports.
+    /// The driver and the interface to it, for reports.
     pub(crate) name: &'static str,
-    /// For encrypting and decrypting, once they were measured or read from a profile.
+    /// The crossovers for encrypting and decrypting, once measured or read from a profile.
     crossovers: Mutex<Option<[Crossover; 2]>>,
 }
 
 impl Offer {
-    /// A key's sessions; `None` if the accelerator is gone, or has enough keys.
+    /// Opens a key's sessions; `None` if the accelerator is gone, or has enough keys.
     pub(crate) fn open(&self, key: &[u8]) -> Option<Offload> {
         match Offload::new(&self.pool, self.task, key) {
             Ok(offload) => Some(offload),
@@ -34,7 +34,7 @@ impl Offer {
         }
     }
 
-    /// The costs in both directions, measured now unless they were before.
+    /// The costs in both directions, measured now if that has not been done.
     pub(crate) fn crossovers(&self) -> Option<[Crossover; 2]> {
         let mut crossovers = self.lock();
         if crossovers.is_none() {
@@ -57,8 +57,8 @@ impl Offer {
 
 static OFFERS: OnceLock<Vec<Offer>> = OnceLock::new();
 
-/// The offers of this machine's accelerators: for each task the first that does it, `/dev/crypto` before AF_ALG.
-/// Looking costs nothing worth mentioning where there is none.
+/// The offers of this machine's accelerators: for each task the first that supports it, `/dev/crypto` before AF_ALG.
+/// Without accelerators the search costs almost nothing.
 pub(crate) fn offers() -> &'static [Offer] {
     OFFERS.get_or_init(|| {
         let mut offers = Vec::new();
@@ -72,7 +72,8 @@ pub(crate) fn offers() -> &'static [Offer] {
     })
 }
 
-/// For tests with a process of their own: these instead of this machine's. `false` if they were looked for already.
+/// Installs offers in place of this machine's, for tests with a process of their own. `false` if the search was already
+/// done.
 #[cfg(test)]
 pub(super) fn install(offers: Vec<Offer>) -> bool {
     OFFERS.set(offers).is_ok()
@@ -85,7 +86,7 @@ pub(crate) fn offer(task: Task) -> Option<&'static Offer> {
         .find(|offer| offer.task == task && offer.pool.is_alive())
 }
 
-/// Adds what the accelerator does and none before it. Returns the names of what it does wrong.
+/// Adds an accelerator's tasks that no earlier one does. Returns the names of tasks that it does wrong.
 pub(crate) fn add(offers: &mut Vec<Offer>, accelerator: Box<dyn Accelerator>) -> Vec<&'static str> {
     let mut wrong = Vec::new();
     let mut found = Vec::new();
@@ -105,7 +106,7 @@ pub(crate) fn add(offers: &mut Vec<Offer>, accelerator: Box<dyn Accelerator>) ->
         return wrong;
     };
     for (task, driver) in found {
-        // Once a process and task.
+        // Leaks once for each process and task.
         let name = String::leak(format!("{driver} by {}", pool.name()));
         let offer = Offer {
             task,

@@ -7,14 +7,14 @@ use super::piece::{Direction, Piece};
 /// The outcome of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing yet.
+    /// No outcome yet.
     #[default]
     Pending,
-    /// Done, and this many bytes were written behind the associated data.
+    /// The job is done, and wrote this many bytes behind the associated data.
     Done(usize),
-    /// The tag is not the packet's.
+    /// The tag does not match the packet.
     Forged,
-    /// The driver refused it, with this `errno`.
+    /// The driver refused the job, with this `errno`.
     Failed(i32),
 }
 
@@ -32,22 +32,22 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Associated data.
+    /// The range of the associated data.
     pub(crate) const fn aad(&self) -> Range<usize> {
         self.start..self.start + self.aad_len
     }
 
-    /// The text, without tag.
+    /// The range of the text, without tag.
     pub(crate) const fn text(&self) -> Range<usize> {
         self.start + self.aad_len..self.start + self.aad_len + self.text_len
     }
 
-    /// Text and tag.
+    /// The range of text and tag.
     pub(crate) const fn body(&self) -> Range<usize> {
         self.start + self.aad_len..self.start + self.aad_len + self.text_len + self.tag_len
     }
 
-    /// The input: everything, without a tag when there is none yet.
+    /// The range of the input: everything, without the tag when encrypting.
     pub(crate) fn input(&self) -> Range<usize> {
         match self.direction {
             Direction::Encrypt => self.start..self.text().end,
@@ -55,7 +55,7 @@ impl Job {
         }
     }
 
-    /// The output, behind the associated data.
+    /// The range of the output, behind the associated data.
     pub(crate) fn output(&self) -> Range<usize> {
         match self.direction {
             Direction::Encrypt => self.body(),
@@ -64,24 +64,24 @@ impl Job {
     }
 }
 
-/// The alignment of a text: a driver gets it at an address that is a multiple of this many bytes, which is a cache line on all
-/// that have accelerators: most of these transfer whole lines, and refuse or copy what begins elsewhere.
+/// The alignment of a text in bytes: a cache line on all machines with accelerators. Most drivers transfer whole lines,
+/// and refuse or copy text that begins elsewhere.
 const ALIGN: usize = 64;
 
 /// Bytes of a driver thread's memory: a whole batch with its tags and gaps.
 const MEMORY: usize = 96 << 10;
 
-/// Jobs of a driver thread at once: a whole chunk.
+/// Maximum jobs of a driver thread at once: a whole chunk.
 pub(crate) const JOBS: usize = 64;
 
-/// Memory that jobs are copied to, and the jobs.
+/// Memory for copies of packets, and the jobs on it.
 pub(crate) struct Work {
     memory: Box<[u8]>,
-    /// Bytes of `memory` before the first that is aligned.
+    /// Bytes of `memory` before the first aligned byte.
     skew: usize,
     used: usize,
     jobs: [Job; JOBS],
-    /// Which piece each is.
+    /// The index of each job's piece.
     pieces: [usize; JOBS],
     count: usize,
 }
@@ -100,7 +100,7 @@ impl Work {
         })
     }
 
-    /// Forgets the jobs, and erases what was copied in and what came out of it.
+    /// Forgets the jobs, and erases all copied input and output.
     pub(crate) fn clear(&mut self) {
         let used = &mut self.memory[self.skew..self.used];
         used.fill(0);
@@ -113,7 +113,7 @@ impl Work {
         self.count == 0
     }
 
-    /// Copies a piece in, as the job of the packet `index`; `false` if there is no room.
+    /// Copies a piece in, as the job of packet `index`; `false` if there is no room.
     pub(crate) fn push(
         &mut self,
         index: usize,
@@ -122,7 +122,7 @@ impl Work {
         from: &[u8],
     ) -> bool {
         let aad_len = piece.aad.len;
-        // The text is what drivers touch most: it begins a line.
+        // Drivers touch the text most, so it begins a cache line.
         let text = (self.used - self.skew + aad_len).next_multiple_of(ALIGN) + self.skew;
         let end = text + piece.text.len + piece.tag.len;
         if self.count == JOBS || end > self.memory.len() {
@@ -154,12 +154,12 @@ impl Work {
         (&mut self.memory, &mut self.jobs[..self.count])
     }
 
-    /// Which packet each job is, and what became of it.
+    /// The packet index of each job, and the job with its outcome.
     pub(crate) fn results(&self) -> impl Iterator<Item = (usize, &Job)> {
         self.pieces.iter().copied().zip(&self.jobs[..self.count])
     }
 
-    /// Copies what a job has produced to where the packet came from.
+    /// Copies a job's output to the packet's own place.
     pub(crate) fn copy_out(&self, job: &Job, piece: &Piece, to: &mut [u8]) {
         to[piece.text.range()].copy_from_slice(&self.memory[job.text()]);
         if job.direction == Direction::Encrypt {
@@ -169,7 +169,7 @@ impl Work {
 }
 
 impl Drop for Work {
-    /// A driver thread that was not waited for keeps it to the end.
+    /// Erases the memory here too: a driver thread that was abandoned keeps it to the end.
     fn drop(&mut self) {
         self.clear();
     }
@@ -194,7 +194,7 @@ mod tests {
         for direction in [Direction::Encrypt, Direction::Decrypt, Direction::Encrypt] {
             assert!(work.push(0, direction, &piece, &from));
         }
-        // Works as a driver does.
+        // Works like a driver.
         let (memory, jobs) = work.parts();
         for job in jobs {
             memory[job.output()].fill(9);

@@ -1,4 +1,4 @@
-//! Measures the time of the CPU and of an accelerator for batches on this machine.
+//! Measures how long the CPU and an accelerator take for batches on this machine.
 
 #[cfg(feature = "accelerators")]
 mod device;
@@ -31,16 +31,17 @@ pub enum Side {
     Cpu,
     /// Only the accelerator.
     Accelerator,
-    /// Both, as packets are shared out between them.
+    /// Both, with packets shared between them.
     Both,
 }
 
 /// The time of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From beginning to end, in nanoseconds: the fastest run.
+    /// Wall time from beginning to end, in nanoseconds: the fastest run.
     pub wall: u64,
-    /// Of this process on all cores and in the kernel, in nanoseconds: the mean of all runs. Interrupts are not in it.
+    /// CPU time of this process on all cores and in the kernel, in nanoseconds: the mean of all runs, without
+    /// interrupts.
     pub cpu: u64,
 }
 
@@ -51,7 +52,7 @@ pub(super) fn key() -> [u8; 32] {
     key
 }
 
-/// One task on the CPU, and on the accelerator that does it if there is one, with a key of 256 bits.
+/// One task on the CPU, and on its accelerator if there is one, with a key of 256 bits.
 pub struct Tuner {
     task: Task,
     cpu: Cpu,
@@ -59,7 +60,7 @@ pub struct Tuner {
     accelerator: Option<Keyed>,
 }
 
-/// The code that the callers of an implementation would call.
+/// The CPU's code, as the callers of an implementation use it.
 enum Cpu {
     Aead(Pair<dyn AeadImplementation>),
     Cbc(Pair<dyn CbcImplementation>, Pair<dyn CbcImplementation>),
@@ -78,7 +79,7 @@ impl Cpu {
         }
     }
 
-    /// `false` if an AEAD did not take a packet for genuine.
+    /// Runs a batch; `false` if an AEAD found a packet not genuine.
     fn run(&self, direction: Direction, memory: &mut [u8], pieces: &[Piece]) -> bool {
         match self {
             Self::Aead(implementation) => {
@@ -123,8 +124,8 @@ impl Cpu {
 }
 
 impl Tuner {
-    /// Packets are shared out by `crossovers`, for encrypting and decrypting; without, none goes to the accelerator where
-    /// both could. `None` if the CPU has no code for the task, which all have.
+    /// Makes a tuner that shares packets by `crossovers`, for encrypting and decrypting; without, all packets stay on
+    /// the CPU when both could work. `None` if the CPU has no code for the task, which never happens.
     #[must_use]
     pub fn new(task: Task, crossovers: Option<[Crossover; 2]>) -> Option<Self> {
         #[cfg(feature = "accelerators")]
@@ -140,8 +141,8 @@ impl Tuner {
         })
     }
 
-    /// Times batches of `packets` packets of `bytes` bytes until it has taken `enough`, twice at least. `None` if the
-    /// accelerator has failed, or cannot do so many or so long packets at once.
+    /// Times batches of `packets` packets of `bytes` bytes for the time `enough`, and at least twice. `None` if the
+    /// accelerator has failed, or cannot take so many or so long packets at once.
     pub fn time(
         &self,
         side: Side,
@@ -159,7 +160,7 @@ impl Tuner {
         let fresh = batch.memory.clone();
         let mut wall = Duration::MAX;
         let (mut total, mut cpu, mut runs) = (Duration::ZERO, Duration::ZERO, 0);
-        // The first finds caches cold, and threads asleep.
+        // The first run finds caches cold, and threads asleep.
         for run in 0.. {
             batch.memory.copy_from_slice(&fresh);
             let cpu_from = process_time();

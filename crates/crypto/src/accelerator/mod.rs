@@ -9,13 +9,13 @@
 //! copies packets out
 //! ```
 //!
-//! An accelerator has several [driver threads](thread), so that several operations are under way at once. A driver thread
-//! works on a copy: a driver that fails, or that never comes back, leaves the batch as it was, and the CPU encrypts it
-//! instead. So no packet is lost, and a driver that writes after its worker has stopped waiting writes into memory that is not
-//! used for anything else. The copies cost a hundredth of what entering the kernel costs.
+//! An accelerator has several [driver threads](thread), so that several operations are under way at once. A driver
+//! thread works on a copy. If a driver fails or never comes back, the batch is unchanged, and the CPU encrypts it
+//! instead. So no packet is lost. A driver that writes after its worker has stopped waiting writes into memory with no
+//! other use. The copies cost a hundredth of a call into the kernel.
 //!
-//! Which accelerators there are is found out once ([`found`]), which packets they get is reckoned from what was
-//! [measured](costs). One that fails is not used again by this process.
+//! The search for accelerators runs once ([`found`]), and the [measured](costs) costs decide which packets they get.
+//! This process never uses an accelerator again after it has failed.
 
 #[cfg(feature = "accelerators")]
 mod afalg;
@@ -55,21 +55,21 @@ pub use piece::Direction;
 
 use crate::select::Algorithm;
 
-/// Whether this build has code for accelerators. Without, nothing looks for one.
+/// Whether this build has code for accelerators. If not, nothing looks for one.
 pub const BUILT: bool = cfg!(feature = "accelerators");
 
 /// An accelerator's driver for an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its task.
+    /// The task that it does.
     pub task: Task,
     /// The driver, as the kernel names it.
     pub driver: String,
-    /// The way to it: `/dev/crypto` or `AF_ALG`.
+    /// The interface to the driver: `/dev/crypto` or `AF_ALG`.
     pub by: &'static str,
 }
 
-/// The accelerators of this machine, one for each task at most. They are looked for once a process.
+/// The accelerators of this machine, at most one for each task. The search runs once a process.
 #[must_use]
 pub fn devices() -> Vec<Device> {
     #[cfg(feature = "accelerators")]
@@ -86,7 +86,7 @@ pub fn devices() -> Vec<Device> {
 }
 
 /// Sets the costs of an accelerator and the CPU from a profile, for encrypting and decrypting. `false` if no
-/// accelerator does the task. Without it both are measured, from a few batches, when the first key is made.
+/// accelerator does the task. Without this call both are measured, from a few batches, when the first key is made.
 pub fn set_crossovers(task: Task, crossovers: [Crossover; 2]) -> bool {
     #[cfg(feature = "accelerators")]
     if let Some(offer) = found::offer(task) {
@@ -115,10 +115,10 @@ pub enum Task {
 }
 
 impl Task {
-    /// All of them.
+    /// All tasks.
     pub const ALL: [Self; 3] = [Self::AesCbc, Self::AesGcm, Self::ChaCha20Poly1305];
 
-    /// Its name in profiles and reports.
+    /// The name in profiles and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -141,7 +141,7 @@ impl Task {
             Algorithm::AesGcm => Some(Self::AesGcm),
             Algorithm::ChaCha20Poly1305 => Some(Self::ChaCha20Poly1305),
             Algorithm::AesCbcEncrypt | Algorithm::AesCbcDecrypt => Some(Self::AesCbc),
-            // The CPU hashes many packets at once, and an accelerator would have to be entered once more for each.
+            // The CPU hashes many packets at once, and an accelerator would need one more call for each.
             Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512 => None,
         }
     }
@@ -171,23 +171,23 @@ pub(crate) enum Fault {
     /// The kernel has no such algorithm, or no accelerator for it.
     #[error("no accelerator for it")]
     Unsupported,
-    /// All keys that an accelerator gets are in use.
+    /// As many keys as an accelerator may have are in use.
     #[error("it has enough keys")]
     Crowded,
-    /// The code behind it runs on the CPU: ours is faster without the way there.
+    /// The driver runs on the CPU: our own code is faster without the detour.
     #[error("{0} is software")]
     Software(String),
     /// The system's error.
     #[error("{what}: {why}")]
     System {
-        /// The call.
+        /// The call that failed.
         what: &'static str,
-        /// Its error.
+        /// The error of the call.
         why: std::io::Error,
     },
 }
 
-/// A device, or a way to one.
+/// A device, or an interface to one.
 #[cfg(feature = "accelerators")]
 pub(crate) trait Accelerator: Send + Sync {
     /// The name in logs: `/dev/crypto`.
@@ -205,6 +205,6 @@ pub(crate) trait Session: Send {
 
     /// Does the jobs, in place in `memory`, and sets the outcome of each. Blocks as long as the driver does.
     ///
-    /// An error says that the accelerator is gone; the outcomes then mean nothing.
+    /// An error means that the accelerator is gone; the outcomes are then meaningless.
     fn run(&mut self, memory: &mut [u8], jobs: &mut [Job]) -> Result<(), Fault>;
 }

@@ -10,17 +10,17 @@ use super::pool::{Pool, Sessions};
 use super::thread::{Returned, STACK};
 use super::{Fault, Task};
 
-/// Driver threads of a submission: as many as a pool ever has.
+/// Maximum driver threads of a submission: as many as a pool ever has.
 const MAX_THREADS: usize = 8;
 
 /// An accelerator's result for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is where it belongs.
+    /// The packet is done, in its own place.
     Done,
-    /// Its tag is wrong, says the accelerator. The packet is as it was.
+    /// The accelerator found the tag wrong. The packet is unchanged.
     Forged,
-    /// It is as it was, and the CPU's to do.
+    /// The packet is unchanged, and the CPU must do it.
     Undone,
 }
 
@@ -30,15 +30,15 @@ pub(crate) struct Offload {
     sessions: Sessions,
 }
 
-/// A batch under way. It must be [collected](Offload::collect): nothing else gives the driver threads back.
+/// A batch under way. The caller must [collect](Offload::collect) it: nothing else frees the driver threads.
 pub(crate) struct Submission {
     threads: [bool; MAX_THREADS],
-    /// Packets that found room are the first so many.
+    /// The number of packets that found room, from the first.
     pub(crate) taken: usize,
 }
 
 impl Offload {
-    /// Opens the sessions.
+    /// Opens a session of the key in every driver thread.
     pub(crate) fn new(pool: &Arc<Pool>, task: Task, key: &[u8]) -> Result<Self, Fault> {
         let sessions = pool.sessions(task, key)?;
         Ok(Self {
@@ -52,7 +52,7 @@ impl Offload {
         &self.sessions.driver
     }
 
-    /// Whether batches can still be sent.
+    /// Whether the accelerator still takes batches.
     pub(crate) fn is_alive(&self) -> bool {
         self.pool.is_alive()
     }
@@ -81,7 +81,7 @@ impl Offload {
             *work = thread.claim();
             claimed += usize::from(work.is_some());
         }
-        // In turn, so that long and short packets spread evenly.
+        // Packets go to the threads in turn, so that long and short ones spread evenly.
         let mut free = works.iter_mut().flatten();
         'pieces: for (index, piece) in pieces.iter().enumerate() {
             let mut rounds = 0;
@@ -114,8 +114,8 @@ impl Offload {
         submission
     }
 
-    /// Waits for the batch, copies what was done to where it belongs and tells of each packet that was taken. The pieces are
-    /// those that it was submitted with, and the memory has not changed where they are.
+    /// Waits for the batch, copies results to their packets and reports each taken packet. The caller passes the same
+    /// pieces as to `submit`, and must not have changed the memory at their places.
     pub(crate) fn collect(
         &self,
         submission: &Submission,
@@ -134,7 +134,7 @@ impl Offload {
         {
             match thread.wait(deadline) {
                 Returned::Done(work) => {
-                    // A driver is not believed after it has failed: its state is not known.
+                    // After a failure the driver's state is unknown, so its later results do not count.
                     let mut failed = false;
                     for (index, job) in work.results() {
                         if failed {
@@ -181,7 +181,7 @@ impl Offload {
         }
     }
 
-    /// Never to use the accelerator again.
+    /// Stops using the accelerator for good.
     pub(crate) fn give_up(&self, why: core::fmt::Arguments<'_>) {
         self.pool.give_up(self.driver(), why);
     }
@@ -190,8 +190,8 @@ impl Offload {
 impl Drop for Offload {
     fn drop(&mut self) {
         self.pool.forget_key();
-        // A driver whose device is gone may wait for it for ever, closing too (virtio_crypto does). Only a thread of their
-        // own may hang there. If the system has no thread left, the kernel closes them when the process ends.
+        // A driver whose device is gone may wait for it for ever, even when closing (virtio_crypto does). So a separate
+        // thread closes the sessions. If the system has no thread left, the kernel closes them when the process ends.
         let cells = ManuallyDrop::new(core::mem::take(&mut self.sessions.cells));
         let _ = std::thread::Builder::new()
             .name("accelerator".to_owned())

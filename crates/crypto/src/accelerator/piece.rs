@@ -1,8 +1,8 @@
-//! Packets that are to be encrypted or decrypted, by the places of their parts.
+//! Packets to be encrypted or decrypted, by the places of their parts.
 
 use core::ops::Range;
 
-/// Which way.
+/// The direction of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// Sealing.
@@ -12,17 +12,17 @@ pub enum Direction {
     Decrypt,
 }
 
-/// Where a packet's parts are in the memory that it comes from. A cipher without a tag has an empty one.
+/// The places of a packet's parts in its memory. A cipher without a tag has an empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) aad: Span,
     pub(crate) text: Span,
     pub(crate) tag: Span,
-    /// Nonce or initialisation vector; the first bytes, as many as the task has.
+    /// Nonce or initialisation vector: the first bytes, as many as the task needs.
     pub(crate) nonce: [u8; 16],
 }
 
-/// A range that can be copied.
+/// A range that is `Copy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,

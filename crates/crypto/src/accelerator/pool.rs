@@ -7,16 +7,16 @@ use std::time::Duration;
 use super::thread::{DriverThread, SessionCell};
 use super::{Accelerator, Fault, Task};
 
-/// Operations under way at once. Four keep the units busy of which figures are known (a hash unit, a cipher unit, one
-/// packet on its way in and one on its way out), and are four threads.
+/// Operations under way at once, one in each thread. Four keep the units busy, as far as figures are known: a hash
+/// unit, a cipher unit, a packet on its way in and one on its way out.
 const THREADS: usize = 4;
 
-/// Keys that have sessions at once; further ones do without. Each has a session in every driver thread, and a
-/// session is a descriptor or memory of the kernel. A router's own tunnels need two keys each, four while they are renewed.
+/// Maximum keys with sessions at once; further keys use the CPU. Each key has a session in every driver thread, and a
+/// session takes a descriptor or kernel memory. A router's own tunnels need two keys each, four during renewal.
 const KEYS: usize = 16;
 
-/// How long a batch may take. The slowest accelerators known (6 MB/s with small packets) need 20 ms for 64 KiB, and a thread
-/// may have to wait for a busy CPU. Tests run in machines that are emulated on busy ones.
+/// Maximum time of a batch. The slowest accelerators known (6 MB/s with small packets) need 20 ms for 64 KiB, and a
+/// thread may have to wait for a busy CPU. Tests run in emulated machines on busy ones.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 60_000 } else { 500 });
 
 /// An accelerator in use.
@@ -24,18 +24,18 @@ pub(crate) struct Pool {
     accelerator: Box<dyn Accelerator>,
     threads: Vec<DriverThread>,
     keys: AtomicUsize,
-    /// It has failed, and is not used any more.
+    /// Whether the accelerator has failed, and is no longer used.
     dropped: AtomicBool,
     patience: Duration,
 }
 
 impl Pool {
-    /// `None` if no thread could be started.
+    /// Starts the driver threads; `None` if no thread could be started.
     pub(crate) fn new(accelerator: Box<dyn Accelerator>) -> Option<Arc<Self>> {
         Self::with(accelerator, PATIENCE)
     }
 
-    /// With another patience: for tests.
+    /// Makes a pool with another patience: for tests.
     pub(super) fn with(accelerator: Box<dyn Accelerator>, patience: Duration) -> Option<Arc<Self>> {
         let threads: Vec<_> = (0..THREADS).map_while(|_| DriverThread::start()).collect();
         (!threads.is_empty()).then(|| {
@@ -49,7 +49,7 @@ impl Pool {
         })
     }
 
-    /// The name.
+    /// The accelerator's name.
     pub(crate) fn name(&self) -> &'static str {
         self.accelerator.name()
     }
@@ -62,12 +62,12 @@ impl Pool {
         self.patience
     }
 
-    /// Whether it is still used.
+    /// Whether the accelerator is still in use.
     pub(crate) fn is_alive(&self) -> bool {
         !self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Never to use it again, with one line in the log.
+    /// Stops using the accelerator for good, with one line in the log.
     pub(super) fn give_up(&self, driver: &str, why: core::fmt::Arguments<'_>) {
         if !self.dropped.swap(true, Ordering::Relaxed) {
             log::warn!(
@@ -77,7 +77,7 @@ impl Pool {
         }
     }
 
-    /// A session of the key for each driver thread.
+    /// Opens a session of the key for each driver thread.
     pub(super) fn sessions(&self, task: Task, key: &[u8]) -> Result<Sessions, Fault> {
         if !self.is_alive() {
             return Err(Fault::Unsupported);
@@ -100,7 +100,7 @@ impl Pool {
         Ok(Sessions { cells, driver })
     }
 
-    /// To be called once for each that [`sessions`](Self::sessions) has made.
+    /// Frees a key's place. Call it once for each result of [`sessions`](Self::sessions).
     pub(super) fn forget_key(&self) {
         self.keys.fetch_sub(1, Ordering::Relaxed);
     }

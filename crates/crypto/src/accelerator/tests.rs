@@ -24,15 +24,15 @@ use crate::packet_aead::{self, AeadAlgorithm, AeadLayout};
 use crate::select::{self, Algorithm};
 use crate::{Batch, Cipher, Packet};
 
-/// Long enough for any machine. A device that stalls is waited for only [`SHORT`].
+/// Long enough for any machine. Tests with a stalled device wait only [`SHORT`].
 const LONG: Duration = Duration::from_secs(600);
 
-/// For what never comes.
+/// The patience for a device that never answers.
 const SHORT: Duration = Duration::from_millis(2);
 
 const KEY: [u8; 32] = [0x42; 32];
 
-/// Costs by which everything goes to the accelerator, half, or nothing.
+/// Costs by which everything goes to the accelerator, or half, or nothing.
 fn crossover(share: usize) -> Crossover {
     let slow = |packet| Costs {
         batch: 0,
@@ -79,7 +79,7 @@ fn cbc(faulty: &Faulty, share: usize, patience: Duration) -> AcceleratorCbc {
     )
 }
 
-/// Packets of these lengths, with gaps; tags in front and behind in turn, as OpenVPN and WireGuard have them.
+/// Packets of these lengths, with gaps. Tags are in front and behind in turn, as in OpenVPN and WireGuard.
 fn places(lens: &[usize]) -> (Vec<u8>, Vec<Place>) {
     let mut at = 3;
     let places: Vec<_> = lens
@@ -152,7 +152,7 @@ fn cbc_agrees(cipher: &dyn CbcImplementation, lens: &[usize]) {
     assert!(theirs == plain, "decrypted {lens:?}");
 }
 
-/// Faults that can be told from only the outcome, without waiting.
+/// Faults that show in the outcome alone, without waiting.
 fn fault() -> impl Strategy<Value = Injected> {
     prop_oneof![
         20 => Just(Injected::Nothing),
@@ -172,7 +172,7 @@ fn lens() -> impl Strategy<Value = Vec<usize>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Batch after batch, through every fault, with all lengths and shares.
+    /// Runs batch after batch through every fault, with all lengths and shares.
     #[test]
     fn no_packet_of_an_aead_is_lost(
         faults in prop::collection::vec(fault(), 0..200),
@@ -221,7 +221,7 @@ fn an_accelerator_that_works_is_used_and_stays() {
 fn of_a_mixed_batch_the_longest_go() {
     let faulty = Faulty::new(&[]);
     let cipher = aead(&faulty, AeadAlgorithm::Aes256Gcm, 1, LONG);
-    // Twelve of 1408 bytes, eleven of 64, and eleven that cannot go. Half of the 23 do.
+    // Twelve packets of 1408 bytes, eleven of 64, and eleven that cannot go. Half of the 23 go.
     let lens: Vec<_> = (0..34)
         .map(|number| match number {
             _ if number % 3 == 1 => 0,
@@ -234,7 +234,7 @@ fn of_a_mixed_batch_the_longest_go() {
     assert_eq!(faulty.bytes(), 2 * 11 * 1408);
 }
 
-/// Each fault, at the first job and in the middle: the batch is right, and the accelerator is out.
+/// Each fault, at the first job and in the middle: the batch is right, and the accelerator is no longer used.
 #[test]
 fn one_that_fails_is_dropped_and_the_cpu_does_what_it_did_not() {
     let faults = [
@@ -256,12 +256,12 @@ fn one_that_fails_is_dropped_and_the_cpu_does_what_it_did_not() {
                 LONG
             };
             let cipher = aead(&faulty, AeadAlgorithm::ChaCha20Poly1305, 2, patience);
-            // Sealing and opening, so that faults hit either; 128 jobs in all, were there no fault.
+            // Both sealing and opening, so that faults hit either; 128 jobs in all without a fault.
             aead_agrees(&cipher, AeadAlgorithm::ChaCha20Poly1305, &[1408; 64], 3);
             assert_ne!(cipher.describe(), "faulty", "{fault:?} at {at}");
             let before = faulty.done();
             aead_agrees(&cipher, AeadAlgorithm::ChaCha20Poly1305, &[1408; 64], 3);
-            // After so short a patience other driver threads, which no worker waits for any more, may still be at work.
+            // After so short a patience, abandoned driver threads may still be at work.
             if fault != Injected::Stall {
                 assert_eq!(faulty.done(), before);
             }
@@ -283,12 +283,12 @@ fn every_lane_may_stall_at_once() {
     let cipher = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, SHORT);
     aead_agrees(&cipher, AeadAlgorithm::Aes256Gcm, &[1408; 64], 1);
     assert_ne!(cipher.describe(), "faulty");
-    // A job that is under way ends when nothing has the key any more, and writes to memory of its own.
+    // A job under way ends when its key is dropped, and writes only to its own memory.
     drop(cipher);
     faulty.end();
 }
 
-/// A key that is renewed lets go of its sessions; the tunnel must not hang with them.
+/// A renewed key closes its sessions; the tunnel must not hang with them.
 #[test]
 fn a_device_that_is_gone_is_not_waited_for_when_a_key_ends() {
     let faulty = Faulty::new(&[Injected::Stall; 64]);
@@ -322,14 +322,14 @@ fn a_forged_packet_does_not_cost_the_accelerator_and_a_genuine_one_that_it_rejec
     assert_ne!(cipher.describe(), "faulty");
 }
 
-/// Its word that a packet is genuine is final: a device that was not seen to reject one is not asked.
+/// The verdict that a packet is genuine is final, so a device that was not seen to reject one is not used.
 #[test]
 fn one_that_takes_forged_packets_for_genuine_is_refused() {
     let mut offers = Vec::new();
     assert!(found::add(&mut offers, Box::new(Faulty::new(&[]))).is_empty());
     assert_eq!(offers.len(), Task::ALL.len());
 
-    // More jobs than there are in all attempts.
+    // More jobs than all attempts together need.
     let accepting = Faulty::new(&[Injected::Accept; 4096]);
     let mut offers = Vec::new();
     let refused = found::add(&mut offers, Box::new(accepting));
@@ -338,11 +338,11 @@ fn one_that_takes_forged_packets_for_genuine_is_refused() {
     assert_eq!(left, [Task::AesCbc]);
 }
 
-/// Choices and findings belong to a process: the test below has one of its own.
+/// Choices and findings belong to a process, so the test below runs in one of its own.
 #[test]
 fn with_an_accelerator_that_is_gone_every_key_is_made() {
     let this = std::env::current_exe().unwrap();
-    // A program for another machine does not start by itself.
+    // A program for another machine needs a runner to start.
     let runner = std::env::var("MILLRACE_TEST_RUNNER").unwrap_or_default();
     let mut words = runner.split_whitespace();
     let mut command = match words.next() {
@@ -373,7 +373,7 @@ fn keys_after_the_accelerator() {
     }
     let pool = Arc::clone(&offers[0].pool);
     assert!(found::install(offers));
-    // No accelerator hashes.
+    // No accelerator does hashes.
     assert_eq!(select::set_all(Some(Backend::Accelerator)).len(), 3);
 
     let gcm = Pair::aead(None, AeadAlgorithm::Aes256Gcm, &KEY).unwrap();
@@ -390,16 +390,16 @@ fn keys_after_the_accelerator() {
         let (encrypting, _) = Pair::cbc(None, &KEY).unwrap();
         cbc_agrees(encrypting.many(), &[1408; 8]);
     }
-    // Reports say what runs.
+    // Reports name the code that runs.
     assert_eq!(select::chosen(Algorithm::ChaCha20Poly1305), on_cpu);
     let cipher = Cipher::ChaCha20Poly1305;
     let wireguard = packet_aead::new(None, cipher, &KEY, AeadLayout::NoNumber).unwrap();
     assert!(!wireguard.backend().contains("faulty"));
 }
 
-/// A key that is used takes a session; those that are made sparingly, most of which never will be, take none.
+/// A normal key takes a session; sparing keys, most of which are never used, take none.
 fn sparing_keys_with_one_session_left(pool: &Arc<Pool>) {
-    // One of the sixteen is the caller's.
+    // One of the sixteen keys is the caller's.
     let others: Vec<_> = (0..14)
         .map(|_| Offload::new(pool, Task::AesGcm, &KEY).unwrap())
         .collect();

@@ -10,24 +10,24 @@ use super::{Fault, Session};
 /// A session that a driver thread shares with the workers that give it jobs. The driver thread holds the lock while it works.
 pub(crate) type SessionCell = Arc<Mutex<Box<dyn Session>>>;
 
-/// Bytes of stack of a thread that does hardly more than enter the kernel.
+/// Stack size in bytes: the thread hardly does more than enter the kernel.
 pub(super) const STACK: usize = 64 << 10;
 
-/// Where a driver thread's work is.
+/// The place of a driver thread's work.
 enum Slot {
     /// Here, for any worker to claim.
     Free(Box<Work>),
-    /// With a worker, which fills or empties it.
+    /// A worker has it, and fills or empties it.
     Claimed,
     /// Here, for the driver thread to do.
     Asked(Box<Work>, SessionCell),
-    /// With the driver thread.
+    /// The driver thread has it.
     Running,
     /// Here, for the worker that waits.
     Done(Box<Work>, Result<(), Fault>),
-    /// With the driver thread, and no worker waits any more.
+    /// The driver thread has it, and no worker waits any more.
     Abandoned,
-    /// Nowhere: the driver thread is to end.
+    /// There is no work: the driver thread must end.
     End,
 }
 
@@ -38,7 +38,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Slot> {
-        // Nothing panics while it holds the lock, and a slot is never half changed.
+        // Nothing panics while it holds the lock, and changes to a slot are atomic.
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,11 +56,11 @@ pub(crate) struct DriverThread {
 
 /// How waiting for a driver thread ended.
 pub(crate) enum Returned {
-    /// The jobs have outcomes.
+    /// The jobs are done, and have outcomes.
     Done(Box<Work>),
-    /// The accelerator is gone. The driver thread works on.
+    /// The accelerator is gone. The driver thread can still work.
     Gone(Box<Work>, Fault),
-    /// It did not come back in time, and is never asked again.
+    /// The driver thread did not answer in time, and is never asked again.
     Stalled,
 }
 
@@ -89,7 +89,7 @@ impl DriverThread {
 
     /// Takes the driver thread's memory, unless another worker has it.
     pub(crate) fn claim(&self) -> Option<Box<Work>> {
-        // Another worker has the driver thread whose lock is taken.
+        // If the lock is taken, another worker has the driver thread.
         let mut slot = self.shared.slot.try_lock().ok()?;
         if !matches!(*slot, Slot::Free(_)) {
             return None;
@@ -100,18 +100,18 @@ impl DriverThread {
         }
     }
 
-    /// Gives it back without having used it, or afterwards. Nothing is left in it.
+    /// Gives the memory back, used or not, after erasing it.
     pub(crate) fn release(&self, mut work: Box<Work>) {
         work.clear();
         *self.shared.lock() = Slot::Free(work);
     }
 
-    /// Has the jobs done by the driver thread's session of a key.
+    /// Has the driver thread do the jobs with its session of a key.
     pub(crate) fn ask(&self, work: Box<Work>, session: &SessionCell) {
         self.shared.put(Slot::Asked(work, Arc::clone(session)));
     }
 
-    /// Waits until they are done, or it is `deadline`.
+    /// Waits until the jobs are done, or until `deadline`.
     pub(crate) fn wait(&self, deadline: Instant) -> Returned {
         let mut slot = self.shared.lock();
         loop {
@@ -138,7 +138,7 @@ impl DriverThread {
 impl Drop for DriverThread {
     fn drop(&mut self) {
         let mut slot = self.shared.lock();
-        // A thread that is in a driver, perhaps for ever, is left to end by itself.
+        // A thread inside a driver, perhaps for ever, is left to end by itself.
         let waits = matches!(*slot, Slot::Free(_) | Slot::Claimed | Slot::Done(..));
         *slot = Slot::End;
         drop(slot);
@@ -151,7 +151,7 @@ impl Drop for DriverThread {
     }
 }
 
-/// A signal could break off an operation half done; the process has other threads to take it.
+/// Blocks signals, which could interrupt an operation half done; other threads of the process take them.
 fn block_signals() {
     let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the first call fills the set, which the second reads. The old one is not asked for.
@@ -161,8 +161,8 @@ fn block_signals() {
     }
 }
 
-/// A driver asks for no privilege once the device is open, and a driver thread may have been started before the other threads
-/// gave up theirs. A system that does not let it leaves it with what it has.
+/// Drops the capabilities of this thread: a driver needs none once the device is open. The thread may have started
+/// before the other threads dropped theirs. If the system refuses, the thread keeps them.
 fn give_up_capabilities() {
     /// `_LINUX_CAPABILITY_VERSION_3` and this thread; two sets of three words, all empty.
     const HEADER: [u32; 2] = [0x2008_0522, 0];
@@ -194,7 +194,8 @@ fn work(shared: &Shared) {
             let (memory, jobs) = work.parts();
             session.run(memory, jobs)
         };
-        // Before the worker is told: it may be about to erase the key, which the session's last owner does.
+        // Drop the session before telling the worker, which may be about to erase the key; the session's last owner
+        // erases it.
         drop(session);
         let mut slot = shared.lock();
         if !matches!(*slot, Slot::Running) {
@@ -212,7 +213,7 @@ mod tests {
     use crate::accelerator::piece::{Piece, Span};
     use crate::accelerator::{Direction, Job};
 
-    /// Tells which signals are blocked where it runs.
+    /// Reports which signals are blocked in its thread.
     struct Teller(std::sync::mpsc::Sender<Vec<i32>>);
 
     const SIGNALS: [i32; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGALRM];

@@ -1,4 +1,4 @@
-//! AES on eight blocks at once without instructions for it.
+//! AES on eight blocks at once, without AES instructions.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -8,7 +8,7 @@ use crate::implementations::{CHUNK, CbcImplementation, Chain, List};
 /// Bytes of a round key: eight registers, one for each bit of a byte.
 pub(super) const KEY: usize = 128;
 
-/// A key as the core takes it: `struct aes_keys` in aes_bitsliced.h.
+/// A key in the core's form: `struct aes_keys` in aes_bitsliced.h.
 #[derive(Zeroize, ZeroizeOnDrop)]
 #[repr(C, align(16))]
 pub(super) struct Keys {
@@ -31,7 +31,8 @@ impl Keys {
         let rounds = schedule::rounds(key.len());
         self.rounds = rounds as u32;
         for round in 0..=rounds {
-            // SubBytes adds this to each byte, as MixColumns leaves it and the core leaves it out.
+            // The core leaves out the constant that SubBytes adds to each byte and MixColumns keeps, so it goes into
+            // the round keys.
             let constant = if round == 0 { 0 } else { 0x63 };
             for (at, byte) in round_keys[round].into_iter().enumerate() {
                 let place = place(round, at);
@@ -44,7 +45,7 @@ impl Keys {
     }
 }
 
-/// Where the core has the byte `at` of a block after so many rounds, in which it shifts no rows.
+/// The core's place for byte `at` of a block after so many rounds; the core shifts no rows.
 pub(super) fn place(round: usize, at: usize) -> usize {
     let (row, column) = (at % 4, at / 4);
     let column = (column + round * row) % 4;
@@ -67,7 +68,7 @@ unsafe extern "C" {
     fn millrace_aes_cbc_decrypt(keys: *const Keys, chains: *const RawChain, count: usize);
 }
 
-/// AES in CBC mode on NEON. That there is one proves that the CPU has it.
+/// AES in CBC mode on NEON. An instance exists only if the CPU has NEON.
 pub(crate) struct BitSliced {
     keys: Box<Keys>,
 }
@@ -86,10 +87,10 @@ impl BitSliced {
     }
 }
 
-/// The chains as C takes them, up to [`CHUNK`].
+/// The chains in C's form, up to [`CHUNK`].
 ///
 /// # Panics
-/// If a chain does not lie within `memory`, or there are more.
+/// If a chain does not lie within `memory`, or there are more than [`CHUNK`].
 pub(super) fn raw(memory: &mut [u8], chains: &[Chain]) -> List<RawChain> {
     let mut raw = List::new();
     let len = memory.len();

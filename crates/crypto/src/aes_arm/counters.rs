@@ -1,20 +1,21 @@
-//! Computes what a key makes of the counters of AES-GCM in the first round, for ARMv7 (`src/neon/aes_ctr_arm.S`).
+//! Computes the effect of the counters of AES-GCM on the first round, once for each key, for ARMv7
+//! (`src/neon/aes_ctr_arm.S`).
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::bitsliced::KEY;
 use super::schedule;
 
-/// Times four times eight counters: `CTR_FOURS` in aes_ctr.h.
+/// Groups of four times eight counters: `CTR_FOURS` in aes_ctr.h.
 const FOURS: usize = 3;
 
-/// The column of MixColumns by which the last byte of a block goes to the rows of the first column.
+/// The column of MixColumns that takes a block's last byte to the rows of the first column.
 const FACTORS: [u8; 4] = [1, 1, 3, 2];
 
 /// The differences that the counters from 1 to 96 make in the first round of a counter block whose counter is zero:
 /// `struct ctr_counters` in aes_ctr.h.
 ///
-/// Only the bytes of one column are other than zero, and each bit has these of four eights of blocks in one register.
+/// Only the bytes of one column differ from zero; for each of their bits, one register has four groups of eight blocks.
 #[derive(Zeroize, ZeroizeOnDrop)]
 #[repr(C, align(16))]
 pub(super) struct Counters {
@@ -31,7 +32,7 @@ impl Counters {
     /// # Panics
     /// If `key` has less than 16 bytes.
     pub(super) fn set(&mut self, key: &[u8]) {
-        // The first round key is the key's first 16 bytes, and of the counter's four all but the last are zero.
+        // The first round key is the key's first 16 bytes, and all but the last of the counter's four bytes are zero.
         let last = key[15];
         let zero = schedule::substituted(u32::from(last)) as u8;
         *self = Self::empty();
@@ -55,7 +56,7 @@ impl Counters {
 mod tests {
     use super::super::bitsliced::place;
 
-    /// aes_ctr_arm.S has the places of the first column after a round in a table.
+    /// aes_ctr_arm.S has a table of the places of the first column after a round.
     #[test]
     fn the_first_column_is_where_the_assembly_looks_for_it() {
         let places: Vec<_> = (0..4).map(|row| place(1, row)).collect();

@@ -20,10 +20,10 @@ pub(super) struct RawPacket {
     nonce: [u8; 12],
 }
 
-/// The packets as C takes them, up to [`CHUNK`].
+/// The packets in C's form, up to [`CHUNK`].
 ///
 /// # Panics
-/// If a part of a packet does not lie within `memory`, or there are more.
+/// If a part of a packet does not lie within `memory`, or there are more packets than [`CHUNK`].
 pub(super) fn raw(memory: &mut [u8], places: &[Place]) -> List<RawPacket> {
     let len = memory.len();
     let start = memory.as_mut_ptr();
@@ -44,7 +44,7 @@ pub(super) fn raw(memory: &mut [u8], places: &[Place]) -> List<RawPacket> {
     packets
 }
 
-/// Whether it is AES-GCM, and not another AEAD.
+/// Whether the algorithm is AES-GCM, and not another AEAD.
 pub(super) fn knows(algorithm: AeadAlgorithm) -> bool {
     match algorithm {
         AeadAlgorithm::Aes128Gcm | AeadAlgorithm::Aes192Gcm | AeadAlgorithm::Aes256Gcm => true,
@@ -52,7 +52,7 @@ pub(super) fn knows(algorithm: AeadAlgorithm) -> bool {
     }
 }
 
-/// Bytes of powers of the hash key, in a form of each processor's own: `struct ghash_key` in ghash.h.
+/// Bytes of the powers of the hash key, in a form for each architecture: `struct ghash_key` in ghash.h.
 const HASH_KEY: usize = if cfg!(target_arch = "arm") {
     9 * 12 * 9 * 8
 } else {
@@ -87,7 +87,7 @@ unsafe extern "C" {
     );
 }
 
-/// AES-GCM on NEON without instructions for it. That there is one proves that the CPU has NEON.
+/// AES-GCM on NEON without AES instructions. An instance exists only if the CPU has NEON.
 pub(crate) struct BitSlicedGcm {
     key: Box<Key>,
 }

@@ -8,12 +8,12 @@ use super::schedule::{self, MAX_KEYS};
 use crate::implementations::{AeadImplementation, CHUNK, CbcImplementation, Chain, Place};
 use crate::packet_aead::AeadAlgorithm;
 
-/// Whether the CPU multiplies without carries as well as it encrypts.
+/// Whether the CPU has instructions for AES and for carry-less multiplication.
 fn are_there() -> bool {
     crate::cpu::has_aes()
 }
 
-/// The keys of the rounds: `struct round_keys` in aes_instructions.h.
+/// The round keys: `struct round_keys` in aes_instructions.h.
 #[derive(Zeroize, ZeroizeOnDrop)]
 #[repr(C, align(16))]
 struct RoundKeys {
@@ -37,13 +37,13 @@ impl RoundKeys {
     }
 }
 
-/// Keys in both directions.
+/// Round keys for both directions.
 struct CbcKeys {
     encrypting: RoundKeys,
     decrypting: RoundKeys,
 }
 
-/// Powers of the hash key that are multiplied before one reduction: `LANES` in aes_instructions_gcm.c.
+/// Powers of the hash key multiplied before one reduction: `LANES` in aes_instructions_gcm.c.
 const POWERS: usize = 8;
 
 /// `struct instructions_gcm_key` in aes_instructions_gcm.c.
@@ -81,7 +81,7 @@ unsafe extern "C" {
     );
 }
 
-/// AES in CBC mode. That there is one proves that the CPU has the instructions.
+/// AES in CBC mode. An instance exists only if the CPU has the instructions.
 pub(crate) struct InstructionsCbc {
     keys: Box<CbcKeys>,
 }
@@ -132,7 +132,7 @@ impl CbcImplementation for InstructionsCbc {
     }
 }
 
-/// AES-GCM. That there is one proves that the CPU has the instructions.
+/// AES-GCM. An instance exists only if the CPU has the instructions.
 pub(crate) struct InstructionsGcm {
     key: Box<GcmKey>,
 }

@@ -5,10 +5,10 @@ use zeroize::Zeroizing;
 /// Round keys of the longest key.
 pub(super) const MAX_KEYS: usize = 15;
 
-/// The key of each round, and of what comes before the first.
+/// The key before the first round, and the key of each round.
 pub(super) type RoundKeys = Zeroizing<[[u8; 16]; MAX_KEYS]>;
 
-/// Rounds with a key of so many bytes.
+/// The number of rounds with a key of so many bytes.
 pub(super) const fn rounds(key_len: usize) -> usize {
     key_len / 4 + 6
 }
@@ -38,7 +38,7 @@ pub(super) fn expand(key: &[u8]) -> RoundKeys {
     keys
 }
 
-/// One bit of each of four bytes.
+/// The lowest bit of each of four bytes.
 const LOW: u32 = 0x0101_0101;
 
 /// Four bytes, each times x in the field of AES.
@@ -58,11 +58,11 @@ pub(super) const fn product(mut one: u32, other: u32) -> u32 {
     sum
 }
 
-/// The S-box on each of four bytes: the inverse, which is the power 254, and a sum of its turns.
+/// The S-box on each of four bytes: the inverse, which is the power 254, and a sum of its rotations.
 pub(super) const fn substituted(bytes: u32) -> u32 {
     let mut inverse = bytes;
     let mut squarings = 0;
-    // 127 ones from 1, and a last squaring.
+    // Six steps make the power 127, and a last squaring 254.
     while squarings < 6 {
         inverse = product(product(inverse, inverse), bytes);
         squarings += 1;

@@ -1,10 +1,10 @@
-//! Every candidate of the table against the first.
+//! Compares every candidate of the table with the first.
 
 use crate::TAG_LEN;
 use crate::implementations::{AEADS, CBCS, Chain, Place};
 use crate::packet_aead::AeadAlgorithm;
 
-/// Bytes without a pattern, the same in every run.
+/// Pseudo-random words, the same in every run.
 fn noise(seed: u64) -> impl FnMut() -> u32 {
     let mut state = seed;
     move || {
@@ -49,8 +49,8 @@ fn all_candidates_encrypt_and_decrypt_chains_alike() {
     assert!(checked > 0 || !crate::cpu::has_neon());
 }
 
-/// Packets of all lengths, with tags in front of the text and behind it, in batches of all sizes. One packet of each batch has a
-/// bit turned, somewhere.
+/// Packets of all lengths, with tags in front of the text and behind it, in batches of all sizes. One packet of each
+/// batch has a bit turned at a random place.
 #[test]
 fn all_candidates_seal_and_open_packets_alike() {
     let algorithms = [

@@ -12,7 +12,7 @@ pub(super) struct ChaCha20<'a> {
     key: &'a [u32; 8],
     /// The words 13 to 15 of the state.
     nonces: [__m512i; 3],
-    /// By how much the counters of the lanes 8 to 15 are ahead.
+    /// How far the counters of lanes 8 to 15 are ahead of the others.
     ahead: __m512i,
 }
 
@@ -24,7 +24,7 @@ impl<'a> ChaCha20<'a> {
         Self::with(key, [nonces, nonces], second)
     }
 
-    /// For two groups, whose blocks come in pairs of one counter.
+    /// For two groups, whose blocks come in pairs with equal counters.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn of_two(key: &'a [u32; 8], nonces: [&[[u8; 12]; LANES]; 2]) -> Self {
@@ -40,7 +40,7 @@ impl<'a> ChaCha20<'a> {
                 words[word][lane] = u32::from_le_bytes(*bytes);
             }
         }
-        // SAFETY: each holds 64 bytes.
+        // SAFETY: each of `words` holds 64 bytes.
         let nonces = unsafe {
             [
                 _mm512_loadu_si512(words[0].as_ptr().cast()),
@@ -51,7 +51,8 @@ impl<'a> ChaCha20<'a> {
         Self { key, nonces, ahead }
     }
 
-    /// The block `counter` of each packet, and the one after it; of two groups, this block of the one and of the other.
+    /// The blocks `counter` and `counter + 1` of each packet; for two groups, the block `counter` of the first and of
+    /// the second.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn blocks(&self, counter: u32) -> (Rows, Rows) {
@@ -106,9 +107,9 @@ impl<'a> ChaCha20<'a> {
     }
 }
 
-/// The 4x4 matrix of 32-bit words, by rows: 16 of them, one in each lane.
+/// The 4x4 matrix of 32-bit words, by rows: 16 matrices, one in each lane.
 ///
-/// It goes from hand to hand by value so that it stays in registers.
+/// Functions pass it by value so that it stays in registers.
 struct State {
     a: [__m512i; 4],
     b: [__m512i; 4],
@@ -117,7 +118,7 @@ struct State {
 }
 
 impl State {
-    /// A quarter round on each column, side by side because each is one long chain.
+    /// A quarter round on each column. The four run interleaved because each is one long dependency chain.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn round(self) -> Self {
@@ -129,7 +130,7 @@ impl State {
         Self { a, b, c, d }
     }
 
-    /// Diagonals become columns. Only names move.
+    /// Makes diagonals into columns, by renaming only.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn turned(self) -> Self {

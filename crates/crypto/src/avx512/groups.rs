@@ -1,11 +1,11 @@
-//! Batches through groups: runs of packets of one length are taken together, the others one by one.
+//! Divides batches into groups: runs of packets of one length are processed together, the others one by one.
 
 use super::{Avx512, Group};
 use crate::implementations::{AeadImplementation, AwsLcAead, Place};
 use crate::packet_aead::AeadAlgorithm;
 
-/// Packets of one length that are worth a group, whatever the length. Empty lanes cost as much as the others: with four
-/// of 1420 bytes a group is a little faster than the library, fewer were not tried.
+/// Minimum packets of one length that are worth a group, whatever the length. Empty lanes cost as much as full ones.
+/// With four packets of 1420 bytes a group is a little faster than the library; fewer were not tried.
 const GROUP_MIN: usize = 4;
 
 /// ChaCha20-Poly1305 of batches.
@@ -27,10 +27,10 @@ impl Groups {
     }
 }
 
-/// The first packets as a group, if they make one.
+/// Makes a group of the first packets, if there are enough of one length.
 fn group(places: &[Place]) -> Option<Group> {
     let first = places.first()?;
-    // Nearly always the second packet tells whether there is a run at all.
+    // Nearly always the second packet already shows whether there is a run.
     let alike = places
         .iter()
         .take_while(|place| place.text.len() == first.text.len());

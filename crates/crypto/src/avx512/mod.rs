@@ -1,9 +1,9 @@
 //! ChaCha20-Poly1305 (RFC 8439) for groups of equally long packets, on AVX-512 with IFMA.
 //!
-//! A library sees one packet at a time and must find its parallelism inside of it: powers of Poly1305's key to work on
-//! several blocks of one chain, and a tail of every length. A group has it for free. ChaCha20 puts one 64-byte block of
-//! any packet in each of 16 lanes; Poly1305 puts one packet in each of 8. Because the packets are equally long, all lanes
-//! do the same thing to the end, and a column of eight 64-byte blocks goes through both while it is in registers.
+//! A library sees one packet at a time and must find parallelism inside it: powers of Poly1305's key to work on several
+//! blocks of one chain, and a tail of every length. A group needs none of that. ChaCha20 puts one 64-byte block of any
+//! packet in each of 16 lanes; Poly1305 puts one packet in each of 8. Because the packets are equally long, all lanes
+//! do the same work to the end. A column of eight 64-byte blocks goes through both ciphers while it is in registers.
 //!
 //! ```text
 //!            block 0    block 1    block 2    block 3   ...   (ChaCha20's counter)
@@ -30,7 +30,7 @@ use chacha20::ChaCha20;
 pub(crate) use groups::Groups;
 use poly1305::Poly1305;
 
-/// Packets that are worked on together.
+/// Packets that are processed together.
 pub(crate) const LANES: usize = 8;
 
 /// A column of a group: 64 bytes of each packet.
@@ -39,15 +39,15 @@ type Rows = [__m512i; LANES];
 /// Packets of one length and one key, in one memory, whose parts lie within it.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// First byte of each packet's text. A lane without a packet repeats another one's.
+    /// First byte of each packet's text. A lane without a packet repeats another packet's.
     starts: [usize; LANES],
     /// First byte of each packet's associated data.
     aads: [usize; LANES],
     /// First byte of each packet's tag.
     tags: [usize; LANES],
-    /// The nonce of each.
+    /// Each packet's nonce.
     nonces: [[u8; 12]; LANES],
-    /// Lanes with a packet, from the first; nothing is written for the others.
+    /// The number of lanes with a packet, from the first; nothing is written for the others.
     filled: usize,
     /// Bytes of text of every packet.
     len: usize,
@@ -56,8 +56,8 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// A group with its first packet; `None` if that is longer than ChaCha20's own counter of 32 bits allows. No packet of
-    /// a network is even near.
+    /// Makes a group of its first packet; `None` if the packet is longer than 65,535 bytes. So ChaCha20's counter of 32
+    /// bits cannot wrap.
     pub(crate) fn new(first: &Place) -> Option<Self> {
         (first.text.len() <= usize::from(u16::MAX)).then(|| Self {
             starts: [first.text.start; LANES],
@@ -89,24 +89,24 @@ impl Group {
         self.len.div_ceil(64)
     }
 
-    /// Whether it is better worked on beside another group: by itself, blocks come in pairs, and with the one for the tag's key an
-    /// odd number is needed.
+    /// Whether the group is faster beside another group: by itself its blocks are computed in pairs, and with the block
+    /// for the tag's key their number is odd.
     fn wants_company(&self) -> bool {
         self.columns().is_multiple_of(2)
     }
 
-    /// Whether all packets of both are alike.
+    /// Whether the packets of both groups have equal lengths.
     fn is_like(&self, other: &Self) -> bool {
         (self.len, self.aad_len) == (other.len, other.aad_len)
     }
 
-    /// How many packets it has.
+    /// The number of packets in the group.
     pub(crate) fn filled(&self) -> usize {
         self.filled
     }
 }
 
-/// A key on a machine with the instructions; that there is one proves that they are there.
+/// A key on a machine with AVX-512. An instance exists only if the CPU has the instructions.
 pub(crate) struct Avx512 {
     key: Zeroizing<[u32; 8]>,
 }
@@ -147,8 +147,8 @@ impl Avx512 {
         }
     }
 
-    /// Decrypts the packets in place and says which were authentic, in as many of `authentic` as there are packets. Those that
-    /// were not have become zeros.
+    /// Decrypts the packets in place and sets as many of `authentic` as there are packets. The texts of packets that
+    /// are not authentic become zeros.
     ///
     /// # Panics
     ///
@@ -212,7 +212,7 @@ fn apply<const SEAL: bool>(
     work.finish()
 }
 
-/// Applies the cipher to two groups of packets of one length, side by side: no block is computed that is not needed.
+/// Applies the cipher to two groups of packets of one length, in parallel: no unneeded block is computed.
 #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
 fn apply_two<const SEAL: bool>(
     key: &[u32; 8],
@@ -240,7 +240,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// From the first block of each packet's keystream.
+    /// Begins with the first block of each packet's keystream, which has Poly1305's keys.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
     fn new(memory: &[u8], group: &'a Group, keys: Rows) -> Self {
@@ -257,7 +257,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The tags, when all columns are done.
+    /// The tags, after all columns.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
     fn finish(mut self) -> [[u8; TAG_LEN]; LANES] {
@@ -267,7 +267,7 @@ impl<'a> Work<'a> {
         self.poly1305.finish()
     }
 
-    /// XORs the keystream into a column and authenticates its ciphertext; with the last and partial one, the lengths too.
+    /// XORs the keystream into a column and authenticates its ciphertext; with a partial last column, the lengths too.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
     fn column<const SEAL: bool>(&mut self, memory: &mut [u8], column: usize, keystream: Rows) {

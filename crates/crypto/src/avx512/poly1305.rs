@@ -1,7 +1,7 @@
 //! Poly1305 of eight messages of one length, one in each 64-bit lane.
 //!
-//! Numbers are three limbs of 44, 44 and 42 bits, so that IFMA's 52x52-bit products leave room for sums. A step takes up
-//! to four blocks: `(h + m0) r^4 + m1 r^3 + m2 r^2 + m3 r`, of which only the first product waits for the step before.
+//! Numbers are three limbs of 44, 44 and 42 bits, so that IFMA's 52x52-bit products leave room for sums. A step takes
+//! up to four blocks: `(h + m0) r^4 + m1 r^3 + m2 r^2 + m3 r`. Only its first product waits for the step before.
 
 use core::arch::x86_64::*;
 
@@ -28,7 +28,7 @@ pub(super) struct Poly1305 {
 }
 
 impl Poly1305 {
-    /// From the first four 64-bit words of each packet's key block: r and s.
+    /// Takes r and s from the first four 64-bit words of each packet's key block.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn new(key: &[__m512i; 8]) -> Self {
@@ -45,7 +45,7 @@ impl Poly1305 {
         }
     }
 
-    /// `len` bytes of `memory` for each message, from the place of its lane, padded with zeros to whole blocks.
+    /// Absorbs `len` bytes of `memory` for each message, from the start of its lane, padded with zeros to whole blocks.
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn absorb(&mut self, memory: &[u8], starts: &[usize; LANES], len: usize) {
         for at in (0..len).step_by(16) {
@@ -69,15 +69,15 @@ impl Poly1305 {
         }
     }
 
-    /// The next one to four blocks of every message, each as its low and its high 64 bits.
+    /// Absorbs the next one to four blocks of every message, each as its low and its high 64 bits.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn step<const N: usize>(&mut self, blocks: [[__m512i; 2]; N]) {
         let mut sums = Sums::zero();
-        // Backwards: the product that needs `h` comes last, and the others need not wait for it.
+        // Backwards: the product that needs `h` comes last, so the others need not wait for it.
         for i in (0..N).rev() {
             let mut m = limbs(blocks[i]);
-            // 2^128, the bit that ends a whole block.
+            // Sets 2^128, the bit after a whole block.
             m[2] = _mm512_or_si512(m[2], _mm512_set1_epi64(1 << 40));
             if i == 0 {
                 for (limb, h) in m.iter_mut().zip(self.h) {
@@ -95,7 +95,7 @@ impl Poly1305 {
     pub(super) fn finish(self) -> [[u8; TAG_LEN]; LANES] {
         let (mask44, mask42) = (_mm512_set1_epi64(MASK44), _mm512_set1_epi64(MASK42));
         let [mut h0, mut h1, mut h2] = self.h;
-        // Twice, because the carry that wraps around can run through all limbs again.
+        // Carries twice, because a carry that wraps around can run through all limbs again.
         for _ in 0..2 {
             h1 = _mm512_add_epi64(h1, _mm512_srli_epi64::<44>(h0));
             h0 = _mm512_and_si512(h0, mask44);
@@ -107,7 +107,7 @@ impl Poly1305 {
         h1 = _mm512_add_epi64(h1, _mm512_srli_epi64::<44>(h0));
         h0 = _mm512_and_si512(h0, mask44);
 
-        // h - (2^130 - 5), taken unless it is negative.
+        // h - (2^130 - 5), used unless it is negative.
         let g0 = _mm512_add_epi64(h0, _mm512_set1_epi64(5));
         let g1 = _mm512_add_epi64(h1, _mm512_srli_epi64::<44>(g0));
         let g2 = _mm512_add_epi64(h2, _mm512_srli_epi64::<44>(g1));
@@ -142,7 +142,7 @@ impl Poly1305 {
 const MASK44: i64 = (1 << 44) - 1;
 const MASK42: i64 = (1 << 42) - 1;
 
-/// 128 bits as limbs.
+/// Splits 128 bits into limbs.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn limbs([low, high]: [__m512i; 2]) -> Limbs {
@@ -183,8 +183,8 @@ impl Power {
     }
 }
 
-/// Sums of products by limb. The products' low 52 bits and those above are apart, as the instructions make them. At most
-/// twelve products are added to each, so that less than 2^56 stands in it.
+/// Sums of products by limb. As the instructions make them, the products' low 52 bits and the bits above are separate.
+/// At most twelve products are added to each sum, so it stays below 2^56.
 struct Sums {
     low: Limbs,
     high: Limbs,
@@ -244,8 +244,8 @@ impl Sums {
 mod tests {
     use super::*;
 
-    /// RFC 8439, appendix A.3, vectors 7 to 11: sums at the very edge of the modulus, which no random text comes near.
-    /// Each in all lanes, block by block and in one step.
+    /// RFC 8439, appendix A.3, vectors 7 to 11: sums at the edge of the modulus, which random texts never reach. Each
+    /// is tested in all lanes, block by block and in one step.
     #[test]
     fn the_edges_of_the_modulus() {
         const ONES: u128 = u128::MAX;
@@ -260,7 +260,7 @@ mod tests {
             (1, 0, &[ONES, fb, u128::from_le_bytes([1; 16])], 0),
             (2, 0, &[ONES - 2], ONES - 5),
         ];
-        // A processor without it has other code, so nothing is left untested on it.
+        // A processor without IFMA uses other code, so it leaves nothing untested.
         if !is_x86_feature_detected!("avx512ifma") {
             require::met("no AVX512-IFMA in this processor");
             return;

@@ -1,12 +1,12 @@
-//! Transposing between "a register per packet" and "a lane per packet".
+//! Transposes between "a register per packet" and "a lane per packet".
 
 use core::arch::x86_64::*;
 
-/// The 8x8 matrix of 64-bit words whose rows are the registers, transposed.
+/// Transposes an 8x8 matrix of 64-bit words, whose rows are the registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) fn words64(rows: [__m512i; 8]) -> [__m512i; 8] {
-    // Pairs of rows, then quarters of registers (128 bits, as wide as a pair) at distance 2 and 1.
+    // First pairs of rows, then quarters of registers (128 bits, as wide as a pair) at distances 2 and 1.
     let mut pairs = rows;
     for i in [0, 2, 4, 6] {
         pairs[i] = _mm512_unpacklo_epi64(rows[i], rows[i + 1]);
@@ -17,7 +17,7 @@ pub(crate) fn words64(rows: [__m512i; 8]) -> [__m512i; 8] {
     [a, e, b, f, c, g, d, h]
 }
 
-/// The 16x16 matrix of 32-bit words whose rows are the registers, transposed.
+/// Transposes a 16x16 matrix of 32-bit words, whose rows are the registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) fn words32(rows: [__m512i; 16]) -> ([__m512i; 8], [__m512i; 8]) {
@@ -49,11 +49,11 @@ pub(crate) fn words32(rows: [__m512i; 16]) -> ([__m512i; 8], [__m512i; 8]) {
     )
 }
 
-/// The 4x4 matrix of 128-bit words whose rows are the registers, transposed.
+/// Transposes a 4x4 matrix of 128-bit words, whose rows are the registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn quarters([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
-    // 0x88 takes the quarters 0 and 2 of both, 0xdd those at 1 and 3.
+    // 0x88 takes quarters 0 and 2 of both, 0xdd quarters 1 and 3.
     let ab = [
         _mm512_shuffle_i32x4::<0x88>(a, b),
         _mm512_shuffle_i32x4::<0xdd>(a, b),

@@ -1,8 +1,8 @@
 //! AES in CBC mode on AES-NI, eight chains at once.
 //!
-//! A round of AES takes a few cycles until its result is there, and a CPU can begin one or two in each of them: a chain
-//! by itself leaves most of that unused. A lane whose chain has ended takes the next one, so that packets of all lengths go
-//! together.
+//! A round of AES has a latency of a few cycles, and a CPU can begin one or two rounds in each cycle. So a single chain
+//! leaves most of that unused. A lane whose chain has ended takes the next one, so that packets of all lengths are
+//! processed together.
 
 use core::arch::x86_64::*;
 
@@ -11,13 +11,13 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use super::Chain;
 use crate::implementations::{AwsLcAes, CbcImplementation};
 
-/// Chains that are worked on together.
+/// Chains that are processed together.
 const LANES: usize = 8;
 
 /// Rounds of the longest key.
 pub(super) const MAX_ROUNDS: usize = 14;
 
-/// AES-CBC of batches. What has no chains to put side by side goes through the library: one packet, and all decryption.
+/// AES-CBC of batches. The library does work without parallel chains: single packets, and all decryption.
 pub(crate) struct AesNi {
     schedule: Schedule,
     library: AwsLcAes,
@@ -53,10 +53,10 @@ impl CbcImplementation for AesNi {
     }
 }
 
-/// A key on a machine with the instructions; that there is one proves that they are there.
+/// The round keys, on a machine with AES-NI. An instance exists only if the CPU has the instructions.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(super) struct Schedule {
-    /// The key of each round, and of what comes before the first.
+    /// The key before the first round, and the key of each round.
     pub(super) keys: [[u8; 16]; MAX_ROUNDS + 1],
     pub(super) rounds: usize,
 }
@@ -129,7 +129,7 @@ fn expand(key: &[u8], keys: &mut [[u8; 16]; MAX_ROUNDS + 1]) {
     }
 }
 
-/// The S-box on each byte. Of a last round the shifting of rows does nothing to four equal columns.
+/// The S-box on each byte. A last round also shifts rows, which does nothing to four equal columns.
 #[target_feature(enable = "aes,avx")]
 fn substituted(word: u32) -> u32 {
     let columns = _mm_set1_epi32(word as i32);
@@ -140,8 +140,8 @@ fn substituted(word: u32) -> u32 {
 struct Work<'a> {
     memory: *mut u8,
     next: core::slice::Iter<'a, Chain>,
-    /// The next block of each lane, bytes to the one after it, and blocks left. An idle lane works on `idle`, and never
-    /// leaves it.
+    /// For each lane the next block, the distance to the following one, and the number of blocks left. An idle lane
+    /// works on `idle` only.
     at: [*mut u8; LANES],
     step: [usize; LANES],
     left: [usize; LANES],
@@ -192,7 +192,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Gives the lane the next chain and returns its initialisation vector; without one the lane becomes idle.
+    /// Gives the lane the next chain and returns its initialisation vector. If no chain is left, the lane becomes idle.
     ///
     /// # Safety
     /// The conditions of `all`.
@@ -238,7 +238,7 @@ impl<'a> Work<'a> {
             }
             for lane in 0..LANES {
                 previous[lane] = _mm_aesenclast_si128(previous[lane], keys[ROUNDS]);
-                // SAFETY: as above. Behind its last block a pointer is not used.
+                // SAFETY: as above. No pointer is used after its last block.
                 unsafe {
                     _mm_storeu_si128(at[lane].cast(), previous[lane]);
                     at[lane] = at[lane].wrapping_add(step[lane]);

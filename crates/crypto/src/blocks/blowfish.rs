@@ -1,9 +1,9 @@
 //! Blowfish (Schneier, 1993).
 //!
-//! OpenVPN's default until 2.4, hence in the configuration of many an old server. Its rounds are four look-ups in tables of
-//! the key, each of which waits for the one before; a CPU can do several such chains in the time of one. The tables
-//! make its time depend on secrets through the cache, as every fast implementation's does: one more reason that it has to be
-//! asked for.
+//! OpenVPN's default until 2.4, so many old servers still use it. Its rounds are four look-ups in key-dependent tables,
+//! each of which waits for the one before; a CPU can do several such chains in the time of one. Because of the tables
+//! its time depends on secrets through the cache, as in every fast implementation. That is one more reason why it must
+//! be asked for explicitly.
 
 use zeroize::Zeroize;
 
@@ -25,7 +25,7 @@ impl Blowfish {
         let mut bytes = key.iter().cycle();
         for p in &mut cipher.p {
             for shift in [24, 16, 8, 0] {
-                // A cycle over something does not end.
+                // A cycle over a key with bytes never ends.
                 *p ^= u32::from(*bytes.next().unwrap_or(&0)) << shift;
             }
         }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::blocks::small::load;
 
-    /// Of Eric Young's vectors for keys of eight bytes, the first, the second and one without a pattern.
+    /// Eric Young's vectors for keys of eight bytes: the first, the second and one without a pattern.
     #[test]
     fn published_vectors() {
         let vectors = [

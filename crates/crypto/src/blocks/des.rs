@@ -1,7 +1,7 @@
 //! DES and Triple DES (FIPS 46-3).
 //!
-//! A few old servers have nothing else. Their tables, like Blowfish's, let the cache tell about secrets; those who have to use them
-//! has larger worries.
+//! A few old servers support nothing else. DES's tables, like Blowfish's, leak secrets through the cache; its users
+//! have larger worries.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -44,8 +44,8 @@ impl Des {
         Self { keys }
     }
 
-    /// The sixteen rounds between the two permutations. Halves come and go turned right by one bit, so that the bits of each
-    /// substitution stand together; what the substitutions give is turned alike.
+    /// The sixteen rounds between the two permutations. The halves are rotated right by one bit, so that the bits of
+    /// each substitution are adjacent. The substitutions' results are rotated the same way.
     #[inline(always)]
     fn middle<const N: usize, const ENCRYPT: bool>(&self, blocks: &mut [Halves; N]) {
         for round in 0..16 {
@@ -92,7 +92,7 @@ impl SmallBlocks for Des {
 }
 
 impl SmallBlocks for TripleDes {
-    // The end of one DES and the beginning of the next undo each other.
+    // The final permutation of one DES and the initial one of the next cancel out.
     #[inline(always)]
     fn rounds<const N: usize, const ENCRYPT: bool>(&self, blocks: [Halves; N]) -> [Halves; N] {
         let mut blocks = blocks.map(initial);
@@ -110,7 +110,7 @@ impl SmallBlocks for TripleDes {
     }
 }
 
-/// Exchanges the bits of `b` under `mask` with those of `a` that stand `shift` higher.
+/// Swaps the bits of `b` under `mask` with the bits of `a` that are `shift` higher.
 #[inline(always)]
 fn exchange(a: &mut u32, b: &mut u32, shift: u32, mask: u32) {
     let differing = (*a >> shift ^ *b) & mask;
@@ -118,7 +118,7 @@ fn exchange(a: &mut u32, b: &mut u32, shift: u32, mask: u32) {
     *a ^= differing << shift;
 }
 
-/// The initial permutation: a transposition of the block as a matrix of 8 by 8 bits, and an order of its rows.
+/// The initial permutation: transposes the block as a matrix of 8 by 8 bits, and reorders its rows.
 #[inline(always)]
 fn initial((mut left, mut right): Halves) -> Halves {
     exchange(&mut left, &mut right, 4, 0x0f0f_0f0f);
@@ -155,7 +155,7 @@ const fn permuted(word: u64, bits: u32, places: &[u8]) -> u64 {
 /// The low 28 bits.
 const HALF: u32 = (1 << 28) - 1;
 
-/// The result of each substitution for its six bits, in its place, permuted, and turned as the halves are.
+/// Each substitution's result for its six bits: in its place, permuted, and rotated as the halves are.
 static SUBSTITUTED: [[u32; 64]; 8] = {
     let mut tables = [[0; 64]; 8];
     let mut table = 0;

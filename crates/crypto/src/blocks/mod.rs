@@ -1,7 +1,7 @@
 //! Block ciphers in CBC mode, many chains at once.
 //!
-//! Encrypting, a block waits for the one before it, so that one chain leaves most of a CPU idle. The chains of different
-//! packets do not wait for each other.
+//! When encrypting, a block waits for the one before it, so that one chain leaves most of a CPU idle. Chains of
+//! different packets are independent.
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
@@ -46,19 +46,19 @@ impl Chain {
         }
     }
 
-    /// Whether it lies within a memory of `memory_len` bytes, with `iv_len` bytes in front of it.
+    /// Whether the chain lies within a memory of `memory_len` bytes, with `iv_len` bytes in front of it.
     #[cfg(any(neon, target_arch = "x86_64"))]
     pub(crate) fn is_within(&self, memory_len: usize, iv_len: usize) -> bool {
         self.start >= iv_len && self.start <= memory_len && self.len <= memory_len - self.start
     }
 
-    /// The blocks, behind the initialisation vector.
+    /// The range of the blocks, behind the initialisation vector.
     #[cfg(any(test, feature = "accelerators"))]
     pub(crate) fn text(&self) -> Range<usize> {
         self.start..self.start + self.len
     }
 
-    /// Its initialisation vector and its text.
+    /// The chain's initialisation vector and text.
     pub(crate) fn parts<'a, const N: usize>(
         &self,
         memory: &'a mut [u8],
@@ -80,8 +80,8 @@ pub(crate) enum BlockCipher {
 }
 
 impl BlockCipher {
-    /// Prepares the first bytes of `key`, as many as the cipher takes. `None` if it is no block cipher, or the machine has
-    /// no such back end for it. Those with blocks of 64 bits are portable.
+    /// Prepares the first bytes of `key`, as many as the cipher takes. `None` if `cipher` is no block cipher, or the
+    /// machine has no such back end for it. Ciphers with blocks of 64 bits are portable.
     pub(crate) fn new(backend: Option<Backend>, cipher: Cipher, key: &[u8; 64]) -> Option<Self> {
         let key = &key[..cipher.key_len()];
         Some(match cipher {
@@ -123,7 +123,7 @@ impl BlockCipher {
         }
     }
 
-    /// The code that encrypts or decrypts so many chains at once, by name.
+    /// The name of the code that encrypts or decrypts so many chains at once.
     pub(crate) fn describe(&self, encrypting: bool, chains: usize) -> &'static str {
         match self {
             Self::Aes(aes, _) if encrypting => aes.of(chains).describe(),

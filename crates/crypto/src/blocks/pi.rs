@@ -1,6 +1,6 @@
-//! The fraction of pi in binary, with which Blowfish begins.
+//! The binary fraction of pi, which initialises Blowfish's tables.
 
-/// The first 18 words, and the 1,024 after them.
+/// The first 18 words, and the next 1,024.
 #[rustfmt::skip]
 pub(super) static PI: ([u32; 18], [[u32; 256]; 4]) = (
     [

@@ -1,11 +1,11 @@
 //! CBC mode over blocks of 64 bits, several chains at once.
 //!
-//! These ciphers' rounds are look-ups in tables, each of which waits for the one before; a CPU can do several such chains in
-//! the time of one.
+//! The rounds of these ciphers are look-ups in tables, each of which waits for the one before; a CPU can do several
+//! such chains in the time of one.
 
 use super::Chain;
 
-/// Chains that are worked on together. Eight are more than fit into registers, and with Blowfish still faster than six.
+/// Chains that are processed together. Eight exceed the registers, but with Blowfish are still faster than six.
 const LANES: usize = 8;
 
 /// A block as its two big-endian words.
@@ -13,7 +13,7 @@ pub(super) type Halves = (u32, u32);
 
 /// A cipher with its key.
 pub(super) trait SmallBlocks {
-    /// Encrypts or decrypts `N` blocks, whose computations do not wait for each other.
+    /// Encrypts or decrypts `N` independent blocks.
     fn rounds<const N: usize, const ENCRYPT: bool>(&self, blocks: [Halves; N]) -> [Halves; N];
 }
 
@@ -25,8 +25,8 @@ pub(super) fn encrypt<C: SmallBlocks>(cipher: &C, memory: &mut [u8], chains: &[C
     let mut lanes = [Lane::default(); LANES];
     let mut next = chains.iter();
     loop {
-        // A lane whose chain has ended takes the next one. When there is none left, the chains that are under way end
-        // one by one: the last of a batch are not worth more code.
+        // A lane whose chain has ended takes the next one. When none is left, the remaining chains end one by one: the
+        // last of a batch are not worth more code.
         for lane in &mut lanes {
             while lane.at == lane.end
                 && let Some(chain) = next.next()
@@ -82,7 +82,7 @@ pub(super) fn decrypt<C: SmallBlocks>(cipher: &C, memory: &mut [u8], chains: &[C
     for chain in chains {
         let (iv, blocks) = chain.parts::<8>(memory);
         let mut previous = load(&iv);
-        // Decrypting, no block waits for another.
+        // Decryption has no chains: no block waits for another.
         let (groups, rest) = blocks.as_chunks_mut::<LANES>();
         for group in groups {
             decrypt_together(cipher, group, &mut previous);

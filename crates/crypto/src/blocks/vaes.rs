@@ -1,5 +1,5 @@
-//! AES in CBC mode on VAES: an instruction does a round of four blocks. Encrypting, sixteen chains at once; decrypting, sixteen
-//! blocks of a chain.
+//! AES in CBC mode on VAES, where an instruction does a round of four blocks. It encrypts sixteen chains at once, and
+//! decrypts sixteen blocks of a chain at once.
 
 use core::arch::x86_64::*;
 
@@ -9,13 +9,13 @@ use super::Chain;
 use super::aesni::{MAX_ROUNDS, Schedule};
 use crate::implementations::{AwsLcAes, CbcImplementation};
 
-/// Chains that are worked on together.
+/// Chains that are processed together.
 const LANES: usize = 16;
 
 /// Registers of four blocks.
 const QUADS: usize = LANES / 4;
 
-/// A key on a machine with the instructions; that there is one proves that they are there.
+/// A key on a machine with VAES. An instance exists only if the CPU has the instructions.
 pub(crate) struct Vaes {
     encrypting: Schedule,
     /// In the order of their use.
@@ -28,7 +28,7 @@ pub(crate) struct Vaes {
 #[derive(Zeroize, ZeroizeOnDrop)]
 struct Decrypting([[u8; 16]; MAX_ROUNDS + 1]);
 
-/// A round's key for four blocks each.
+/// Each round's key, repeated for four blocks.
 type RoundKeys = [__m512i; MAX_ROUNDS + 1];
 
 impl Vaes {
@@ -147,7 +147,7 @@ fn decrypt<const ROUNDS: usize>(
         for quad in 0..QUADS {
             // SAFETY: a group has so many times 64 bytes.
             let sealed = unsafe { _mm512_loadu_si512(at.add(quad)) };
-            // Each block's neighbour to the left: the last of those before, and three of these.
+            // Each block's left neighbour: the last block of the previous quad, and three of this one.
             masks[quad] = _mm512_alignr_epi64::<6>(sealed, before);
             quads[quad] = _mm512_xor_si512(sealed, keys[0]);
             before = sealed;
@@ -166,7 +166,7 @@ fn decrypt<const ROUNDS: usize>(
         }
     }
     for four in rest.chunks_mut(4) {
-        // Two words for each block that is there.
+        // Two words for each remaining block.
         let there = ((1_u16 << (2 * four.len())) - 1) as u8;
         // SAFETY: the mask has as many words as the blocks have.
         let sealed = unsafe { _mm512_maskz_loadu_epi64(there, four.as_ptr().cast()) };
@@ -183,7 +183,7 @@ fn decrypt<const ROUNDS: usize>(
     }
 }
 
-/// A block of each lane.
+/// One block for each lane.
 #[repr(align(64))]
 struct Blocks([[u8; 16]; LANES]);
 
@@ -193,8 +193,8 @@ struct Work<'a> {
     next: core::slice::Iter<'a, Chain>,
     /// The last ciphertext of each lane.
     previous: Blocks,
-    /// The next block of each lane, bytes to the one after it, and blocks left. An idle lane works on `idle`, and never
-    /// leaves it.
+    /// For each lane the next block, the distance to the following one, and the number of blocks left. An idle lane
+    /// works on `idle` only.
     at: [*mut u8; LANES],
     step: [usize; LANES],
     left: [usize; LANES],
@@ -229,7 +229,7 @@ impl Work<'_> {
         }
     }
 
-    /// Gives the lane the next chain and its initialisation vector; without one the lane becomes idle.
+    /// Gives the lane the next chain and its initialisation vector. If no chain is left, the lane becomes idle.
     ///
     /// # Safety
     /// The conditions of `all`.
@@ -279,7 +279,7 @@ impl Work<'_> {
             for quad in 0..QUADS {
                 let sealed = _mm512_aesenclast_epi128(previous[quad], keys[ROUNDS]);
                 previous[quad] = sealed;
-                // SAFETY: as above. Behind its last block a pointer is not used.
+                // SAFETY: as above. No pointer is used after its last block.
                 unsafe {
                     let at = &at[4 * quad..4 * quad + 4];
                     _mm_storeu_si128(at[0].cast(), _mm512_castsi512_si128(sealed));

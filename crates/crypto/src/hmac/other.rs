@@ -1,4 +1,4 @@
-//! The hashes that have no context of a fixed size in AWS-LC, or are not there: one message at a time, never in lanes.
+//! Hashes for which AWS-LC has no context of a fixed size, or no code at all: one message at a time, never in lanes.
 
 use aws_lc_rs::digest as aws;
 use blake2::{Blake2b512, Blake2s256};
@@ -8,7 +8,7 @@ use ripemd::Ripemd160;
 use super::MAX_LEN;
 use crate::Digest;
 
-/// One of them under way.
+/// Such a hash under way.
 #[derive(Clone)]
 pub(crate) enum Other {
     Md5(Md5),
@@ -20,7 +20,7 @@ pub(crate) enum Other {
 }
 
 impl Other {
-    /// `None` for [`Digest::None`] and for what [`State`](super::State) has by itself.
+    /// `None` for [`Digest::None`] and for hashes that [`State`](super::State) handles itself.
     pub(super) fn new(digest: Digest) -> Option<Self> {
         let aws = match digest {
             Digest::Md5 => return Some(Self::Md5(Md5::new())),
@@ -54,7 +54,7 @@ impl Other {
         }
     }
 
-    /// Writes the hash to the beginning of `hash`, and begins anew.
+    /// Writes the hash to the beginning of `hash`, and resets the state.
     pub(super) fn finish(&mut self, hash: &mut [u8; MAX_LEN]) {
         match self {
             Self::Md5(state) => hash[..16].copy_from_slice(&state.finalize_reset()),

@@ -9,13 +9,13 @@ use super::MAX_LEN;
 use super::other::Other;
 use crate::Digest;
 
-/// A hash under way. Between blocks, as those of a key are, only its chaining value is secret.
+/// A hash under way. Between blocks, as after a key, only its chaining value is secret.
 #[derive(Clone)]
 pub(crate) enum State {
     Sha1(SHA_CTX),
-    /// The flag: SHA-224, which has another start and a shorter end.
+    /// The flag means SHA-224, which has other initial values and a shorter hash.
     Sha256(SHA256_CTX, bool),
-    /// The flag: SHA-384.
+    /// The flag means SHA-384.
     Sha512(SHA512_CTX, bool),
     Other(Other),
 }
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// The chaining value of a hash with words of 32 bits: five words of SHA-1's, eight of SHA-256's.
+    /// The chaining value of a hash with words of 32 bits: five words for SHA-1, eight for SHA-256.
     pub(crate) fn words32(&self) -> Option<&[u32]> {
         match self {
             Self::Sha1(state) => Some(&state.h),
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// Bytes that the hash takes at a time, to which an HMAC's key is filled up.
+    /// Bytes of the hash's block, to which an HMAC's key is padded.
     pub(super) fn block_len(&self) -> usize {
         match self {
             Self::Sha1(_) | Self::Sha256(..) => 64,
@@ -123,7 +123,7 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         match self {
-            // These erase themselves.
+            // The other hashes erase themselves.
             Self::Other(_) => {}
             Self::Sha1(state) => state.h.zeroize(),
             Self::Sha256(state, _) => state.h.zeroize(),

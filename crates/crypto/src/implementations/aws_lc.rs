@@ -1,4 +1,4 @@
-//! AWS-LC, one packet after the other. It looks at the CPU itself.
+//! AWS-LC, one packet after the other. It detects the CPU's features itself.
 
 use core::ops::Range;
 
@@ -14,8 +14,8 @@ use crate::backend::Backend;
 use crate::hmac::Hmac;
 use crate::packet_aead::AeadAlgorithm;
 
-/// Of which kind AWS-LC's code is on this machine: plain where it has assembly for vector registers that are not there, or
-/// none.
+/// The kind of AWS-LC's code on this machine. It is portable if AWS-LC has no assembly for it, or the assembly needs
+/// missing vector registers.
 pub(super) fn backend() -> Backend {
     #[cfg(target_arch = "x86_64")]
     return Backend::Simd;
@@ -29,7 +29,7 @@ pub(super) fn backend() -> Backend {
 
 /// An AEAD of the library.
 ///
-/// Its "less safe" key is the one that lets the caller number the packets, which the protocols require.
+/// Uses the library's "less safe" key because that lets the caller number the packets, as the protocols require.
 pub(crate) struct AwsLcAead {
     algorithm: AeadAlgorithm,
     key: LessSafeKey,
@@ -54,7 +54,7 @@ impl AwsLcAead {
         let nonce = Nonce::assume_unique_for_key(place.nonce);
         match self.key.seal_in_place_separate_tag(nonce, aad, text) {
             Ok(tag) => memory[place.tag..][..TAG_LEN].copy_from_slice(tag.as_ref()),
-            // Only a text beyond 64 GiB fails, and a packet's length has 32 bits. Should a later library find another
+            // Only a text beyond 64 GiB fails, and a packet's length has 32 bits. If a later library fails for another
             // reason, the plaintext must still not leave this machine.
             Err(_) => {
                 text.fill(0);
@@ -74,7 +74,8 @@ impl AwsLcAead {
         let opened = self.key.open_in_place_separate_tag(nonce, aad, &tag, text);
         let authentic = opened.is_ok();
         if !authentic {
-            // AWS-LC decrypts while it authenticates and then clears; that is its choice, this is our promise.
+            // AWS-LC decrypts while it authenticates and then clears the text. That may change, and this trait promises
+            // it.
             text.fill(0);
         }
         authentic
@@ -161,7 +162,7 @@ fn plain_or_neon() -> &'static str {
     "aws-lc (portable)"
 }
 
-/// AES-CBC of the library. Decrypting, no block waits for another, and it works on eight of a chain at once.
+/// AES-CBC of the library. It decrypts eight blocks of a chain at once, because no block waits for another.
 pub(crate) struct AwsLcAes {
     encrypting: aws_lc_sys::AES_KEY,
     decrypting: aws_lc_sys::AES_KEY,
@@ -224,7 +225,7 @@ impl Drop for AwsLcAes {
     }
 }
 
-/// HMACs of the library; of MD5, RIPEMD-160 and BLAKE2, RustCrypto's.
+/// HMACs of the library; for MD5, RIPEMD-160 and BLAKE2, those of RustCrypto.
 pub(crate) struct AwsLcMac {
     hmac: Hmac,
 }

@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 
 use super::CHUNK;
 
-/// Up to [`CHUNK`] items. Making one costs nothing, which a batch of a single packet would notice.
+/// Up to [`CHUNK`] items. Making one costs nothing; a batch of one packet would notice any cost.
 pub(crate) struct List<T> {
     items: [MaybeUninit<T>; CHUNK],
     /// Invariant: the first so many items have been written.

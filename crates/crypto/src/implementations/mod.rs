@@ -1,20 +1,21 @@
-//! The seam between packet formats and the code that computes.
+//! The interface between packet formats and the code that computes.
 //!
 //! A format ([`PacketAead`](crate::packet_aead::PacketAead), OpenVPN's CBC with an HMAC) finds where in a batch's memory the
 //! parts of each packet are, and gives up to [`CHUNK`] packets at once to an *implementation*: an object with the key already
 //! scheduled, which computes nothing but the algorithm. The [`table`] lists the implementations, and
 //! [`select`](crate::select) chooses the one that a key gets.
 //!
-//! To add an implementation: implement the trait of its kind, and add a line to the table of that kind, whose `make`
-//! returns `None` where the machine lacks what the implementation needs. Tests, measurements and reports enumerate the tables.
+//! To add an implementation: implement the trait of its kind, and add a line to the table of that kind. Its `make`
+//! returns `None` where the machine lacks something that the implementation needs. Tests, measurements and reports
+//! enumerate the tables.
 //!
 //! Every implementation keeps these rules:
-//! - the caller has checked bounds: every place lies within the memory. Packets do not overlap; if they do, what
-//!   comes out is garbage, and never a byte outside of the memory;
-//! - lengths are ragged, and may be 0. An implementation that works on packets of one length takes the others one by one;
+//! - the caller has checked bounds: every place lies within the memory. Packets do not overlap; if they do, the output
+//!   is garbage, but never outside of the memory;
+//! - lengths vary, and may be 0. An implementation that works on packets of one length takes the others one by one;
 //! - nothing is allocated;
 //! - no branch and no address depends on a key, on a text or on a tag;
-//! - keys are erased when it is dropped.
+//! - keys are erased on drop.
 
 mod aws_lc;
 mod list;
@@ -35,24 +36,24 @@ pub(crate) use list::List;
 pub(crate) use pair::Pair;
 pub(crate) use table::{AEADS, CBCS, MACS};
 
-/// Packets that an implementation gets at once, at most.
+/// Maximum packets that an implementation gets at once.
 pub(crate) const CHUNK: usize = 64;
 
-/// Where one packet's parts are, and its nonce.
+/// The places of one packet's parts, and its nonce.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// Associated data, in front of the text. May be empty.
     pub(crate) aad: Range<usize>,
     /// The text to encrypt.
     pub(crate) text: Range<usize>,
-    /// First of the tag's 16 bytes: between associated data and text, or behind the text.
+    /// The first of the tag's 16 bytes: between associated data and text, or behind the text.
     pub(crate) tag: usize,
     /// The packet's nonce.
     pub(crate) nonce: [u8; 12],
 }
 
-/// Whether a tag is the right one, in a time that does not depend on either. The answer is no secret: what becomes of the
-/// packet depends on it.
+/// Whether a tag is the right one, in a time that does not depend on either. The answer is public, because the packet's
+/// fate depends on it.
 pub(crate) fn is_right(computed: &[u8; TAG_LEN], received: &[u8]) -> bool {
     let right = are_equal(computed, received);
     #[cfg(all(test, target_arch = "x86_64"))]
@@ -62,8 +63,8 @@ pub(crate) fn is_right(computed: &[u8; TAG_LEN], received: &[u8]) -> bool {
 
 /// Whether two codes are equal, in a time that does not depend on what is in them.
 ///
-/// Differences are collected in words and looked at once. Byte by byte, each kept from the optimiser, takes as long as half a
-/// small packet.
+/// Collects differences in words and looks at them once. Comparing byte by byte, each hidden from the optimiser, would
+/// take half the time of a small packet.
 pub(crate) fn are_equal(a: &[u8], b: &[u8]) -> Choice {
     if a.len() != b.len() {
         return Choice::from(0);
@@ -86,8 +87,8 @@ pub(crate) trait AeadImplementation: Send + Sync {
     /// Encrypts the texts in place and writes the tags.
     fn seal(&self, memory: &mut [u8], places: &[Place]);
 
-    /// Decrypts the texts in place and says which were authentic; the text of one that was not becomes zeros. Tags are
-    /// compared in constant time. `authentic` is as long as `places`.
+    /// Decrypts the texts in place and reports which were authentic; the text of any other packet becomes zeros.
+    /// Compares tags in constant time. `authentic` is as long as `places`.
     fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]);
 
     /// The code and its instructions, for status reports.
@@ -108,11 +109,12 @@ pub(crate) trait CbcImplementation: Send + Sync {
 
 /// An HMAC with its key.
 pub(crate) trait MacImplementation: Send + Sync {
-    /// The code of each of `messages`, which are places in `memory`, in the same order. `macs` is as long as `messages`.
+    /// Signs each of `messages`, which are places in `memory`, into `macs` in the same order. `macs` is as long as
+    /// `messages`.
     fn sign_each(&self, memory: &[u8], messages: &[Range<usize>], macs: &mut [Mac]);
 
-    /// The plain hash of each of `messages`, by the same code; `false`, and nothing is written, if there is none apart from
-    /// HMACs. No tunnel needs it: it is measured.
+    /// Hashes each of `messages` by the same code, without a key. Returns `false`, and writes nothing, if the code does
+    /// only HMACs. No tunnel needs it; benchmarks do.
     fn hash_each(&self, memory: &[u8], messages: &[Range<usize>], hashes: &mut [Mac]) -> bool {
         let _ = (memory, messages, hashes);
         false

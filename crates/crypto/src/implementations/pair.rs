@@ -7,19 +7,19 @@ use crate::backend::Backend;
 use crate::packet_aead::AeadAlgorithm;
 use crate::select::{self, Algorithm, Picked};
 
-/// An implementation for batches and one for few packets: the fastest for many side by side need not be the fastest for
-/// one.
+/// An implementation for batches and one for few packets: the fastest for many packets in parallel may not be the
+/// fastest for one.
 pub(crate) struct Pair<K: ?Sized> {
     many: Arc<K>,
     few: Arc<K>,
 }
 
-/// Packets from which on they are a batch.
+/// Number of packets from which they count as a batch.
 const MANY: usize = 4;
 
 impl<K: ?Sized> Pair<K> {
-    /// The implementations that were picked, made by `make`. Picking has tried each on this machine, and found that it is
-    /// there; an accelerator may have vanished since, or have as many keys as it can.
+    /// Makes the picked implementations with `make`. Picking has found each on this machine, but an accelerator may
+    /// have vanished since, or have no key left.
     fn make(picked: Picked, make: impl Fn(usize) -> Option<Box<K>>) -> Option<Self> {
         let one = |index| make(index).map(Arc::from);
         let many = one(picked.many)?;
@@ -30,7 +30,7 @@ impl<K: ?Sized> Pair<K> {
         Some(Self { many, few })
     }
 
-    /// One implementation for all.
+    /// Makes a pair of one implementation for everything.
     #[cfg(any(test, feature = "accelerators"))]
     pub(crate) fn only(implementation: Box<K>) -> Self {
         let many = Arc::from(implementation);
@@ -65,23 +65,23 @@ impl<K: ?Sized> Clone for Pair<K> {
 }
 
 impl Pair<dyn AeadImplementation> {
-    /// `None` if there is no candidate of that kind on this machine. The key has the algorithm's length.
+    /// Makes an AEAD; `None` if this machine has no candidate of that kind. The key must have the algorithm's length.
     pub(crate) fn aead(
         backend: Option<Backend>,
         algorithm: AeadAlgorithm,
         key: &[u8],
     ) -> Option<Self> {
-        // An accelerator that is gone is no candidate, if it never was one, or makes no key.
+        // An accelerator may be gone, or make no key: then it is no candidate.
         let picked = select::pick(algorithm.family(), backend);
         match picked.and_then(|of| Self::make(of, |index| (AEADS[index].make)(algorithm, key))) {
             Some(pair) => Some(pair),
             None if backend.is_none() => Self::aead_on_cpu(algorithm, key),
-            // A caller that asks for one kind is told the truth.
+            // A caller that asks for one kind gets no other.
             None => None,
         }
     }
 
-    /// An AEAD as of [`aead`](Self::aead), but on the CPU where that would be an accelerator.
+    /// The same as [`aead`](Self::aead), but on the CPU instead of an accelerator.
     pub(crate) fn aead_sparing(
         backend: Option<Backend>,
         algorithm: AeadAlgorithm,
@@ -91,7 +91,7 @@ impl Pair<dyn AeadImplementation> {
         Self::make(picked, |index| (AEADS[index].make)(algorithm, key))
     }
 
-    /// Of those that run on the CPU.
+    /// Makes an AEAD that runs on the CPU.
     pub(crate) fn aead_on_cpu(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
         let picked = select::pick_on_cpu(algorithm.family());
         Self::make(picked, |index| (AEADS[index].make)(algorithm, key))
@@ -99,8 +99,8 @@ impl Pair<dyn AeadImplementation> {
 }
 
 impl Pair<dyn CbcImplementation> {
-    /// For encrypting and for decrypting. `None` if there is no candidate of that kind on this machine. The key has 16, 24
-    /// or 32 bytes.
+    /// Makes the pairs for encrypting and for decrypting. `None` if this machine has no candidate of that kind. The key
+    /// must have 16, 24 or 32 bytes.
     pub(crate) fn cbc(backend: Option<Backend>, key: &[u8]) -> Option<(Self, Self)> {
         let make = |index: usize| (CBCS[index].make)(key);
         let encrypting = select::pick(Algorithm::AesCbcEncrypt, backend);
@@ -108,20 +108,20 @@ impl Pair<dyn CbcImplementation> {
         let picked = encrypting.zip(decrypting);
         match picked.and_then(|(encrypting, decrypting)| Self::both(encrypting, decrypting, make)) {
             Some(both) => Some(both),
-            // The CPU computes it, as with AEADs.
+            // The CPU computes instead, as with AEADs.
             None if backend.is_none() => Self::cbc_on_cpu(key),
             None => None,
         }
     }
 
-    /// Of those that run on the CPU.
+    /// Makes the pairs for encrypting and decrypting on the CPU.
     pub(crate) fn cbc_on_cpu(key: &[u8]) -> Option<(Self, Self)> {
         let encrypting = select::pick_on_cpu(Algorithm::AesCbcEncrypt);
         let decrypting = select::pick_on_cpu(Algorithm::AesCbcDecrypt);
         Self::both(encrypting, decrypting, |index| (CBCS[index].make)(key))
     }
 
-    /// One pair for both, where that is what was picked: an accelerator has few sessions.
+    /// Uses one pair for both directions if the same was picked: an accelerator has few sessions.
     fn both(
         encrypting: Picked,
         decrypting: Picked,
@@ -137,11 +137,11 @@ impl Pair<dyn CbcImplementation> {
 }
 
 impl Pair<dyn MacImplementation> {
-    /// `None` if there is no candidate of that kind on this machine.
+    /// Makes an HMAC; `None` if this machine has no candidate of that kind.
     pub(crate) fn mac(backend: Option<Backend>, key: &MacKey) -> Option<Self> {
         let picked = match Algorithm::of_digest(key.hmac().digest()) {
             Some(algorithm) => select::pick(algorithm, backend)?,
-            // The others have one.
+            // The other digests have one candidate.
             None => Picked::FIRST,
         };
         Self::make(picked, |index| (MACS[index].make)(key))

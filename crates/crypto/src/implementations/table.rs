@@ -1,4 +1,4 @@
-//! The candidates of each kind, in the order in which they came to be. Names are unique within a table.
+//! The candidates of each kind, in the order in which they were added. Names are unique within a table.
 
 use super::{
     AeadImplementation, AwsLcAead, AwsLcAes, AwsLcMac, CbcImplementation, MacImplementation,
@@ -9,23 +9,24 @@ use crate::lanes::MacLanes;
 use crate::packet_aead::AeadAlgorithm;
 use crate::portable::{self, ChaChaPoly, Gcm};
 
-/// Code that can be chosen.
+/// Code that can be picked.
 pub(crate) struct Candidate<Make> {
-    /// Its kind. A library that looks at the CPU itself is of the kind that it will take there.
+    /// The candidate's kind. A library that detects the CPU's features is of the kind that it will use.
     pub(crate) backend: fn() -> Backend,
-    /// Its name in profiles and tests.
+    /// The candidate's name in profiles and tests.
     pub(crate) name: &'static str,
-    /// With a key; `None` where the machine lacks what it needs, or for an algorithm that it does not know.
+    /// Makes the candidate with a key; `None` if the machine lacks something it needs, or it does not support the
+    /// algorithm.
     pub(crate) make: Make,
 }
 
-/// The key has the algorithm's length.
+/// Makes an AEAD. The key must have the algorithm's length.
 pub(crate) type MakeAead = fn(AeadAlgorithm, &[u8]) -> Option<Box<dyn AeadImplementation>>;
 
-/// The key has 16, 24 or 32 bytes.
+/// Makes AES-CBC. The key must have 16, 24 or 32 bytes.
 pub(crate) type MakeCbc = fn(&[u8]) -> Option<Box<dyn CbcImplementation>>;
 
-/// The key knows its digest.
+/// Makes an HMAC. The key knows its digest.
 pub(crate) type MakeMac = fn(&MacKey) -> Option<Box<dyn MacImplementation>>;
 
 #[cfg(any(target_arch = "x86_64", neon))]
@@ -130,7 +131,7 @@ pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
     },
 ];
 
-/// HMAC with SHA-1 and SHA-2; the first takes every digest.
+/// HMAC with SHA-1 and SHA-2; the first candidate supports every digest.
 pub(crate) const MACS: &[Candidate<MakeMac>] = &[
     Candidate {
         backend: aws_lc::backend,

@@ -1,4 +1,4 @@
-//! Every candidate against the first of its table.
+//! Compares every candidate with the first of its table.
 
 mod agreement;
 mod common;
@@ -29,7 +29,7 @@ fn many_macs_at_once_are_the_same_as_one_by_one() {
                 continue;
             };
             let mut lens: Vec<_> = (0..600).collect();
-            // Long and short in turn, so that lanes end at different times.
+            // Long and short messages in turn, so that lanes end at different times.
             lens.extend((0..300).map(|at| if at % 7 == 0 { 9000 - at } else { at % 5 }));
             let messages: Vec<_> = lens
                 .iter()

@@ -60,7 +60,7 @@ compress!(sha1, u32, Words32, 5, sha1::block, words32);
 compress!(sha256, u32, Words32, 8, sha2::block, words32);
 compress!(sha512, u64, Words64, 8, sha2::block, words64);
 
-/// A block of each of eight lanes, a register for each word.
+/// Loads a block for each of eight lanes, one register for each word.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn words32(at: &[*const u8; MAX_LANES]) -> [Words32; 16] {
@@ -74,7 +74,7 @@ unsafe fn words32(at: &[*const u8; MAX_LANES]) -> [Words32; 16] {
             // SAFETY: the caller's promise: blocks have 64 bytes.
             *row = unsafe { _mm256_loadu_si256(at.add(32 * half).cast()) };
         }
-        // Pairs of rows, pairs of those, then halves of registers.
+        // Transposes pairs of rows, then pairs of pairs, then halves of registers.
         let mut fours = rows;
         for i in [0, 4] {
             let low = [
@@ -147,7 +147,7 @@ fn choose(bits: __m256i, x: __m256i, y: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn majority(x: __m256i, y: __m256i, z: __m256i) -> __m256i {
-    // The first product and the second exclude each other, so that either's place in an addition would do too.
+    // The two products exclude each other, so OR, XOR and addition give equal results.
     _mm256_or_si256(
         _mm256_and_si256(x, y),
         _mm256_and_si256(z, _mm256_xor_si256(x, y)),
@@ -220,7 +220,7 @@ macro_rules! sha2_vector {
             const ROUNDS: usize = $rounds;
 
             #[inline(always)]
-            // One of the two words is as long as the constants are.
+            // With words as long as the constants this cast is trivial.
             #[allow(trivial_numeric_casts)]
             unsafe fn constant(round: usize) -> Self {
                 let word = (sha2::CONSTANTS[round] >> $shift) as $word;
@@ -252,7 +252,7 @@ macro_rules! sha2_vector {
             sha2_vector!(@sigma small1, $bits, $left, $right, $small1, false);
         }
     };
-    // Three rotations; or two and a shift.
+    // Three rotations; or two rotations and a shift.
     (@sigma $name:ident, $bits:literal, $left:ident, $right:ident, $by:expr, $rotates:literal) => {
         #[inline(always)]
         unsafe fn $name(self) -> Self {

@@ -98,7 +98,7 @@ fn advance(at: &mut [*const u8; MAX_LANES], step: &[usize; MAX_LANES]) {
     }
 }
 
-/// A block of each lane, a register for each word.
+/// Loads a block for each lane, one register for each word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn words32(at: &[*const u8; MAX_LANES]) -> [Words32; 16] {
@@ -119,7 +119,7 @@ unsafe fn words32(at: &[*const u8; MAX_LANES]) -> [Words32; 16] {
     words
 }
 
-/// Loads words of 64 bits and blocks of 128 bytes.
+/// Loads blocks of 128 bytes as words of 64 bits.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn words64(at: &[*const u8; MAX_LANES]) -> [Words64; 16] {
@@ -216,7 +216,7 @@ macro_rules! sha2_vector {
             const ROUNDS: usize = $rounds;
 
             #[inline(always)]
-            // One of the two words is as long as the constants are.
+            // With words as long as the constants this cast is trivial.
             #[allow(trivial_numeric_casts)]
             unsafe fn constant(round: usize) -> Self {
                 let word = (sha2::CONSTANTS[round] >> $shift) as $word;

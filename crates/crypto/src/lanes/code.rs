@@ -1,4 +1,4 @@
-//! Which code hashes in lanes on this machine.
+//! Chooses the code that hashes in lanes on this machine.
 
 use core::ops::Range;
 
@@ -30,7 +30,7 @@ pub(super) struct Routine32(Routine<u32>);
 #[derive(Clone, Copy)]
 pub(super) struct Routine64(Routine<u64>);
 
-/// Which instructions to look for.
+/// The instructions to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     Scalar,
@@ -95,7 +95,8 @@ impl Lanes {
         })
     }
 
-    /// How many of `messages`, from the first, are for it: all, but for what would leave most lanes empty.
+    /// How many of `messages`, from the first, this code should take: all, except a rest that would leave most lanes
+    /// empty.
     pub(super) fn share(&self, messages: usize) -> usize {
         match self {
             Self::Sha1(routine) | Self::Sha256(routine) => routine.0.share(messages),
@@ -111,7 +112,7 @@ impl Lanes {
         }
     }
 
-    /// The code of each message, or without an outer state its plain hash.
+    /// Signs each message; without an outer state, hashes it.
     ///
     /// # Panics
     /// If a message does not lie within `memory`, or there are more messages than `macs`.

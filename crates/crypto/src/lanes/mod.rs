@@ -1,8 +1,8 @@
 //! HMACs of many messages at once: a message in each lane of the vector registers.
 //!
-//! SHA's rounds wait for each other, so that one message cannot fill wide registers. Sixteen messages can; in portable code
-//! there is a single lane. A lane goes through its message in four steps, and then takes the next one, so that messages of
-//! all lengths go together:
+//! SHA's rounds wait for each other, so one message cannot fill wide registers. Sixteen messages can; portable code has
+//! a single lane. A lane goes through its message in four steps, and then takes the next one, so that messages of all
+//! lengths are processed together:
 //!
 //! ```text
 //! body    the whole blocks, where they lie in memory
@@ -31,14 +31,14 @@ use crate::implementations::MacImplementation;
 use code::{Lanes, Width};
 use routine::{MAX_LANES, Routine, States};
 
-/// HMACs in lanes; what would leave most of them empty goes through the library.
+/// HMACs in lanes. A rest of messages that would leave most lanes empty goes to the library.
 pub(crate) struct MacLanes {
     lanes: Lanes,
     hmac: Hmac,
 }
 
 impl MacLanes {
-    /// One lane, on any machine; `None` for what is neither SHA-1 nor SHA-2.
+    /// One lane, on any machine; `None` for digests other than SHA-1 and SHA-2.
     pub(crate) fn portable(key: &MacKey) -> Option<Self> {
         Self::of_width(key, Width::Scalar)
     }

@@ -1,4 +1,4 @@
-//! Four lanes of 32 bits, or two of 64, on NEON; and on AArch64 SHA's own instructions, for two messages side by side.
+//! Four lanes of 32 bits, or two of 64, on NEON; and on AArch64 SHA's own instructions, for two messages in parallel.
 //!
 //! The code is in assembly for ARMv7 and in C for AArch64, beside this crate's other routines for NEON.
 
@@ -26,7 +26,7 @@ pub(super) const SHA512: Routine<u64> = Routine {
     name: "own (neon, two at once)",
 };
 
-/// SHA-1 by its instructions.
+/// SHA-1 by the CPU's SHA-1 instructions.
 #[cfg(target_arch = "aarch64")]
 pub(super) const SHA1_INSTRUCTIONS: Routine<u32> = Routine {
     compress: millrace_sha1_instructions_x2,
@@ -35,18 +35,19 @@ pub(super) const SHA1_INSTRUCTIONS: Routine<u32> = Routine {
     name: "own (sha instructions, two at once)",
 };
 
-/// SHA-224 and SHA-256 by their instructions.
+/// SHA-224 and SHA-256 by the CPU's SHA-256 instructions.
 #[cfg(target_arch = "aarch64")]
 pub(super) const SHA256_INSTRUCTIONS: Routine<u32> = Routine {
     compress: millrace_sha256_instructions_x2,
     ..SHA1_INSTRUCTIONS
 };
 
-/// By instructions counted for 1,408 bytes, a single message costs the library a little less than all lanes, or as much, and
-/// two cost it more.
+/// By instruction counts for 1,408 bytes, the library needs a little less for a single message than all lanes do, or as
+/// much. For two messages it needs more.
 const WORTH: [usize; 2] = [2, 2];
 
-// Each hashes `blocks` blocks of as many messages as it has lanes. The states' rows have room for MAX_LANES.
+// Each routine hashes `blocks` blocks of as many messages as it has lanes. The rows of the states have room for
+// MAX_LANES.
 unsafe extern "C" {
     fn millrace_sha1_x4(
         states: &mut States<u32>,

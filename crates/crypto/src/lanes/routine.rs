@@ -2,7 +2,7 @@
 
 use zeroize::Zeroize;
 
-/// Lanes of the widest. On ARM the routines in assembly and C rely on it.
+/// Lanes of the widest routine. On ARM the routines in assembly and C rely on this number.
 pub(super) const MAX_LANES: usize = if cfg!(neon) { 4 } else { 16 };
 
 /// Words of the longest chaining value.
@@ -10,10 +10,10 @@ pub(super) const MAX_WORDS: usize = 8;
 
 /// A word of a hash: 32 or 64 bits.
 pub(super) trait Word: Copy + Default + Zeroize {
-    /// Bytes of it.
+    /// Bytes of the word.
     const LEN: usize;
 
-    /// Writes it, big-endian.
+    /// Writes the word, big-endian.
     fn write(self, bytes: &mut [u8]);
 }
 
@@ -37,7 +37,8 @@ impl Word for u64 {
 #[repr(C, align(64))]
 pub(super) struct States<W>(pub(super) [[W; MAX_LANES]; MAX_WORDS]);
 
-/// Hashes a number of blocks in every lane: the blocks at `at`, which goes on by `step` for each.
+/// Hashes a number of blocks in every lane: each lane's blocks begin at its pointer in `at`, which advances by its
+/// `step` for each block.
 ///
 /// # Safety
 /// The CPU has the instructions, and the blocks are in memory that can be read.
@@ -52,17 +53,18 @@ pub(super) type Compress<W> = unsafe extern "C" fn(
 #[derive(Clone, Copy)]
 pub(super) struct Routine<W> {
     pub(super) compress: Compress<W>,
-    /// How many of [`MAX_LANES`] it uses.
+    /// The number of lanes it uses, up to [`MAX_LANES`].
     pub(super) lanes: usize,
-    /// Messages from which on it is faster than hashing one after the other, without SHA's own instructions and with them.
-    /// The second was measured with 1,420 bytes on a Xeon that has them, the first follows from what the library is said to
-    /// do without.
+    /// The number of messages from which it is faster than hashing one after the other: without SHA instructions, and
+    /// with them. The second was measured with 1,420 bytes on a Xeon with SHA instructions. The first follows from the
+    /// library's published speed without them.
     pub(super) worth: [usize; 2],
     pub(super) name: &'static str,
 }
 
 impl<W> Routine<W> {
-    /// How many of `messages`, from the first, are for it: all, but for what would leave most lanes empty.
+    /// How many of `messages`, from the first, this routine should take: all, except a rest that would leave most lanes
+    /// empty.
     pub(super) fn share(&self, messages: usize) -> usize {
         let rest = messages % self.lanes;
         if rest < self.worth[usize::from(has_sha())] {

@@ -64,7 +64,7 @@ struct Word32(u32);
 #[derive(Clone, Copy)]
 struct Word64(u64);
 
-// The functions are unsafe because those of vectors are; these need nothing.
+// The functions are unsafe because those of vectors are; these have no conditions.
 impl sha1::Vector for Word32 {
     #[inline(always)]
     unsafe fn splat(word: u32) -> Self {
@@ -93,7 +93,7 @@ impl sha1::Vector for Word32 {
 
     #[inline(always)]
     unsafe fn majority(self, x: Self, y: Self) -> Self {
-        // The two products exclude each other.
+        // The two products exclude each other, so XOR and OR are equal.
         Self(self.0 & x.0 | y.0 & (self.0 ^ x.0))
     }
 
@@ -105,12 +105,12 @@ impl sha1::Vector for Word32 {
 
 macro_rules! sha2_vector {
     ($vector:ident, $word:ty, $rounds:literal, $shift:literal, $big0:expr, $big1:expr, $small0:expr, $small1:expr) => {
-        // One lane, so that a word is the vector.
+        // With one lane, a word is the vector.
         impl sha2::Vector for $vector {
             const ROUNDS: usize = $rounds;
 
             #[inline(always)]
-            // One of the two words is as long as the constants are.
+            // With words as long as the constants this cast is trivial.
             #[allow(trivial_numeric_casts)]
             unsafe fn constant(round: usize) -> Self {
                 Self((sha2::CONSTANTS[round] >> $shift) as $word)

@@ -1,4 +1,4 @@
-//! SHA-1's rounds (FIPS 180-4, section 6.1.2), whatever the lanes are.
+//! SHA-1's rounds (FIPS 180-4, section 6.1.2), for any width of lanes.
 
 /// A register of 32-bit lanes.
 ///
@@ -12,7 +12,7 @@ pub(super) trait Vector: Copy {
     unsafe fn rotate_left<const LEFT: i32, const RIGHT: i32>(self) -> Self;
     /// The bits of `x` where those of `self` are set, and of `y` elsewhere.
     unsafe fn choose(self, x: Self, y: Self) -> Self;
-    /// The bits that two of three have.
+    /// The bits that are set in at least two of the three.
     unsafe fn majority(self, x: Self, y: Self) -> Self;
     unsafe fn xor3(self, x: Self, y: Self) -> Self;
 }
@@ -49,7 +49,7 @@ pub(super) unsafe fn block<V: Vector>(state: &mut [V; 5], words: &mut [V; 16]) {
     }
 }
 
-/// Round `T`. The five words change places by their index, so that none moves.
+/// Round `T`. The five words rotate by their indices, so that none is moved.
 #[inline(always)]
 unsafe fn round<V: Vector, const T: usize>(state: &mut [V; 5], words: &mut [V; 16]) {
     let at = |letter: usize| (letter + 80 - T) % 5;
@@ -66,7 +66,7 @@ unsafe fn round<V: Vector, const T: usize>(state: &mut [V; 5], words: &mut [V; 1
             2 => (state[b].majority(state[c], state[d]), 0x8f1b_bcdc),
             _ => (state[b].xor3(state[c], state[d]), 0xca62_c1d6),
         };
-        // The sum that does not wait for the round before comes first.
+        // The sum that does not depend on the previous round comes first.
         let early = state[e].add(words[T % 16].add(V::splat(constant)));
         state[e] = early.add(function).add(state[a].rotate_left::<5, 27>());
         state[b] = state[b].rotate_left::<30, 2>();

@@ -1,4 +1,4 @@
-//! SHA-2's rounds (FIPS 180-4, sections 6.2.2 and 6.4.2), whatever the lanes and the length of words are.
+//! SHA-2's rounds (FIPS 180-4, sections 6.2.2 and 6.4.2), for any width of lanes and any word length.
 
 /// A register of lanes, with the functions of SHA-256 or of SHA-512.
 ///
@@ -13,12 +13,12 @@ pub(super) trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// The bits of `x` where those of `self` are set, and of `y` elsewhere.
     unsafe fn choose(self, x: Self, y: Self) -> Self;
-    /// The bits that two of three have.
+    /// The bits that are set in at least two of the three.
     unsafe fn majority(self, x: Self, y: Self) -> Self;
-    /// The functions that the standard writes as large sigmas, for the first and the fifth word.
+    /// The standard's large sigma functions, for the first and the fifth word.
     unsafe fn big0(self) -> Self;
     unsafe fn big1(self) -> Self;
-    /// The functions that SHA-2 writes as small sigmas, for the message.
+    /// The standard's small sigma functions, for the message schedule.
     unsafe fn small0(self) -> Self;
     unsafe fn small1(self) -> Self;
 }
@@ -49,7 +49,7 @@ pub(super) unsafe fn block<V: Vector>(state: &mut [V; 8], words: &mut [V; 16]) {
     }
 }
 
-/// The next 16 words of the message's schedule in place of the last.
+/// Computes the next 16 words of the message schedule, in place of the last ones.
 #[inline(always)]
 unsafe fn expand<V: Vector>(words: &mut [V; 16]) {
     for t in 0..16 {
@@ -62,7 +62,7 @@ unsafe fn expand<V: Vector>(words: &mut [V; 16]) {
     }
 }
 
-/// Round `T` of those from `base` on. The eight words change places by their index, so that none moves.
+/// Round `T` of the 16 from `base` on. The eight words rotate by their indices, so that none is moved.
 #[inline(always)]
 unsafe fn round<V: Vector, const T: usize>(state: &mut [V; 8], words: &[V; 16], base: usize) {
     let at = |letter: usize| (letter + 16 - T) % 8;
@@ -70,7 +70,7 @@ unsafe fn round<V: Vector, const T: usize>(state: &mut [V; 8], words: &[V; 16], 
     let [e, f, g, h] = [at(4), at(5), at(6), at(7)];
     // SAFETY: the caller's promise.
     unsafe {
-        // The sum that does not wait for the round before comes first.
+        // The sum that does not depend on the previous round comes first.
         let early = state[h].add(words[T].add(V::constant(base + T)));
         let first = early
             .add(state[e].choose(state[f], state[g]))
@@ -81,7 +81,7 @@ unsafe fn round<V: Vector, const T: usize>(state: &mut [V; 8], words: &[V; 16], 
     }
 }
 
-/// The constants of SHA-256 are the first halves of the first 64 of SHA-512: roots of the first primes.
+/// The constants: roots of the first primes. SHA-256's constants are the high halves of the first 64 of SHA-512.
 pub(super) const CONSTANTS: [u64; 80] = [
     0x428a_2f98_d728_ae22,
     0x7137_4491_23ef_65cd,

@@ -7,15 +7,15 @@ use zeroize::Zeroize;
 use super::routine::{MAX_LANES, MAX_WORDS, Routine, States, Word};
 use crate::hmac::{MAX_LEN, Mac};
 
-/// The chaining values behind an HMAC's keys, and how many bytes of hash it takes. For a plain hash its initial chaining
-/// value, and no outer one.
+/// The chaining values after an HMAC's keys, and how many bytes of hash it takes. For a plain hash: its initial
+/// chaining value, and no outer one.
 pub(super) struct Keys<'a, W> {
     pub(super) inner: &'a [W],
     pub(super) outer: Option<&'a [W]>,
     pub(super) mac_len: usize,
 }
 
-/// The next work of a lane.
+/// A lane's next work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Body,
@@ -39,7 +39,7 @@ pub(super) struct Work<'a, W> {
     steps: [Step; MAX_LANES],
     /// The message of each lane.
     current: [usize; MAX_LANES],
-    /// Blocks left in each lane's step. An idle lane has any number.
+    /// Blocks left in each lane's step. An idle lane has any value.
     left: [usize; MAX_LANES],
 }
 
@@ -67,12 +67,12 @@ impl<'a, W: Word> Work<'a, W> {
 
     /// Writes the code of every message.
     pub(super) fn all(&mut self, macs: &mut [Mac]) {
-        // Outside of `self`, so that what points into them stays good while `self` changes. Nothing is read of them but what
-        // a lane has written, or zeros.
+        // Outside of `self`, so that pointers into them stay valid while `self` changes. Only bytes that a lane has
+        // written, or zeros, are read from them.
         let mut tails = [[0_u8; TAIL_LEN]; MAX_LANES];
         let mut at: [*const u8; MAX_LANES] = [tails[0].as_ptr(); MAX_LANES];
         let mut step = [0; MAX_LANES];
-        // The block of an outer hash, for the inner one to be put into.
+        // The block of an outer hash; each lane copies its inner hash into it.
         let mut outer = [0; TAIL_LEN];
         Self::pad(
             &mut outer,
@@ -97,8 +97,8 @@ impl<'a, W: Word> Work<'a, W> {
             let Some(blocks) = blocks.filter(|&blocks| blocks != usize::MAX) else {
                 break;
             };
-            // SAFETY: the instructions of the routine were found when it was made. Every lane's pointer is at `left` whole blocks of a
-            // message or of a tail, or stays at a tail's beginning.
+            // SAFETY: the CPU was found to have the routine's instructions when it was made. Every lane's pointer is at
+            // `left` whole blocks of a message or of a tail, or stays at a tail's beginning.
             unsafe { (self.routine.compress)(&mut self.states, &mut at, &step, blocks) };
             for left in &mut self.left[..self.routine.lanes] {
                 if *left != usize::MAX {
@@ -144,7 +144,7 @@ impl<'a, W: Word> Work<'a, W> {
         }
     }
 
-    /// Notes the lane's code and gives it the next message.
+    /// Stores the lane's code and gives the lane the next message.
     fn finish(&mut self, lane: usize, macs: &mut [Mac]) {
         let mut hash = [0; MAX_LEN];
         self.write_hash(lane, &mut hash);
@@ -172,7 +172,7 @@ impl<'a, W: Word> Work<'a, W> {
         }
     }
 
-    /// Writes as much of the lane's hash as the code has: whole words.
+    /// Writes the part of the lane's hash that the code takes: whole words.
     fn write_hash(&self, lane: usize, bytes: &mut [u8]) {
         for word in 0..self.keys.mac_len / W::LEN {
             self.states.0[word][lane].write(&mut bytes[word * W::LEN..]);

@@ -37,7 +37,7 @@ static inline word rotate_8(word x, uint8x16_t bytes)
     FOUR(ADD, i, j, k, l, m, n, o, p); \
     FOUR(ROTATE_7, e, f, g, h, i, j, k, l)
 
-// From a word of four blocks in each register to four words of a block in each.
+// Transposes: from a word of four blocks in each register to four words of a block in each.
 static inline void transpose(word *a, word *b, word *c, word *d)
 {
     const uint64x2_t ab = vreinterpretq_u64_u32(vtrn1q_u32(*a, *b)), ab2 = vreinterpretq_u64_u32(vtrn2q_u32(*a, *b));
@@ -85,7 +85,7 @@ __attribute__((visibility("hidden"))) void millrace_chacha20_x4(const uint32_t r
         word i = vld1q_u32(rows[8]), j = vld1q_u32(rows[9]), k = vld1q_u32(rows[10]), l = vld1q_u32(rows[11]);
         word m = last_0, n = last_1, o = last_2, p = last_3;
 
-        // Compilers move some registers at the end of the loop; so it is not passed more often than needed.
+        // Two double rounds a pass: compilers move some registers at the end of the loop, so fewer passes are faster.
         for (int four = 0; four < 5; four++) {
             word t;
             QUARTER_ROUNDS(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);

@@ -1,4 +1,4 @@
-//! ChaCha20 (RFC 8439) over many texts: four blocks of any of them in each pass.
+//! ChaCha20 (RFC 8439) over many texts: each pass computes four blocks, which may be of different texts.
 //!
 //! ```text
 //! long texts    | four blocks | four blocks | four blocks |  passes of their own
@@ -19,8 +19,8 @@ const BLOCK: usize = 64;
 const LANES: usize = 4;
 
 unsafe extern "C" {
-    /// XORs blocks of keystream into 64 bytes at each of four places. `rows`: 12, `lanes` and `at`: 4. For each further pass
-    /// the counters go on by 4 and the places by 256 bytes.
+    /// XORs blocks of keystream into 64 bytes at each of four places. `rows` has 12 elements, `lanes` and `at` have 4.
+    /// For each further pass the counters advance by 4 and the places by 256 bytes.
     fn millrace_chacha20_x4(
         rows: *const [u32; 4],
         lanes: *const [u32; 4],
@@ -59,31 +59,31 @@ pub(super) fn nonce(bytes: &[u8; 12]) -> Nonce {
     core::array::from_fn(|word| u32::from_le_bytes(words[word]))
 }
 
-/// Keystream on its way into texts and keys.
+/// Keystream that is being XORed into texts and keys.
 ///
-/// A part that is not a pass by itself waits for others: [`flush`](Self::flush) at the end.
+/// Blocks that do not fill a pass wait for others; [`flush`](Self::flush) processes the last ones.
 pub(super) struct Keystream<'a> {
     key: &'a ChaCha20,
     /// The memory of the texts and its length.
     memory: *mut u8,
     len: usize,
-    /// The next pass: counter and nonce of each lane, and where it goes; nowhere for a lane's buffer, whose place may change
-    /// until then.
+    /// The next pass: counter and nonce of each lane, and its destination. The destination is null for a lane's buffer,
+    /// whose address may change until then.
     lanes: [[u32; 4]; LANES],
     at: [*mut u8; LANES],
     filled: usize,
-    /// Where the end of a text goes that is less than a block, and its length; no bytes for a lane with a whole block.
+    /// The destination and length of a text's end that is shorter than a block; no bytes for a lane with a whole block.
     ends: [(*mut u8, usize); LANES],
-    /// Such ends while the keystream goes into them, and what lanes without work are given.
+    /// The buffers for such ends, and the memory for lanes without work.
     buffers: Buffers,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
-/// A block for each lane, erased when it is dropped: texts, and keystream where there was none.
+/// A block for each lane, erased on drop: texts, and keystream where there was no text.
 struct Buffers([[u8; BLOCK]; LANES]);
 
 impl Drop for Buffers {
-    /// In one go: `zeroize` writes byte after byte, which a single small packet would notice.
+    /// Writes all bytes at once: `zeroize` writes byte by byte, which would be noticeable for a single small packet.
     fn drop(&mut self) {
         self.0 = [[0; BLOCK]; LANES];
         zeroize::optimization_barrier(&self.0);
@@ -105,12 +105,12 @@ impl<'a> Keystream<'a> {
         }
     }
 
-    /// XORs the packet's first block into `block`: what Poly1305's key is made of.
+    /// XORs the packet's first block of keystream into `block`: Poly1305's key.
     pub(super) fn first_block(&mut self, nonce: Nonce, block: &'a mut [u32; BLOCK / 4]) {
         self.push(nonce, 0, block.as_mut_ptr().cast());
     }
 
-    /// XORs the blocks behind the first into the text from `start` on.
+    /// XORs the blocks of keystream after the first into the text.
     ///
     /// # Panics
     /// If the text does not lie within the memory.
@@ -132,7 +132,7 @@ impl<'a> Keystream<'a> {
                 at.add(passes * LANES * BLOCK)
             };
             left -= passes * LANES * BLOCK;
-            // A text that is longer than ChaCha20's 256 GiB begins its keystream anew. No packet is.
+            // Past ChaCha20's 256 GiB the keystream would repeat. No packet is so long.
             counter += (passes * LANES) as u32;
         }
         while left >= BLOCK {
@@ -147,7 +147,7 @@ impl<'a> Keystream<'a> {
         }
     }
 
-    /// The end of a text, less than a block, by way of a buffer.
+    /// Adds a text's end, shorter than a block, through a buffer.
     fn push_end(&mut self, nonce: Nonce, counter: u32, at: *mut u8, len: usize) {
         let lane = self.filled;
         let buffer = self.buffers.0[lane].as_mut_ptr();
@@ -167,7 +167,7 @@ impl<'a> Keystream<'a> {
         }
     }
 
-    /// Does what still waits.
+    /// Processes the blocks that still wait.
     pub(super) fn flush(mut self) {
         if self.filled > 0 {
             self.at[self.filled..].fill(core::ptr::null_mut());

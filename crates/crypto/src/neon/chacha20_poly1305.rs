@@ -1,8 +1,8 @@
 //! ChaCha20-Poly1305 for batches of packets of any lengths, on NEON.
 //!
-//! A library sees one packet at a time: of each it makes the key of Poly1305 by itself, finishes the text with whatever narrower
-//! code fits, and finds Poly1305's parallelism inside of it, by powers of its key. A batch has all that for free. Four
-//! blocks of any packets share a pass of ChaCha20, two packets share the steps of Poly1305.
+//! A library sees one packet at a time. For each it makes the key of Poly1305 separately, finishes the text with
+//! narrower code, and finds Poly1305's parallelism inside it, by powers of its key. A batch needs none of that. Four
+//! blocks of any packets share a pass of ChaCha20, and two packets share the steps of Poly1305.
 //!
 //! No branch and no address depends on a key or on a text.
 
@@ -14,10 +14,10 @@ use crate::TAG_LEN;
 use crate::implementations::{AeadImplementation, AwsLcAead, Place};
 use crate::packet_aead::AeadAlgorithm;
 
-/// Packets that go through both ciphers before the next do: few enough to stay in the first cache between the two.
+/// Packets that go through both ciphers before the next ones do: few enough to stay in the L1 cache between the two.
 const GROUP: usize = 16;
 
-/// A key on a machine with NEON; that there is one proves that it is there.
+/// A key on a machine with NEON. An instance exists only if the CPU has NEON.
 pub(crate) struct ChaCha20Poly1305 {
     key: ChaCha20,
     /// For packets with more associated data than the lanes take.
@@ -37,12 +37,12 @@ impl ChaCha20Poly1305 {
         Some(Self { key, library })
     }
 
-    /// The tags of a group whose texts are encrypted. The keys are erased.
+    /// Computes the tags of a group with encrypted texts, and erases the keys.
     fn tags(&self, memory: &[u8], places: &[Place], keys: &mut [KeyBlock]) -> [Tag; GROUP] {
         let mut all = [[0; 4]; GROUP];
         // SAFETY: there is a key, so there is NEON.
         unsafe { tags(memory, places, keys, &mut all) };
-        // In one go: `zeroize` writes word after word.
+        // Erases all words at once: `zeroize` writes word by word.
         keys.fill([0; 16]);
         zeroize::optimization_barrier(&*keys);
         all
@@ -107,12 +107,12 @@ impl AeadImplementation for ChaCha20Poly1305 {
     }
 }
 
-/// Whether the packet has more associated data than any protocol's.
+/// Whether the packet has more associated data than any protocol uses.
 fn has_long_aad(place: &Place) -> bool {
     place.aad.len() > MAX_AAD
 }
 
-/// Whether the received bytes are the tag, in a time that does not depend on either.
+/// Whether the received bytes equal the tag, in a time that does not depend on either.
 fn matches(received: &[u8], tag: Tag) -> bool {
     let words = received.as_chunks::<4>().0;
     let differences = words.iter().zip(tag).fold(0, |all, (bytes, word)| {

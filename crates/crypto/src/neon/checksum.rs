@@ -1,26 +1,26 @@
-//! Sums of 32-bit words with NEON: assembly for ARMv7, intrinsics for AArch64. The same as what is portable in
-//! [`crate::checksum`].
+//! Sums of 32-bit words with NEON: assembly for ARMv7, intrinsics for AArch64. The results equal those of the portable
+//! code in [`crate::checksum`].
 
 /// The sum of the words of `bytes`.
 ///
 /// # Safety
 /// The CPU has NEON.
 pub(crate) unsafe fn sum(bytes: &[u8]) -> u64 {
-    // SAFETY: the caller's; so many bytes may be read.
+    // SAFETY: the caller promises NEON, and the slice's bytes may be read.
     unsafe { routine::sum(bytes.as_ptr(), bytes.len()) }
 }
 
-/// Moves `memory[from..from + len]` to `to`, which is not in front of it, and adds its words up on the way.
+/// Moves `memory[from..from + len]` to `to`, which must not be in front of it, and adds up its words at the same time.
 ///
 /// # Safety
 /// The CPU has NEON. Both ranges lie within `memory`, and `from <= to`.
 pub(crate) unsafe fn move_up(memory: &mut [u8], from: usize, len: usize, to: usize) -> u64 {
     let memory = memory.as_mut_ptr();
-    // SAFETY: the caller's; so many bytes may be read, and written, at these places.
+    // SAFETY: the caller promises NEON, and that so many bytes may be read and written at these places.
     unsafe { routine::move_up(memory.add(to), memory.add(from), len) }
 }
 
-/// `checksum_arm.S`.
+/// The routines of `checksum_arm.S`.
 #[cfg(target_arch = "arm")]
 mod routine {
     unsafe extern "C" {

@@ -1,5 +1,5 @@
-//! Compares the effect of `memory_arm.S` on memory with plain Rust. In the static programs these routines are `memcpy`,
-//! `memmove`, `memset` and `memcmp`, and nothing else calls them; in tests with another C library they are beside its
+//! Compares the effect of `memory_arm.S` on memory with plain Rust. In static programs these routines are `memcpy`,
+//! `memmove`, `memset` and `memcmp`, and nothing else calls them. In tests with another C library they exist beside its
 //! own.
 
 use std::cmp::Ordering;
@@ -16,14 +16,14 @@ unsafe extern "C" {
 /// A routine that copies or moves.
 type Routine = unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8;
 
-/// Bytes that repeat nowhere near.
+/// Bytes in a pattern that repeats only at long distances.
 fn bytes(len: usize) -> Vec<u8> {
     (0..len as u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
         .collect()
 }
 
-/// One byte after the other, by way of a second memory.
+/// Moves byte by byte, through a second memory.
 fn moved(memory: &[u8], from: usize, to: usize, len: usize) -> Vec<u8> {
     let mut expected = memory.to_vec();
     for at in 0..len {
@@ -37,7 +37,7 @@ fn check(routine: Routine, memory: &[u8], from: usize, to: usize, len: usize) {
     let mut memory = memory.to_vec();
     assert!(from.max(to) + len <= memory.len());
     let start = memory.as_mut_ptr();
-    // SAFETY: both places lie within the memory, as has just been looked at.
+    // SAFETY: both places lie within the memory, as the lines above have checked.
     let returned = unsafe { routine(start.add(to), start.add(from), len) };
     assert_eq!(returned as usize, start as usize + to, "what it returns");
     assert!(memory == expected, "{len} bytes from {from} to {to}");
@@ -76,7 +76,7 @@ fn every_length_is_filled_at_every_alignment() {
             expected[at..at + len].fill(0xa5);
             let to = filled[at..at + len].as_mut_ptr();
             // SAFETY: so many bytes may be written there.
-            // Of the number only the lowest byte counts.
+            // Only the lowest byte of the number counts.
             let returned = unsafe { millrace_fill(to, 0x5ea5, len) };
             assert_eq!(returned, to, "what it returns");
             assert!(filled == expected, "{len} bytes at {at}");
@@ -104,7 +104,7 @@ fn the_first_byte_that_differs_decides_whatever_is_behind_it() {
                 for (byte, last) in [(0, 255), (255, 0), (one[first] ^ 0x80, 1)] {
                     let mut other = padded.clone();
                     other[start + first] = byte;
-                    // The bytes behind it say the contrary.
+                    // The bytes after the first difference compare the other way.
                     other[start + first + 1..start + len].fill(last);
                     let expected = one.cmp(&other[start..start + len]);
                     assert_eq!(

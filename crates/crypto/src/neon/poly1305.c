@@ -10,21 +10,21 @@
 #include <stddef.h>
 
 struct poly1305_x2 {
-    // r0 r1 5r1 r2 5r2 r3 5r3 r4 5r4: for each of them r^2 of both messages and r of both. The limbs of r^2 and of h may be
-    // a little longer than 26 bits.
+    // r0 r1 5r1 r2 5r2 r3 5r3 r4 5r4: each row has r^2 of both messages, then r of both. The limbs of r^2 and of h may
+    // be a little longer than 26 bits.
     uint32_t powers[9][4];
     uint32_t h[5][2];
 };
 
-// Both products of a limb of the messages and one of the powers.
+// The sum of both products of a limb of the messages and a limb of the powers: low halves, then high halves.
 #define FIRST(limb, power) vmlal_high_u32(vmull_u32(vget_low_u32(limb), vget_low_u32(power)), limb, power)
 #define MORE(sum, limb, power) vmlal_high_u32(vmlal_u32(sum, vget_low_u32(limb), vget_low_u32(power)), limb, power)
 
-// The low halves, and the high halves, of both.
+// The low halves of x and y in one register, and their high halves.
 #define LOWS(x, y) vreinterpretq_u32_u64(vtrn1q_u64(vreinterpretq_u64_u32(x), vreinterpretq_u64_u32(y)))
 #define HIGHS(x, y) vreinterpretq_u32_u64(vtrn2q_u64(vreinterpretq_u64_u32(x), vreinterpretq_u64_u32(y)))
 
-// The low words of 64 bits, in the low half; zeros in the other.
+// The low words of both 64-bit lanes in the low half; zeros in the high half.
 static inline uint32x4_t narrow(uint64x2_t x)
 {
     return vuzp1q_u32(vreinterpretq_u32_u64(x), vdupq_n_u32(0));
@@ -54,10 +54,10 @@ __attribute__((visibility("hidden"))) void millrace_poly1305_x2(struct poly1305_
     uint32x4_t h4 = vcombine_u32(vld1_u32(state->h[4]), vget_low_u32(none));
 
     for (; steps > 0; steps--, first += 32, second += 32) {
-        // Without this, gcc takes the low halves out of the loop and has too few registers.
+        // Without this statement, gcc moves the low halves out of the loop and has too few registers.
         __asm__("" : "+w"(r0), "+w"(r1), "+w"(s1), "+w"(r2), "+w"(s2), "+w"(r3), "+w"(s3), "+w"(r4), "+w"(s4));
 
-        // The words of the first blocks in the low halves, of the second in the high ones.
+        // Puts the words of the first blocks into low halves, those of the second blocks into high halves.
         const uint32x4_t a = block(first), b = block(first + 16), c = block(second), d = block(second + 16);
         const uint32x4_t ac = vzip1q_u32(a, c), ac2 = vzip2q_u32(a, c), bd = vzip1q_u32(b, d), bd2 = vzip2q_u32(b, d);
         const uint32x4_t w0 = LOWS(ac, bd), w1 = HIGHS(ac, bd), w2 = LOWS(ac2, bd2), w3 = HIGHS(ac2, bd2);

@@ -1,6 +1,7 @@
-//! Poly1305 (RFC 8439) of many packets: two side by side, whatever their lengths. When one ends, the next takes its lane.
+//! Poly1305 (RFC 8439) of many packets: two in parallel, of any lengths. When one ends, the next takes its lane.
 //!
-//! A step takes two blocks of each packet. A packet with an odd number of them begins with a block that counts as zero.
+//! A step takes two blocks of each packet. A packet with an odd number of blocks begins with a block that counts as
+//! zero.
 //!
 //! ```text
 //! head    associated data, and a block of text if that makes it even    from a buffer
@@ -16,18 +17,18 @@ const BLOCK: usize = 16;
 /// Bytes in a step.
 const STEP: usize = 2 * BLOCK;
 
-/// Messages side by side.
+/// Messages in parallel.
 const LANES: usize = 2;
 
-/// 26 bits.
+/// A mask of 26 bits.
 #[cfg(not(target_arch = "arm"))]
 const LIMB: u32 = 0x3ff_ffff;
 
 /// Bytes of a lane's buffer for the head, or for the whole of a short packet.
 const HEAD: usize = 4 * STEP;
 
-/// The longest associated data: what a head has room for besides a block of zeros and one of text. Protocols have 24 bytes at
-/// most.
+/// The longest associated data: the room of a head besides a block of zeros and one of text. Protocols use at most 24
+/// bytes.
 pub(super) const MAX_AAD: usize = HEAD - 2 * BLOCK;
 
 /// ChaCha20's first block, of which the first half is the key: r and s.
@@ -36,17 +37,17 @@ pub(super) type KeyBlock = [u32; 16];
 /// A tag as four little-endian words.
 pub(super) type Tag = [u32; 4];
 
-/// The state of the assembly and C. Erased when it is dropped.
+/// The state for assembly and C. Erased on drop.
 #[repr(C, align(16))]
 struct State {
-    /// r0 r1 5r1 r2 5r2 r3 5r3 r4 5r4: r^2 of both lanes, r of both.
+    /// r0 r1 5r1 r2 5r2 r3 5r3 r4 5r4; in each row r^2 of both lanes, then r of both.
     powers: [[u32; 2 * LANES]; 9],
-    /// Limbs of 26 bits and a little.
+    /// Limbs of slightly more than 26 bits.
     h: [[u32; LANES]; 5],
 }
 
 impl Drop for State {
-    /// In one go: `zeroize` writes word after word, which a single small packet would notice.
+    /// Writes all words at once: `zeroize` writes word by word, which would be noticeable for a single small packet.
     fn drop(&mut self) {
         self.powers = Default::default();
         self.h = Default::default();
@@ -58,7 +59,7 @@ unsafe extern "C" {
     fn millrace_poly1305_x2(state: *mut State, first: *const u8, second: *const u8, steps: usize);
 }
 
-/// The tags of packets whose texts are encrypted.
+/// Computes the tags of packets with encrypted texts.
 ///
 /// # Safety
 /// The CPU has NEON.
@@ -74,7 +75,7 @@ pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], ta
     let Some(any) = keys.first() else { return };
     let mut next = 0;
     loop {
-        // Both lanes' at once where both end, as those of packets of one length do.
+        // Both lanes' tags at once if both end, as with packets of one length.
         let ended = [0, 1].map(|number: usize| {
             let lane = &mut lanes[number];
             lane.left == 0 && !lane.advance()
@@ -115,7 +116,7 @@ pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], ta
             }
         }
         let [first, second] = &mut lanes;
-        // A lane without a packet looks on what the other does.
+        // A lane without a packet reads the other lane's bytes.
         let (steps, at) = match (first.left, second.left) {
             (0, 0) => break,
             (left, 0) => (left, [first.at, first.at]),
@@ -133,13 +134,13 @@ pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], ta
     }
 }
 
-/// Where a lane is in its packet.
+/// The position of a lane in its packet.
 struct Lane {
     packet: Option<usize>,
-    /// The next bytes, and for how many steps.
+    /// The next bytes, and the number of steps with them.
     at: *const u8,
     left: usize,
-    /// The parts behind that: body and tail, where there are such. The last is the next.
+    /// The parts after that: body and tail, if present. The last element comes next.
     behind: [(*const u8, usize); 2],
     head: [u8; HEAD],
     tail: [u8; STEP],
@@ -157,7 +158,7 @@ impl Lane {
         }
     }
 
-    /// Goes on to the packet's next part; `false` at its end.
+    /// Advances to the packet's next part; returns `false` at the packet's end.
     fn advance(&mut self) -> bool {
         for part in self.behind.iter_mut().rev() {
             if part.1 > 0 {
@@ -169,7 +170,7 @@ impl Lane {
         false
     }
 
-    /// Begins a packet, and says whether it does so with a block of zeros.
+    /// Begins a packet, and returns whether it begins with a block of zeros.
     fn take(&mut self, memory: &[u8], place: &Place) -> bool {
         let aad = &memory[place.aad.clone()];
         let mut text = &memory[place.text.clone()];
@@ -191,7 +192,8 @@ impl Lane {
             return lead;
         }
         if !filled.is_multiple_of(STEP) {
-            // There is such a block, for the head has room for the longest associated data and more blocks than that.
+            // The text has a whole block: a text that fits into the head was handled above, and the head has room for
+            // the longest associated data and more than a block.
             let (block, others) = text.split_at(BLOCK);
             self.head[filled..][..BLOCK].copy_from_slice(block);
             filled += BLOCK;
@@ -199,7 +201,7 @@ impl Lane {
         }
         self.left = filled / STEP;
         let (body, rest) = text.split_at(text.len() / STEP * STEP);
-        // The number of blocks is even: there is one left beside the lengths, whole or not.
+        // The number of blocks is even, so one, whole or not, is left for the block of lengths.
         pad(&mut self.tail, rest);
         self.tail[BLOCK..].copy_from_slice(&lengths);
         self.behind = [(self.tail.as_ptr(), 1), (body.as_ptr(), body.len() / STEP)];
@@ -210,10 +212,10 @@ impl Lane {
     }
 }
 
-/// Copies `bytes` and fills the last block up with zeros. Returns the bytes of all blocks.
+/// Copies `bytes` and pads the last block with zeros. Returns the bytes of all blocks.
 fn pad(buffer: &mut [u8], bytes: &[u8]) -> usize {
     let end = bytes.len().next_multiple_of(BLOCK);
-    // The whole of the last block: what has a length that is known takes no call.
+    // Clears the whole last block: a fixed length needs no call.
     if let Some(last) = buffer[..end].last_chunk_mut() {
         *last = [0; BLOCK];
     }
@@ -222,12 +224,12 @@ fn pad(buffer: &mut [u8], bytes: &[u8]) -> usize {
 }
 
 impl State {
-    /// Begins messages in these lanes, with a block that counts as zero where that is said. `keys` are both lanes'.
+    /// Begins messages in these lanes; `Some(true)` begins with a block that counts as zero. `keys` are both lanes'.
     ///
     /// # Safety
     /// The CPU has NEON.
     unsafe fn begin(&mut self, begun: [Option<bool>; LANES], keys: [&KeyBlock; LANES]) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises NEON.
         unsafe { powers::set(&mut self.powers, begun, keys) };
         for (lane, lead) in begun.into_iter().enumerate() {
             let Some(lead) = lead else { continue };
@@ -235,23 +237,23 @@ impl State {
                 limbs[lane] = 0;
             }
             if lead {
-                // A block has a bit more than its 16 bytes. This one shall not.
+                // Adding a block sets a bit above its 16 bytes. This cancels the bit for the block of zeros.
                 self.h[4][lane] = (1_u32 << 24).wrapping_neg();
             }
         }
     }
 
-    /// The tags of messages that have ended in these lanes. `keys` are both lanes'.
+    /// Computes the tags of messages that have ended in these lanes. `keys` are both lanes'.
     ///
     /// # Safety
     /// The CPU has NEON.
     unsafe fn tags(&self, ended: [bool; LANES], keys: [&KeyBlock; LANES]) -> [Tag; LANES] {
-        // SAFETY: the caller's.
+        // SAFETY: the caller promises NEON.
         unsafe { powers::tags(&self.h, ended, keys) }
     }
 }
 
-/// The steps before a message and behind it: both lanes' at once, which takes as long as one's.
+/// The work before and after a message: both lanes at once, which takes as long as one.
 #[cfg(target_arch = "arm")]
 mod powers {
     use super::{KeyBlock, LANES, Tag};
@@ -291,7 +293,7 @@ mod powers {
     }
 }
 
-/// The steps before a message and behind it, one after the other: there is no assembly for this.
+/// The work before and after a message, one lane after the other: there is no assembly for this.
 #[cfg(not(target_arch = "arm"))]
 mod powers {
     use super::{KeyBlock, LANES, Tag, finish, limbs, square};
@@ -303,7 +305,7 @@ mod powers {
     ) {
         let lanes = begun.into_iter().zip(keys).enumerate();
         for (lane, (_, key)) in lanes.filter(|(_, (begun, _))| begun.is_some()) {
-            // RFC 8439, section 2.5: some bits of r are clear.
+            // RFC 8439, section 2.5: clears some bits of r.
             let [r0, r1, r2, r3, r4] = limbs([key[0], key[1], key[2], key[3]]);
             let r = [
                 r0,
@@ -337,7 +339,7 @@ mod powers {
     }
 }
 
-/// A number of 128 bits in limbs of 26.
+/// Splits 128 bits into limbs of 26.
 #[cfg(not(target_arch = "arm"))]
 fn limbs([a, b, c, d]: [u32; 4]) -> [u32; 5] {
     [
@@ -349,7 +351,7 @@ fn limbs([a, b, c, d]: [u32; 4]) -> [u32; 5] {
     ]
 }
 
-/// The square modulo 2^130 - 5, with the second limb a little longer than the others.
+/// The square modulo 2^130 - 5; its second limb is a little longer than the others.
 #[cfg(not(target_arch = "arm"))]
 fn square([r0, r1, r2, r3, r4]: [u32; 5]) -> [u32; 5] {
     let product = |x: u32, y: u32| u64::from(x) * u64::from(y);
@@ -382,14 +384,14 @@ fn finish([mut h0, mut h1, mut h2, mut h3, mut h4]: [u32; 5], key: &KeyBlock) ->
     h2 += h1 >> 26;
     h1 &= LIMB;
 
-    // Whether h + 5 reaches 2^130: then that is the remainder.
+    // If h + 5 reaches 2^130, its low 130 bits are the remainder.
     let mut carry = (h0 + 5) >> 26;
     for limb in [h1, h2, h3, h4] {
         carry = (limb + carry) >> 26;
     }
     h0 += carry * 5;
 
-    // The sum of limbs takes care of those that are longer than 26 bits now.
+    // The sum of limbs also handles limbs that are longer than 26 bits now.
     let mut tag = [0; 4];
     let mut sum = u64::from(h0) + (u64::from(h1) << 26) + u64::from(key[4]);
     tag[0] = sum as u32;

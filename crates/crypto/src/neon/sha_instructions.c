@@ -16,7 +16,7 @@
 
 #define BIG_ENDIAN(at) vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(at)))
 
-// A lane's words, of which each stands in a row of four.
+// Four words of a lane; in `states` each word is in a row of four lanes.
 #define GATHER(first, lane) \
     (uint32x4_t){states[first][lane], states[first + 1][lane], states[first + 2][lane], states[first + 3][lane]}
 #define SCATTER(first, lane, x) \
@@ -31,7 +31,7 @@
         e = next, other_e = other_next; \
     } while (0)
 
-// The same, and the words 16 places on in the place of w. x, y and z stand behind w.
+// SHA1_FOUR, and then the words 16 places later in place of w. x, y and z are the words after w.
 #define SHA1_FOUR_ON(rounds, constant, w, x, y, z) \
     do { \
         SHA1_FOUR(rounds, constant, w); \
@@ -93,7 +93,7 @@ ROUTINE millrace_sha1_instructions_x2(uint32_t states[5][4], const uint8_t *at[2
         efgh = vsha256h2q_u32(efgh, before, t), other_efgh = vsha256h2q_u32(other_efgh, other_before, other_t); \
     } while (0)
 
-// The same, and the words 16 places on in the place of w. x, y and z stand behind w.
+// SHA256_FOUR, and then the words 16 places later in place of w. x, y and z are the words after w.
 #define SHA256_FOUR_ON(w, x, y, z, constant) \
     do { \
         SHA256_FOUR(w, constant); \
@@ -101,7 +101,7 @@ ROUTINE millrace_sha1_instructions_x2(uint32_t states[5][4], const uint8_t *at[2
         other_##w = vsha256su1q_u32(vsha256su0q_u32(other_##w, other_##x), other_##y, other_##z); \
     } while (0)
 
-// As above, SHA-256.
+// The same as millrace_sha1_instructions_x2, for SHA-256.
 ROUTINE millrace_sha256_instructions_x2(uint32_t states[8][4], const uint8_t *at[2], const size_t step[2], size_t blocks)
 {
     const uint8_t *m = at[0], *other_m = at[1];

@@ -27,7 +27,7 @@ static inline word64 big_endian_64(const uint8_t *at)
     return vreinterpretq_u64_u8(vrev64q_u8(vld1q_u8(at)));
 }
 
-// Four words of each of four messages, by word.
+// Loads four words of each of four messages, one register for each word.
 #define WORDS_32(w, x, y, z, offset) \
     do { \
         const word32 m0 = big_endian_32(m[0] + offset), m1 = big_endian_32(m[1] + offset); \
@@ -38,7 +38,7 @@ static inline word64 big_endian_64(const uint8_t *at)
         y = vreinterpretq_u32_u64(vtrn2q_u64(a, c)), z = vreinterpretq_u32_u64(vtrn2q_u64(b, d)); \
     } while (0)
 
-// Two words of each of two messages, by word.
+// Loads two words of each of two messages, one register for each word.
 #define WORDS_64(w, x, offset) \
     do { \
         const word64 m0 = big_endian_64(m[0] + offset), m1 = big_endian_64(m[1] + offset); \
@@ -51,7 +51,7 @@ static inline word64 big_endian_64(const uint8_t *at)
 #define XOR_32(x, y, z) veorq_u32(veorq_u32(x, y), z)
 #define XOR_64(x, y, z) veorq_u64(veorq_u64(x, y), z)
 
-// SHA-1's functions of the second, third and fourth word.
+// SHA-1's functions of the second, third and fourth state word.
 #define SHA1_CHOOSE(b, c, d) CHOOSE_32(b, c, d)
 #define SHA1_PARITY(b, c, d) XOR_32(b, c, d)
 #define SHA1_MAJORITY(b, c, d) CHOOSE_32(veorq_u32(b, c), d, b)

@@ -1,4 +1,4 @@
-//! AES (FIPS 197) on as many blocks as a word has lanes.
+//! AES (FIPS 197) on as many blocks at once as a word has lanes.
 
 use zeroize::{Zeroize, Zeroizing};
 
@@ -8,12 +8,12 @@ use super::slices::{MAX_BLOCKS, Row, Rows, Word, pack, unpack};
 /// Rounds of the longest key.
 const MAX_ROUNDS: usize = 14;
 
-/// Some blocks; as many as the word has lanes are worked on, the others are left as they are.
+/// Some blocks; only as many as the word has lanes are processed, and the others stay unchanged.
 pub(super) type Blocks = [[u8; 16]; MAX_BLOCKS];
 
 /// A key.
 pub(super) struct Aes<W: Word> {
-    /// The key of each round, in all lanes. All but the first have the S-box's constant in them.
+    /// The key of each round, in all lanes. All keys except the first include the S-box's constant.
     keys: [Rows<W>; MAX_ROUNDS + 1],
     rounds: usize,
 }
@@ -134,7 +134,7 @@ fn shifted_back<W: Word>([a, b, c, d]: Rows<W>) -> Rows<W> {
     ]
 }
 
-/// `MixColumns`: each byte becomes `2 (a + b) + b + c + d` of itself and the three below it.
+/// `MixColumns`: each byte `a` becomes `2 (a + b) + b + c + d`, where `b`, `c` and `d` are the three below it.
 #[inline(always)]
 fn mixed<W: Word>(rows: Rows<W>) -> Rows<W> {
     let mut sums = rows;
@@ -153,7 +153,7 @@ fn mixed<W: Word>(rows: Rows<W>) -> Rows<W> {
     mixed
 }
 
-/// The step that makes `InvMixColumns` when `MixColumns` follows: each byte becomes `a + 4 (a + c)`.
+/// The step that turns `MixColumns` after it into `InvMixColumns`: each byte becomes `a + 4 (a + c)`.
 #[inline(always)]
 fn mix_back<W: Word>(rows: &mut Rows<W>) {
     for r in 0..2 {

@@ -1,4 +1,5 @@
-//! CBC with portable AES: encrypting, a chain in each lane; decrypting, the next block of the batch, of any packet.
+//! CBC with portable AES. Encrypting, each lane has a chain; decrypting, each lane has the batch's next block, of any
+//! packet.
 
 use super::aes::{Aes, Blocks};
 use super::slices::{MAX_BLOCKS, Word};
@@ -16,7 +17,7 @@ impl Cbc {
     }
 }
 
-/// The next block of a chain and its end; equal if there is none.
+/// The next block of a chain and the chain's end; equal if no block is left.
 #[derive(Clone, Copy, Default)]
 struct Lane {
     at: usize,
@@ -65,10 +66,10 @@ impl CbcImplementation for Cbc {
     fn decrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         let mut places = [0; Native::BLOCKS];
         let mut filled = 0;
-        // The blocks in front of each block, before anything was decrypted.
+        // The ciphertext block in front of each block, saved before anything is decrypted.
         let mut before: Blocks = [[0; 16]; MAX_BLOCKS];
         let mut sealed: Blocks = [[0; 16]; MAX_BLOCKS];
-        // The lanes' output: text, to be erased.
+        // The lanes' output, which is text and must be erased.
         let mut blocks: Blocks = [[0; 16]; MAX_BLOCKS];
         let mut run = |memory: &mut [u8], places: &[usize], before: &Blocks, sealed: &Blocks| {
             blocks = *sealed;
@@ -104,7 +105,7 @@ impl CbcImplementation for Cbc {
     }
 }
 
-/// Adds the first 16 bytes of `bytes`.
+/// XORs the first 16 bytes of `bytes` into `block`.
 #[inline(always)]
 pub(super) fn xor(block: &mut [u8; 16], bytes: &[u8]) {
     for (byte, other) in block.iter_mut().zip(&bytes[..16]) {

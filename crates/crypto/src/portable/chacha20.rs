@@ -22,7 +22,7 @@ impl ChaCha20 {
         Self { state }
     }
 
-    /// The next block, as words that stand for four bytes each, little-endian.
+    /// Computes the next block, as little-endian words of four bytes.
     pub(super) fn block(&mut self) -> [u32; 16] {
         let mut words = self.state;
         for _ in 0..10 {

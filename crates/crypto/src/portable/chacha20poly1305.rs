@@ -31,7 +31,7 @@ impl ChaChaPoly {
         let mut chacha20 = ChaCha20::new(&self.key, &place.nonce);
         let mut poly1305 = Poly1305::new(&Zeroizing::new(chacha20.block()));
         poly1305.absorb(&memory[place.aad.clone()]);
-        // A cache's worth at a time: what one has written the other finds there.
+        // Works in parts that fit the cache: the second cipher finds there what the first has written.
         for text in memory[place.text.clone()].chunks_mut(4096) {
             if SEAL {
                 chacha20.apply(text);

@@ -1,5 +1,5 @@
-//! AES-GCM (NIST SP 800-38D) with portable AES: the counter blocks of a whole batch go through the lanes in one stream, over
-//! the borders of packets, so that small packets fill them too.
+//! AES-GCM (NIST SP 800-38D) with portable AES. The counter blocks of a whole batch go through the lanes in one stream,
+//! across packets, so that small packets fill them too.
 
 use super::aes::{Aes, Blocks};
 use super::ghash::Ghash;
@@ -32,7 +32,7 @@ impl Gcm {
         Some(Self { aes, ghash })
     }
 
-    /// XORs the keystream into every text and returns the masks, which are the caller's to erase.
+    /// XORs the keystream into every text and returns the masks, which the caller must erase.
     fn apply(&self, memory: &mut [u8], places: &[Place]) -> Masks {
         let mut masks = [[0; 16]; CHUNK];
         let mut stream = Stream {
@@ -76,7 +76,7 @@ impl AeadImplementation for Gcm {
     }
 
     fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]) {
-        // The hash is of the ciphertext, which decrypting replaces; the masks come with decrypting.
+        // Hashes the ciphertext before decrypting replaces it; decrypting also returns the masks.
         let mut hashes = [[0; 16]; CHUNK];
         for (place, hash) in places.iter().zip(&mut hashes) {
             *hash = self.tag(memory, place, &[0; 16]);
@@ -104,7 +104,7 @@ impl AeadImplementation for Gcm {
 enum Target {
     /// The tag of a packet.
     Mask(usize),
-    /// A block of text: its first byte, and its bytes.
+    /// A block of text: its first byte, and its length.
     Text(usize, usize),
 }
 
@@ -130,7 +130,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Encrypts what has been pushed and uses it.
+    /// Encrypts the pushed blocks and XORs them into their targets.
     fn run(&mut self) {
         if self.filled == 0 {
             return;

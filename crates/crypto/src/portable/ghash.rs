@@ -1,11 +1,11 @@
 //! GHASH (NIST SP 800-38D, section 6.4) with ordinary multiplications.
 //!
-//! A product without carries is an ordinary one whose carries go astray. If only every fourth bit of both factors can be set,
-//! a sum of up to eight products of bits needs four bits at most, and its lowest, which is the sum without carry, stays where
-//! it belongs. So a factor is taken apart into four with such holes, and sixteen products make one.
+//! A carry-less product is an ordinary product without its carries. If only every fourth bit of both factors can be
+//! set, a sum of up to eight products of bits fits in four bits. Its lowest bit, the sum without carry, stays in place.
+//! So each factor is split into four parts with such holes, and sixteen products make one.
 //!
-//! Bits are in GHASH's order, the highest of the first byte for x^0: the product of two such numbers has 255 bits and stands
-//! one place too low.
+//! Bits are in GHASH's order, the highest of the first byte for x^0. The product of two such numbers has 255 bits and
+//! is one place too low.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -24,7 +24,7 @@ struct Factor([[u32; 4]; 9]);
 const HOLES: [u32; 4] = [0x1111_1111, 0x2222_2222, 0x4444_4444, 0x8888_8888];
 
 impl Ghash {
-    /// From the hash's key, the encryption of zeros.
+    /// Takes the hash's key, which is the encryption of zeros.
     pub(super) fn new(key: &[u8; 16]) -> Self {
         Self {
             key: Factor::new(words(key)),
@@ -40,7 +40,7 @@ impl Ghash {
         }
     }
 
-    /// The bytes, filled up with zeros to whole blocks.
+    /// Absorbs the bytes, padded with zeros to whole blocks.
     pub(super) fn absorb(&mut self, bytes: &[u8]) {
         let (blocks, rest) = bytes.as_chunks::<16>();
         for block in blocks {
@@ -53,7 +53,7 @@ impl Ghash {
         }
     }
 
-    /// The hash, with the block of the two lengths in bytes.
+    /// The hash, including the block of the two lengths; they are given in bytes.
     pub(super) fn finish(mut self, aad_len: usize, text_len: usize) -> [u8; 16] {
         let lengths = u128::from(aad_len as u64 * 8) << 64 | u128::from(text_len as u64 * 8);
         self.block(&lengths.to_be_bytes());
@@ -83,7 +83,7 @@ impl Factor {
         Self(sums.map(|word| HOLES.map(|holes| word & holes)))
     }
 
-    /// The product, eight words. Karatsuba twice: nine products of words and not sixteen.
+    /// The product, eight words. Applies Karatsuba twice: nine products of words instead of sixteen.
     #[inline(always)]
     fn product(&self, other: &Self) -> [u32; 8] {
         let of = |at: usize| carryless(&self.0[at], &other.0[at]);
@@ -115,28 +115,28 @@ impl Factor {
     }
 }
 
-/// The product of two words without carries, from their parts with holes.
+/// The carry-less product of two words, from their parts with holes.
 #[inline(always)]
 fn carryless(a: &[u32; 4], b: &[u32; 4]) -> u64 {
     let product = |i: usize, j: usize| u64::from(a[i]).wrapping_mul(u64::from(b[j]));
     let mut sum = 0;
     for (bit, holes) in HOLES.iter().enumerate() {
-        // The pairs whose bits meet at this place of four.
+        // The pairs whose products have this bit of each four.
         let place = (0..4).fold(0, |sum, i| sum ^ product(i, (4 + bit - i) % 4));
         sum |= place & (u64::from(*holes) << 32 | u64::from(*holes));
     }
     sum
 }
 
-/// Modulo x^128 + x^7 + x^2 + x + 1, in GHASH's order of bits.
+/// Reduces modulo x^128 + x^7 + x^2 + x + 1, in GHASH's order of bits.
 #[inline(always)]
 fn reduced(mut product: [u32; 8]) -> [u32; 4] {
-    // One place up: 255 bits are 256 with the lowest empty.
+    // Shifts by one place: the 255 bits become 256 with the lowest empty.
     for at in (1..8).rev() {
         product[at] = product[at] << 1 | product[at - 1] >> 31;
     }
     product[0] <<= 1;
-    // The lower half are the high powers: each word is worth itself 128 places up, times 1 + x + x^2 + x^7.
+    // The lower half has the high powers: each word counts 128 places higher, times 1 + x + x^2 + x^7.
     for at in 0..4 {
         let word = product[at];
         product[at + 4] ^= word ^ word >> 1 ^ word >> 2 ^ word >> 7;
@@ -149,7 +149,7 @@ fn reduced(mut product: [u32; 8]) -> [u32; 4] {
 mod tests {
     use super::*;
 
-    /// By the definition, bit by bit.
+    /// The product by its definition, bit by bit.
     fn slow(x: u128, y: u128) -> u128 {
         let (mut sum, mut v) = (0, y);
         for bit in (0..128).rev() {

@@ -1,7 +1,7 @@
-//! Portable code in constant time: whole numbers of the machine's word, and nothing else of the CPU.
+//! Portable code in constant time: integers of the machine's word size, and no other CPU features.
 //!
-//! It is what a chip without vector registers runs, and what the others are compared with. AWS-LC has portable code too, which
-//! takes one packet at a time; where its assembly for the plain instructions is the better one, the measurement says so.
+//! Chips without vector registers run this code, and the other code is compared with it. AWS-LC has portable code too,
+//! which takes one packet at a time. Where its assembly for plain instructions is faster, measurement chooses it.
 //!
 //! | algorithm | how | constant time because |
 //! |---|---|---|
@@ -24,16 +24,16 @@ pub(crate) use cbc::Cbc;
 pub(crate) use chacha20poly1305::ChaChaPoly;
 pub(crate) use gcm::Gcm;
 
-/// The machine's word, by which AES's lanes count.
+/// The machine's word, which sets the number of AES's lanes.
 #[cfg(target_pointer_width = "64")]
 type Native = u64;
 
-/// The machine's word, by which AES's lanes count.
+/// The machine's word, which sets the number of AES's lanes.
 #[cfg(not(target_pointer_width = "64"))]
 type Native = u32;
 
-/// Fills blocks that will not be read with zeros, which a compiler must not leave out. In one go, unlike `zeroize`'s byte
-/// after byte: a single small packet would notice that.
+/// Fills blocks with zeros in a way that a compiler cannot remove, though nothing reads them again. Writes them at
+/// once: `zeroize` writes byte by byte, which would be noticeable for a single small packet.
 fn erase(blocks: &mut [[u8; 16]]) {
     blocks.fill([0; 16]);
     zeroize::optimization_barrier(blocks);

@@ -1,7 +1,8 @@
 //! Poly1305 (RFC 8439, section 2.5) in words of 32 bits.
 //!
-//! The sum modulo 2^130 - 5 is four words and a few bits. Because r's upper words are multiples of four, `5 r / 4` is a whole
-//! number, by which a word is multiplied whose product would stand 2^130 or more too high: 2^128 is 5/4 there.
+//! The sum modulo 2^130 - 5 is four words and a few bits. Because r's upper words are multiples of four, `5 r / 4` is
+//! an integer. A product that would be at 2^128 or higher uses it, because 2^128 times a multiple of four equals 5/4 of
+//! it.
 
 use core::num::Wrapping;
 
@@ -17,12 +18,12 @@ pub(super) struct Poly1305 {
     /// 5/4 of r's upper three words.
     wrapped: [u32; 3],
     s: [u32; 4],
-    /// The last has a few bits.
+    /// The last word has only a few bits.
     h: [u32; 5],
 }
 
 impl Poly1305 {
-    /// From the first eight words of the key block: r and s.
+    /// Takes r and s from the first eight words of the key block.
     pub(super) fn new(key: &[u32; 16]) -> Self {
         let r = [
             key[0] & 0x0fff_ffff,
@@ -38,7 +39,7 @@ impl Poly1305 {
         }
     }
 
-    /// The bytes, filled up with zeros to whole blocks.
+    /// Absorbs the bytes, padded with zeros to whole blocks.
     pub(super) fn absorb(&mut self, bytes: &[u8]) {
         let (blocks, rest) = bytes.as_chunks::<16>();
         for block in blocks {
@@ -51,9 +52,9 @@ impl Poly1305 {
         }
     }
 
-    /// A whole block: its bytes and a bit behind them.
+    /// Absorbs a whole block: its bytes and the bit after them.
     pub(super) fn block(&mut self, block: &[u8; 16]) {
-        // Nothing overflows; `Wrapping` keeps a debug build from looking, which would be a branch on a secret.
+        // Nothing overflows; `Wrapping` avoids a debug build's overflow checks, which would branch on a secret.
         let wide = |a: u32, b: u32| Wrapping(u64::from(a)) * Wrapping(u64::from(b));
         let mut h = self.h;
         let mut carry = Wrapping(0_u64);
@@ -63,12 +64,12 @@ impl Poly1305 {
             *word = carry.0 as u32;
             carry >>= 32;
         }
-        // Up to here it had three bits at most, so that a product with a word of r has room in 32.
+        // `h[4]` had at most three bits so far, so its product with a word of r fits in 32.
         h[4] = h[4].wrapping_add(carry.0 as u32).wrapping_add(1);
 
         let [r0, r1, r2, r3] = self.r;
         let [w1, w2, w3] = self.wrapped;
-        // Words of r have 28 bits and their 5/4 a little more: five products fit in 64.
+        // Words of r have 28 bits and 5/4 of them a little more: five products fit in 64.
         let d0 = wide(h[0], r0) + wide(h[1], w3) + wide(h[2], w2) + wide(h[3], w1);
         let d1 = wide(h[0], r1) + wide(h[1], r0) + wide(h[2], w3) + wide(h[3], w2) + wide(h[4], w1);
         let d2 = wide(h[0], r2) + wide(h[1], r1) + wide(h[2], r0) + wide(h[3], w3) + wide(h[4], w2);
@@ -78,7 +79,7 @@ impl Poly1305 {
         let d3 = d3 + (d2 >> 32);
         let d4 = h[4].wrapping_mul(r0).wrapping_add((d3 >> 32).0 as u32);
 
-        // The bits above 2^130 come back five times: four times and once.
+        // The bits above 2^130 are added back five times: four times and once.
         let mut carry = Wrapping(u64::from((d4 >> 2).wrapping_add(d4 & !3)));
         self.h[4] = d4 & 3;
         for (word, d) in self.h.iter_mut().zip([d0, d1, d2, d3]) {
@@ -99,7 +100,7 @@ impl Poly1305 {
             *word = carry.0 as u32;
             carry >>= 32;
         }
-        // A mask of the bit's own making would be recognised and become a choice between two addresses.
+        // The optimiser would recognise a mask made from the bit here, and turn it into a choice between two addresses.
         let take = Choice::from((reduced[4] >> 2 & 1) as u8);
         let mut tag = [0; TAG_LEN];
         let mut carry = Wrapping(0_u64);

@@ -1,8 +1,8 @@
-//! AES's S-box as logic on words of bits.
+//! AES's S-box as logic operations on words of bits.
 //!
 //! The circuit is that of Boyar and Peralta, "A new combinational logic minimization technique with applications to
-//! cryptology" (2009): 23 additions, then 32 multiplications among 62 gates for the inversion, then 30 additions. Its four
-//! negations are left out; they are the constant 0x63, which is part of the round keys.
+//! cryptology" (2009): 23 additions, then 32 multiplications among 62 gates for the inversion, then 30 additions. Its
+//! four negations, the constant 0x63, are left out here and included in the round keys.
 
 use super::slices::{Row, Word};
 
@@ -10,7 +10,7 @@ use super::slices::{Row, Word};
 #[inline(always)]
 #[allow(clippy::many_single_char_names)]
 pub(super) fn substitute<W: Word>(row: &mut Row<W>) {
-    // The paper counts bits from the highest.
+    // The paper numbers bits from the highest.
     let [x7, x6, x5, x4, x3, x2, x1, x0] = *row;
 
     let y14 = x3 ^ x5;
@@ -137,7 +137,8 @@ pub(super) fn substitute<W: Word>(row: &mut Row<W>) {
 
 /// The inverse S-box on every byte to which 0x63 has been added.
 ///
-/// The S-box is an inversion and then a linear map, which is undone before and after: inverting twice is nothing.
+/// The S-box is an inversion and then a linear map. Undoing the map before and after is enough, as inverting twice
+/// cancels out.
 #[inline(always)]
 pub(super) fn substitute_back<W: Word>(row: &mut Row<W>) {
     unmap(row);
@@ -179,7 +180,7 @@ mod tests {
             let value = |row: &Row<u32>| (0..8).fold(0, |sum, bit| sum | (row[bit] as u8) << bit);
             substitute(&mut row);
             assert_eq!(value(&row) ^ 0x63, by_definition(byte));
-            // The constant is there already: what `substitute` has left out, `substitute_back` wants.
+            // `substitute` has left the constant out, as if 0x63 had been added, which `substitute_back` expects.
             substitute_back(&mut row);
             assert_eq!(value(&row), byte);
         }

@@ -1,6 +1,6 @@
-//! Blocks in lanes: bit-slicing.
+//! Bit-slicing: spreads the bits of blocks over lanes.
 //!
-//! AES's state is four rows of four columns of bytes. Here a row of as many blocks as there are lanes is eight words, one for
+//! AES's state is four rows of four columns of bytes. Here one row of all blocks in the lanes is eight words, one for
 //! each bit of its bytes:
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!                     block 7 .. 0 | block 7 .. 0 | block 7 .. 0 | block 7 .. 0     bit i of byte (r, c) of each block
 //! ```
 //!
-//! So shifting a row is rotating its words, mixing columns is adding words of other rows, and no operation needs a mask. With
-//! words of 64 bits there are sixteen blocks.
+//! So shifting a row means rotating its words, mixing columns means adding words of other rows, and no operation needs
+//! a mask. Words of 64 bits hold sixteen blocks.
 
 use core::ops::{BitAnd, BitOr, BitXor, Shl, Shr};
 
@@ -35,19 +35,19 @@ pub(super) trait Word:
     + Shl<u32, Output = Self>
     + Shr<u32, Output = Self>
 {
-    /// Lanes of a column, which is the blocks side by side.
+    /// Lanes of a column: the number of blocks processed together.
     const BLOCKS: usize;
 
-    /// A byte in every byte.
+    /// Repeats a byte in every byte of the word.
     fn splat(byte: u8) -> Self;
 
-    /// The four columns of a row, of block `n` and, where there is room, of block `n + 8`.
+    /// Makes a word of the four columns of a row: of block `n` and, if there is room, of block `n + 8`.
     fn from_columns(first: u32, second: u32) -> Self;
 
-    /// The reverse.
+    /// Splits a word into the columns that [`from_columns`](Self::from_columns) takes.
     fn columns(self) -> (u32, u32);
 
-    /// Each column takes the lanes of the one `COLUMNS` further.
+    /// Rotates the columns: each takes the lanes of the one `COLUMNS` further.
     fn turned<const COLUMNS: u32>(self) -> Self;
 }
 
@@ -109,7 +109,7 @@ impl Word for u64 {
     }
 }
 
-/// Puts the first blocks, as many as the word has lanes, into their lanes.
+/// Puts the first blocks, as many as the word has lanes, into the lanes.
 pub(super) fn pack<W: Word>(blocks: &[[u8; 16]; MAX_BLOCKS]) -> Rows<W> {
     let mut rows = [[W::default(); 8]; 4];
     for (r, row) in rows.iter_mut().enumerate() {
@@ -124,7 +124,7 @@ pub(super) fn pack<W: Word>(blocks: &[[u8; 16]; MAX_BLOCKS]) -> Rows<W> {
     rows
 }
 
-/// The reverse. Blocks beyond the word's lanes become zeros or stay as they are.
+/// Takes the blocks out of their lanes. Blocks beyond the word's lanes become zeros or stay unchanged.
 pub(super) fn unpack<W: Word>(mut rows: Rows<W>, blocks: &mut [[u8; 16]; MAX_BLOCKS]) {
     for (r, row) in rows.iter_mut().enumerate() {
         transpose(row);
@@ -142,7 +142,7 @@ pub(super) fn unpack<W: Word>(mut rows: Rows<W>, blocks: &mut [[u8; 16]; MAX_BLO
     }
 }
 
-/// In every byte of the eight words, bit `i` of word `n` changes places with bit `n` of word `i`.
+/// Transposes bits: in every byte of the eight words, bit `i` of word `n` and bit `n` of word `i` change places.
 #[inline(always)]
 fn transpose<W: Word>(words: &mut Row<W>) {
     for (distance, mask) in [(1, 0x55), (2, 0x33), (4, 0x0f)] {

@@ -7,22 +7,22 @@ use crate::{Cipher, Digest};
 /// A primitive, or the whole cipher of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// Only a hash.
+    /// A hash alone.
     Hash(Digest),
-    /// Only a block cipher in CBC mode.
+    /// A block cipher in CBC mode alone.
     Cbc(Cipher),
     /// RC4 with a key of 128 bits. Insecure.
     Rc4,
     /// RSA with 2048 bits, PKCS #1 v1.5 over SHA-256.
     Rsa2048,
-    /// DSA over 2048 bits with a subgroup of 160. Insecure by today's measure.
+    /// DSA over 2048 bits with a subgroup of 160. Insecure by today's standards.
     Dsa2048,
     /// ECDSA on P-256 over SHA-256.
     EcdsaP256,
     /// X25519.
     X25519,
     /// A tunnel's work on a packet: an AEAD, whose digest is [`Digest::None`], or a cipher behind an HMAC.
-    /// ChaCha20-Poly1305 without a number in front, other AEADs with four bytes of header and 32 bits of number.
+    /// ChaCha20-Poly1305 has no number in front; other AEADs have four bytes of header and a number of 32 bits.
     Tunnel(Cipher, Digest),
 }
 
@@ -48,8 +48,8 @@ pub enum Operation {
 }
 
 impl Algorithm {
-    /// All that a table shows when nothing is chosen: primitives, signatures, tunnels. There are more: every pair of
-    /// cipher and digest is a tunnel.
+    /// The default rows of a table: primitives, signatures, tunnels. More algorithms exist: every pair of cipher and
+    /// digest is a tunnel.
     pub const ALL: [Self; 25] = [
         Self::Hash(Digest::Sha1),
         Self::Hash(Digest::Sha256),
@@ -78,7 +78,7 @@ impl Algorithm {
         Self::X25519,
     ];
 
-    /// The algorithm called `name`: one that [`Display`](fmt::Display) writes, in whatever case, any other
+    /// The algorithm called `name`, in upper or lower case: as [`Display`](fmt::Display) writes it, any
     /// `CIPHER+hmac-DIGEST`, or one of `openssl speed`'s names.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -113,7 +113,7 @@ impl Algorithm {
         Some(Self::Hash(digest))
     }
 
-    /// The operations that it has.
+    /// The operations of the algorithm.
     #[must_use]
     pub const fn operations(self) -> &'static [Operation] {
         match self {
@@ -129,7 +129,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether it works on one number at a time instead of messages of any length.
+    /// Whether the algorithm works on one number at a time instead of messages of any length.
     #[must_use]
     pub const fn is_public_key(self) -> bool {
         matches!(
@@ -138,7 +138,7 @@ impl Algorithm {
         )
     }
 
-    /// Whether it is what a tunnel does with a packet.
+    /// Whether the algorithm is a tunnel's work on a packet.
     #[must_use]
     pub const fn is_tunnel(self) -> bool {
         matches!(self, Self::Tunnel(..))
@@ -166,7 +166,7 @@ impl fmt::Display for Algorithm {
 }
 
 impl Operation {
-    /// Its name.
+    /// The name of the operation.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

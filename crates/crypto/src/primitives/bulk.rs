@@ -16,7 +16,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// Each with room for an IV in front of it.
+    /// Makes messages, each with room for an IV in front.
     fn new(batch: usize, bytes: usize) -> Self {
         const FRONT: usize = 16;
         let stride = FRONT + bytes.next_multiple_of(16);
@@ -37,9 +37,9 @@ pub(super) fn hash(
     batch: usize,
     bytes: usize,
 ) -> Option<Box<dyn Task>> {
-    // The key does not matter: what the implementations have for HMACs they have for plain hashes, accelerators apart.
+    // The key does not matter: implementations of HMACs do plain hashes as well, except accelerators.
     let implementations = match backend {
-        // Of what is neither SHA-1 nor SHA-2 there is one, and it is portable, whatever the machine.
+        // A digest other than SHA-1 and SHA-2 has one implementation, which is portable on every machine.
         _ if Algorithm::of_digest(digest).is_none() => match backend {
             Backend::Portable => Pair::mac(None, &MacKey::new(digest, &[])?)?,
             _ => return None,
@@ -118,7 +118,7 @@ struct Chains {
 
 impl Task for Chains {
     fn run(&mut self) -> bool {
-        // Implementations take so many at once, at most.
+        // Implementations take at most `CHUNK` chains at once.
         for chains in self.chains.chunks(CHUNK) {
             if self.encrypting {
                 self.blocks.encrypt(&mut self.memory, chains);
@@ -135,7 +135,7 @@ impl Task for Chains {
     }
 }
 
-/// Encrypts each message, the stream going on from one to the next.
+/// Encrypts each message with one stream, which continues from message to message.
 pub(super) fn rc4(batch: usize, bytes: usize) -> Box<dyn Task> {
     let mut key = [0; 16];
     crate::random(&mut key);
@@ -170,7 +170,8 @@ mod tests {
     use super::*;
     use crate::implementations::MACS;
 
-    /// Plain hashes of every length around the ends of blocks, by each candidate that has them, against the library's.
+    /// Compares plain hashes of every length around the ends of blocks, by each candidate that has them, with the
+    /// library's.
     #[test]
     fn plain_hashes_are_those_of_the_library() {
         let memory: Vec<u8> = (0..2000_u32).map(|at| ((at * 31) >> 3) as u8).collect();

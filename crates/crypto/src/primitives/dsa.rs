@@ -1,6 +1,6 @@
 //! DSA over a group of 2048 bits with a subgroup of 160, the sizes that `openssl speed dsa2048` measures.
 //!
-//! Nothing that Millrace speaks signs with DSA; it is here to be measured beside the published figures of routers.
+//! No protocol of Millrace signs with DSA; it is here for comparison with the published figures of routers.
 
 use core::ptr::{self, NonNull};
 
@@ -10,10 +10,11 @@ use zeroize::Zeroizing;
 /// Bytes of the longest signature: two numbers of 160 bits in DER.
 const SIGNATURE_MAX: usize = 64;
 
-/// Bytes of a hash that fits the subgroup. Of longer ones only so many are signed (FIPS 186-4, section 4.6).
+/// Bytes of a hash that fits the subgroup. Longer hashes are cut to this length before signing (FIPS 186-4, section
+/// 4.6).
 const HASH_LEN: usize = 20;
 
-/// A key pair, what signs and verifies with it, and its last signature.
+/// A key pair, the contexts that sign and verify with it, and its last signature.
 pub(super) struct Dsa {
     signing: Context,
     verifying: Context,
@@ -26,7 +27,8 @@ impl Dsa {
     pub(super) fn generate() -> Option<Self> {
         let mut secret = Zeroizing::new([0; HASH_LEN]);
         crate::random(&mut *secret);
-        // Between 0 and the order of the subgroup, which begins with 0xbe, and as long in DER as any other.
+        // The secret is between 0 and the order of the subgroup, which begins with 0xbe, and its DER is as long as any
+        // other's.
         secret[0] = secret[0] & 0x7f | 1;
         let key = Key::parse(&pkcs8(&*secret))?;
         Some(Self {
@@ -53,7 +55,7 @@ impl Dsa {
         signed == 1
     }
 
-    /// Whether the last signature is `hash`'s.
+    /// Whether the last signature is one of `hash`.
     pub(super) fn verify(&mut self, hash: &[u8; 32]) -> bool {
         let signature = &self.signature[..self.len.min(SIGNATURE_MAX)];
         // SAFETY: a context that verifies, and slices with their lengths.
@@ -70,11 +72,11 @@ impl Dsa {
     }
 }
 
-/// A key of the library's.
+/// A key in the library's form.
 struct Key(NonNull<EVP_PKEY>);
 
 impl Key {
-    /// From a private key as PKCS #8 has it.
+    /// Parses a private key in PKCS #8.
     fn parse(der: &[u8]) -> Option<Self> {
         // SAFETY: zeros are a valid reader, which is set to a slice with its length; the library copies what it parses.
         let key = unsafe {
@@ -93,7 +95,7 @@ impl Drop for Key {
     }
 }
 
-/// A context for one kind of operation with a key, which it keeps alive.
+/// A context for one kind of operation with a key. It keeps the key alive.
 struct Context(NonNull<EVP_PKEY_CTX>);
 
 // SAFETY: the library's object belongs to this value only, and the library binds none to a thread; keys are counted with
@@ -128,7 +130,7 @@ fn pkcs8(secret: &[u8]) -> Zeroizing<Vec<u8>> {
     element(SEQUENCE, &[&version, &algorithm, &secret])
 }
 
-/// An element of DER, of less than 64 KiB.
+/// An element of DER, shorter than 64 KiB.
 fn element(tag: u8, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut der = Zeroizing::new(Vec::with_capacity(len + 4));

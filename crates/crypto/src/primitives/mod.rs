@@ -1,6 +1,7 @@
-//! The ciphers, hashes and signatures one by one, on the back end of one's choice: to be measured, not to be used.
+//! Single ciphers, hashes and signatures on a given back end: for measuring, not for use.
 //!
-//! [`task`] makes a [`Task`], which does the same work on the same memory each time it runs. The caller brings the clock.
+//! [`task`] makes a [`Task`], which does the same work on the same memory each time it runs. The caller measures the
+//! time.
 
 mod algorithm;
 mod bulk;
@@ -13,27 +14,27 @@ pub use tunnel::packet_cipher;
 
 use crate::Backend;
 
-/// Work that can be done again and again.
+/// Work that can be repeated.
 pub trait Task: Send {
-    /// Restores what the last run has used up; needed before each run. Its time is not the algorithm's.
+    /// Restores the input that the last run has used up; needed before each run. Its time is not the algorithm's.
     fn prepare(&mut self) {}
 
-    /// Whether [`prepare`](Self::prepare) does anything, so that its time has to be told from the rest.
+    /// Whether [`prepare`](Self::prepare) does anything, so that its time must be measured separately.
     fn is_prepared(&self) -> bool {
         false
     }
 
-    /// Does the work once, and says whether it came out right.
+    /// Does the work once, and returns whether the result was right.
     fn run(&mut self) -> bool;
 
     /// The code and its instructions. For a tunnel's cipher, the code that works on batches.
     fn implementation(&self) -> &'static str;
 }
 
-/// The work of one operation on `batch` messages or packets of `bytes` bytes each, with a fresh key; for public keys one
-/// operation, whatever the other two say.
+/// Makes the task of one operation on `batch` messages or packets of `bytes` bytes each, with a fresh key. For public
+/// keys it is one operation, whatever these numbers are.
 ///
-/// `None` if the algorithm has no such operation, or this machine no such back end for it.
+/// `None` if the algorithm has no such operation, or this machine has no such back end for it.
 #[must_use]
 pub fn task(
     algorithm: Algorithm,
@@ -64,14 +65,14 @@ pub fn task(
 #[must_use]
 pub fn is_present(algorithm: Algorithm, backend: Backend) -> bool {
     if algorithm.is_public_key() {
-        // Making keys takes its time.
+        // Making keys just to find out takes too long.
         return backend == library();
     }
     let first = algorithm.operations().first();
     first.is_some_and(|&operation| task(algorithm, operation, backend, 1, 16).is_some())
 }
 
-/// Of which kind AWS-LC's code is here, which is the only one for signatures.
+/// The kind of AWS-LC's code on this machine, which is the only code for signatures.
 fn library() -> Backend {
     // The first candidate of each table is the library.
     crate::implementations::MACS
@@ -83,8 +84,8 @@ fn library() -> Backend {
 mod tests {
     use super::*;
 
-    /// Every operation of every algorithm runs, and comes out right, on each back end that is said to be there, and on no
-    /// other.
+    /// Every operation of every algorithm runs with the right result on each back end that is reported present, and on
+    /// no other.
     #[test]
     fn what_is_present_runs() {
         for algorithm in Algorithm::ALL {

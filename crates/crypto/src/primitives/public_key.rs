@@ -12,13 +12,14 @@ use super::dsa::Dsa;
 use super::{Algorithm, Operation, Task};
 use crate::x25519::{PrivateKey, PublicKey};
 
-/// The message to sign: as long as a SHA-256 hash. Hashing it costs nothing beside the rest.
+/// The message to sign: as long as a SHA-256 hash. The time to hash it is negligible.
 const MESSAGE: [u8; 32] = [0x5a; 32];
 
 /// Bytes of a signature with a key of 2048 bits.
 const RSA_LEN: usize = 256;
 
-/// The operation with a fresh key; `None` if the algorithm has no such operation, or the library finds no memory.
+/// Makes the operation's task with a fresh key; `None` if the algorithm has no such operation, or the library finds no
+/// memory.
 pub(super) fn task(algorithm: Algorithm, operation: Operation) -> Option<Box<dyn Task>> {
     match algorithm {
         Algorithm::Rsa2048 => {
@@ -74,7 +75,7 @@ fn rsa_sign(key: &RsaKeyPair, signature: &mut [u8]) -> Option<()> {
         .ok()
 }
 
-/// The key is parsed once, as a peer's is whose certificate has been read.
+/// The key is parsed once, like the key of a peer whose certificate has been read.
 fn verifying(
     algorithm: &'static dyn VerificationAlgorithm,
     public: &[u8],
@@ -86,7 +87,7 @@ fn verifying(
     })))
 }
 
-/// One operation after the other; the function says whether it came out right.
+/// Repeats one operation; the function returns whether its result was right.
 struct Repeated<F>(F);
 
 impl<F: FnMut() -> bool + Send> Task for Repeated<F> {

@@ -9,7 +9,7 @@ use crate::{Backend, Batch, Cipher, Digest, Packet, PacketCbc, PacketCipher};
 /// Bytes of a header, which AEADs authenticate.
 const HEADER: usize = 4;
 
-/// Seals or opens so many packets of `bytes` bytes of payload.
+/// Seals or opens a batch of packets with `bytes` bytes of payload.
 pub(super) fn task(
     (cipher, digest): (Cipher, Digest),
     operation: Operation,
@@ -26,8 +26,8 @@ pub(super) fn task(
     }
 }
 
-/// The cipher of a tunnel, with four bytes of header that an AEAD authenticates. `keys` are the cipher's and the HMAC's;
-/// an AEAD's salt is the beginning of the second.
+/// The cipher of a tunnel; an AEAD also authenticates four bytes of header. `keys` are the cipher's and the HMAC's; an
+/// AEAD's salt is the beginning of the second.
 ///
 /// `None` if this machine has no such back end for it.
 #[must_use]
@@ -98,7 +98,7 @@ impl Task for Sealing {
     }
 }
 
-/// Packets that are opened over and over.
+/// Packets that are opened again and again.
 struct Opening {
     opened: Sealing,
     sealed: Vec<u8>,
@@ -125,7 +125,7 @@ impl Opening {
 }
 
 impl Task for Opening {
-    /// An opened packet is no ciphertext any more.
+    /// Restores the ciphertext, which opening has replaced.
     fn prepare(&mut self) {
         self.opened.memory.copy_from_slice(&self.sealed);
         self.opened.packets.copy_from_slice(&self.datagrams);

@@ -14,42 +14,43 @@ use crate::implementations::{
 };
 use crate::packet_aead::AeadAlgorithm;
 
-/// A batch: packets, and bytes of each. The first two stand for what tunnels carry, data and acknowledgements; the others
-/// are few packets. A quarter of a whole packet tells candidates apart as well as a whole one, in a quarter of the time,
-/// of which a router's core would need milliseconds.
+/// Batches: packets, and bytes of each. The first two stand for a tunnel's usual traffic, data and acknowledgements;
+/// the others are few packets. A quarter of a full packet tells candidates apart as well as a full one, in a quarter of
+/// the time; a router's core would need milliseconds for full ones.
 const SHAPES: [(usize, usize); 5] = [(32, 352), (32, 64), (1, 1408), (3, 352), (1, 64)];
 
-/// The first shapes are batches.
+/// The number of shapes, from the first, that are batches.
 const BATCHES: usize = 2;
 
-/// A shape is measured until it has taken so long, and no less often than [`SAMPLES`]; the fastest run counts.
+/// A shape is measured for this long, and at least [`SAMPLES`] times; the fastest run counts.
 const ENOUGH: Duration = Duration::from_micros(60);
 
-/// Runs of each shape at least, however long one takes: the first may find caches cold.
+/// Minimum runs of each shape, however long one takes: the first may find caches cold.
 const SAMPLES: u32 = 3;
 
-/// Portable code is not expected to beat code for the vector registers of the same CPU. It does only if that takes more than
-/// so many times as long, twice: what disturbs a measurement is likelier than that.
+/// Portable code is not expected to beat code for the vector registers of the same CPU. It is chosen only if that takes
+/// more than so many times as long, in two measurements: a disturbed measurement is likelier.
 const FAR: f64 = 1.5;
 
-/// A candidate that takes so many times as long as another for small packets is not tried with large ones. Portable code
-/// beside the CPU's own instructions is, and would take as long as all others together.
+/// A candidate that takes so many times as long as another for small packets is not tried with large ones. An example
+/// is portable code beside the CPU's own instructions, which would take as long as all others together.
 const HOPELESS: u32 = 4;
 
-/// Portable code that takes so many times as long as other code of the same CPU for few packets is tried with no more: several
-/// packets at a time make it twice as fast at most. Beside AES instructions it would take as long as all else together.
+/// Portable code that takes so many times as long as other code of the same CPU for few packets is tried with no more.
+/// Several packets at a time make it at most twice as fast. Beside AES instructions it would take as long as all else
+/// together.
 const BEHIND: u32 = 8;
 
-/// A candidate that takes at most so many times as long as another is as fast.
+/// A candidate that takes at most so many times as long as another counts as equally fast.
 const SAME: f64 = 1.1;
 
-/// Room for a packet with whatever stands around it.
+/// Room for a packet and everything around it.
 const STRIDE: usize = 16 + 4 + 1408 + TAG_LEN;
 
 /// The fastest of the candidates, for batches and for few packets, and what each took.
 ///
-/// A batch's times are added as they are, so that what saves a tenth of the time for large packets may cost a third more for
-/// small ones. Those are few where throughput matters.
+/// The times of the batches are simply added. So code that saves a tenth of the time for large packets may cost a third
+/// more for small ones, which are few where throughput matters.
 pub(super) fn fastest(algorithm: Algorithm, among: &[Among]) -> (Picked, Vec<Measured>) {
     let implementation = |of: &Among| {
         Some(Tried {
@@ -80,7 +81,7 @@ pub(super) struct Among {
 }
 
 impl Among {
-    /// The `candidates` that are there.
+    /// The `candidates` that are present.
     pub(super) fn present(candidates: &[(Backend, &'static str, bool)]) -> Vec<Self> {
         let all = candidates.iter().enumerate();
         all.filter(|&(_, &(.., present))| present)
@@ -93,7 +94,7 @@ impl Among {
     }
 }
 
-/// A candidate, and the shortest time that each shape took; the longest there is for one that was not tried.
+/// A candidate, and its shortest time for each shape; the maximum duration for an untried shape.
 struct Tried {
     of: Among,
     implementation: Implementation,
@@ -121,11 +122,11 @@ impl Tried {
     }
 }
 
-/// Measures every candidate with every shape; what one took before stays if that was less.
+/// Measures every candidate with every shape; an earlier time stays if it was shorter.
 fn measure(tried: &mut [Tried], memory: &mut [u8]) {
-    // The largest batch last, when it is known which have a chance.
+    // The largest batch comes last, when it is known which candidates have a chance.
     for shape in (0..SHAPES.len()).rev() {
-        // None yet, and so no bound, in front of the first.
+        // The first shape has no times yet, and so no bound.
         let bound = |times: u32, shape: usize| {
             let all = tried.iter().filter_map(|of| of.times.get(shape));
             all.min()
@@ -144,12 +145,12 @@ fn measure(tried: &mut [Tried], memory: &mut [u8]) {
     }
 }
 
-/// The fastest for these shapes, whatever is expected.
+/// The fastest candidate for these shapes, whatever was expected.
 fn best(tried: &[Tried], shapes: Range<usize>) -> Option<&Tried> {
     tried.iter().min_by_key(|of| of.total(shapes.clone()))
 }
 
-/// The fastest for these shapes, or what was expected to be and is not far behind.
+/// The fastest candidate for these shapes, or the expected one if it is not far behind.
 fn chosen(tried: &[Tried], shapes: Range<usize>) -> Option<&Tried> {
     let best = best(tried, shapes.clone())?;
     let expected = tried.iter().filter(|of| of.of.backend == Backend::Simd);
@@ -169,7 +170,7 @@ fn picked(tried: &[Tried]) -> Picked {
     let (Some(many), Some(few)) = (chosen(tried, 0..BATCHES), chosen(tried, FEW)) else {
         return Picked::FIRST;
     };
-    // One implementation for both, unless two are worth their keys.
+    // One implementation serves both, unless a second is worth its key.
     let same = many.total(FEW).as_secs_f64() <= few.total(FEW).as_secs_f64() * SAME;
     Picked {
         many: many.of.index,
@@ -190,10 +191,10 @@ fn time(
         let (from, cpu_from) = (Instant::now(), cpu_time());
         implementation.run(memory, packets, len);
         let (wall, cpu) = (from.elapsed(), cpu_time().saturating_sub(cpu_from));
-        // The processor's time leaves out what others did meanwhile. A kernel whose clock for it is coarse says nothing.
+        // The processor's time leaves out other threads. A kernel with a coarse clock for it reports zero.
         let taken = if cpu.is_zero() { wall } else { cpu.min(wall) };
         best = best.min(taken);
-        // The measurement ends, however coarse the clocks are.
+        // Adds at least a nanosecond, so that the measurement ends however coarse the clocks are.
         total += taken.max(Duration::from_nanos(1));
         samples += 1;
     }
@@ -208,7 +209,7 @@ fn cpu_time() -> Duration {
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now);
         now
     };
-    // Neither is negative, and the second is below a thousand million.
+    // Neither field is negative, and the second is below 10^9.
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
@@ -236,7 +237,7 @@ impl Implementation {
         }
     }
 
-    /// Only sealing: what it takes to open is nearly the same, but that tags are compared.
+    /// Measures sealing only: opening takes nearly the same time, plus the comparison of tags.
     fn run(&self, memory: &mut [u8], packets: usize, len: usize) {
         let text = |number: usize| {
             let start = number * STRIDE + 20;

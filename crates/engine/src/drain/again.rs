@@ -1,4 +1,4 @@
-//! Packets that are sent once more because the peer has asked for them.
+//! Sends packets again that the peer asked for.
 
 use crate::missing::Missing;
 use crate::peer::Peer;
@@ -9,10 +9,10 @@ use netio::udp::{Ecn, Family, SendScratch, Train};
 use plane::Wire;
 use std::net::SocketAddr;
 
-/// Keeps the datagrams of a batch for peers that may ask for them.
+/// Keeps the datagrams of a batch for peers that may ask for them again.
 pub(super) fn keep<W: Wire>(shared: &Shared<W>, slot: &OutboundSlot) {
     for (run, trains) in slot.trains_of_runs() {
-        // A connection loses no packets.
+        // A TCP connection loses no packets.
         if run.count == 0 || run.stream.is_some() || !run.peer.lines.repairs() {
             continue;
         }
@@ -29,18 +29,19 @@ pub(super) fn keep<W: Wire>(shared: &Shared<W>, slot: &OutboundSlot) {
     }
 }
 
-/// State for sending once more.
+/// State for sending packets again.
 #[derive(Default)]
 pub(super) struct Again {
     scratch: Option<Box<SendScratch>>,
     memory: Vec<u8>,
-    /// Bytes of each datagram in the memory.
+    /// Length of each datagram in `memory`.
     lens: Vec<u32>,
     trains: Vec<Train>,
 }
 
 impl Again {
-    /// Sends what is missing by all lines, so that it is hardly lost once more: at first by those that it is little for.
+    /// Sends missing packets by all lines, so that they are hardly lost again; the first time only by lines with a
+    /// large share.
     pub(super) fn send<W: Wire>(
         &mut self,
         shared: &Shared<W>,
@@ -48,7 +49,7 @@ impl Again {
         missing: &Missing,
     ) {
         let peer = &run.key.peer;
-        // Numbers of other keys are others'.
+        // Numbers refer to one key, so a request for another key's packets is ignored.
         let Some(key) = &run.key.answer else { return };
         self.memory.clear();
         self.lens.clear();

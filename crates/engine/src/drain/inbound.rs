@@ -25,16 +25,16 @@ use std::time::Instant;
 /// State for draining inbound batches.
 pub(crate) struct InboundDrain<W: Wire> {
     coalescer: Coalescer,
-    /// The packet that was joined or unpacked last.
+    /// The packet that was last reassembled from pieces or decompressed.
     whole: Vec<u8>,
     reader: Reader,
     /// Sessions whose windows hold packets.
     holding: Vec<Arc<ReceiveKey<W>>>,
-    /// Bytes that windows hold, but for the one of the session whose packets are checked.
+    /// Bytes that all reorder windows hold, except the window of the session being checked.
     held: usize,
     again: Again,
     last_flow: LastFlow,
-    /// A TCP segment of the batch shall tell its sender to send slower.
+    /// Whether a TCP segment of this batch is to be ECN-marked or dropped, so that its sender slows down.
     signals: bool,
 }
 
@@ -57,13 +57,13 @@ impl<W: Wire> Default for InboundDrain<W> {
 #[derive(Clone, Copy)]
 struct Manner {
     joins: Joins,
-    /// One by one, because some of them lie elsewhere.
+    /// Packets are written one by one, because reassembled or decompressed packets lie outside the batch.
     singly: bool,
     now: Instant,
 }
 
 impl<W: Wire> InboundDrain<W> {
-    /// Writes what was held and is due.
+    /// Writes held packets that are due.
     pub(crate) fn expire(&mut self, shared: &Shared<W>, now: Instant) {
         for key in &self.holding {
             let mut received = key.received.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,7 @@ impl<W: Wire> InboundDrain<W> {
         self.look_ahead(shared);
     }
 
-    /// Says when packets that are held must go, and forgets the sessions that hold none.
+    /// Sets the alarm for the next held packet, and forgets sessions that hold none.
     fn look_ahead(&mut self, shared: &Shared<W>) {
         let mut earliest: Option<Instant> = None;
         self.holding.retain(|key| {
@@ -109,8 +109,8 @@ impl<W: Wire> InboundDrain<W> {
         for run in &slot.runs {
             let range = run.first..run.first + run.count;
             let (packets, inner) = (&slot.packets[range.clone()], &slot.inner[range]);
-            // Packets that are joined from pieces or unpacked lie elsewhere: all of such a run's are written one by one,
-            // to keep their order.
+            // Reassembled and decompressed packets lie outside the batch. If a run has any, all its packets are written
+            // one by one, to keep their order.
             let singly = run.key.format.splits() || inner.contains(&Inner::Piece);
             if singly {
                 self.write(shared, memory);
@@ -131,7 +131,7 @@ impl<W: Wire> InboundDrain<W> {
         }
     }
 
-    /// Checks the packets of one run and collects what is to be written.
+    /// Checks the packets of one run and collects those to be written.
     fn run(
         &mut self,
         shared: &Shared<W>,
@@ -180,12 +180,12 @@ impl<W: Wire> InboundDrain<W> {
                 counts.duplicated += u64::from(!old);
                 if let Some(order) = order {
                     let line = match gathers {
-                        // A copy may come from anywhere.
+                        // A copy may come from any address.
                         true => order.line_known_at(run.line, run.from.addr),
                         false => Some(run.line),
                     };
                     match line.filter(|_| !old) {
-                        // Copies are only wanted for their news of the lines.
+                        // A copy only tells the reorder window about its line.
                         Some(line) => {
                             order.passed(packet.counter, line, now);
                         }
@@ -218,7 +218,7 @@ impl<W: Wire> InboundDrain<W> {
                     let whole = &payload[..len as usize];
                     let passed_on = hairpin && pass_on(shared, whole, peer);
                     if let Some(order) = order {
-                        // Here packets of several lines are put back into order.
+                        // The reorder window puts packets of several lines back into order.
                         let room = self.held + order.held() + whole.len() <= HELD_MAX;
                         let at = (packet.counter, line);
                         verdict = if passed_on {
@@ -286,7 +286,7 @@ impl<W: Wire> InboundDrain<W> {
         tell(shared, run, now);
     }
 
-    /// Gives a session the window that control wants for its peer, or none.
+    /// Gives a session the reorder window that control wants for its peer, or removes it.
     fn follow(
         &mut self,
         shared: &Shared<W>,
@@ -313,7 +313,7 @@ impl<W: Wire> InboundDrain<W> {
         }
     }
 
-    /// Tells the sender of a packet to send slower, if it is a TCP segment: by a mark, or by dropping it.
+    /// Tells the sender of a TCP segment to slow down: marks the segment, or drops it. Other packets stay as they are.
     fn signal(&mut self, shared: &Shared<W>, packet: &mut [u8], inner: Inner) -> Inner {
         if !ip::carries_tcp(packet) {
             return inner;
@@ -327,7 +327,7 @@ impl<W: Wire> InboundDrain<W> {
         inner
     }
 
-    /// Writes what the window of a session has held and is due, behind what was collected.
+    /// Writes packets of a session's reorder window that are due, after the packets collected so far.
     #[inline]
     fn release(&mut self, shared: &Shared<W>, order: &mut Order, memory: &mut [u8], now: Instant) {
         while let Some(packet) = order.due(now) {
@@ -336,7 +336,7 @@ impl<W: Wire> InboundDrain<W> {
         }
     }
 
-    /// Deals with a payload that is no whole packet when it comes. Returns the bytes of the packet that it completes.
+    /// Handles a payload that is not a whole packet. Returns the bytes of the packet that it completes.
     fn deal_with(
         &mut self,
         shared: &Shared<W>,
@@ -361,7 +361,7 @@ impl<W: Wire> InboundDrain<W> {
         0
     }
 
-    /// A piece of a packet, or a compressed one. Returns the bytes of the packet that it completes.
+    /// Handles a piece of a packet, or a compressed packet. Returns the bytes of the packet that it completes.
     fn join(
         &mut self,
         shared: &Shared<W>,
@@ -406,14 +406,14 @@ impl<W: Wire> InboundDrain<W> {
     }
 }
 
-/// Asks the peer for what is missing, where it keeps what it sends: packets of the session that is sent with.
+/// Asks the peer for missing packets of the session in use, if the peer keeps the packets that it sends.
 fn ask<W: Wire>(shared: &Shared<W>, key: &ReceiveKey<W>, order: &mut Order, now: Instant) {
     let sends = || {
         let sending = key.peer.send_key.load();
         let both = sending.as_ref().zip(key.answer.as_ref());
         both.is_some_and(|(sending, answer)| Arc::ptr_eq(sending, answer))
     };
-    // A format that cuts packets itself would cut requests.
+    // A format that splits packets would split requests too.
     let asks = key.peer.lines.repairs() && !key.format.splits() && sends();
     let known = &key.peer.order;
     let mut request = order.missing(asks, known, now);
@@ -423,7 +423,7 @@ fn ask<W: Wire>(shared: &Shared<W>, key: &ReceiveKey<W>, order: &mut Order, now:
     }
 }
 
-/// Tells control what a run of packets that are new means for its session.
+/// Tells control what a run of new packets means for its session.
 fn tell<W: Wire>(shared: &Shared<W>, run: &InboundRun<W>, now: Instant) {
     let (control, key) = (&shared.control, &run.key);
     let (id, index) = (key.peer.id(), key.index);
@@ -439,12 +439,12 @@ fn tell<W: Wire>(shared: &Shared<W>, run: &InboundRun<W>, now: Instant) {
     }
 }
 
-/// Counts what came by one line of a peer.
+/// Counts the packets that came by one line of a peer.
 fn count<W: Wire>(shared: &Shared<W>, peer: &Peer, line: LineId, counts: &LineCounts) {
     if let Some(line) = peer.lines.get(line) {
         line.counts.note_received(counts);
     }
-    // Of a peer with several lines the packets that are too old are copies as well, from the slower one.
+    // With several lines, packets older than the replay window are copies from the slower line.
     let several = counts.ancient > 0 && peer.has_several_lines();
     let (copies, replayed) = if several {
         (counts.duplicated + counts.ancient, 0)
@@ -478,12 +478,10 @@ fn is_owned<W: Wire>(shared: &Shared<W>, packet: &[u8], peer: &Arc<Peer>) -> boo
         .is_some_and(|owner| Arc::ptr_eq(owner, peer))
 }
 
-/// Passes a packet of one peer on to the other peer that it is for, if it is for one. Returns
-/// whether that was so.
+/// Passes a packet of one peer directly to the peer that owns its destination. Returns whether it did.
 fn pass_on<W: Wire>(shared: &Shared<W>, packet: &[u8], from: &Arc<Peer>) -> bool {
     if packet.len() > shared.mtu() {
-        // Too long for this tunnel: the kernel fragments it, or tells its sender, as it does with
-        // everything that is routed into the interface.
+        // A packet too long for this tunnel goes to the kernel, which fragments it or answers its sender.
         return false;
     }
     let routes = shared.routes.load();

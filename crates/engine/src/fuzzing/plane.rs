@@ -1,4 +1,4 @@
-//! A data plane whose only worker is the caller, so that a fuzzer or a test says what happens when.
+//! A data plane whose only worker is the caller, so that a fuzzer or a test decides what happens when.
 
 use crate::fill::{InboundFill, OutboundFill};
 use crate::stream::Stream;
@@ -14,20 +14,20 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A data plane without threads. What its workers would do is done by [`Plane::interface`],
-/// [`Plane::datagrams`] and [`Plane::stream`].
+/// A data plane without threads. [`Plane::interface`], [`Plane::datagrams`] and [`Plane::stream`] do the work of its
+/// workers.
 pub struct Plane<W: Wire> {
-    /// The tunnel, which control asks for things.
+    /// The tunnel that control calls.
     pub tunnel: Tunnel<W>,
-    /// The interface's other side: gives what the tunnel wrote, and takes what it is to read, each
-    /// packet behind a `virtio_net_hdr`.
+    /// The interface's other side: delivers packets that the tunnel wrote, and takes packets for it to read, each
+    /// behind a `virtio_net_hdr`.
     pub host: UnixDatagram,
     outbound: OutboundFill<W>,
     inbound: InboundFill<W>,
 }
 
 impl<W: Wire> Plane<W> {
-    /// A data plane and its interface. `options` are those of one worker.
+    /// Creates a data plane and its interface. `options` must be those of one worker.
     ///
     /// # Errors
     /// Descriptor limits.
@@ -35,7 +35,7 @@ impl<W: Wire> Plane<W> {
         Self::over(Tun::simulated()?, wire, control, options)
     }
 
-    /// Makes a plane over an interface of the caller's, and its other side.
+    /// Creates a plane over the caller's interface and its other side.
     ///
     /// # Errors
     /// Descriptor limits.
@@ -55,18 +55,17 @@ impl<W: Wire> Plane<W> {
         })
     }
 
-    /// Takes what waits at the interface, and what control has injected, as far as streams have
-    /// room.
+    /// Handles packets waiting at the interface and payloads injected by control, as far as streams have room.
     pub fn interface(&mut self) {
         let workers = self.tunnel.all_workers();
         workers.pump_tun(&mut self.outbound);
-        // The next wait reports packets that were left on purpose.
+        // The next wait reports packets that a short read left on purpose.
         while self.outbound.took_one() && waits(self.tunnel.tun()) {
             workers.pump_tun(&mut self.outbound);
         }
     }
 
-    /// Receives what waits at the first line's socket of a family, where there is one.
+    /// Receives datagrams waiting at the first line's socket of a family, if there is one.
     pub fn datagrams(&mut self, family: Family) {
         if let Some(socket) = self.tunnel.sockets().of(family) {
             let workers = self.tunnel.all_workers();
@@ -77,7 +76,7 @@ impl<W: Wire> Plane<W> {
         }
     }
 
-    /// Reads a stream, and writes what waits in it.
+    /// Reads a stream, and writes its waiting bytes.
     pub fn stream(&mut self, id: StreamId) {
         self.tunnel.all_workers().pump_stream(id, &mut self.inbound);
     }
@@ -89,7 +88,7 @@ impl<W: Wire> Plane<W> {
     }
 }
 
-/// Whether a worker would be told that a descriptor is readable.
+/// Whether a poller would report a descriptor as readable.
 fn waits(descriptor: impl AsFd) -> bool {
     let Ok(poller) = Poller::new() else {
         return false;

@@ -1,4 +1,4 @@
-//! Whether a packet continues a super-packet. Each one that is joined is compared with the first.
+//! Checks whether a packet continues a super-packet, by comparing it with the first packet.
 
 use super::Item;
 use crate::ip::IPV6_HEADER;
@@ -7,10 +7,10 @@ use crate::ip::IPV6_HEADER;
 const IPV4_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
 
-/// Whether `new` continues what began with `old`: everything but lengths, identification,
-/// sequence number, PSH and checksums is the same.
+/// Whether `new` continues the super-packet that began with `old`: everything but lengths, identification, sequence
+/// number, PSH and checksums must be equal.
 ///
-/// Whole words are compared, with masks for what may differ: of arrays, so that their bounds are looked at once.
+/// Compares whole words, with masks for bits that may differ. Fixed-size arrays keep the bounds checks few.
 pub(super) fn same_flow(item: &Item, old: &[u8], new: &[u8]) -> bool {
     if !item.flow || new.len() < usize::from(item.header) {
         return false;
@@ -59,7 +59,7 @@ pub(super) fn same_flow(item: &Item, old: &[u8], new: &[u8]) -> bool {
     ) else {
         return false;
     };
-    // Ports; acknowledgement; data offset and window; urgent pointer. Flags are looked at elsewhere.
+    // Ports; acknowledgement; data offset and window; urgent pointer. `gro.rs` checks the flags.
     let first = differs(head[0], new_head[0], ALL) | differs(head[2], new_head[2], ALL);
     let second = differs(head[3], new_head[3], ALL_BUT_FLAGS);
     let all = first | second | differs(head[4], new_head[4], LAST_TWO);
@@ -87,7 +87,7 @@ fn words<const N: usize>(header: &[u8]) -> Option<&[[u8; 4]; N]> {
     header.as_chunks().0.first_chunk()
 }
 
-/// Whether TCP's options, which are whole words, are the same: compared by the byte they would cost as much as the rest of the
+/// Whether TCP's options are equal. Options are whole words; comparing bytes would cost as much as the rest of the
 /// header.
 #[inline(always)]
 fn same_words(old: &[u8], new: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! Joining, checked against cutting: what is joined must cut into what went in.
+//! Tests of joining against cutting: cutting a joined packet must return the original packets.
 
 use super::*;
 use crate::gso::Super;
@@ -59,8 +59,8 @@ fn packet(s: &Seg) -> Vec<u8> {
     p
 }
 
-/// Runs packets through the coalescer; each write as (header, gathered bytes). `slack` bytes lie
-/// before each packet; behind the last one there is nothing.
+/// Runs packets through the coalescer; returns each write as (header, gathered bytes). `slack` bytes precede each
+/// packet; the last has none after it.
 fn run_with(
     slack: impl Fn(usize) -> usize,
     packets: &[Vec<u8>],
@@ -212,7 +212,7 @@ fn datagrams_shorter_than_a_tcp_header_are_joined_at_the_very_end_of_the_memory(
     }
 }
 
-/// Packets of a few flows. Lengths are arbitrary, but mostly one of three: equal ones are joined.
+/// Packets of a few flows. Most lengths come from a small set, because only equal ones are joined.
 fn segs() -> impl Strategy<Value = Vec<Seg>> {
     let length = || prop_oneof![3 => 1_usize..24, 1 => 24_usize..1400];
     let seg = (any::<bool>(), 1_u8..4, 0_u8..20, 0_usize..16, 0_u8..12);
@@ -252,7 +252,7 @@ fn segs() -> impl Strategy<Value = Vec<Seg>> {
     })
 }
 
-/// Cuts a write into the packets it stands for.
+/// Cuts a write into the packets that it stands for.
 fn cut(hdr: &VnetHdr, bytes: &[u8]) -> Vec<Vec<u8>> {
     if hdr.gso == GsoKind::None {
         return vec![bytes.to_vec()];

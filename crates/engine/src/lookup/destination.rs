@@ -1,4 +1,4 @@
-//! Where packets for an address go.
+//! The destination of packets for an address.
 
 use crate::key::SendKey;
 use crate::peer::Peer;
@@ -11,16 +11,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where packets for an address go, as of now.
+/// The peer, endpoint and key of packets for an address, as of now.
 pub(super) struct Destination {
     pub(super) address: Option<IpAddr>,
     pub(super) peer: Arc<Peer>,
     pub(super) line: LineId,
     pub(super) endpoint: Option<Endpoint>,
     pub(super) stream: Option<Arc<Stream>>,
-    /// `None`: no session, or one past its end.
+    /// The key; `None` without a session, or with an expired one.
     pub(super) key: Option<Arc<SendKey>>,
-    /// How packets are spread over several lines, if they are.
+    /// How packets are spread over several lines; `None` for one line.
     pub(super) plan: Option<Arc<Plan>>,
 }
 
@@ -53,7 +53,7 @@ impl Destination {
         to
     }
 
-    /// Narrows the destination to one line, whichever are used.
+    /// Narrows the destination to one line, whichever lines are in use.
     pub(super) fn only_by(mut self, line: LineId) -> Self {
         let known = self.peer.lines.get(line);
         self.endpoint = known.and_then(PeerLine::endpoint);
@@ -63,7 +63,7 @@ impl Destination {
         self
     }
 
-    /// Whether a datagram is the tunnel's own, by any of its ways.
+    /// Whether a datagram is the tunnel's own, by any of the destination's ways.
     pub(super) fn loops<W: Wire>(
         &self,
         wire: &W,

@@ -1,5 +1,5 @@
-//! Packets that are copied one by one, which is slow, and rare: in, those that were not read from the TUN; out, for a format
-//! that cuts them itself, and for a peer without a session.
+//! Packets copied one by one, which is slow but rare: inbound, packets not read from the TUN; outbound, packets for a
+//! format that splits them, or for a peer without a session.
 
 use super::{Destination, OutboundLookup, Read};
 use crate::gso;
@@ -13,7 +13,7 @@ use plane::{Notice, Wire};
 use std::sync::Arc;
 
 impl<W: Wire> OutboundLookup<W> {
-    /// Takes a payload of ours into the batch.
+    /// Takes an injected payload into the batch.
     pub(crate) fn inject(&mut self, slot: &mut OutboundSlot, injected: &Injected) {
         let Injected {
             peer,
@@ -42,7 +42,7 @@ impl<W: Wire> OutboundLookup<W> {
         self.take_in(slot, read, Ecn::NotEct);
     }
 
-    /// A format that cuts packets itself: they are copied out, which is slow, and rare.
+    /// Copies packets out for a format that splits them itself, which is slow but rare.
     pub(super) fn split(&self, slot: &mut OutboundSlot, read: &Read, ecn: Ecn) {
         let Some(run) = slot.runs.last() else { return };
         let key = Arc::clone(&run.key);
@@ -73,7 +73,7 @@ impl<W: Wire> OutboundLookup<W> {
         }
     }
 
-    /// No session: the packets wait, cut up already, and control is told.
+    /// Stages the packets of a peer without a session, cut up already, and tells control.
     pub(super) fn stage(&self, slot: &mut OutboundSlot, peer: &Peer, read: &Read) {
         for mut packet in cut(slot, read) {
             if read.parsed.is_none() && !gso::complete_checksum(&mut packet, &read.hdr) {
@@ -86,7 +86,7 @@ impl<W: Wire> OutboundLookup<W> {
     }
 }
 
-/// The packets that were read, each by itself.
+/// Cuts the read super-packet into its packets; a plain packet is returned as it is.
 fn cut(slot: &OutboundSlot, read: &Read) -> Vec<Vec<u8>> {
     let bytes = &slot.memory[read.start..read.start + read.len];
     let Some(parsed) = &read.parsed else {

@@ -12,7 +12,7 @@ use plane::{Ecn, Endpoint, KeyLimits, Packet, PeerId};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixDatagram;
 
-/// A data plane that drains what is put in front of it, for one peer.
+/// A data plane for one peer that drains the batches given to it.
 struct World {
     shared: Shared<PlainWire>,
     host: UnixDatagram,
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Packets with these numbers come by a line. Each is its number, and nothing else.
+    /// Receives packets with these numbers by a line. Each packet contains only its number.
     fn come(&mut self, line: u8, numbers: &[u64]) -> Vec<u64> {
         let packets: Vec<_> = numbers.iter().map(|n| (*n, n.to_be_bytes())).collect();
         let packets: Vec<_> = packets.iter().map(|(n, p)| (*n, &p[..])).collect();
@@ -104,7 +104,7 @@ impl World {
         self.drain.drain(&self.shared, &mut slot);
     }
 
-    /// Time passes until what is held must go.
+    /// Advances time until held packets must be written.
     fn deadline_comes(&mut self) -> Vec<u64> {
         self.now += Duration::from_secs(20);
         self.drain.expire(&self.shared, self.now);
@@ -171,8 +171,8 @@ fn a_packet_that_waits_in_vain_is_written_at_its_deadline_and_one_that_is_late_a
     assert_eq!(world.lines()[&1].late, 1);
 }
 
-/// An IPv4 packet of TCP that acknowledges, with so much data. Its number is its identification, in the first eight bytes, as
-/// [`World::written`] wants it.
+/// An IPv4 TCP acknowledgement with `data` bytes. Its number is the IP identification, within the first eight bytes,
+/// which [`World::written`] expects.
 fn segment(number: u8, data: usize) -> Vec<u8> {
     let len = 40 + data as u8;
     let mut packet = vec![0x45, 0, 0, len, 0, number, 0, 0, 64, 6, 0, 0];
@@ -196,10 +196,10 @@ fn acknowledgements_wait_for_nothing_and_data_does() {
             .collect::<Vec<_>>()
     };
     assert_eq!(come(&mut world, 0, 9), [0]);
-    // The second is missing.
+    // The second packet is missing.
     assert_eq!(come(&mut world, 2, 0), [2]);
     assert_eq!(come(&mut world, 3, 9), []);
-    // More than may pass of another flow.
+    // More packets than another flow may be held up by.
     for number in 4..9 {
         assert_eq!(come(&mut world, number, 0), [number]);
     }
@@ -216,7 +216,7 @@ fn a_session_waits_as_long_as_the_one_before_has_learnt() {
     };
     world.come(0, &[0, 2]);
     let unknown = waits(&world);
-    // The line loses, and does not reorder.
+    // The line loses packets and does not reorder them.
     for number in 2..20 {
         world.deadline_comes();
         world.come(0, &[2 * number]);
@@ -309,8 +309,8 @@ fn a_window_that_is_taken_away_holds_nothing_back() {
     assert_eq!(world.peer.order.counts().waiting, 0);
 }
 
-/// The identities of the PPTP sequence window, with copies told from late packets, over two lines that lose, delay and
-/// deliver twice.
+/// Checks the sums of the PPTP sequence window's counters, which separate copies from late packets. Two lines lose,
+/// delay and duplicate packets.
 #[test]
 fn what_is_counted_adds_up() {
     const SENT: u64 = 4000;
@@ -387,7 +387,7 @@ fn a_line_that_dies_holds_nothing_up_for_long() {
         written.extend(world.come((number % 2) as u8, &[number]));
     }
     assert_eq!(written.len(), 100);
-    // Of two lines that share the packets one is cut: what comes by the other is written within the cap.
+    // Two lines share the packets and one is cut: packets of the other line are written within the cap.
     let (mut held_since, mut longest) = (BTreeMap::new(), Duration::ZERO);
     for number in (100..2000).step_by(2) {
         world.now += Duration::from_millis(2);
@@ -431,14 +431,14 @@ fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
     };
     come(0, 1, 0);
     come(1, 2, 1);
-    // The number between comes by the slow line: that the other line is past it says nothing.
+    // The packet in between comes by the slow line, so the other line being past it proves nothing.
     let (verdict, _, deadline) = come(3, 1, 2);
     assert_eq!(verdict, Verdict::Held);
     assert!(deadline.unwrap() > start + Duration::from_millis(30));
     let (verdict, due, _) = come(2, 2, 30);
     assert!(verdict.deliver() && due);
     assert_eq!(order.line_known_at(LineId(0), address(9)), None);
-    // More addresses than lines take each other's places.
+    // When there are more addresses than lines, new addresses replace the oldest.
     for last in 0..100 {
         assert!(line(&mut order, last).index() < LINES_MAX);
     }

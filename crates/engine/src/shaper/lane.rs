@@ -1,4 +1,4 @@
-//! A line with a rate of its own, and the packets that can go by it only.
+//! A line with its own rate, and the packets that may take only this line.
 
 use super::Held;
 use lines::queue::{Pacer, Queue, Settings};
@@ -25,12 +25,12 @@ impl Lane {
         }
     }
 
-    /// When it can take another packet.
+    /// When the line can take another packet.
     pub(super) fn free_at(&self, now: Instant) -> Instant {
         self.pacer.idle_at().map_or(now, |at| at.max(now))
     }
 
-    /// By which of several the next packet goes: the one that has been idle for the longest time.
+    /// Since when the line has been idle. The next packet takes the line that was idle longest.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         self.pacer.idle_at()
     }

@@ -1,4 +1,4 @@
-//! Packets of a host's ports in front of slow lines, on a virtual clock.
+//! Tests of a host's packets queued in front of slow lines, on a virtual clock.
 
 use super::*;
 use crate::ip::UDP;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const MEGABIT: u64 = 1_000_000;
 
-/// An interface, its other side, and a queue for a line of a megabit.
+/// An interface, its other side, and a queue for a line of 1 Mbit/s.
 struct World {
     shared: Shared<PlainWire>,
     host: UnixDatagram,
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// The host sends a packet from this port, of so many bytes behind the headers.
+    /// Sends a packet from this port of the host, with `bytes` bytes after the headers.
     fn sends(&mut self, port: u8, bytes: usize, ecn: Ecn) {
         let mut payload = vec![0; 8 + bytes];
         payload[1] = port;
@@ -48,7 +48,7 @@ impl World {
 
     fn read(&mut self) -> Result<bool, Gone> {
         self.shaper.read(&self.shared, self.now, |packet| {
-            // Ports of 100 and above are of packets that may go by any line.
+            // Packets from ports of 100 and above may take any line.
             Some(LineId(packet[21])).filter(|line| line.0 < 100)
         })
     }
@@ -81,7 +81,7 @@ fn a_call_does_not_wait_for_a_download() {
 fn packets_leave_as_fast_as_the_line_takes_them() {
     let mut world = World::new();
     for _ in 0..50 {
-        // A packet that stands for too long is marked and not dropped.
+        // A packet that waits too long is marked, not dropped.
         world.sends(1, 1000, Ecn::Ect0);
     }
     let start = world.now;
@@ -92,7 +92,7 @@ fn packets_leave_as_fast_as_the_line_takes_them() {
     let found = world.now - start;
     assert!(found <= wanted && found + BURST >= wanted);
 
-    // A worker that comes late makes up for it, up to a bound.
+    // A late worker catches up, up to a bound.
     for _ in 0..50 {
         world.sends(1, 1000, Ecn::Ect0);
     }
@@ -174,7 +174,7 @@ fn what_is_no_packet_is_dropped_and_counted() {
     assert_eq!(world.read(), Ok(false));
 }
 
-/// Lines 1 and 2 have rates of their own, 3 has none.
+/// A queue where lines 1 and 2 have rates of their own and line 3 has none.
 fn each(megabits: [u64; 2]) -> World {
     let mut world = World::new();
     world.follow(megabits, 1);
@@ -188,7 +188,7 @@ impl World {
         self.shaper.follow((Rates::Each(rates), word));
     }
 
-    /// The port of the next packet, the line that it leaves by, and when that is since `start`.
+    /// The next packet's port, the line that it leaves by, and the time since `start`.
     fn leaves_by(&mut self, start: Instant) -> Option<(u8, u8, Duration)> {
         loop {
             self.now = self.shaper.deadline(self.now)?;
@@ -206,7 +206,7 @@ impl World {
     }
 }
 
-/// Bytes of a packet of 1,000 behind the headers, as a line counts them.
+/// Bytes that a line counts for a packet of 1,000 bytes after the headers.
 const COUNTED: u64 = (1000 + 28 + OUTER[0]) as u64;
 
 #[test]
@@ -238,7 +238,7 @@ fn what_may_go_by_any_line_fills_all_and_leaves_room_for_what_may_not() {
     for _ in 0..100 {
         world.sends(100, 1000, Ecn::Ect0);
     }
-    // Half of what line 1 carries in that time.
+    // Half of the bytes that line 1 carries in that time.
     for _ in 0..12 {
         world.sends(1, 1000, Ecn::Ect0);
     }
@@ -270,7 +270,7 @@ fn packets_of_a_line_that_is_gone_leave_by_another_and_none_is_lost() {
     let all = world.all(start);
     assert_eq!(all.len(), 39);
     assert!(all.iter().all(|it| it.1 == 2), "{all:?}");
-    // Back again, and then no rates at all.
+    // Both lines get rates again, and then all rates are removed.
     world.follow([1, 1], 3);
     for _ in 0..20 {
         world.sends(1, 1000, Ecn::Ect0);

@@ -18,7 +18,7 @@ fn key(messages_max: u64) -> Arc<SendKey> {
     Arc::new(SendKey::new((0, 0), Arc::new(Plain), limits))
 }
 
-/// A batch of packets for these keys, in this order.
+/// A batch of packets for these keys, in order.
 fn batch(keys: &[&Arc<SendKey>]) -> OutboundSlot {
     let endpoint = Endpoint::new((Ipv4Addr::LOCALHOST, 1).into());
     let mut slot = OutboundSlot::new();

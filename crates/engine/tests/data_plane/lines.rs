@@ -3,7 +3,7 @@
 use crate::site::{PEER, Site, packet, receive, route, socket};
 use plane::{DataPlane, LINES_MAX, LineCounts, LineId, LineMode, LineSet, Moving, Notice, Reorder};
 
-/// A data plane whose peer has both lines, and a session in both directions.
+/// Builds a data plane whose peer has these lines and a session in both directions.
 pub(crate) fn site(moving: Moving, lines: &[u8]) -> Site {
     let site = Site::new();
     assert!(site.plane.add_peer(PEER, moving));
@@ -20,13 +20,13 @@ fn both() -> LineSet {
     [LineId(0), LineId(1)].into_iter().collect()
 }
 
-/// The counts of each line.
+/// Returns the counters of each line.
 fn counts(site: &Site) -> Vec<LineCounts> {
     let lines = site.plane.peer_lines(PEER).lines;
     lines.iter().map(|line| line.counts).collect()
 }
 
-/// An inner packet of UDP or TCP from this host to the peer's.
+/// Builds an inner UDP or TCP packet from this host to the peer's host.
 pub(crate) fn inner(protocol: u8, port: u8, mark: u8) -> Vec<u8> {
     let mut packet = packet(1, 2, mark);
     packet[9] = protocol;
@@ -54,7 +54,7 @@ fn a_duplicated_packet_is_sealed_once_and_leaves_by_each_line() {
     site.until("both lines are counted", |site| {
         counts(site).iter().all(|line| line.sent == 50)
     });
-    // Messages that are no traffic take both lines as well.
+    // Control messages, which carry no traffic, use both lines as well.
     assert!(DataPlane::send_keepalive(&site.plane, PEER));
     assert!(site.plane.send_to_peer(PEER, None, b"ab"));
     let mut ports = [0; 4].map(|_| site.peer_receives().0);
@@ -78,7 +78,7 @@ fn a_duplicated_packet_leaves_by_the_line_that_is_left() {
     site.plane.remove_line(PEER, LineId(0));
     site.outward(2);
     assert_eq!(site.peer_receives(), (site.port(1), 9, 1, 2));
-    // Neither of the lines is there: the one in use is all that is left.
+    // The mode names only a line that is gone, so the line in use takes every packet.
     site.plane.use_line(PEER, LineId(1));
     let gone = LineMode::Duplicate(LineSet::of(LineId(5)));
     site.plane.set_line_mode(PEER, gone);
@@ -127,7 +127,7 @@ fn each_flow_stays_on_one_line_and_all_lines_are_used() {
             .count()
     };
     assert!(on(0) > on(1) && on(1) > 5, "{} and {}", on(0), on(1));
-    // A line without a share gets nothing.
+    // A line with share 0 gets no packets.
     shares[1] = 0;
     site.plane.set_line_mode(PEER, LineMode::Balance(shares));
     for flow in 0..60 {
@@ -155,7 +155,7 @@ fn one_flow_fills_all_lines_by_bytes_and_what_is_small_stays_on_one() {
     let mut small = packet(1, 2, 1);
     small[9] = 17;
     assert!((0..9).all(|_| send(&small) == site.port(1)));
-    // A line without a share gets nothing, and does not catch up when it has one again.
+    // A line with share 0 gets no packets, and does not catch up when its share is restored.
     for (share, least) in [(0, 60), (1, 40)] {
         shares[1] = share;
         site.plane
@@ -217,11 +217,11 @@ fn a_client_that_is_heard_at_two_addresses_is_answered_at_both() {
     let other = socket();
     site.peer_sends(0, 24, 0, 1);
     assert_eq!(site.written(), 1);
-    // A copy could come from anywhere: it adds nothing.
+    // A copy can come from any address, so it adds no line.
     site.sends_from(&other, 0, 24, (0, &packet(2, 1, 1)));
     site.until("the copy is taken", |site| site.drops("duplicate") == 1);
     assert_eq!(site.plane.peer_lines(PEER).lines.len(), 1);
-    // The first line loses one, which the second brings.
+    // The first line loses a packet, which the second line delivers.
     site.sends_from(&other, 0, 24, (1, &packet(2, 1, 2)));
     assert_eq!(site.written(), 2);
     site.peer_sends(0, 24, 2, 3);
@@ -248,14 +248,14 @@ fn one_line_at_a_time_is_sent_on_where_a_peer_follows_as_before() {
     assert_eq!(site.plane.peer_lines(PEER).lines.len(), 1);
 }
 
-/// How many packets with a greater number each was written behind, at most.
+/// Returns the most packets with a greater number that were written ahead of any packet.
 fn displacement(marks: &[u8]) -> usize {
     let ahead = |at: usize| marks[..at].iter().filter(|mark| **mark > marks[at]).count();
     (0..marks.len()).map(ahead).max().unwrap_or(0)
 }
 
-/// A peer sends 241 packets by two lines, of which one is behind the other. Returns what was written, and whether any
-/// packet came after it was no longer waited for, as on a machine that stands still.
+/// Sends 241 packets over two lines, one of which lags. Returns the written marks, and whether a packet arrived after
+/// the reorder timeout, as happens on a stalled machine.
 fn two_lines(workers: usize) -> (Vec<u8>, bool) {
     let site = Site::with_workers(workers);
     assert!(site.plane.add_peer(PEER, Moving::Stay));
@@ -297,7 +297,7 @@ fn packets_of_two_lines_are_written_in_order_whichever_worker_opened_them() {
             !late
         };
         let (marks, _) = runs.find(in_time).unwrap();
-        // Two of a flow may go past a gap, so that it is passed where it is short.
+        // Two packets of a flow may overtake a gap, so that the reorder queue skips short gaps quickly.
         assert!(displacement(&marks) <= 2, "{workers} workers: {marks:?}");
     }
 }
@@ -364,7 +364,7 @@ fn a_tunnel_with_one_line_is_the_same_in_every_mode() {
 fn what_a_line_has_carried_is_counted_with_headers_and_copies_whosever_it_is() {
     let site = site(Moving::Stay, &[0, 1]);
     site.plane.set_line_mode(PEER, LineMode::Duplicate(both()));
-    // A packet, a message of control's, and what is of no session and no peer.
+    // Sends a data packet, a control message, and a datagram without a session or peer.
     site.outward(1);
     let mut bytes = [0; 2];
     for _ in 0..2 {
@@ -388,26 +388,26 @@ fn what_a_line_has_carried_is_counted_with_headers_and_copies_whosever_it_is() {
 #[test]
 fn packets_wait_for_their_turn_in_front_of_a_slow_line_and_none_is_lost() {
     let site = site(Moving::Stay, &[0]);
-    // A packet that stands for long is marked and not dropped.
+    // ECN-capable packets: the queue marks a packet that waits too long instead of dropping it.
     let capable = |protocol, port, mark| {
         let mut packet = inner(protocol, port, mark);
         packet[1] = 2;
         packet
     };
-    // After the first one nothing leaves for ten seconds.
+    // At this rate nothing follows the first packet for ten seconds.
     site.plane.set_rate(Some(1_000));
     for _ in 0..30 {
         site.host_sends(&capable(6, 1, 1));
     }
     site.host_sends(&capable(17, 2, 2));
-    // All of these are read before the next one leaves.
+    // The data plane has read all these packets before the next one leaves.
     site.plane.set_rate(Some(10_000_000));
     let marks: Vec<u8> = (0..31).map(|_| site.peer_receives().3).collect();
     assert_eq!(marks.iter().filter(|mark| **mark == 1).count(), 30);
     let turn = marks.iter().position(|mark| *mark == 2).unwrap();
     assert!(turn < 3, "the other flow was number {turn}");
 
-    // Packets that wait go at once when the line is no bottleneck any more.
+    // Queued packets leave at once when the rate limit is raised.
     site.plane.set_rate(Some(1_000));
     for _ in 0..30 {
         site.host_sends(&capable(6, 1, 3));
@@ -433,7 +433,7 @@ fn a_flow_waits_for_its_own_line_only() {
     let on: Vec<u16> = (0..100).map(port_of).collect();
     let flow_of = |line| on.iter().position(|port| *port == site.port(line)).unwrap() as u8;
     let (slow, fast) = (flow_of(0), flow_of(1));
-    // After the first one nothing leaves by the one line for ten seconds.
+    // At this rate nothing follows the first packet on the slow line for ten seconds.
     let mut rates = [0; LINES_MAX];
     rates[..2].copy_from_slice(&[1_000, 1_000_000_000]);
     site.plane.set_line_rates(rates);
@@ -456,7 +456,7 @@ fn a_flow_waits_for_its_own_line_only() {
         same.count()
     };
     assert_eq!((by(0, 1), by(1, 2)), (1, 30), "{all:?}");
-    // The slow one is lost: what waited for it leaves by the other.
+    // The slow line is lost: packets that waited for it leave by the other line.
     shares[0] = 0;
     rates[0] = 0;
     site.plane.set_line_mode(PEER, LineMode::Balance(shares));
@@ -483,7 +483,7 @@ fn packets_of_one_flow_leave_by_each_line_as_it_has_room() {
         packet[1] = 2;
         site.host_sends(&packet);
     }
-    // One for each line, and then all by that which is soon idle again, whatever the shares are.
+    // Each line takes one packet; then the line that is soon idle again takes all others, whatever the shares are.
     let ports: Vec<u16> = (0..40).map(|_| site.peer_receives().0).collect();
     let slow = ports.iter().filter(|port| **port == site.port(0)).count();
     assert_eq!(slow, 1, "{ports:?}");

@@ -1,4 +1,4 @@
-//! The engine as control's data plane: peers by number, keys as material, several lines, workers that run.
+//! The engine as control's data plane: peers by number, key material, several lines, running workers.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -37,7 +37,7 @@ fn a_peer_is_sent_to_by_the_line_that_is_used_and_heard_by_all_that_it_has() {
     plane.use_line(PEER, LineId(1));
     site.outward(3);
     assert_eq!(site.peer_receives(), (site.port(1), 9, 2, 3));
-    // It was heard there, so that the address that it calls is known.
+    // A packet arrived on this line, so the local address that the peer calls is known.
     let used = plane.peer(PEER).unwrap().line.unwrap();
     assert_eq!(
         (used.id, used.endpoint.addr),
@@ -90,7 +90,7 @@ fn keys_that_are_to_be_confirmed_seal_once_the_peer_has_shown_that_it_has_them()
     });
     site.outward(3);
     assert_eq!(site.peer_receives(), (site.port(0), 10, 0, 3));
-    // Said once more by control, which has heard of it: the numbers go on.
+    // Control repeats the call after the notice: packet numbers continue.
     plane.send_with(PEER, 25);
     site.outward(4);
     assert_eq!(site.peer_receives(), (site.port(0), 10, 1, 4));
@@ -115,7 +115,7 @@ fn a_session_of_one_peer_is_not_taken_from_it_by_another_and_new_keys_of_it_wait
     site.peer_sends(0, 24, 0, 1);
     assert_eq!(site.written(), 1);
     assert_eq!(plane.peer(PEER).unwrap().sealed, Some(0));
-    // Numbers would begin again with the same material: nothing is sealed by itself.
+    // Installing the same key again would restart its packet numbers, so the engine seals nothing with it by itself.
     site.keys(24, 9, false);
     assert_eq!(plane.peer(PEER).unwrap().sealed, None);
 }

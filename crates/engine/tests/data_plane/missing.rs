@@ -1,10 +1,10 @@
-//! Packets that are lost where both ends share them out among lines, and are sent once more.
+//! Retransmission of lost packets between two ends that balance packets over several lines.
 
 use crate::lines::{inner, site};
 use crate::site::{PEER, Site};
 use plane::{DataPlane, LINES_MAX, LineMode, Moving, Reorder};
 
-/// A request as it stands behind the header: for so many numbers from each of these on.
+/// Builds a retransmission request without its header: `(first, count)` runs of packet numbers.
 fn request(runs: &[(u64, u16)]) -> Vec<u8> {
     let mut payload = vec![0, b'M', b'R', 1];
     for (first, count) in runs {
@@ -14,7 +14,7 @@ fn request(runs: &[(u64, u16)]) -> Vec<u8> {
     payload
 }
 
-/// A data plane that shares packets out among both lines.
+/// Builds a data plane that balances packets over both lines.
 fn sharing() -> Site {
     let site = site(Moving::Stay, &[0, 1]);
     let mut shares = [0; LINES_MAX];
@@ -44,7 +44,7 @@ fn what_the_peer_asks_for_is_sent_by_large_lines_and_what_it_asks_for_again_by_e
         expected.sort_unstable();
         assert_eq!(got, expected);
     }
-    // Neither what was sent three times, nor what never was, nor what no request can ask for.
+    // Packets already sent three times, numbers never sent, and numbers out of range are not resent.
     let all = [(1, 1), (500, u16::MAX), (u64::MAX, u16::MAX)];
     site.sends_from(&site.peer, 0, 24, (3, &request(&all)));
     site.host_sends(&inner(6, 1, 9));
@@ -74,8 +74,7 @@ fn each_packet_is_kept_by_its_own_number() {
         sent.push((number, mark));
     }
     sent.sort_unstable();
-    // Few at a time: what is sent again goes by both lines, and no more of it waits than the
-    // receive buffer of the peer's socket holds.
+    // Few packets at a time: each is resent over both lines, and the peer's socket buffer must hold them all.
     let mut again = Vec::new();
     for turn in 0..7_u16 {
         let first = u64::from(turn) * 10;
@@ -104,7 +103,7 @@ fn a_number_that_all_lines_have_passed_is_asked_for() {
     site.plane.set_reorder(PEER, Some(Reorder::default()));
     let sends = |line, number: u16| {
         let mut packet = inner(6, 1, number as u8);
-        // From the peer to this host.
+        // Addresses: from the peer to this host.
         packet[12..20].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1]);
         site.sends_from(&site.peer, line, 24, (number, &packet));
     };
@@ -112,7 +111,7 @@ fn a_number_that_all_lines_have_passed_is_asked_for() {
         sends(number as u8 % 2, number);
         assert_eq!(site.written(), number as u8);
     }
-    // The fourth is lost.
+    // Number 4 is lost.
     for number in 5..9 {
         sends(number as u8 % 2, number);
     }

@@ -1,4 +1,4 @@
-//! A protocol of a few bytes, and a data plane with two lines and a peer.
+//! A minimal protocol, and a data plane with two lines and a peer.
 
 use engine::{Sockets, Tunnel, TunnelOptions};
 use netio::tun::{Tun, VNET_HDR_LEN};
@@ -14,13 +14,13 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Bytes of a session's number and a packet's own, which is followed by the inner packet as it is.
+/// Header length: session number and packet number. The inner packet follows in clear.
 const HEADER: usize = 3;
 
-/// The protocol.
+/// The minimal protocol.
 pub(crate) struct Toy;
 
-/// The peer's name of the session.
+/// The peer's index for the session.
 pub(crate) struct Name(u8);
 
 impl ZeroizeOnDrop for Name {}
@@ -104,7 +104,7 @@ impl Control for Notices {
 pub(crate) const PEER: PeerId = PeerId(7);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A data plane with two lines, the interface's other side, and a peer that is called on either line at one address.
+/// A data plane with two lines, the far side of its interface, and a peer with one address on either line.
 pub(crate) struct Site {
     pub(crate) plane: Tunnel<Toy>,
     pub(crate) host: UnixDatagram,
@@ -151,7 +151,7 @@ impl Site {
         }
     }
 
-    /// The peer's line of this number.
+    /// Returns the peer's line with this number.
     pub(crate) fn line(&self, line: u8) -> Line {
         Line {
             id: LineId(line),
@@ -168,7 +168,7 @@ impl Site {
         assert_eq!(self.plane.add_keys(PEER, keys).unwrap().backend, "toy");
     }
 
-    /// A packet comes out of the network behind this interface, for the peer.
+    /// Sends a packet from the host behind this interface to the peer.
     pub(crate) fn outward(&self, mark: u8) {
         self.host_sends(&packet(1, 2, mark));
     }
@@ -179,17 +179,17 @@ impl Site {
         self.host.send(&packet).unwrap();
     }
 
-    /// The next datagram at the peer: the port that it came from, session, number and the packet's mark.
+    /// Returns the peer's next datagram: source port, session, packet number and the packet's mark.
     pub(crate) fn peer_receives(&self) -> (u16, u8, u16, u8) {
         receive(&self.peer)
     }
 
-    /// The peer sends a packet to a line.
+    /// Sends a packet from the peer to a line.
     pub(crate) fn peer_sends(&self, line: u8, session: u8, number: u16, mark: u8) {
         self.sends_from(&self.peer, line, session, (number, &packet(2, 1, mark)));
     }
 
-    /// A packet with its number is sent to a line from this socket.
+    /// Sends a numbered packet from this socket to a line.
     pub(crate) fn sends_from(
         &self,
         from: &UdpSocket,
@@ -203,7 +203,7 @@ impl Site {
         from.send_to(&datagram, to).unwrap();
     }
 
-    /// The mark of the next packet that comes out of the interface.
+    /// Returns the mark of the next packet that the interface delivers.
     pub(crate) fn written(&self) -> u8 {
         let mut packet = [0; 2000];
         let len = self.host.recv(&mut packet).unwrap();
@@ -224,7 +224,7 @@ impl Site {
     }
 }
 
-/// The next datagram at a socket of the peer's; see [`Site::peer_receives`].
+/// Returns the next datagram at one of the peer's sockets; see [`Site::peer_receives`].
 pub(crate) fn receive(socket: &UdpSocket) -> (u16, u8, u16, u8) {
     let mut datagram = [0; 2000];
     let (len, from) = socket.recv_from(&mut datagram).unwrap();
@@ -232,7 +232,7 @@ pub(crate) fn receive(socket: &UdpSocket) -> (u16, u8, u16, u8) {
     (from.port(), datagram[0], number, datagram[len - 1])
 }
 
-/// A socket that the peer has.
+/// Opens a socket for the peer.
 pub(crate) fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();

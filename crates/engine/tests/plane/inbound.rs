@@ -19,7 +19,7 @@ fn what_a_flow_s_packets_carry_is_written_at_once_and_in_order() {
             .enumerate()
             .map(|(i, chunk)| {
                 let mut inner = tcp(v6, (1, 9), i as u32 * 1000, chunk);
-                // Padding is no part of the packet.
+                // The receiver must strip this padding.
                 inner.resize(inner.len().next_multiple_of(16), 0);
                 world.key.datagram(i as u64, &inner)
             })
@@ -46,7 +46,7 @@ fn each_number_is_taken_once_in_whatever_order_they_come() {
         .map(|&i: &u64| world.key.datagram(i, &packets[i as usize]))
         .collect();
     world.peer_sends(&datagrams);
-    // Older than the window by then.
+    // The replay window has moved past this number by then.
     let late = [
         world.key.datagram(50_000, &packets[0]),
         world.key.datagram(4, &packets[4]),
@@ -165,7 +165,7 @@ fn neither_keepalives_nor_messages_are_payload_in_either_direction() {
     let known = state(&world);
     assert!(known.rx_bytes > 0 && known.tx_bytes > 0, "{known:?}");
     assert_eq!(known.payload_bytes(), 0, "{known:?}");
-    // Packets of hosts count, beside a message too.
+    // Inner packets count as payload, also when a message arrives in the same batch.
     let packet = udp(false, (1, 9), &[7; 500]);
     let both = [world.key.datagram(20, &[]), world.key.datagram(21, &packet)];
     world.peer_sends(&both);
@@ -187,7 +187,7 @@ fn messages_and_what_is_no_data_packet_are_control_s() {
     assert_eq!(events[1], Event::Message(PeerId(1), vec![MESSAGE, 5, 6]));
     world.around.control.busy.store(true, Ordering::Relaxed);
     world.peer_sends(&[vec![CONTROL, 8]]);
-    // The second is the one that the test waits for.
+    // The second drop is the message that `peer_sends` waits for.
     assert_eq!(world.drops(), [("handshake_queue_full", 2)]);
 }
 
@@ -211,7 +211,7 @@ fn packets_in_pieces_are_cut_and_joined_and_keep_their_order() {
         .collect();
     assert_eq!(whole, packets.concat());
 
-    // A super-packet is cut into packets first, and each of them into pieces.
+    // The engine first splits a super-packet into packets, then each packet into pieces.
     let data = vec![3; 950];
     let joined = crate::packets::joined(false, false, (9, 1), 400, &data);
     world.host_sends(&[crate::packets::with_header(&joined)]);
@@ -235,7 +235,7 @@ fn packets_in_pieces_are_cut_and_joined_and_keep_their_order() {
     }
     assert_eq!(segments, 3);
 
-    // Back the same way.
+    // The reverse direction.
     let mut number = 0;
     let mut datagrams = Vec::new();
     let inner: Vec<_> = [1, 90, 301, 40]
@@ -320,7 +320,7 @@ fn what_one_peer_sends_another_is_sealed_for_it_without_the_kernel() {
         let (counter, inner) = key.opened(datagram).unwrap();
         assert_eq!((counter, trimmed(&inner)), (number as u64, &packet[..]));
     }
-    // Longer than the MTU, or for the peer itself.
+    // The engine relays neither a packet that exceeds the MTU nor one for the sending peer: the kernel gets both.
     assert_eq!(world.around.written.packets(), [long, to_itself]);
 }
 
@@ -343,7 +343,7 @@ fn packets_that_name_no_session_are_found_by_their_sender() {
         world.around.written.packets(),
         *std::slice::from_ref(&packet)
     );
-    // Taken back from the peer that has it, and not from the one that had it.
+    // Only the peer that now owns the address can clear it, not the previous owner.
     world.plane.tunnel.clear_sender(addr, 7);
     world.peer_sends(&[unnamed.datagram(2, &packet)]);
     world.plane.tunnel.clear_sender(addr, 40);

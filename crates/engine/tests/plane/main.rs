@@ -1,5 +1,5 @@
-//! The data plane as a whole without root: a toy protocol, an interface whose other side is the test's, sockets of the
-//! loopback address, and errors that the test chooses.
+//! Tests the whole data plane without root: a toy protocol, an interface whose far side the test holds, loopback
+//! sockets, and errors that the test injects.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]

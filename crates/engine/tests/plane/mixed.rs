@@ -1,4 +1,4 @@
-//! Mixes that no one would write down: lengths, families, peers, super-packets, keys, damage, disorder.
+//! Random mixes that nobody would write by hand: lengths, families, peers, super-packets, keys, damage, disorder.
 
 use crate::packets::{joined, payload, plain, trimmed, udp, with_header, written};
 use crate::toy::{Key, MESSAGE};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The next step at the interface.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The host sends a packet of so many bytes.
+    /// The host sends a packet of `len` bytes.
     Packet { peer: u8, v6: bool, len: usize },
     /// The host sends a super-packet.
     Joined {
@@ -22,9 +22,9 @@ enum Step {
     },
     /// Control injects a message.
     Message { peer: u8, len: usize },
-    /// The packets that are there are taken.
+    /// The data plane processes all waiting packets.
     Take,
-    /// The peer gets another key, with so many more bytes of head.
+    /// The peer gets a new key, whose header is `extra` bytes longer.
     Rekey { peer: u8, extra: usize },
 }
 
@@ -40,7 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The `number`th payload: told apart from all others by its first bytes.
+/// Returns the `number`th payload, whose first bytes are unique.
 fn data(number: u32, len: usize) -> Vec<u8> {
     let mut data = number.to_be_bytes().to_vec();
     data.resize(len.max(4), number as u8);
@@ -50,8 +50,8 @@ fn data(number: u32, len: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Each peer receives its packets once, in order, each sealed with a key of its own, and the numbers of each key
-    /// begin at 0 and leave none out.
+    /// Each peer receives its packets once and in order, each sealed with that peer's key. Numbers of each key start at
+    /// 0 without gaps.
     #[test]
     fn every_peer_receives_what_is_for_it_in_order(steps in prop::collection::vec(step(), 1..60)) {
         let mut world: World = World::new();
@@ -65,7 +65,7 @@ proptest! {
             install(&world.plane.tunnel, peer, index, &key, unlimited());
             keys.push(key);
         }
-        // Messages go before what was read with them, so both are followed by themselves.
+        // Messages overtake packets that were read at the same time, so packets and messages are tracked separately.
         let mut packets: Vec<Vec<Vec<u8>>> = vec![vec![]; 3];
         let mut messages: Vec<Vec<Vec<u8>>> = vec![vec![]; 3];
         for (number, step) in (0_u32..).zip(steps) {
@@ -112,7 +112,7 @@ proptest! {
             let (mut got, mut got_messages, mut at_key) = (Vec::new(), Vec::new(), (0, 0));
             for datagram in &received {
                 let opened = keys[at].iter().enumerate().find_map(|(i, key)| {
-                    // Keys before the present one are not gone back to.
+                    // A peer never returns to an earlier key.
                     (i >= at_key.0).then(|| key.opened(datagram)).flatten().map(|opened| (i, opened))
                 });
                 let (key, (number, inner)) = opened.unwrap();
@@ -134,8 +134,8 @@ proptest! {
         prop_assert_eq!(world.drops(), vec![]);
     }
 
-    /// Only packets that came for the first time, undamaged and from the sender that they name are written; all others
-    /// are counted.
+    /// The data plane writes only packets that arrive for the first time, undamaged, from the sender that they name. It
+    /// counts all others as drops.
     #[test]
     fn what_is_written_is_what_was_sent_once(
         datagrams in prop::collection::vec((0..30_u64, 0..900_usize, any::<bool>(), 0..12_u8), 1..80),
@@ -179,7 +179,7 @@ proptest! {
                 (v6, if joined { part } else { payload(trimmed(&part)).to_vec() })
             }));
         }
-        // Flows of the two families may overtake each other, packets of one may not.
+        // Flows of the two families may overtake each other; packets of one flow may not.
         for v6 in [false, true] {
             let of = |all: &[(bool, Vec<u8>)]| -> Vec<Vec<u8>> {
                 all.iter().filter(|p| p.0 == v6).map(|p| p.1.clone()).collect()

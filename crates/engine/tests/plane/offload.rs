@@ -1,4 +1,4 @@
-//! Kernels that refuse what they said they could: every packet still goes, once.
+//! Kernels that refuse offloads they announced: every packet still goes, exactly once.
 
 use crate::packets::{joined, payload, tcp, udp, with_header, written};
 use crate::toy::Key;
@@ -19,7 +19,7 @@ const ENOSYS: i32 = 38;
 const EMSGSIZE: i32 = 90;
 const EAGAIN: i32 = 11;
 
-/// The packets of a flow, and their payloads one behind the other.
+/// Returns the packets of a flow, and their payloads concatenated.
 fn flow(as_udp: bool, count: u32, from: u32) -> (Vec<Vec<u8>>, Vec<u8>) {
     let payloads: Vec<_> = (from..from + count).map(|i| vec![i as u8; 500]).collect();
     let packet = |(i, payload): (u32, &Vec<u8>)| {
@@ -33,7 +33,7 @@ fn flow(as_udp: bool, count: u32, from: u32) -> (Vec<Vec<u8>>, Vec<u8>) {
     (packets, payloads.concat())
 }
 
-/// Lets the peer send a flow, and says what was written and how many super-packets.
+/// Sends a flow from the peer; returns the written payload and the number of super-packets.
 fn through(world: &mut World, as_udp: bool, count: u32, from: u32) -> (Vec<u8>, usize) {
     let (packets, _) = flow(as_udp, count, from);
     let datagrams: Vec<_> = (u64::from(from)..)
@@ -82,7 +82,7 @@ fn super_packets_that_the_interface_refuses_are_written_one_by_one_and_no_more_a
             3,
             "none is tried any more"
         );
-        // The other kind is joined as before.
+        // Joining of the other kind goes on as before.
         let (data, supers) = through(&mut world, !as_udp, 10, from + 10);
         assert!(data == flow(!as_udp, 10, from + 10).1 && supers > 0);
         assert_eq!(world.drops(), []);
@@ -99,7 +99,7 @@ fn a_super_packet_that_fails_for_another_reason_is_counted_packet_by_packet() {
     assert!(world.plane.tunnel.tun().gro.on());
 }
 
-/// Sends a super-packet of so many segments, and checks that each arrived once and in order.
+/// Sends a super-packet of `segments` segments, and checks that each arrived once and in order.
 fn send_and_check(world: &mut World, segments: usize) {
     let data: Vec<u8> = (0..segments * 700).map(|i| (i / 700) as u8).collect();
     world.host_sends(&[with_header(&joined(false, false, (9, 1), 700, &data))]);
@@ -163,7 +163,7 @@ fn datagrams_that_the_socket_has_no_room_for_are_counted() {
         .unwrap()
         .faults
         .set(|call| match call {
-            // The socket says that it has room, and has none.
+            // `poll` reports room in the socket, but the send fails with ENOBUFS.
             Call::Send { .. } => Some(Err(Error::from_raw_os_error(105))),
             Call::Receive => Some(Err(Error::from_raw_os_error(EAGAIN))),
             _ => None,
@@ -175,7 +175,7 @@ fn datagrams_that_the_socket_has_no_room_for_are_counted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Both directions carry the same packets with any offloads of the kernel, and with any refusal of them.
+    /// Both directions carry the same packets with any set of kernel offloads, whichever the kernel refuses.
     #[test]
     fn every_set_of_offloads_carries_the_same(
         headers in any::<bool>(),
@@ -203,7 +203,7 @@ proptest! {
         socket.faults.set(move |call| match call {
             Call::Send { trains, .. } => {
                 let segments = trains[0].len > trains[0].segment;
-                // Only an interruption is an answer to messages that are whole already.
+                // Whole messages can fail only with EINTR.
                 let errno = errors.next().flatten().filter(|e| segments || *e == 4)?;
                 Some(Err(Error::from_raw_os_error(errno)))
             }

@@ -1,4 +1,4 @@
-//! Batches that several workers have at once leave in order, and when all slots are in flight nothing is read.
+//! Batches processed by several workers leave in order, and nothing is read while all slots are in flight.
 
 use crate::packets::{payload, udp, written};
 use crate::remote::{Remote, socket};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex};
 /// Slots of one direction, where several workers share it.
 const SLOTS: usize = 8;
 
-/// Lets one batch wait until others that were filled after it have been begun.
+/// Holds one batch back until workers have begun others that were filled after it.
 #[derive(Default)]
 struct Hold {
     state: Mutex<HoldState>,
@@ -22,16 +22,16 @@ struct Hold {
 
 #[derive(Default)]
 struct HoldState {
-    /// The number of the first packet of the batch that waits.
+    /// The number of the first packet of the held batch.
     held: Option<u64>,
-    /// Batches begun behind it.
+    /// The number of batches begun after the held one.
     behind: usize,
     over: bool,
 }
 
 impl Hold {
-    /// A batch that begins with packet `first` is begun by this thread. The first one of a helper's waits for `count`
-    /// others, and then until `also` says that it may go on.
+    /// Called by the thread that begins the batch starting with packet `first`. The first batch of a helper thread
+    /// waits for `count` later batches, and then for `also`.
     fn begin(&self, first: u64, reader: &str, count: usize, also: impl Fn() -> bool) {
         let mut state = self.state.lock().unwrap();
         match state.held {
@@ -43,7 +43,7 @@ impl Hold {
             }
             _ => {
                 drop(state);
-                // Where CPUs are few the reader does all by itself before a helper has one.
+                // With few CPUs the reader thread would process everything before a helper gets a batch.
                 std::thread::yield_now();
                 return;
             }
@@ -68,10 +68,10 @@ impl Hold {
     }
 }
 
-/// Reads of the interface that must bring a helper to work, on a machine whose processors are busy, too.
+/// Most reads of the interface until a helper has to get a batch, even on a busy machine.
 const READS_MAX: u32 = 5000;
 
-/// Checks that packets came in the order in which they were read: numbers without a gap, each read's after the one before.
+/// Checks that packets came in the order of the reads: numbers have no gap, and each read follows the previous one.
 fn assert_in_order(key: &Key, datagrams: &[Vec<u8>], reads: u32) {
     assert_eq!(datagrams.len(), 63 * reads as usize);
     for (i, datagram) in datagrams.iter().enumerate() {
@@ -86,7 +86,7 @@ fn batches_that_are_sealed_out_of_order_leave_in_order() {
     let hold = Arc::new(Hold::default());
     let holding = Arc::clone(&hold);
     let key = Key {
-        // Of three others at work four batches cannot all be under way: one was finished before the one that is held.
+        // Three other workers cannot have four batches under way: at least one finished before the held one.
         on_seal: Some(Box::new(move |packets| {
             holding.begin(packets[0].counter, "tun", 4, || true);
         })),
@@ -128,7 +128,7 @@ fn when_all_slots_are_in_flight_the_interface_is_not_read_and_nothing_is_lost() 
     running.host.set_nonblocking(true).unwrap();
     let mut reads = 0;
     until("the queue in front of the interface is full", || {
-        // With every slot in flight, what is refused now stays refused.
+        // With every slot in flight, a full queue stays full.
         let all = hold.behind() >= SLOTS - 1;
         if running.host.send(&slot_full(reads)).is_ok() {
             reads += 1;
@@ -174,11 +174,11 @@ fn batches_that_are_opened_out_of_order_are_written_in_order() {
         number
     };
     until("a batch held by a helper", || {
-        // Several batches at once, even where the worker that reads gets the CPU last.
+        // Several batches at once, so that helpers get one even if the reader thread is scheduled last.
         send(512);
         hold.is_over()
     });
-    // The socket loses packets that it has no room for, so more is sent until something behind all that has come.
+    // The socket drops packets when it is full, so the test repeats a last packet until one arrives behind all others.
     let behind = send(1);
     let mut numbers: Vec<u64> = Vec::new();
     until("packets behind", || {

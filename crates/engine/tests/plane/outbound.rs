@@ -1,4 +1,4 @@
-//! From the interface to sockets.
+//! Packets from the interface to sockets.
 
 use crate::packets::{
     address, joined, mark, marked, payload, plain, tcp, trimmed, udp, with_header,
@@ -136,7 +136,7 @@ fn senders_are_told_what_is_unreachable_a_hundred_times_a_second_at_most() {
     world.host_sends(&flood);
     assert_eq!(world.plane.tunnel.drops().no_route.value(), 402);
     let answers = world.around.written.packets().len();
-    // A second may have begun meanwhile, and then another.
+    // A new second may have begun meanwhile, even twice, which allows more answers.
     assert!((98..400).contains(&answers), "{answers}");
 }
 
@@ -209,13 +209,13 @@ fn so_many_injected_payloads_wait_and_no_more() {
 #[test]
 fn the_tunnel_s_own_datagram_does_not_come_back_into_it() {
     let mut world: World = World::new();
-    // The peer is said to be at an address that is routed into the tunnel.
+    // The peer's endpoint is an address that is routed into the tunnel.
     let inside = "10.0.0.1:22136".parse().unwrap();
     world.peer.set_endpoint(Endpoint::new(inside));
     let sealed = world.key.datagram(7, b"sealed");
     world.host_sends(&[plain(&udp(false, (9, 1), &sealed))]);
     assert_eq!(world.drops(), [("looped", 1)]);
-    // A packet that only looks like it goes.
+    // A packet that only resembles such a loop is sent.
     world.peer.set_endpoint(Endpoint::new(world.remote.addr()));
     world.host_sends(&[plain(&udp(false, (9, 1), &sealed))]);
     assert_eq!(world.peer_receives(1).len(), 1);
@@ -254,7 +254,7 @@ fn what_there_is_no_socket_for_is_counted() {
 #[test]
 fn interruptions_are_read_on_through_and_other_errors_end_a_batch() {
     let mut world: World = World::new();
-    // EINTR, EIO; then the kernel answers.
+    // EINTR, EIO; then the kernel accepts.
     let mut errors = vec![5, 4, 4];
     world.plane.tunnel.tun().faults.set(move |call| match call {
         Call::Read => errors

@@ -1,4 +1,4 @@
-//! Inner packets with right checksums, super-packets as a kernel hands them over, and how to look at either.
+//! Inner packets with correct checksums, super-packets in the kernel's format, and functions to inspect either.
 
 use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 
@@ -25,8 +25,8 @@ pub(crate) fn sum(parts: &[&[u8]]) -> u16 {
     sum as u16
 }
 
-/// An IP packet around `l4`, whose checksum field is at `field`; `complete`: as it is on the wire, else as in a
-/// super-packet, the sum of the pseudo-header only.
+/// An IP packet around `l4`, whose checksum field is at `field`. `complete` computes the full checksum, as on the wire;
+/// otherwise only the pseudo-header's sum, as in a super-packet.
 fn ip(
     v6: bool,
     (from, to): (u8, u8),
@@ -85,7 +85,7 @@ pub(crate) fn tcp(v6: bool, hosts: (u8, u8), seq: u32, payload: &[u8]) -> Vec<u8
     ip(v6, hosts, 6, &tcp_segment(seq, payload), 16, true)
 }
 
-/// A super-packet of `mss` bytes of payload a packet, and its header.
+/// A super-packet with `mss` bytes of payload in each segment, and its header.
 pub(crate) fn joined(
     udp: bool,
     v6: bool,
@@ -115,17 +115,17 @@ pub(crate) fn joined(
     (hdr, ip(v6, hosts, protocol, &segment, field, false))
 }
 
-/// A packet behind the header of an ordinary one.
+/// A packet behind the virtio header of an ordinary packet.
 pub(crate) fn plain(packet: &[u8]) -> Vec<u8> {
     [&VnetHdr::NONE.emit()[..], packet].concat()
 }
 
-/// A packet behind its header.
+/// A super-packet behind its virtio header.
 pub(crate) fn with_header((hdr, packet): &(VnetHdr, Vec<u8>)) -> Vec<u8> {
     [&hdr.emit()[..], packet].concat()
 }
 
-/// A packet with this in the two bits of ECN.
+/// The packet with its ECN bits set to `ecn`.
 pub(crate) fn marked(mut packet: Vec<u8>, ecn: u8) -> Vec<u8> {
     if packet[0] >> 4 == 6 {
         packet[1] = ecn << 4;
@@ -138,7 +138,7 @@ pub(crate) fn marked(mut packet: Vec<u8>, ecn: u8) -> Vec<u8> {
     packet
 }
 
-/// The two bits of ECN of a packet.
+/// The ECN bits of a packet.
 pub(crate) fn mark(packet: &[u8]) -> u8 {
     if packet[0] >> 4 == 6 {
         packet[1] >> 4 & 3
@@ -147,7 +147,7 @@ pub(crate) fn mark(packet: &[u8]) -> u8 {
     }
 }
 
-/// A packet without what is behind it.
+/// A packet without its padding.
 pub(crate) fn trimmed(packet: &[u8]) -> &[u8] {
     let word = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
     if packet[0] >> 4 == 6 {
@@ -175,7 +175,7 @@ pub(crate) fn payload(packet: &[u8]) -> &[u8] {
     &segment[if protocol == 17 { 8 } else { 20 }..]
 }
 
-/// The packets that one write to the interface stands for, as their payloads, and whether it was a super-packet.
+/// The payloads of all packets in one write to the interface, and whether the write was a super-packet.
 ///
 /// # Panics
 /// If header and packet contradict each other.

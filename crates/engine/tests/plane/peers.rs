@@ -1,4 +1,4 @@
-//! Peers that move, that must not, and whose address goes.
+//! Peers that roam, peers that must not, and peers whose address vanishes.
 
 use crate::packets::{plain, udp};
 use crate::remote::Remote;
@@ -20,7 +20,7 @@ fn answers_follow_a_peer_to_where_its_last_authentic_packet_came_from() {
     world.peer.set_moving(Moving::Tell);
     let from = std::mem::replace(&mut world.remote, Remote::new());
     let new = world.remote.addr();
-    // A packet that is not authentic moves nothing.
+    // A forged packet does not move the endpoint.
     let mut forged = world.key.datagram(5, b"");
     forged[17] ^= 1;
     world.peer_sends(&[forged]);
@@ -28,7 +28,7 @@ fn answers_follow_a_peer_to_where_its_last_authentic_packet_came_from() {
     let keepalive = world.key.datagram(0, &[]);
     world.peer_sends(std::slice::from_ref(&keepalive));
     assert_eq!(world.peer.endpoint().unwrap().addr, new);
-    // Nor does what was received before.
+    // A replayed packet does not move it either.
     let mut old = std::mem::replace(&mut world.remote, from);
     world.peer_sends(&[keepalive]);
     assert_eq!(world.peer.endpoint().unwrap().addr, new);
@@ -51,7 +51,7 @@ fn a_peer_that_stays_is_not_believed_from_elsewhere() {
     assert_eq!(world.drops(), [("wrong_address", 2)]);
     assert!(world.around.written.take().is_empty());
     assert_eq!(world.peer.times().last_received, None);
-    // Their numbers are not used up by that.
+    // Such drops leave the replay window unchanged: the same number is accepted later.
     world.remote = own;
     world.peer_sends(&datagrams[..1]);
     assert_eq!(world.around.written.packets(), [packet]);
@@ -80,7 +80,7 @@ fn a_source_address_that_is_gone_is_forgotten_and_nothing_is_lost() {
         ifindex: 0,
     });
     let sockets = world.plane.tunnel.sockets();
-    // EINVAL to whatever has a source address.
+    // The kernel answers EINVAL to every packet with a source address.
     sockets
         .of(Family::V4)
         .unwrap()

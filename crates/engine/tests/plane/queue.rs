@@ -1,4 +1,4 @@
-//! Checks packets that have waited for long in a socket.
+//! Queue management of packets that have waited long in a socket.
 
 use crate::packets::{mark, marked, tcp, udp};
 use crate::world::{World, until};
@@ -8,7 +8,7 @@ use netio::udp::{Family, SocketOptions, UdpSocket};
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-/// A data plane whose datagrams have always waited for so many microseconds.
+/// Builds a data plane whose datagrams have always waited for `micros` microseconds.
 fn waiting(micros: usize) -> World {
     let mut world = World::new();
     let options = SocketOptions {
@@ -31,8 +31,8 @@ fn waiting(micros: usize) -> World {
     world
 }
 
-/// Sends batches of 30 packets of 1,000 bytes until it is enough, by what was written. Returns how many were sent, and what was
-/// written. The datagrams of UDP become longer, so that none is joined.
+/// Sends batches of 30 packets of 1,000 bytes until `enough`. Returns the number of packets sent, and the packets
+/// written. UDP datagrams grow, so that none are joined.
 fn send(
     world: &mut World,
     enough: impl Fn(&World, &[Vec<u8>]) -> bool,
@@ -53,14 +53,14 @@ fn send(
     (sent, written)
 }
 
-/// The queue was judged twice, on a machine that is not too busy: the longest interval that there is, and a little more. Only where
-/// nothing is to come of it.
+/// Returns true after 220 ms, enough for two queue judgements on a machine that is not too busy. Used where no packet
+/// may be dropped.
 fn twice() -> impl Fn(&World, &[Vec<u8>]) -> bool {
     let begun = Instant::now();
     move |_, _| begun.elapsed().as_millis() > 220
 }
 
-/// Two packets were dropped for others to come sooner.
+/// Returns true once the queue has dropped two packets.
 fn two_dropped(world: &World, _: &[Vec<u8>]) -> bool {
     world.plane.tunnel.drops().aqm.value() >= 2
 }
@@ -68,7 +68,7 @@ fn two_dropped(world: &World, _: &[Vec<u8>]) -> bool {
 #[test]
 fn a_tcp_segment_is_dropped_for_each_interval_in_which_packets_have_waited_for_long() {
     let mut world = waiting(20_000);
-    // Neither a gap nor a flag of a segment may be what keeps it from being joined: each is of its own connection.
+    // Each segment is of its own connection, so that no gap or flag prevents joining.
     let (sent, written) = send(&mut world, two_dropped, |i| {
         tcp(i % 2 == 1, (1, 9), i * 7, &[7; 1000])
     });
@@ -113,7 +113,7 @@ fn a_flow_that_nothing_waits_behind_is_let_wait() {
     let (sent, written) = send(&mut world, twice(), segment);
     assert_eq!((written.len(), world.drops()), (sent, vec![]));
     assert!(world.plane.tunnel.inbound().waited.value() > 10_000);
-    // Of 300 packets one is of a call.
+    // One packet in 300 belongs to a call.
     let mut world = waiting(20_000);
     let (sent, written) = send(&mut world, two_dropped, |i| match i % 300 {
         0 => udp(false, (1, 8), &[7; 100]),
@@ -140,7 +140,7 @@ fn signals_come_faster_while_segments_are_there_to_be_dropped() {
             return false;
         }
         dropped += 1;
-        // No interval is as short if signals are not counted.
+        // Without counting signals, no interval would become this short.
         let gap = std::mem::replace(&mut last, Instant::now()).elapsed();
         dropped > 1 && gap.as_millis() < 45
     });
@@ -154,7 +154,7 @@ fn what_comes_once_more_takes_no_signal_from_what_is_new() {
     world.peer_sends(std::slice::from_ref(&first));
     let mut number = 0;
     until("segments are dropped", || {
-        // In front of each batch a segment that has come before.
+        // Each batch begins with a replayed segment.
         let new = (0..30).map(|i| {
             number += 1;
             let packet = match i {

@@ -1,4 +1,4 @@
-//! Sockets: a peer's, and one that sends nothing.
+//! A peer's socket, and a socket that sends nothing.
 
 use crate::world::BOUND;
 use netio::poll::Poller;
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Datagrams that were sent by a socket, which takes everything at once and sends nothing.
+/// Datagrams collected by a socket that accepts everything at once and sends nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Sent(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -34,13 +34,13 @@ impl Sent {
         self.0.lock().unwrap().len()
     }
 
-    /// The datagrams since this was called last.
+    /// Takes the datagrams collected since the last call.
     pub(crate) fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 }
 
-/// A socket that a peer has.
+/// A peer's socket.
 pub(crate) struct Remote {
     socket: UdpSocket,
     addr: SocketAddr,
@@ -87,7 +87,7 @@ impl Remote {
         self.addr
     }
 
-    /// Sends datagrams with an ECN mark, each by itself.
+    /// Sends datagrams with an ECN mark, each separately.
     pub(crate) fn send_marked(&mut self, to: SocketAddr, datagrams: &[Vec<u8>], ecn: Ecn) {
         for datagram in datagrams {
             let len = datagram.len() as u32;
@@ -104,7 +104,7 @@ impl Remote {
         }
     }
 
-    /// Sends a datagram that need not arrive, nor leave.
+    /// Sends a datagram that may be lost on the way or fail to leave.
     pub(crate) fn send_or_lose(&mut self, to: SocketAddr, datagram: &[u8]) {
         let len = datagram.len() as u32;
         let train = Train {
@@ -121,7 +121,7 @@ impl Remote {
         self.send_marked(to, datagrams, Ecn::NotEct);
     }
 
-    /// The datagrams that are there, with their marks.
+    /// Returns the datagrams that have arrived, with their ECN marks.
     pub(crate) fn arrived(&mut self) -> Vec<(Vec<u8>, Ecn)> {
         let mut datagrams = Vec::new();
         loop {
@@ -144,7 +144,7 @@ impl Remote {
         }
     }
 
-    /// The next `count` datagrams.
+    /// Waits for the next `count` datagrams.
     pub(crate) fn receive(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut datagrams = Vec::new();
         let begun = Instant::now();

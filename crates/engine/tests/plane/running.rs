@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
-/// A data plane whose workers run, and its interface's other side.
+/// A data plane with running workers, and the far side of its interface.
 pub(crate) struct Running {
     pub(crate) tunnel: Arc<Tunnel<Toy<false>>>,
     pub(crate) host: UnixDatagram,
@@ -38,7 +38,7 @@ impl Running {
         peer
     }
 
-    /// Everything that is sent is collected.
+    /// Collects everything that the data plane sends.
     pub(crate) fn collect(&mut self) -> Sent {
         let (socket, sent) = (socket(Ipv4Addr::LOCALHOST.into()), Sent::default());
         sent.attach(&socket);
@@ -60,12 +60,12 @@ pub(crate) fn four() -> TunnelOptions {
     }
 }
 
-/// Where a datagram goes that is collected and not sent.
+/// The address of datagrams that are collected instead of sent.
 pub(crate) fn nowhere() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 9).into()
 }
 
-/// A read that fills a slot: 63 packets, which begin with its number.
+/// A read that fills a slot: 63 packets, which carry `number`.
 pub(crate) fn slot_full(number: u32) -> Vec<u8> {
     let data = number.to_be_bytes().repeat(63_000 / 4);
     with_header(&joined(false, false, (9, 1), 1000, &data))

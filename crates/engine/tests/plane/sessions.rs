@@ -1,4 +1,4 @@
-//! Keys: awaited, used up, expired, confirmed.
+//! Session keys: awaited, used up, expired, confirmed.
 
 use crate::packets::{joined, plain, trimmed, udp, with_header};
 use crate::toy::Key;
@@ -60,7 +60,7 @@ fn packets_that_waited_for_a_session_are_adjusted_as_those_that_did_not() {
     world.host_sends(&[plain(&numbered(1)[0])]);
     assert!(world.peer.has_staged());
     let key = Key {
-        // The time to live.
+        // Byte 8 is the TTL.
         on_adjust: Some(|packet| packet[8] = 77),
         ..Key::new(5, 5)
     };
@@ -203,12 +203,12 @@ fn the_first_packet_of_a_session_confirms_it_and_answers_are_sealed_with_its_key
     world.key = key;
     world.host_sends(&[plain(&numbered(1)[0])]);
     assert_eq!(world.peer_receives(1)[0].0, 0);
-    // Control installs it as well, and its numbers do not begin again.
+    // Control installs the same key too; its packet numbers do not restart.
     let format = world.key.clone();
     let tunnel = &world.plane.tunnel;
     tunnel.set_send_key(&world.peer, (5, 5), format, unlimited());
     assert_eq!(world.peer.sent_on_key(), Some(1));
-    // Removed, it neither opens nor seals.
+    // A removed key neither opens nor seals.
     tunnel.remove_receive_key(5);
     assert_eq!(world.peer.sent_on_key(), None);
     let late = world.key.datagram(2, &packet);
@@ -230,7 +230,7 @@ fn a_session_confirmed_late_does_not_take_the_place_of_a_newer_one() {
     tunnel.add_receive_key(5, &world.peer, key.clone(), older, answer);
     world.peer_sends(&[key.datagram(0, &[])]);
     world.host_sends(&[plain(&numbered(1)[0])]);
-    // With the key that was there.
+    // The peer receives with the earlier key.
     assert_eq!(world.peer_receives(1)[0].0, 0);
 }
 
@@ -255,7 +255,7 @@ fn a_key_with_a_longer_head_finds_its_room() {
     .shared();
     install(&world.plane.tunnel, &other, 7, &long, unlimited());
     let data = [4; 3000];
-    // Room is left for the head of the key before: too short a one, then too long a one.
+    // The read leaves room for the previous key's header: first too little, then too much.
     let reads = [
         plain(&numbered(1)[0]),
         plain(&udp(false, (9, 2), b"longer")),

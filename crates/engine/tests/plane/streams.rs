@@ -24,7 +24,7 @@ fn records_of(secret: u8, receiver: u32) -> Key {
     }
 }
 
-/// A data plane whose peer 1 is at the other end of a connection.
+/// Builds a data plane whose peer 1 is reached over a TCP connection.
 fn world(backpressure: bool) -> (World, Arc<Stream>, UnixStream) {
     let options = TunnelOptions {
         backpressure,
@@ -41,7 +41,7 @@ fn framed(record: &[u8]) -> Vec<u8> {
     [&(record.len() as u16).to_be_bytes(), record].concat()
 }
 
-/// All that can be read.
+/// Reads everything available.
 fn read_all(end: &mut UnixStream) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 20];
     let mut used = 0;
@@ -55,7 +55,7 @@ fn read_all(end: &mut UnixStream) -> Vec<u8> {
     bytes
 }
 
-/// Packets and their numbers, of whole records.
+/// Opens whole records; returns packets and their numbers.
 fn opened(key: &Key, mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let mut packets = Vec::new();
     while let Some((len, rest)) = bytes.split_first_chunk::<RECORD_HEADER>() {
@@ -84,7 +84,7 @@ fn a_client_leaves_its_interface_unread_while_something_waits() {
         sent += 1;
     }
     assert!(stream.is_congested());
-    // The queue in front of the interface fills up, which is what senders listen to.
+    // The interface's queue fills up, which makes senders slow down.
     while world.plane.host.send(&to_peer(sent)).is_ok() {
         sent += 1;
         world.plane.interface();
@@ -157,7 +157,7 @@ fn control_is_told_of_the_end_of_a_stream_and_of_what_no_peer_would_send() {
             !world.plane.is_held_back(),
             "nothing waits in what is closed"
         );
-        // Nothing asks for it any more.
+        // The closed stream asks for no service any more.
         world.plane.stream(StreamId(1));
         assert_eq!(world.around.control.take(), []);
     }
@@ -229,14 +229,14 @@ fn records_that_name_no_session_belong_to_those_of_their_stream() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Records come in any pieces, in any reads, and each is taken once and in order.
+    /// Records arrive in arbitrary pieces and reads, and each is taken once and in order.
     #[test]
     fn records_are_found_wherever_a_stream_is_cut(
         lens in prop::collection::vec(0..1300_usize, 1..60),
         cuts in prop::collection::vec(1..4000_usize, 0..60),
     ) {
         let (mut world, _, mut end) = world(false);
-        // No two of one flow in a row, so that none are joined.
+        // Flows alternate, so that no packets are joined.
         let packets: Vec<_> = (0_u8..)
             .zip(&lens)
             .map(|(i, len)| udp(i % 2 == 0, (1, 9), &vec![i; *len]))
@@ -264,7 +264,7 @@ proptest! {
             written.extend(parts.iter().map(|part| if joined { part.clone() } else { payload(part).to_vec() }));
         }
         let mut sent: Vec<_> = packets.iter().map(|packet| payload(packet).to_vec()).collect();
-        // Two flows may overtake each other where packets of one are joined.
+        // Two flows may overtake each other where packets of one flow are joined.
         written.sort();
         sent.sort();
         prop_assert_eq!(written, sent);
@@ -275,7 +275,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// However much a reader takes at a time, what it reads are whole records in order.
+    /// However much a reader takes at a time, it gets whole records in order.
     #[test]
     fn what_a_slow_reader_reads_are_whole_records(
         reads in prop::collection::vec(1..60_000_usize, 1..40),

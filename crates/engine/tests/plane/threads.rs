@@ -1,4 +1,4 @@
-//! With threads: keys that change, back pressure, and an end at any time.
+//! Tests with threads: key changes, back pressure, and shutdown at any time.
 
 use crate::packets::{payload, plain, udp};
 use crate::remote::{Remote, socket};
@@ -37,7 +37,7 @@ fn a_key_that_changes_in_the_middle_of_a_batch_seals_what_is_looked_up_after_it(
         tunnel.add_receive_key(index, &peer, key.clone(), unlimited(), None);
         tunnel.set_send_key(&peer, (index, index), key.clone(), unlimited());
     };
-    // The first read waits until the whole batch is there.
+    // The first read waits until the whole batch is queued.
     let (at_read, reading) = mpsc::channel();
     let (read_on, wait_to_read) = mpsc::channel::<()>();
     let count = AtomicUsize::new(0);
@@ -55,7 +55,7 @@ fn a_key_that_changes_in_the_middle_of_a_batch_seals_what_is_looked_up_after_it(
         running.host.send(&read).unwrap();
     }
     read_on.send(()).unwrap();
-    // It has looked up everything, and seals: what changes now is for the next batch.
+    // The worker has looked up everything and is sealing: a change now affects only the next batch.
     assert_eq!(sealing.recv_timeout(BOUND).unwrap(), 2);
     change(&second);
     running.host.send(&to_peer(4)).unwrap();
@@ -92,7 +92,7 @@ fn a_key_that_changes_in_the_middle_of_a_batch_seals_what_is_looked_up_after_it(
     assert_eq!(opened, expected);
 }
 
-/// The packets of a stream, each behind its number.
+/// The packets of a stream, each with its number.
 fn records(key: &Key, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let (mut records, mut rest) = (Vec::new(), bytes);
     while let Some((len, tail)) = rest.split_first_chunk::<RECORD_HEADER>() {
@@ -138,7 +138,7 @@ fn a_slow_stream_slows_the_interface_down_and_loses_nothing() {
                 }
             });
             let each = Key::new(0, 0).datagram(0, &[0; 96]).len() + RECORD_HEADER;
-            // Nothing is read until the stream is full: the kernel's buffer is, and something waits.
+            // The far end reads nothing until the stream is full: the kernel's buffer is full and packets wait.
             until("a full stream", || stream.is_congested());
             let mut buffer = vec![0; 5000];
             until("all records", || {
@@ -228,7 +228,7 @@ fn a_worker_that_sleeps_takes_what_control_injects_and_new_sockets() {
         let peer = running.peer(&key, remote.addr());
         let mut received = 0;
         for round in 0..3_u64 {
-            // The one before is closed.
+            // The previous socket is closed.
             let here = socket(Ipv4Addr::LOCALHOST.into());
             let addr = (Ipv4Addr::LOCALHOST, here.port()).into();
             running.tunnel.set_sockets(Sockets {
@@ -252,10 +252,10 @@ fn a_worker_that_sleeps_takes_what_control_injects_and_new_sockets() {
     }
 }
 
-/// Such a queue is made by bulk between two clients of a server, where it is opened faster than it is sealed.
+/// Bulk traffic between two clients of a server makes such a queue, where it is opened faster than it is sealed.
 #[test]
 fn a_queue_of_injected_payloads_that_is_never_empty_is_served_to_its_end() {
-    // A worker takes 4,096 of them without a look at anything else.
+    // A worker processes 4,096 of the payloads before it looks at anything else.
     const PAYLOADS: usize = 10_000;
     for workers in [1, 2] {
         let options = TunnelOptions {

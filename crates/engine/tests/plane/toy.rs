@@ -1,4 +1,4 @@
-//! A protocol for tests: its keys can be told apart, its numbers are on the wire, and damage shows.
+//! A protocol for tests: keys are distinguishable, packet numbers are readable on the wire, and damage is detected.
 
 use plane::{
     Batch, Class, Endpoint, Format, Joined, Packet, Payload, Record, ReplayWindow, SessionName,
@@ -7,21 +7,21 @@ use plane::{
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// Kind, number among the sender's sessions, receiver, packet number.
+/// Header: type, sender's session number, receiver index, packet number.
 pub(crate) const HEADER: usize = 14;
-/// Bytes of length in front of each packet on a stream.
+/// Length field in front of each packet on a stream.
 pub(crate) const RECORD_HEADER: usize = 2;
-/// Bytes of the tag.
+/// Length of the tag.
 pub(crate) const TAG: usize = 4;
-/// Most bytes between header and payload that a key may add.
+/// Most bytes that a key may add between header and payload.
 const EXTRA_MAX: usize = 32;
 
 const NAMED: u8 = 1;
 const OF_SENDER: u8 = 2;
-/// The first byte of what is control's.
+/// First byte of control messages.
 pub(crate) const CONTROL: u8 = 3;
 
-/// The first bytes of payloads that are no IP packets.
+/// First byte of payloads that are not IP packets.
 pub(crate) const MESSAGE: u8 = 0xff;
 const PIECE: u8 = 0xfe;
 pub(crate) const PACKED: u8 = 0xfd;
@@ -97,19 +97,19 @@ fn names(datagram: &[u8]) -> (u32, u64) {
 
 type Hook = Box<dyn Fn(&[Packet]) + Send + Sync>;
 
-/// A key and how its packets look.
+/// A key and its packet format.
 #[derive(Default)]
 pub(crate) struct Key {
     pub(crate) secret: u8,
-    /// Written into headers: the receiver's name for the session.
+    /// The receiver's index for the session, written into headers.
     pub(crate) receiver: u32,
-    /// The number among the sender's sessions, where packets do not name theirs.
+    /// The session's number at the sender, for packets that do not name their session.
     pub(crate) of_sender: Option<u8>,
-    /// Bytes between header and payload that mean nothing.
+    /// Number of meaningless bytes between header and payload.
     pub(crate) extra: usize,
-    /// Records of a stream.
+    /// Whether packets are records of a stream.
     pub(crate) records: bool,
-    /// Bytes of a packet in each piece, where packets are cut.
+    /// Bytes of a packet in each piece, if packets are split.
     pub(crate) pieces: Option<usize>,
     /// Called before a batch is sealed.
     pub(crate) on_seal: Option<Hook>,
@@ -122,7 +122,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Key number `secret` for packets that the receiver knows as `receiver`'s.
+    /// Key number `secret` for packets with receiver index `receiver`.
     pub(crate) fn new(secret: u8, receiver: u32) -> Self {
         Self {
             secret,
@@ -150,7 +150,7 @@ impl Key {
         sum.to_be_bytes()
     }
 
-    /// A datagram as the other end makes it.
+    /// Builds a datagram as the other end does.
     pub(crate) fn datagram(&self, counter: u64, payload: &[u8]) -> Vec<u8> {
         let (head, tail) = (self.head(), self.tail(payload.len()));
         let mut memory = vec![0; head + payload.len() + tail];
@@ -168,7 +168,8 @@ impl Key {
         memory
     }
 
-    /// The other end's reading of a datagram: number and payload, padding included. `None` where it is not this key's.
+    /// Opens a datagram as the other end does: number and payload, padding included. `None` if it was sealed with
+    /// another key.
     pub(crate) fn opened(&self, datagram: &[u8]) -> Option<(u64, Vec<u8>)> {
         let (receiver, counter) = names(datagram);
         let mut memory = datagram.to_vec();

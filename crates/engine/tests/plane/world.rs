@@ -1,4 +1,4 @@
-//! Data planes with what is around them.
+//! Data planes and their surroundings.
 
 use crate::remote::{Remote, socket};
 use crate::toy::{Key, Toy};
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything is waited for; only a failing test waits that long.
+/// Upper bound for every wait; only a failing test waits this long.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
-/// Waits until something holds.
+/// Waits until `holds` returns true.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -36,11 +36,11 @@ pub(crate) enum Event {
     Gone,
 }
 
-/// A control that writes down what it is told.
+/// A control stub that records the messages it gets.
 #[derive(Default)]
 pub(crate) struct Recorder {
     events: Mutex<Vec<Event>>,
-    /// Whether datagrams are refused.
+    /// Whether control refuses datagrams.
     pub(crate) busy: AtomicBool,
 }
 
@@ -49,12 +49,12 @@ impl Recorder {
         self.events.lock().unwrap().push(event);
     }
 
-    /// The messages since the last call.
+    /// Takes the messages since the last call.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock().unwrap())
     }
 
-    /// The notices since something was taken last, but for that traffic flows.
+    /// Takes the notices since the last call, except those that only report traffic.
     pub(crate) fn notices(&self) -> Vec<(PeerId, Notice)> {
         let notice = |event| match event {
             Event::Notice(_, Notice::Active) => None,
@@ -88,13 +88,13 @@ impl Control for Recorder {
     }
 }
 
-/// Says what a write to the interface fails with, if it does.
+/// Returns the error number with which a write to the interface fails, if it fails.
 type Refusal = Box<dyn FnMut(&VnetHdr) -> Option<i32> + Send>;
 
 /// Called before the interface is read.
 type OnRead = Box<dyn FnMut() + Send>;
 
-/// Packets that were written to an interface, which takes everything at once.
+/// Packets written to an interface that accepts everything at once.
 #[derive(Clone, Default)]
 pub(crate) struct Written {
     writes: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -130,7 +130,7 @@ impl Written {
         });
     }
 
-    /// Fails writes with what `refusal` says.
+    /// Makes writes fail with the error that `refusal` returns.
     pub(crate) fn refuse(&self, refusal: impl FnMut(&VnetHdr) -> Option<i32> + Send + 'static) {
         *self.refusal.lock().unwrap() = Some(Box::new(refusal));
     }
@@ -140,12 +140,12 @@ impl Written {
         *self.on_read.lock().unwrap() = Some(Box::new(on_read));
     }
 
-    /// The writes since this was called last, headers included.
+    /// Takes the writes since the last call, headers included.
     pub(crate) fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.writes.lock().unwrap())
     }
 
-    /// The packets of the writes since this was called last, of which none is a super-packet.
+    /// Takes the packets written since the last call, none of which may be a super-packet.
     pub(crate) fn packets(&self) -> Vec<Vec<u8>> {
         let whole = |write: Vec<u8>| {
             assert_eq!(VnetHdr::parse(&write), Some(VnetHdr::NONE));
@@ -176,17 +176,17 @@ pub(crate) fn options() -> TunnelOptions {
     }
 }
 
-/// The surroundings of all data planes.
+/// The surroundings that all data planes share.
 pub(crate) struct Around {
     pub(crate) control: Arc<Recorder>,
     pub(crate) routes: Routes<Arc<Peer>>,
-    /// Where the data plane's socket is.
+    /// The address of the data plane's socket.
     pub(crate) here: SocketAddr,
     pub(crate) written: Written,
 }
 
 impl Around {
-    /// A socket for the data plane, and where what it writes is collected.
+    /// A socket for the data plane, with its writes collected.
     pub(crate) fn new<const S: bool>(tunnel: &Tunnel<Toy<S>>, control: Arc<Recorder>) -> Self {
         let around = Self::without_socket(tunnel, control);
         around.socket(tunnel)
@@ -216,7 +216,7 @@ impl Around {
         self
     }
 
-    /// A peer with both addresses of host `number`.
+    /// Adds a peer with both addresses of host `number`.
     pub(crate) fn peer<const S: bool>(
         &mut self,
         tunnel: &Tunnel<Toy<S>>,
@@ -239,7 +239,7 @@ impl Around {
     }
 }
 
-/// A key for both directions, which both ends know as `index`.
+/// Installs a key for both directions, which both ends know as `index`.
 pub(crate) fn install<const S: bool>(
     tunnel: &Tunnel<Toy<S>>,
     peer: &Arc<Peer>,
@@ -251,7 +251,7 @@ pub(crate) fn install<const S: bool>(
     tunnel.set_send_key(peer, (index, index), key.clone(), limits);
 }
 
-/// A data plane that the test turns by hand, with peer 1 and its key.
+/// A data plane that the test steps by hand, with peer 1 and its key.
 pub(crate) struct World<const S: bool = false> {
     pub(crate) plane: Plane<Toy<S>>,
     pub(crate) around: Around,
@@ -286,7 +286,7 @@ impl<const S: bool> World<S> {
         }
     }
 
-    /// Another peer with its key, which is known by its number.
+    /// Adds another peer, whose key has the peer's number as index.
     pub(crate) fn another(&mut self, number: u8) -> (Arc<Peer>, Remote, Arc<Key>) {
         let remote = Remote::new();
         let peer = self
@@ -297,10 +297,10 @@ impl<const S: bool> World<S> {
         (peer, remote, key)
     }
 
-    /// The host sends this, header included, and the data plane takes it.
+    /// Sends these packets, headers included, from the host and lets the data plane process them.
     pub(crate) fn host_sends(&mut self, reads: &[Vec<u8>]) {
         for read in reads {
-            // The queue between the two is short.
+            // The queue between host and data plane is short.
             if self.plane.host.send(read).is_err() {
                 self.plane.interface();
                 self.plane.host.send(read).unwrap();
@@ -309,7 +309,7 @@ impl<const S: bool> World<S> {
         self.plane.interface();
     }
 
-    /// The peer sends this, and the data plane takes it.
+    /// Sends these datagrams from the peer and lets the data plane process them.
     pub(crate) fn peer_sends(&mut self, datagrams: &[Vec<u8>]) {
         self.peer_sends_marked(datagrams, Ecn::NotEct);
     }
@@ -319,9 +319,9 @@ impl<const S: bool> World<S> {
         self.take_datagrams(datagrams.len());
     }
 
-    /// Takes so many datagrams, which were sent.
+    /// Lets the data plane process `count` datagrams that were sent before.
     pub(crate) fn take_datagrams(&mut self, count: usize) {
-        // A message behind them is the last to come: control gets it when all others were taken.
+        // A message sent after them arrives last: when control gets it, the data plane has processed all others.
         let mut last = Remote::new();
         last.send(self.around.here, &[vec![crate::toy::CONTROL, 0xed]]);
         let plane = &mut self.plane;
@@ -332,7 +332,7 @@ impl<const S: bool> World<S> {
         });
     }
 
-    /// The next datagrams to the peer: number and payload.
+    /// Returns the number and payload of the next datagrams to the peer.
     pub(crate) fn peer_receives(&mut self, count: usize) -> Vec<(u64, Vec<u8>)> {
         let key = &self.key;
         let datagrams = self.remote.receive(count);
@@ -342,7 +342,7 @@ impl<const S: bool> World<S> {
             .collect()
     }
 
-    /// Packets that were dropped, by reason; without reasons that did not occur.
+    /// Dropped packets by reason; reasons that did not occur are left out.
     pub(crate) fn drops(&self) -> Vec<(&'static str, u64)> {
         let drops = self.plane.tunnel.drops().iter();
         drops.filter(|(_, count)| *count > 0).collect()
@@ -350,7 +350,7 @@ impl<const S: bool> World<S> {
 }
 
 impl Recorder {
-    /// Whether a datagram came from there; it is forgotten then.
+    /// Forgets the datagrams that control got from this address; returns whether there were any.
     fn drop_last(&self, from: SocketAddr) -> bool {
         let mut events = self.events.lock().unwrap();
         let before = events.len();

@@ -1,4 +1,4 @@
-//! Tests of plans for groups: what a device of the LAN may leave by, at each step of a change.
+//! Tests of plans for groups: which way a device of the LAN may use at each step of a change.
 
 use super::*;
 use crate::fixture::{facts, link, tunnel};
@@ -69,8 +69,8 @@ fn take(facts: &mut Facts, step: Step) {
     }
 }
 
-/// The device by which a packet of a LAN for somewhere far leaves: none where it goes nowhere, and `clear` where no rule of the
-/// guard's decides.
+/// The device by which a far packet of a LAN leaves: `None` if a rule refuses it, `clear` if no rule of the guard's
+/// matches.
 fn way_of(facts: &Facts, lan: &str, family: Family) -> Option<String> {
     let iif = DeviceName::new(lan).unwrap();
     let rules = facts.rules[usize::from(family == Family::V6)]
@@ -80,7 +80,7 @@ fn way_of(facts: &Facts, lan: &str, family: Family) -> Option<String> {
         .iter()
         .filter(|it| it.iif == Some(iif) && it.to.is_none())
         .collect();
-    // Of one priority, the first that was added.
+    // Among rules of one priority, the first one added wins.
     own.sort_by_key(|it| it.priority);
     for rule in own {
         if rule.action == RuleAction::Blackhole {
@@ -123,11 +123,11 @@ fn each_group_has_rules_and_a_route_of_its_own() {
             .count()
     };
     assert_eq!((of(INTO_TABLE), of(NOWHERE)), (2, 2));
-    // Both networks for both devices, and from both.
+    // Both networks for both devices, and from both networks.
     assert_eq!(of(crate::rules::TO_LAN), 8);
     let again = Plan::set(&guard, &facts);
     assert!(again.rules.is_empty() && again.leads.is_empty());
-    // One tunnel goes: the other LAN's way is as before.
+    // One tunnel goes down: the other LAN keeps its way.
     facts.links.retain(|it| it.name != "mr-1");
     facts.tables.retain(|it| it.dev != Some(11));
     assert!(Plan::set(&guard, &facts).leads.is_empty());
@@ -135,7 +135,7 @@ fn each_group_has_rules_and_a_route_of_its_own() {
     let lifted = Plan::lift(&facts);
     assert_eq!(
         (lifted.rules.delete.len(), lifted.leads.len()),
-        // By devices, by networks, and the router's own.
+        // Rules by device, rules by network, and those for the router's own packets.
         (2 * 4 + 4 + 2 + 3 * 2 + 4 + 1 + 2, 2)
     );
 }
@@ -161,7 +161,7 @@ fn the_chain_has_a_rule_for_each_group_and_one_that_refuses() {
     assert_eq!(
         rules,
         [
-            // The file's settings beside tunnels are for its own devices.
+            // The file's settings other than tunnels apply to its own devices.
             "iifname { \"br-iot\", \"br-lan\" } meta l4proto { tcp, udp } th dport 853 reject with icmpx type admin-prohibited",
             &format!("{all} oifname {{ \"br-iot\", \"br-lan\", \"br-guest\" }} accept"),
             "iifname { \"br-iot\" } oifname \"mr-1\" accept",
@@ -184,9 +184,9 @@ fn some_lists() -> impl Strategy<Value = Vec<Listed>> {
 }
 
 proptest! {
-    /// From any lists to any others, tunnels coming and going meanwhile: at each step a LAN that was guarded and is guarded leaves by
-    /// a tunnel of its old list or its new one, or not at all, by the rules without the packet filter; and at the end by the first
-    /// of the new ones that is up.
+    /// Lists change in any way while tunnels come and go. At each step, a LAN that stays guarded uses a tunnel of its
+    /// old or new list, or none. The rules alone ensure that, without the packet filter. At the end it uses the first
+    /// tunnel of its new list that is up.
     #[test]
     fn no_step_of_a_change_leads_a_lan_elsewhere(
         lists in prop::collection::vec((some_lists(), prop::collection::vec(0..4_u8, 0..4)), 1..5),
@@ -197,7 +197,7 @@ proptest! {
         let mut now = facts();
         for (lists, up) in lists {
             let guard = of_lists(file, &lists, &before);
-            // Routes of devices that are gone are gone, which the kernel sees to.
+            // The kernel deletes the routes of devices that are gone.
             let links = router(&up);
             now.links = links.links;
             now.addresses = links.addresses;

@@ -16,7 +16,7 @@ use crate::step::Step;
 use crate::system::System;
 use crate::ways::{Way, with_free_metric};
 
-/// The most sentences about refused steps that are kept: a server may push many routes.
+/// Most messages about refused steps that are kept: a server may push many routes.
 pub(super) const REFUSED_MAX: usize = 32;
 
 /// Opens the host.
@@ -27,36 +27,36 @@ pub(super) fn open() -> Result<Box<dyn System>, NetlinkError> {
     Ok(Box::new(Netlink::open()?))
 }
 
-/// A plan that is in force. Dropping it undoes it too, but only [`Applied::undo`] says how that
-/// went.
+/// A plan that is in force. Dropping it undoes it too, but only [`Applied::undo`] reports errors.
 #[derive(Debug)]
 pub struct Applied {
     pub(super) ifname: String,
-    /// The steps that have been done and are to be undone, in order.
+    /// The steps that were done and have to be undone, in order.
     pub(super) done: Vec<Step>,
-    /// Steps that were taken back and are undone once more in the end: another tunnel may have needed them then, and left
-    /// them to this one, whose journal goes on naming them.
+    /// Steps that were undone and are undone once more at the end. Another tunnel may have needed them meanwhile and
+    /// relied on this one, whose journal still lists them.
     pub(super) retired: Vec<Step>,
-    /// Settings that the host had already: they are put back where another program changes them, and stay in the end.
+    /// Settings that the host had already. The tunnel restores them when another program changes them, and leaves them
+    /// at the end.
     pub(super) found: Vec<Step>,
-    /// Sentences about refused steps, each with its step.
+    /// Messages about refused steps, each with its step.
     pub(super) refused: Vec<(Step, String)>,
-    /// Sentences about what other programs took away or lead past the tunnel, as of the last look.
+    /// Messages about steps that other programs removed or bypass, from the last check.
     pub(super) lost: Vec<String>,
     pub(super) rounds: Rounds,
-    /// Where the host's own routes led when they were last looked at.
+    /// The ways of the host's own routes at the last check.
     pub(super) seen: Vec<(IpAddr, Option<Way>)>,
-    /// The interface stays when the process goes.
+    /// Whether the interface stays when the process ends.
     persistent: bool,
-    /// Gone once the steps have been undone.
+    /// The journal; `None` once the steps have been undone.
     pub(super) journal: Option<Journal>,
-    /// Opens the host that the steps are undone on.
+    /// Opens the host on which the steps are undone.
     open: Open,
 }
 
 impl Applied {
-    /// Applies `plan` to the interface, which must exist, in the namespace of `system`, which
-    /// must be the process's own. The tunnel's sockets must have the plan's mark already.
+    /// Applies `plan` to the interface, which must exist. The namespace of `system` must be the process's own. The
+    /// tunnel's sockets must have the plan's mark already.
     ///
     /// # Errors
     /// The first step that failed; the steps before it have been undone.
@@ -64,8 +64,8 @@ impl Applied {
         Self::apply_in(Path::new(DIRECTORY), open, plan, ifname, system)
     }
 
-    /// Applies a plan as [`Applied::apply`] does, with the journal in a directory, and a host that `open` opens at the
-    /// end.
+    /// Applies a plan as [`Applied::apply`] does, with the journal in `directory`. `open` opens the host again for
+    /// undoing.
     pub(super) fn apply_in(
         directory: &Path,
         open: Open,
@@ -86,15 +86,15 @@ impl Applied {
             journal: Some(recovered(&Directory::lock(directory)?, ifname, system)?.0),
             open,
         };
-        // Dropped when it fails, and with that undone.
+        // An error drops `applied`, which undoes its steps.
         applied.add(plan, system)?;
         Ok(applied)
     }
 
-    /// Applies a further plan to the same interface: what has to wait until a script has run.
+    /// Applies a further plan to the same interface, such as steps that wait for a script.
     ///
     /// # Errors
-    /// The first step that failed; everything has been undone, the plans before it too.
+    /// The first step that failed; all steps have been undone, those of earlier plans too.
     pub fn add(&mut self, plan: &Plan, system: &mut dyn System) -> Result<(), ApplyError> {
         let outcome = self.try_add(plan, system);
         if outcome.is_err() {
@@ -105,11 +105,11 @@ impl Applied {
         outcome
     }
 
-    /// Changes from one plan to another that is in part the same: steps that only `before` has are
-    /// undone, then those that only `after` has are done.
+    /// Changes from one plan to another that shares steps with it. Undoes the steps that only `before` has, then does
+    /// the steps that only `after` has.
     ///
     /// # Errors
-    /// The first step that failed; what was in force and is in both plans still is.
+    /// The first step that failed; steps that both plans share stay in force.
     pub fn exchange(
         &mut self,
         before: &Plan,
@@ -148,7 +148,7 @@ impl Applied {
         self.look(system)
     }
 
-    /// Sentences about settings that the tunnel asked for and the host does not have.
+    /// Messages about settings that the tunnel asked for and the host refused.
     pub fn refused(&self) -> impl Iterator<Item = &str> {
         let refused = self.refused.iter().map(|(_, why)| why);
         refused.chain(&self.lost).map(String::as_str)
@@ -166,7 +166,7 @@ impl Applied {
         self.refused.push((step.clone(), why));
     }
 
-    /// Forgets refused steps that the next plan has not.
+    /// Forgets refused steps that the next plan does not have.
     pub(super) fn forget_refused(&mut self, next: &Plan) {
         let stays = |refused: &Step| next.steps.iter().any(|step| refused.is_made_for(step));
         self.refused.retain(|(step, _)| stays(step));
@@ -178,17 +178,16 @@ impl Applied {
         rivals: &mut Rivals,
         system: &mut dyn System,
     ) -> Result<(), ApplyError> {
-        // No other tunnel decides about the same step meanwhile.
+        // The lock keeps other tunnels from deciding about the same step meanwhile.
         let _directory = match &self.journal {
             Some(journal) if step.may_be_shared() => Some(journal.directory()?),
             _ => None,
         };
-        // A step that goes with the interface is no other tunnel's, whose journals need not be read for it.
+        // No other tunnel shares a step that goes with the interface, so no other journal is read for it.
         if step.outlives_interface() {
             let others = self.others_steps();
             if exists(step, system)? {
-                // A step that another tunnel made goes with the last one that needs it. A setting that was there before
-                // is not the tunnel's to remove later.
+                // The last tunnel that needs a shared step undoes it. A setting that was there before the tunnel stays.
                 if let Some(shared) = others.into_iter().find(|other| other.is_shared_with(step)) {
                     self.record(&shared)?;
                     self.done.push(shared);
@@ -230,12 +229,12 @@ impl Applied {
             }
             Err(error) => {
                 if error.is_refusal() {
-                    // The setting that is there instead has another origin, and must not be undone.
+                    // The host's existing object has another origin and must stay.
                     if let (Some(mark), Some(journal)) = (written, &mut self.journal) {
                         journal.retract(mark)?;
                     }
                 } else if remembered {
-                    // It may have been done in part.
+                    // The failed step may have been done in part.
                     self.done.push(step);
                 }
                 Err(error)
@@ -243,7 +242,7 @@ impl Applied {
         }
     }
 
-    /// Writes down that a step is about to be done. The mark takes that back.
+    /// Records that a step is about to be done. The returned mark removes the record.
     pub(super) fn record(&mut self, step: &Step) -> Result<u64, ApplyError> {
         match &mut self.journal {
             Some(journal) => Ok(journal.record(step)?),
@@ -251,7 +250,7 @@ impl Applied {
         }
     }
 
-    /// Takes back what was written since the mark was made.
+    /// Removes everything recorded since the mark.
     pub(super) fn retract(&mut self, mark: u64) -> Result<(), ApplyError> {
         match &mut self.journal {
             Some(journal) => Ok(journal.retract(mark)?),
@@ -259,8 +258,7 @@ impl Applied {
         }
     }
 
-    /// The interfaces of the other tunnels that are up or were not undone, and what those did to the
-    /// host.
+    /// The interfaces of the other tunnels that are up or were not undone, and their steps on this host.
     pub(super) fn others(&self) -> (Vec<String>, Vec<Step>) {
         let others = self.journal.as_ref().map(Journal::others);
         let others = others.unwrap_or_default().into_iter();
@@ -279,10 +277,10 @@ impl Applied {
         self.others().1
     }
 
-    /// Undoes everything, in reverse order. The MTU stays, and the interface stays up.
+    /// Undoes all steps, in reverse order. The MTU stays, and the interface stays up.
     ///
     /// # Errors
-    /// The steps that could not be undone; everything has been tried.
+    /// The steps that could not be undone; all have been tried.
     pub fn undo(mut self) -> Result<(), Vec<ApplyError>> {
         let errors = match (self.open)() {
             Ok(mut system) => self.take_back(&mut *system),
@@ -295,8 +293,8 @@ impl Applied {
         }
     }
 
-    /// Undoes everything that `other` has done, and goes on with its journal: a process that has
-    /// dropped its privileges could not open another. What cannot be undone is logged.
+    /// Undoes all steps of `other` and continues with its journal: a process without privileges could not open another.
+    /// Logs the steps that cannot be undone.
     pub fn take_over(mut other: Self, system: &mut dyn System) -> Self {
         if let Some(journal) = &mut other.journal {
             let directory = journal.directory().inspect_err(|e| log::warn!("{e}"));
@@ -321,12 +319,12 @@ impl Applied {
         let Some(journal) = self.journal.take() else {
             return Vec::new();
         };
-        // Until the journal is gone too: another tunnel's end must not count on this one's.
+        // Locked until the journal is gone too: another tunnel that ends must not rely on this one's record.
         let _directory = journal.directory().inspect_err(|e| log::warn!("{e}"));
         let mut all = std::mem::take(&mut self.retired);
         all.append(&mut self.done);
         let mut errors = revert(&all, &self.ifname, system, &journal);
-        // A journal of what could not be undone would only be tried again in vain.
+        // A journal of steps that failed would only be retried in vain.
         errors.extend(journal.remove().err().map(ApplyError::from));
         errors
     }

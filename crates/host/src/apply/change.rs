@@ -1,4 +1,4 @@
-//! From one plan to another while the tunnel is up.
+//! Changes from one plan to another while the tunnel is up.
 
 use super::effect::revert;
 use super::keep::Taker;
@@ -9,12 +9,12 @@ use crate::step::Step;
 use crate::system::System;
 
 impl Applied {
-    /// Does what `new` has and `old`, which is in force, has not, and then takes back what only `old` has. What both
-    /// have is not touched.
+    /// Does the steps that only `new` has, then undoes those that only `old` has, which is in force. Steps of both
+    /// plans stay untouched.
     ///
-    /// The MTU is left to [`MtuFollower`](crate::MtuFollower), which knows whether another program has set it.
+    /// [`MtuFollower`](crate::MtuFollower) sets the MTU, because it knows whether another program has set it.
     ///
-    /// Returns the new steps that failed; everything has been tried. What could not be undone is logged.
+    /// Returns the errors of new steps; all steps are tried. Logs steps that could not be undone.
     pub fn change(&mut self, old: &Plan, new: &Plan, system: &mut dyn System) -> Vec<ApplyError> {
         let dev = match system.index_of(&self.ifname) {
             Ok(dev) => dev,
@@ -24,7 +24,7 @@ impl Applied {
         let mut rivals = Rivals::new(dev);
         self.forget_refused(new);
         for step in &new.steps {
-            // The route to a server has followed an uplink since, or was made when the server was called.
+            // The route to a server has followed an uplink since, or was made when the tunnel connected to the server.
             let is_outer = matches!(step, Step::OuterRoute { .. });
             let is_there = is_outer && self.done.iter().any(|done| done.is_made_for(step));
             if old.steps.contains(step) || matches!(step, Step::Mtu { .. }) || is_there {
@@ -43,7 +43,7 @@ impl Applied {
             if new.steps.contains(step) {
                 continue;
             }
-            // New name servers have taken the place of the old ones, and so has a table.
+            // New name servers have replaced the old ones, and so has a new nftables table.
             let dns = matches!(step, Step::Dns { .. });
             if (has_dns && dns) || (has_table && masquerades(step)) {
                 self.done.retain(|done| done != step);
@@ -51,7 +51,7 @@ impl Applied {
                 undone.extend(self.retire(step, system).err());
             }
         }
-        // Routes past the tunnel to servers that are called no more.
+        // Routes past the tunnel to servers that the tunnel no longer uses.
         let leads = |step: &Step| {
             matches!(
                 step,
@@ -75,8 +75,8 @@ impl Applied {
         errors
     }
 
-    /// Has the second address of a network stay when the first one goes: the kernel takes all routes of an interface with its last
-    /// address, those to the whole Internet, too.
+    /// Makes the kernel keep an interface's second address when the first one of the same network is removed. With the
+    /// last address the kernel removes all routes of the interface, default routes included.
     fn keep_routes_of_addresses(&self, old: &Plan, new: &Plan, system: &mut dyn System) {
         let goes = |step: &Step| matches!(step, Step::Address { .. }) && !new.steps.contains(step);
         if !old.steps.iter().any(goes) {
@@ -88,10 +88,10 @@ impl Applied {
         }
     }
 
-    /// Undoes one step. A setting of the whole host, which others may rely on, stays until the end.
+    /// Undoes one step. A setting of the whole host stays until the end, since others may rely on it.
     fn retire(&mut self, step: &Step, system: &mut dyn System) -> Result<(), ApplyError> {
         self.found.retain(|found| found != step);
-        // A setting that was there before the tunnel is not the tunnel's to remove.
+        // A setting that was there before the tunnel stays.
         let same = |done: &&Step| *done == step;
         let done = self.done.iter().find(same);
         let done = done.or_else(|| self.done.iter().find(|done| done.is_made_for(step)));

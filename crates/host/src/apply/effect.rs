@@ -1,4 +1,4 @@
-//! The effect of one step on the host, whether it is done already, and how it is undone.
+//! Does one step on the host, checks whether it is done already, and undoes it.
 
 use std::io;
 
@@ -54,8 +54,8 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// Adds a route into the tunnel. With `first` an IPv4 route goes before equal routes of others, as OpenVPN makes it.
-/// Where the first of them is the tunnel's own, as its network is, no route is added.
+/// Adds a route into the tunnel. With `first` an IPv4 route goes before other programs' equal routes, as OpenVPN does.
+/// If the first of those is the tunnel's own, such as its network's, no route is added.
 pub(super) fn add(route: &Route, first: bool, system: &mut dyn System) -> Result<(), NetlinkError> {
     match system.add_route(route) {
         Err(error) if first && error.is_exists() => {
@@ -74,13 +74,13 @@ pub(super) fn add(route: &Route, first: bool, system: &mut dyn System) -> Result
     }
 }
 
-/// True when the host has already what the step would make.
+/// True when the host already has what the step would make.
 pub(super) fn exists(step: &Step, system: &mut dyn System) -> Result<bool, ApplyError> {
     Ok(match step {
         Step::UnmarkedRule { .. } | Step::MainRule { .. } => match step.rule() {
             None => false,
             Some(wanted) => system.rules(wanted.family)?.iter().any(|rule| {
-                // Where there is a mark the kernel tells its mask too.
+                // The kernel reports the mask of every mark.
                 let rule = Rule {
                     mask: None,
                     ..*rule
@@ -93,8 +93,8 @@ pub(super) fn exists(step: &Step, system: &mut dyn System) -> Result<bool, Apply
     })
 }
 
-/// Undoes the steps in reverse order, tries all, and returns what failed. `journal` is the
-/// interface's, beside which those of other tunnels are.
+/// Undoes all steps in reverse order, and returns the errors. `journal` is the interface's; the journals of other
+/// tunnels are in the same directory.
 pub(super) fn revert(
     steps: &[Step],
     ifname: &str,
@@ -106,7 +106,7 @@ pub(super) fn revert(
     let needed: Vec<Step> = alive.flat_map(|other| other.steps).collect();
     let mut errors = Vec::new();
     for step in steps.iter().rev() {
-        // Another tunnel needs it, and has written it down.
+        // Another tunnel needs this step, and has recorded it.
         if needed.iter().any(|other| other.is_shared_with(step)) {
             continue;
         }
@@ -131,7 +131,8 @@ fn revert_one(
         Step::Route { .. } if dev.is_none() => Ok(()),
         Step::Route { .. } | Step::OuterRoute { .. } | Step::Unreachable { .. } => {
             match step.route(dev) {
-                // By the metric that the kernel chose, if it did: it may have a route of its own to there.
+                // Deletes by the actual metric, which the kernel may have chosen: the host may have its own route to
+                // the same destination.
                 Some(route) => absent_is_fine(system.delete_route(&Route {
                     metric: Some(metric_of(&route)),
                     ..route
@@ -140,7 +141,7 @@ fn revert_one(
             }
         }
         Step::Displace(saved) => match system.add_route(&saved.route()) {
-            // One was made since, and is of a later time than ours.
+            // A newer route has taken the place of the displaced one, and stays.
             Err(error) if error.is_exists() => Ok(()),
             other => Ok(other?),
         },
@@ -149,7 +150,7 @@ fn revert_one(
             None => Ok(()),
         },
         Step::Sysctl { key, before, .. } => match set_sysctl(system, key, before) {
-            // Of an interface that is gone, and its settings with it.
+            // The interface is gone, and its settings with it.
             Err(ApplyError::Sysctl { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! Routes, rules and addresses of a plan that another program takes away while the tunnel is up.
+//! Restores routes, rules and addresses of a plan that another program removes while the tunnel is up.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use crate::step::Step;
 use crate::system::System;
 use crate::ways::metric_of;
 
-/// Rounds of putting back within a [`WINDOW`]; another daemon may take the steps away each time.
+/// Rounds of restoring within a [`WINDOW`]; another daemon may remove the steps each time.
 const ROUNDS: u32 = 3;
 
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Who took away steps that are not there.
+/// Who removed the missing steps.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taker {
     /// Another program.
@@ -23,7 +23,7 @@ pub(super) enum Taker {
     Change,
 }
 
-/// When steps were put back.
+/// The rounds in which steps were restored.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     since: Option<Instant>,
@@ -41,18 +41,19 @@ impl Rounds {
 }
 
 impl Applied {
-    /// Puts back what another program took away, and tells what cannot be put back or wins over the tunnel's routes now.
+    /// Restores steps that another program removed. Reports steps that cannot be restored, and routes that win over the
+    /// tunnel's.
     pub(super) fn keep(&mut self, system: &mut dyn System) -> Result<(), ApplyError> {
         self.keep_from(Taker::Another, system)
     }
 
-    /// Puts back what is gone, as [`Applied::keep`] does.
+    /// Restores missing steps, as [`Applied::keep`] does.
     pub(super) fn keep_from(
         &mut self,
         taker: Taker,
         system: &mut dyn System,
     ) -> Result<(), ApplyError> {
-        // The tunnel's end is told elsewhere.
+        // Other code reports that the interface is gone.
         let Ok(dev) = system.index_of(&self.ifname) else {
             return Ok(());
         };
@@ -69,7 +70,7 @@ impl Applied {
                 gone.push(step);
                 continue;
             }
-            // The kernel would not take it a second time to put it in front.
+            // The route may exist behind another: it must be deleted first, or the kernel refuses to put it in front.
             if let Some(route) = step.route(Some(dev)).filter(|it| it.dst.is_ipv4()) {
                 let _ = system.delete_route(&route);
             }
@@ -101,7 +102,7 @@ impl Applied {
         Ok(())
     }
 
-    /// Steps that were done and do not stand any more. A route of another tunnel may stand in front.
+    /// Steps that were done and are no longer in force. A route of another tunnel may go before.
     fn missing(
         &self,
         dev: u32,
@@ -114,7 +115,7 @@ impl Applied {
         for step in self.done.iter().chain(&self.found) {
             let stands = match step {
                 Step::Address { addr, .. } => addresses.iter().any(|it| it.ip == *addr),
-                // Routes that follow the host's ways are led elsewhere.
+                // `OuterRoute`s that follow the host's ways are excluded: `follow` handles them.
                 Step::Route { .. }
                 | Step::Unreachable { .. }
                 | Step::OuterRoute { towards: None, .. } => {
@@ -138,7 +139,7 @@ impl Applied {
                 Step::Masquerade { interface, .. } => {
                     system.has_table(&Step::table_of(interface)).unwrap_or(true)
                 }
-                // The setting of an interface goes with that.
+                // An interface's setting goes with the interface.
                 Step::Sysctl { key, value, .. } => {
                     system.sysctl(key).is_none_or(|now| now == *value)
                 }
@@ -151,7 +152,7 @@ impl Applied {
         Ok(missing)
     }
 
-    /// Has the status tell what is lost now, and the log what was not told before.
+    /// Puts the present losses into the status, and new ones into the log.
     pub(super) fn tell_lost(&mut self, mut lost: Vec<String>) {
         lost.retain(|why| !self.refused.iter().any(|(_, known)| known == why));
         lost.truncate(super::applied::REFUSED_MAX);

@@ -1,4 +1,4 @@
-//! Routes past the tunnel: that they keep going the way that the host has.
+//! Keeps routes past the tunnel on the host's present way.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::system::System;
 use crate::ways::{FIRST_METRIC, HostRoutes, Way, best, covers, is_same, with_free_metric};
 
 impl Applied {
-    /// Looks where the host's own routes lead now, so that [`Applied::follow`] sees a change.
+    /// Records where the host's own routes lead now, so that [`Applied::follow`] notices a change.
     pub(super) fn look(&mut self, system: &mut dyn System) -> Result<(), ApplyError> {
         if self.towards().next().is_some() {
             let host = self.host(system)?;
@@ -22,16 +22,15 @@ impl Applied {
         Ok(())
     }
 
-    /// To be called when links, routes or rules of the host have changed (a cable was pulled, a lease renewed):
-    /// leads the routes past the tunnel the way that the host has now, and puts back what another program took away of
-    /// the tunnel's own. Returns whether any route past the tunnel moved.
+    /// Moves the routes past the tunnel to the host's present way, and restores the tunnel's own steps that another
+    /// program removed. Call it when links, routes or rules of the host have changed (a cable was pulled, a lease
+    /// renewed). Returns whether any route past the tunnel moved.
     ///
-    /// Routes that were made stay as long as the host's own do. When the host has no way any
-    /// more, what is left is kept until there is one again.
+    /// A route stays while the host's own routes lead the same way. When the host has no way any more, the routes stay
+    /// until it has one again.
     ///
     /// # Errors
-    /// When the kernel refuses to list its routes or to set one; to be tried again at the next
-    /// change.
+    /// When the kernel refuses to list its routes or to set one; call again at the next change.
     pub fn follow(&mut self, system: &mut dyn System) -> Result<bool, ApplyError> {
         let moved = self.follow_past(system)?;
         self.keep(system)?;
@@ -71,13 +70,13 @@ impl Applied {
             }
             moved = true;
         }
-        // Read anew: what was changed here is not the host's own.
+        // Read again: `follow`'s own changes must not look like the host's.
         self.look(system)?;
         Ok(moved)
     }
 
-    /// Keeps one more address outside the tunnel while it is up: the next server, before it is
-    /// connected to. Returns whether it needed a route and has one now.
+    /// Keeps one more address outside the tunnel while it is up: the next server, before the tunnel connects to it.
+    /// Returns whether the address needed a route and has one now.
     ///
     /// # Errors
     /// When the kernel refuses to list its routes or to set one.
@@ -139,7 +138,7 @@ impl Applied {
         Ok(true)
     }
 
-    /// Makes the route of a step anew, by `way`.
+    /// Replaces the route of a step by one that uses `way`.
     fn lead(&mut self, index: usize, way: Way, system: &mut dyn System) -> Result<(), ApplyError> {
         let mut step = self.done[index].clone();
         if let Step::OuterRoute { via, dev, .. } = &mut step {

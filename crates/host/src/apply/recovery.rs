@@ -1,4 +1,4 @@
-//! Undoes the steps that killed processes left behind; the next process does so.
+//! Undoes the steps that killed processes left behind; the next process runs this.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use super::effect::revert;
 use crate::journal::{self, DIRECTORY, Directory, Journal, JournalError};
 use crate::system::System;
 
-/// Undoes what a process has left that was killed while it had `ifname` up. Returns whether there was
-/// anything. What cannot be undone is logged.
+/// Undoes the steps that a process left when it was killed with `ifname` up. Returns whether there were any. Logs steps
+/// that cannot be undone.
 ///
 /// # Errors
 /// [`JournalError::Running`] while the process runs, [`JournalError::File`] for a journal that
 /// other users may write to, and when the kernel gives no netlink socket.
 pub fn recover(ifname: &str) -> Result<bool, ApplyError> {
     let path = Path::new(DIRECTORY);
-    // Not to make a file only to remove it.
+    // Opening the journal would create a file only to remove it.
     if !journal::path_of(path, ifname).exists() {
         return Ok(false);
     }
@@ -28,8 +28,8 @@ pub fn recover(ifname: &str) -> Result<bool, ApplyError> {
     Ok(any)
 }
 
-/// The interfaces of this network namespace of which a killed process has left something, and no other has undone it.
-/// Empty where this user may not see.
+/// The interfaces of this network namespace that still have steps left by a killed process. Empty if this user may not
+/// read them.
 pub fn left_behind() -> Vec<String> {
     let path = Path::new(DIRECTORY);
     if !path.exists() {
@@ -38,13 +38,13 @@ pub fn left_behind() -> Vec<String> {
     Directory::lock(path).map_or_else(|_| Vec::new(), |it| it.abandoned())
 }
 
-/// Undoes what killed processes have left, whatever interfaces they had: for tunnels whose interface
-/// gets its name from the kernel. Returns the names of those interfaces.
+/// Undoes the steps that killed processes left for any interface: for tunnels whose interface gets its name from the
+/// kernel. Returns the names of those interfaces.
 ///
-/// Journals of running processes are not touched, nor those of other network namespaces.
+/// Leaves journals of running processes and of other network namespaces alone.
 ///
 /// # Errors
-/// When the kernel gives no netlink socket. What cannot be undone is logged.
+/// When the kernel gives no netlink socket. Steps that cannot be undone are logged.
 pub fn recover_all() -> Result<Vec<String>, ApplyError> {
     let mut recovered = Vec::new();
     let path = Path::new(DIRECTORY);
@@ -63,14 +63,14 @@ pub fn recover_all() -> Result<Vec<String>, ApplyError> {
     Ok(recovered)
 }
 
-/// The interface's journal, with what was left in it undone, and whether that was anything.
+/// The interface's journal after undoing the steps left in it, and whether there were any.
 pub(super) fn recovered(
     directory: &Directory,
     ifname: &str,
     system: &mut dyn System,
 ) -> Result<(Journal, bool), ApplyError> {
     let (mut journal, mut left) = Journal::open(directory, ifname)?;
-    // An interface of that name may be another's by now, and so are its name servers and routes.
+    // Another program may have an interface of that name by now, with its own name servers and routes.
     let now = system.index_of(ifname);
     if now.is_ok_and(|index| index != left.interface) {
         left.steps.retain(|step| !step.is_by_interface_name());

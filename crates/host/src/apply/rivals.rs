@@ -1,4 +1,4 @@
-//! Routes of others to the networks that a tunnel leads into itself.
+//! Other programs' routes to networks that a tunnel leads into itself.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,8 +10,8 @@ use crate::step::{MAIN, Step, WORLD_BITS};
 use crate::system::System;
 use crate::ways::{best_route, covers, metric_of};
 
-/// Addresses of each eighth of the IPv4 Internet, and of each registry's IPv6: what leads to them leads everywhere. They are
-/// only looked up.
+/// Addresses of each eighth of the IPv4 Internet, and of each registry's IPv6: a route that covers most of them leads
+/// all packets. They are only looked up.
 const WORLD: [IpAddr; 12] = [
     IpAddr::V4(Ipv4Addr::new(9, 0, 0, 1)),
     IpAddr::V4(Ipv4Addr::new(45, 0, 0, 1)),
@@ -27,13 +27,14 @@ const WORLD: [IpAddr; 12] = [
     IpAddr::V6(Ipv6Addr::new(0x2a00, 0, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// The least metric of the main table's routes of others, by network. Read once for each plan, and only where a step asks.
+/// The lowest metric of other programs' routes in the main table, by network. Read once for each plan, and only if a
+/// step needs it.
 pub(super) struct Rivals {
     /// The tunnel's interface.
     pub(super) dev: u32,
     /// Interfaces of other tunnels, whose routes do not count.
     others: Vec<u32>,
-    /// Routes that lead somewhere are told from those that block.
+    /// The lowest metrics; the `bool` is true for routes that lead somewhere, false for those that block.
     least: Option<BTreeMap<(IpAddr, u8, bool), u32>>,
 }
 
@@ -50,8 +51,8 @@ impl Rivals {
         }
     }
 
-    /// Gives the step a metric that wins over the routes of others. IPv4 needs none: a route without a metric has the
-    /// best, and [`add`](super::effect::add) puts it in front of its equals.
+    /// Gives the step a metric that wins over other programs' routes. IPv4 needs no change: a route without a metric
+    /// already has the best, and [`add`](super::effect::add) puts it before its equals.
     pub(super) fn win(
         &mut self,
         mut step: Step,
@@ -75,7 +76,7 @@ impl Rivals {
         Ok(step)
     }
 
-    /// Why the packets to a route's network go by another interface although the route stands, or are not blocked.
+    /// Explains why packets to the network of an existing route use another interface, or are not blocked.
     pub(super) fn shadow(
         &mut self,
         step: &Step,
@@ -98,13 +99,13 @@ impl Rivals {
             return Ok(None);
         };
         let (dst, prefix, own) = (route.dst, route.prefix, metric_of(&route));
-        // No metric is better than none.
+        // A route without a metric has the best one.
         if route.table != MAIN || own == 0 {
             return Ok(None);
         }
         let blocks = matches!(step, Step::Unreachable { .. });
         let rival = self.rival(dst, prefix, blocks, system)?.filter(|&rival| {
-            // The kernel puts an IPv6 route behind those of its metric.
+            // The kernel puts an IPv6 route behind others of the same metric.
             rival < own || (rival == own && Family::of(dst) == Family::V6)
         });
         Ok(rival.map(|rival| {
@@ -115,7 +116,7 @@ impl Rivals {
         }))
     }
 
-    /// The least metric of others' routes to a network; with `leads`, of those that do not block.
+    /// The lowest metric of other programs' routes to a network; with `leads`, only of routes that do not block.
     fn rival(
         &mut self,
         dst: IpAddr,
@@ -147,9 +148,9 @@ impl Rivals {
 }
 
 impl Applied {
-    /// Asks the kernel where packets to the world go while the tunnel's routes stand: rules of another program may
-    /// lead them past those routes, or more specific routes of the main table win. Other tunnels of this program, whose
-    /// interfaces are `others`, may do so, and the host's own ways to some networks. Steps that are `gone` do not count.
+    /// Asks the kernel where packets to the Internet go although the tunnel's routes exist. Another program's rules, or
+    /// more specific routes of the main table, may lead them past the tunnel. Ways by other tunnels of this program
+    /// (`others`) and to single networks of the host are fine. Ignores the steps in `gone`.
     pub(super) fn judge_ways(
         &self,
         dev: u32,
@@ -181,13 +182,13 @@ impl Applied {
                 }
                 let route = best_route(routes.iter(), *probe).filter(|it| it.dev == Some(way.dev));
                 match route {
-                    // `shadow` tells of a route to the same network.
+                    // `shadow` reports a route to the same network.
                     Some(route)
                         if self.has_route_like(route) && !self.has_rules(probe.is_ipv6()) => {}
                     _ => past.push((way.dev, route.filter(|it| it.prefix > 0))),
                 }
             }
-            // A single network is the host's own affair.
+            // A route to a single network is the host's own affair.
             let is_local = |route: Option<&Route>| route.is_some_and(|it| it.prefix > WORLD_BITS);
             let first = past.iter().find(|(_, route)| !is_local(*route));
             let first = first.or_else(|| past.first().filter(|_| past.len() * 2 > led.len()));
@@ -225,8 +226,8 @@ impl Applied {
         done.any(|step| matches!(step, Step::UnmarkedRule { v6, .. } if *v6 == wanted))
     }
 
-    /// Whether a step leads packets to `addr` into the tunnel or blocks them: by the main table, or by one that a rule of the
-    /// tunnel's own looks into. Rules to other tables are their user's.
+    /// Whether a step leads packets to `addr` into the tunnel or blocks them. Its table must be the main one, or one
+    /// that a rule of this tunnel uses. For other tables the user makes the rules.
     fn leads(&self, step: &Step, addr: IpAddr) -> bool {
         let looked_into = |wanted: u32| {
             let looks =

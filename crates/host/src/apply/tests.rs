@@ -1,4 +1,4 @@
-//! Plans made and taken back in network namespaces.
+//! Plans applied and undone in network namespaces.
 
 use std::fs;
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A host with one line to the world, and an interface that stands for the tunnel.
+/// Makes an uplink, and an interface that stands for the tunnel.
 fn make_lines(netlink: &mut Netlink) {
     for (name, other) in [("wg0", "wg0-far"), ("wan", "wan-far")] {
         netlink
@@ -50,7 +50,7 @@ fn make_lines(netlink: &mut Netlink) {
     netlink.add_route(&default).unwrap();
 }
 
-/// A full tunnel of both families that leads to one network more.
+/// A full tunnel of both families, with one more network.
 fn full() -> Want {
     let address = |addr: &str, prefix| WantedAddress {
         addr: ip(addr),
@@ -92,7 +92,7 @@ fn state(netlink: &mut Netlink) -> impl PartialEq + std::fmt::Debug + use<> {
     let tunnels = ["wg0", "wg0-far"].map(|name| netlink.index_of(name).ok());
     let rules = [Family::V4, Family::V6].map(|family| netlink.rules(family).unwrap());
     let mut routes = netlink.routes(None).unwrap();
-    // IPv6 gives every interface routes of its own whenever it is ready.
+    // The kernel adds IPv6 routes to every interface whenever it is ready.
     routes.retain(|route| route.dst.is_ipv4() && !tunnels.contains(&route.dev));
     (rules, routes, netlink.sysctl(SRC_VALID_MARK))
 }
@@ -102,7 +102,7 @@ fn dev_to(netlink: &mut Netlink, to: &str, mark: u32) -> String {
     netlink.name_of(way.dev).unwrap()
 }
 
-/// Runs `test` in a host of its own, with a journal directory; says why it cannot.
+/// Runs `test` in its own network namespace, with a journal directory; prints why if that is impossible.
 fn in_host(name: &str, test: impl FnOnce(&mut Netlink, &Path) + Send) {
     let Some(host) = lab::require(Host::new(name)) else {
         return;
@@ -191,7 +191,7 @@ fn two_full_tunnels_do_not_take_each_others_rules() {
         let first = Applied::apply_in(directory, OPEN, &first, "wg0", netlink).unwrap();
         let between = state(netlink);
         let mut second = plan(netlink, |_| {});
-        // A second route to this network by another interface is refused, as it should be.
+        // The kernel rightly refuses a second route to this network by another interface.
         let network = |step: &Step| matches!(step, Step::Route { table: MAIN, .. });
         second.steps.retain(|step| !network(step));
         assert_eq!(second.fwmark, 51821);
@@ -223,7 +223,7 @@ fn into_tunnel(dst: &str, prefix: u8) -> Step {
     }
 }
 
-/// The plan of a client with `redirect-gateway def1`, `via` being the present gateway.
+/// The plan of a client with `redirect-gateway def1`; `via` is the present gateway.
 fn def1(netlink: &mut Netlink, via: &str) -> Plan {
     let server = Step::OuterRoute {
         dst: ip("192.0.2.1"),
@@ -246,7 +246,7 @@ fn routes_past_the_tunnel_follow_the_gateway() {
         assert_eq!(dev_to(netlink, "192.0.2.1", 0), "wan");
         assert!(!applied.follow(netlink).unwrap());
 
-        // The lease is renewed, by another gateway.
+        // The lease is renewed, with another gateway.
         let default = |via: &str| Route::default_of(Family::V4).via(ip(via));
         netlink.delete_route(&default("198.51.100.1")).unwrap();
         assert!(!applied.follow(netlink).unwrap(), "no way is no reason");
@@ -256,14 +256,14 @@ fn routes_past_the_tunnel_follow_the_gateway() {
         assert_eq!(way.via, Some(ip("198.51.100.3")));
         assert!(!applied.follow(netlink).unwrap());
 
-        // The cable is pulled, and there is another line.
+        // The cable is pulled, and there is another uplink.
         let wan = netlink.index_of("wan").unwrap();
         let other = netlink.index_of("wan-far").unwrap();
         netlink.add_address(other, ip("203.0.113.2"), 24).unwrap();
         netlink.set_down(wan).unwrap();
         assert_eq!(dev_to(netlink, "192.0.2.1", 0), "wg0");
         assert!(!applied.follow(netlink).unwrap());
-        // A veth without its other end has no carrier; a route is accepted all the same.
+        // A veth without its other end has no carrier; the kernel accepts a route all the same.
         netlink.set_up(wan).unwrap();
         let before = state(netlink);
         netlink.add_route(&default("203.0.113.1")).unwrap();
@@ -351,7 +351,7 @@ fn two_tunnels_to_one_server_have_a_route_each() {
             metrics.map(|r| r.metric).collect::<Vec<_>>()
         };
         assert_eq!(to_server(netlink), [Some(1), Some(2)]);
-        // Neither takes the other's routes for the host's own.
+        // Neither tunnel mistakes the other's routes for the host's own.
         let default = |via: &str| Route::default_of(Family::V4).via(ip(via));
         netlink.delete_route(&default("198.51.100.1")).unwrap();
         assert!(!second.follow(netlink).unwrap());
@@ -399,7 +399,7 @@ fn addresses_and_routes_of_an_interface_that_stays_are_taken_back() {
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
         let way = netlink.route_get(ip("10.9.1.1"), 0).unwrap();
         assert_eq!(way.via, Some(ip("10.8.0.5")));
-        // A step that is done already, and one that the kernel does not take, are left out.
+        // A step that is done already, and one that the kernel refuses, are left out.
         let more = steps([behind, nowhere, into_tunnel("10.7.0.0", 24)]);
         applied.add(&more, netlink).unwrap();
         applied.undo().unwrap();
@@ -449,7 +449,7 @@ fn the_next_server_is_kept_outside_too() {
         assert!(applied.keep_outside(ip("192.0.2.2"), netlink).unwrap());
         assert_eq!(dev_to(netlink, "192.0.2.2", 0), "wan");
         assert!(applied.keep_outside(ip("192.0.2.2"), netlink).unwrap());
-        // Nothing of the tunnel covers these.
+        // The tunnel covers none of these addresses.
         assert!(!applied.keep_outside(ip("2001:db8::1"), netlink).unwrap());
         assert!(!applied.keep_outside(ip("198.51.100.2"), netlink).unwrap());
         applied.undo().unwrap();

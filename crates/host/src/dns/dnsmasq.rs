@@ -1,18 +1,18 @@
-//! `dnsmasq` answers for the router and the devices behind it, and is started by a script from the system's configuration.
-//! That is the owner's; what a tunnel or the guard brings goes into a file of its own in the directory that `dnsmasq` reads
-//! beside it.
+//! Sets name servers in `dnsmasq`, which answers for the router and the devices behind it. A script starts `dnsmasq`
+//! from the system's configuration, which belongs to the owner. A tunnel or the guard writes its own file into the
+//! directory that `dnsmasq` reads as well.
 //!
-//! Servers are bound to the tunnel's device (`server=10.8.0.1@mr-office`): without the device a query is answered
-//! "refused", and leaves by no other. Seen with 2.90:
+//! Servers are bound to the tunnel's device (`server=10.8.0.1@mr-office`). Without the device, `dnsmasq` answers a
+//! query "refused" and sends it nowhere else. Seen with 2.90:
 //!
 //! | the device | what `dnsmasq` does |
 //! |---|---|
-//! | is not there when it starts, and comes | binds by the name at each query: answers as soon as the device is there |
-//! | is there when it starts, goes, and comes again | remembers the number of the first: refuses until it is started anew; SIGHUP changes nothing |
-//! | is missing, and another server is set for the name without a device | asks that one: it must be the only one |
+//! | is missing at the start, and comes later | binds by name at each query: answers once the device exists |
+//! | exists at the start, goes, comes again | remembers the old index: refuses until restarted; SIGHUP does not help |
+//! | is missing, and the name has another server without a device | asks that one: so ours must be the only one |
 //!
-//! Only a start reads the directory, so `dnsmasq` is restarted. The list of name servers in OpenWrt's `/tmp/resolv.conf.d` is
-//! not the place: it is written anew whenever a line changes, and knows no devices.
+//! Only a start reads the directory, so `dnsmasq` is restarted. OpenWrt's list of name servers in `/tmp/resolv.conf.d`
+//! is no alternative: the system rewrites it whenever an uplink changes, and it cannot name devices.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -32,37 +32,37 @@ mod program;
 mod restarts;
 mod servers;
 
-/// Every OpenWrt has it.
+/// A file that every OpenWrt has.
 const RELEASE: &str = "/etc/openwrt_release";
 
-/// Where OpenWrt's running configurations are, named `dnsmasq.conf.SECTION`.
+/// Directory of OpenWrt's running configurations, named `dnsmasq.conf.SECTION`.
 const CONFIGURATIONS: &str = "/var/etc";
 
-/// Starts it anew, on OpenWrt and on Debian.
+/// Script that restarts `dnsmasq`, on OpenWrt and on Debian.
 const SCRIPT: &str = "/etc/init.d/dnsmasq";
 
-/// Where Debian's script writes the process, and what it reads.
+/// File where Debian's script writes the process number.
 const DEBIAN_PID: &str = "/run/dnsmasq/dnsmasq.pid";
 const DEBIAN_DEFAULTS: &str = "/etc/default/dnsmasq";
 const DEBIAN_DIRECTORY: &str = "/etc/dnsmasq.d";
 
-/// Largest file of a configuration that is read, in bytes.
+/// Largest configuration file that is read, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// A `dnsmasq` that is started by the system.
+/// A `dnsmasq` that the system starts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Dnsmasq {
-    /// The directory that it reads beside its configuration.
+    /// The directory that `dnsmasq` reads besides its configuration.
     directory: PathBuf,
-    /// It has been started.
+    /// Whether `dnsmasq` has been started.
     runs: bool,
-    /// The program and its arguments that start it anew.
+    /// The command that restarts `dnsmasq`: program and arguments.
     restart: Vec<String>,
 }
 
 impl Dnsmasq {
-    /// The one of this host: on OpenWrt one that has been started, as its directory is known by that; on Debian also one that
-    /// will be.
+    /// Finds this host's `dnsmasq`. On OpenWrt it must have been started, since only that tells its directory; on
+    /// Debian it need not.
     #[must_use]
     pub fn find() -> Option<Self> {
         if !Path::new(SCRIPT).exists() {
@@ -82,7 +82,7 @@ impl Dnsmasq {
         })
     }
 
-    /// One that has not been started yet, and will read this directory.
+    /// A `dnsmasq` that has not been started yet, and will read this directory.
     #[must_use]
     pub fn not_started(directory: PathBuf) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Dnsmasq {
         }
     }
 
-    /// One that runs, and reads this directory.
+    /// A running `dnsmasq` that reads this directory.
     #[must_use]
     pub fn at(directory: PathBuf) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Dnsmasq {
         }
     }
 
-    /// Sets the program, with its arguments, that starts it anew; without words, the system's own does.
+    /// Sets the command that restarts `dnsmasq`; with no words, the system's own script does.
     #[must_use]
     pub fn restarted_by(mut self, words: Vec<String>) -> Self {
         if !words.is_empty() {
@@ -110,12 +110,12 @@ impl Dnsmasq {
         self
     }
 
-    /// Whether it is OpenWrt's.
+    /// Whether this is OpenWrt's `dnsmasq`.
     pub(super) fn is_openwrts(&self) -> bool {
         Path::new(RELEASE).exists()
     }
 
-    /// Whether it is what the host itself asks, as its resolv.conf says.
+    /// Whether the host itself asks this `dnsmasq`, according to its resolv.conf.
     pub(super) fn answers_the_host(&self) -> bool {
         let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
         self.runs && asks_itself(&text)
@@ -126,8 +126,8 @@ impl Dnsmasq {
         self.directory
     }
 
-    /// The content of the file of this name, if it is there and has been read; empty where it has changed since it was
-    /// read.
+    /// The content of this file, if it exists and `dnsmasq` has read it. Empty if it has changed since `dnsmasq` read
+    /// it.
     #[must_use]
     pub fn read(&self, name: &str) -> Option<String> {
         match self.has_read(name) {
@@ -136,27 +136,27 @@ impl Dnsmasq {
         }
     }
 
-    /// Whether nothing of this name has changed that it has not read.
+    /// Whether `dnsmasq` has read the file `name` as it is now.
     pub(super) fn has_read(&self, name: &str) -> bool {
         !mark_of(&self.directory, name).exists()
     }
 
-    /// Writes a file, after `dnsmasq` itself has found nothing wrong with it: a line that it does not know keeps it from
-    /// starting, and DHCP is then gone as well. Starts it anew if it has been started, unless it has read this text.
+    /// Writes a file after `dnsmasq` itself has checked it: an unknown line keeps `dnsmasq` from starting, and DHCP is
+    /// then gone as well. Restarts a `dnsmasq` that has been started, unless it has read this text already.
     ///
     /// # Errors
-    /// The file is wrong or cannot be written, or `dnsmasq` does not start.
+    /// The file is invalid or cannot be written, or `dnsmasq` does not start.
     pub fn set(&self, name: &str, text: &str, restarts: &mut Restarts) -> Result<(), DnsError> {
         let path = self.directory.join(name);
         if read(&path).is_some_and(|it| it == text) {
-            // Not marked again: a start that has been under way since it was marked reads it.
+            // Not marked again: the restart under way began after the mark, so it reads the file.
             return match self.has_read(name) {
                 true => Ok(()),
                 false => self.restart(restarts),
             };
         }
         if !restarts.may() {
-            // A restart that is under way, or has failed, comes first.
+            // A restart that is under way or has failed comes first.
             return self.mark(name);
         }
         self.put(&path, name, text)
@@ -185,13 +185,13 @@ impl Dnsmasq {
             Err(error) => Err(error),
         };
         if put.is_err() {
-            // Nothing reads it.
+            // No program reads this file.
             let _ = fs::remove_file(&new);
         }
         put
     }
 
-    /// Has it started anew for what is in a file, though nothing of that has changed.
+    /// Restarts `dnsmasq` because something that a file names has changed, though the file itself has not.
     ///
     /// # Errors
     /// The errors of [`Dnsmasq::set`].
@@ -200,7 +200,7 @@ impl Dnsmasq {
         self.restart(restarts)
     }
 
-    /// Removes a file, and has `dnsmasq` started anew without it; nothing happens where there is none.
+    /// Removes a file and restarts `dnsmasq` without it. Does nothing if there is no such file.
     ///
     /// # Errors
     /// The errors of [`Dnsmasq::set`].
@@ -219,7 +219,8 @@ impl Dnsmasq {
         }
     }
 
-    /// Says that what is in a file, or that it is gone, has not been read. One that has not been started reads all.
+    /// Marks a file as changed or removed since `dnsmasq` read it. A `dnsmasq` that has not been started needs no mark:
+    /// it reads everything at its start.
     fn mark(&self, name: &str) -> Result<(), DnsError> {
         let path = mark_of(&self.directory, name);
         if !self.runs {
@@ -236,8 +237,8 @@ impl Dnsmasq {
         }
     }
 
-    /// Servers of the owner's that are asked for all names beside those of our files, each with the file that says so.
-    /// `dnsmasq` takes the next one where a device is missing. With names, those that are asked for some of them.
+    /// The owner's other servers that `dnsmasq` asks for all names, each with the file that names it. `dnsmasq` falls
+    /// back to them where a device is missing. With `names`, the servers that it asks for some of these.
     #[must_use]
     pub fn other_servers(&self, names: &[String]) -> Vec<String> {
         let mut texts = vec![(
@@ -274,7 +275,7 @@ impl Dnsmasq {
     }
 }
 
-/// The texts of OpenWrt's running configurations. The first instance is the one that the router itself asks.
+/// The texts of OpenWrt's running configurations. The router itself asks the first instance.
 fn running() -> Vec<String> {
     let entries = fs::read_dir(CONFIGURATIONS).into_iter().flatten().flatten();
     let is_one = |entry: &fs::DirEntry| {
@@ -298,11 +299,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    // `dnsmasq` reads it as a user of its own.
+    // Readable by all: `dnsmasq` runs as a user of its own.
     crate::written_file::replace(path, text.as_bytes(), 0o644)
 }
 
-/// `conf-dir=/tmp/dnsmasq.d,*.conf`: the first word, if all files of that name would be read.
+/// The directory of a `conf-dir=/tmp/dnsmasq.d,*.conf` line, if `dnsmasq` would read our file names in it.
 fn conf_dir(text: &str) -> Option<PathBuf> {
     let value = text
         .lines()
@@ -311,7 +312,7 @@ fn conf_dir(text: &str) -> Option<PathBuf> {
     directory.starts_with('/').then(|| directory.into())
 }
 
-/// `CONFIG_DIR=/etc/dnsmasq.d,.dpkg-dist,…` of Debian's defaults.
+/// The directory of `CONFIG_DIR=/etc/dnsmasq.d,.dpkg-dist,…` in Debian's defaults.
 fn debian_directory(defaults: &str) -> PathBuf {
     let mut values = defaults
         .lines()
@@ -338,7 +339,7 @@ fn asks_itself(text: &str) -> bool {
     first.is_some_and(|it| ["127.0.0.1", "::1"].contains(&it.to_string().as_str()))
 }
 
-/// Servers that a configuration has for all names.
+/// Servers in a configuration that `dnsmasq` asks for all names.
 fn general_servers(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let value = line.trim().strip_prefix("server")?.trim_start();
@@ -347,14 +348,14 @@ fn general_servers(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The name of the file of a tunnel.
+/// The name of a tunnel's file.
 #[must_use]
 pub fn name_of(ifname: &str) -> String {
     format!("millrace-{ifname}.conf")
 }
 
-/// Domains that anybody may register in: their names may have no private addresses, though the servers behind a device
-/// were given for them.
+/// Domains that anybody may register names in. Their names may not have private addresses, though the tunnel's servers
+/// answer for them.
 pub(super) fn public_domains(wanted: &NameServers) -> impl Iterator<Item = &str> {
     let domains = wanted.only.iter().chain(&wanted.search);
     domains
@@ -362,8 +363,8 @@ pub(super) fn public_domains(wanted: &NameServers) -> impl Iterator<Item = &str>
         .filter(|it| !domains::is_of_one_network(it))
 }
 
-/// The settings for `dnsmasq` about servers behind a device. Domains that belong to the servers may have private
-/// addresses, which it would otherwise take for an attack.
+/// The settings for `dnsmasq` for servers behind a device. Names in the servers' own domains may have private
+/// addresses, which `dnsmasq` would otherwise reject as an attack.
 #[must_use]
 pub fn text(wanted: &NameServers, device: &str) -> String {
     let NameServers {
@@ -373,7 +374,7 @@ pub fn text(wanted: &NameServers, device: &str) -> String {
     } = wanted;
     let mut text = String::new();
     if only.is_empty() {
-        // Not the servers of the line as well, or names would be asked outside the tunnel.
+        // Without this, `dnsmasq` would also ask the uplink's servers, outside the tunnel.
         text.push_str("no-resolv\n");
     }
     // Writing to a string does not fail.
@@ -418,7 +419,7 @@ mod tests {
             text(&some, "tun0"),
             "server=/corp.example/10.8.0.1@tun0\nrebind-domain-ok=/corp.example/\n"
         );
-        // A server may be asked about all of `com`, and must not lead a browser from there into the LAN.
+        // A server may answer for all of `com`, and must not lead a browser from there into the LAN.
         let public = NameServers {
             search: vec!["co.uk".to_owned()],
             only: vec!["com".to_owned()],
@@ -464,7 +465,7 @@ mod tests {
 
     #[test]
     fn a_file_comes_when_it_is_good_and_goes() {
-        // Without the program nothing is taken.
+        // Without the program, `set` accepts no file.
         if super::super::find_program("dnsmasq").is_none() {
             return;
         }

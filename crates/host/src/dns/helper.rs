@@ -1,4 +1,4 @@
-//! Running a program that may hang, for as long as it is given.
+//! Runs a program that may hang, with a time limit.
 
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// How much of what it prints is read, in bytes.
+/// Most output that is read, in bytes.
 const MESSAGE_MAX: u64 = 4096;
 
-/// Longest time between two looks at whether it has ended.
+/// Longest time between two checks whether the program has ended.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Runs `command` with `input` and returns how it ended and the first of what it complained. `None`
-/// where it took longer than `limit`: then it was killed, with all that it has started.
+/// Runs `command` with `input`, and returns its exit status and the beginning of its standard error. After `limit` it
+/// is killed with all processes that it started, and the result is `None`.
 ///
-/// Input and complaints are files, not pipes: a daemon that it starts may keep them, and that
-/// is not waited for.
+/// Input and errors are files, not pipes: a daemon that the program starts may keep them open, and this must not wait
+/// for it.
 ///
 /// # Errors
-/// It cannot be started.
+/// The program cannot be started.
 pub(super) fn run(
     command: &mut Command,
     input: &str,
@@ -49,10 +49,10 @@ pub(super) fn run(
     Ok(Some((status, message)))
 }
 
-/// Runs `command` and returns the first of what it printed; `None` where it took longer than `limit` and was killed.
+/// Runs `command` and returns the beginning of its output; `None` if it took longer than `limit` and was killed.
 ///
 /// # Errors
-/// It cannot be started.
+/// The program cannot be started.
 pub(super) fn printed(command: &mut Command, limit: Duration) -> io::Result<Option<String>> {
     let mut said = tempfile::tempfile()?;
     let mut child = command
@@ -71,7 +71,7 @@ pub(super) fn printed(command: &mut Command, limit: Duration) -> io::Result<Opti
     Ok(Some(String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// How `child` ended; `None` where it is killed because `is_over` says so.
+/// The exit status of `child`; `None` if it was killed because `is_over` returned true.
 fn wait(child: &mut Child, is_over: impl Fn() -> bool) -> io::Result<Option<ExitStatus>> {
     let mut pause = Duration::from_millis(1);
     loop {
@@ -79,7 +79,7 @@ fn wait(child: &mut Child, is_over: impl Fn() -> bool) -> io::Result<Option<Exit
             return Ok(Some(status));
         }
         if is_over() {
-            // Not reaped yet, so the number is still its own. It leads a group of that number.
+            // The child is not reaped yet, so its number is still its own. It leads the process group of that number.
             let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
             child.wait()?;
             return Ok(None);
@@ -128,11 +128,11 @@ mod tests {
         let file = directory.path().join("pid");
         let text = format!("sleep 1000 & echo $! > {}; wait", file.display());
         let mut child = shell(&text).process_group(0).spawn().unwrap();
-        // It never ends by itself; its time is over when it has started what is to go with it.
+        // The shell never ends by itself. Its time is over when it has started the process that must be killed with it.
         let has_started = || fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'));
         assert!(wait(&mut child, has_started).unwrap().is_none());
         let pid = fs::read_to_string(&file).unwrap();
-        // Killed, which takes effect when it runs next; a parent that reaps no orphans leaves a zombie.
+        // The signal takes effect when the process runs next. A parent that reaps no orphans leaves a zombie.
         let stat = || fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         let end = Instant::now() + Duration::from_secs(20);
         while !(stat().is_empty() || stat().contains(") Z ")) {
@@ -149,7 +149,7 @@ mod tests {
         let ended = run(&mut command, "", Duration::from_secs(600)).unwrap();
         assert!(ended.unwrap().0.success());
         let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
-        // Still there, and now no longer.
+        // The daemon still runs; the test ends it now.
         nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     }
 }

@@ -108,7 +108,7 @@ fn a_tunnels_rules_are_behind_those_that_lead_devices() {
     for priority in [900, 901, 999] {
         host.add_rule(&rule(priority, 77)).unwrap();
     }
-    // The policy's, beside a `wg-quick` that came later.
+    // The policy's rules, beside a `wg-quick` that came later.
     for priority in [830, 892, 893] {
         let marked = Rule {
             fwmark: Some(0x100_0000),

@@ -90,7 +90,7 @@ fn journals_of_another_boot_or_of_a_namespace_that_is_gone_are_discarded() {
         boot: "another".to_owned(),
         ..Origin::here(3)
     };
-    // Its inode was used again.
+    // The kernel reused the namespace's inode number.
     let cookie = Origin {
         cookie: here.cookie + 1,
         ..Origin::here(3)
@@ -153,14 +153,14 @@ fn what_others_can_write_to_is_not_believed() {
         Err(JournalError::File { .. })
     ));
     assert!(abandoned(&scratch).is_empty());
-    // A directory that is ours is mended.
+    // A directory that we own gets the right mode.
     let directory = scratch.path().join("run");
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
     Directory::lock(&directory).unwrap();
     let mode = fs::metadata(&directory).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
-    // A link is not followed.
+    // A link is refused.
     let link = scratch.path().join("link");
     std::os::unix::fs::symlink(&directory, &link).unwrap();
     assert!(Directory::lock(&link).is_err());

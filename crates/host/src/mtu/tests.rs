@@ -22,7 +22,7 @@ fn want(addresses: &[&str]) -> Want {
     }
 }
 
-/// A tunnel `tun0` (3) over `wan` (2), up, and what keeps its MTU.
+/// A tunnel `tun0` (3) over `wan` (2), both up, and the follower of its MTU.
 struct World {
     host: Memory,
     facts: Facts,
@@ -44,7 +44,7 @@ impl World {
         world
     }
 
-    /// Looks again, as the tunnel does when it hears of a change. Returns the MTU and why it is that.
+    /// Updates the MTU, as the tunnel does after a change. Returns the MTU and its reason.
     fn follow(&mut self) -> (u32, String) {
         let Self {
             host,
@@ -113,7 +113,7 @@ fn a_line_that_is_down_changes_nothing() {
         world.host.delete_route(route).unwrap();
     }
     world.says(1412, "wan 1492 less 80");
-    // Another line comes in its place.
+    // Another uplink replaces the first.
     world.host.set_mtu(2, 1500).unwrap();
     for route in &routes {
         world.host.add_route(route).unwrap();
@@ -139,7 +139,7 @@ fn what_another_program_sets_stays_until_it_is_taken_back() {
     world.host.set_mtu(2, 1492).unwrap();
     let by_hand = "set by another program; would be 1412: wan 1492 less 80";
     world.says(1300, by_hand);
-    // The old value is back: the MTU follows again.
+    // The old value is back: the follower sets the MTU again.
     world.host.set_mtu(3, 1420).unwrap();
     world.says(1412, "wan 1492 less 80");
 }

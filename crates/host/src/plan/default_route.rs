@@ -1,4 +1,4 @@
-//! How all packets are led into the tunnel, and which are kept from it.
+//! Decides how all packets are led into the tunnel, and which packets stay outside.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,11 +9,11 @@ use crate::step::{MAIN, SRC_VALID_MARK, SavedRoute, Step};
 use crate::want::{DefaultV4, DefaultV6};
 use crate::ways::{FIRST_METRIC, masked};
 
-/// The mark, and the table, of default routes by rules where no mark is wanted: the number that
-/// every WireGuard tool begins with.
+/// First mark and table that are tried for default routes by rules, if the configuration names no mark. Every WireGuard
+/// tool begins with this number.
 const FIRST_TABLE: u32 = 51820;
 
-/// Tables that are tried from [`FIRST_TABLE`] on.
+/// Number of tables that are tried from [`FIRST_TABLE`] on.
 const TABLES_TRIED: u32 = 1000;
 
 /// The global IPv6 networks, more specific than a default route, as OpenVPN redirects them.
@@ -45,7 +45,7 @@ impl Routes<'_> {
         if v6 == Some(DefaultV6::Global) && !self.want.block_ipv6 {
             self.lead_all(true);
         }
-        // IPv6 that the tunnel cannot take must not leave by the host's own line.
+        // IPv6 that the tunnel cannot carry must not leave by the host's own uplink.
         let cut_off = self.want.default_v6.is_some() && !self.v6;
         if self.want.block_ipv6 || cut_off {
             self.block_all_v6();
@@ -77,7 +77,7 @@ impl Routes<'_> {
         }
     }
 
-    /// A route into the tunnel in the main table.
+    /// Adds a route into the tunnel to the main table.
     fn lead(&mut self, dst: IpAddr, prefix: u8, optional: bool) {
         let via = self.router().filter(|_| dst.is_ipv4());
         self.lead_in(Step::Route {
@@ -91,8 +91,8 @@ impl Routes<'_> {
         });
     }
 
-    /// All packets of a family, by routes that no default route of the host can win over, whatever its metric and however
-    /// late it comes.
+    /// Leads all packets of a family by routes that win over every default route of the host, whatever its metric and
+    /// however late it is added.
     pub(super) fn lead_all(&mut self, v6: bool) {
         if !v6 {
             return self.lead_halves(&HALVES_V4);
@@ -102,7 +102,7 @@ impl Routes<'_> {
         }
     }
 
-    /// Packets to global IPv6 networks are answered with "unreachable".
+    /// Makes the global IPv6 networks unreachable.
     pub(super) fn block_all_v6(&mut self) {
         for (network, prefix) in GLOBAL_V6 {
             self.block(network.into(), prefix);
@@ -115,9 +115,9 @@ impl Routes<'_> {
         }
     }
 
-    /// A default route, or halves where the host's has several ways and could not be put back.
+    /// Adds a default route, or two halves if the host's default route has several next hops and could not be restored.
     fn replace(&mut self) {
-        // Ours has metric 0: only what has it too is in the way.
+        // Our default route has metric 0: only one with that metric is in the way.
         let in_the_way = |metric: Option<u32>| metric.unwrap_or(0) == 0;
         let defaults = self.facts.defaults.iter();
         let mut displaced = Vec::new();
@@ -136,7 +136,7 @@ impl Routes<'_> {
         self.lead(Ipv4Addr::UNSPECIFIED.into(), 0, false);
     }
 
-    /// Two halves of the local network into the tunnel, its gateway excepted.
+    /// Leads two halves of the local network into the tunnel, except its gateway.
     fn block_local(&mut self) {
         let Some(default) = self.facts.default_of(false) else {
             return;
@@ -144,7 +144,7 @@ impl Routes<'_> {
         let (Some(gateway), Some(dev)) = (default.via, default.dev) else {
             return;
         };
-        // The server itself is on that network: it would be cut off.
+        // The server itself is on that network: two halves would cut it off.
         let mut endpoints = self.facts.endpoints.iter();
         if endpoints.any(|way| way.via.is_none() || way.addr == gateway) {
             self.plan
@@ -177,7 +177,7 @@ impl Routes<'_> {
         }
     }
 
-    /// Routes in a table of its own, for everything but the tunnel's own packets.
+    /// Adds routes in a table of the tunnel's own, for all packets but the tunnel's.
     fn add_rules(&mut self, ranges: &[(IpAddr, u8)]) -> Result<(), PlanError> {
         let table = match self.want.fwmark {
             0 => (FIRST_TABLE..FIRST_TABLE + TABLES_TRIED)
@@ -197,8 +197,8 @@ impl Routes<'_> {
         Ok(())
     }
 
-    /// The routes of one family, and two rules for each length of their prefixes: of that length or a longer one, the main
-    /// table decides only where its prefix is longer still.
+    /// Adds the routes of one family, and two rules for each length of their prefixes. They make the main table decide
+    /// only where its prefix is longer than the tunnel's.
     fn add_rules_of(&mut self, v6: bool, ranges: &[(IpAddr, u8)], table: u32) {
         let mut lengths = BTreeSet::new();
         for &(dst, prefix) in ranges.iter().filter(|(network, _)| network.is_ipv6() == v6) {
@@ -213,8 +213,8 @@ impl Routes<'_> {
                 first: false,
             });
         }
-        // Before all others but the local table's, which is where the kernel would put them too.
-        // By their places they are told from those of another full tunnel.
+        // Before all rules but the local table's, where the kernel would put them too. Different priorities distinguish
+        // them from the rules of another full tunnel.
         let count: u32 = lengths.iter().map(|_| 2).sum();
         let mut priority = self.facts.first_rule.max(count + 1);
         let mut shorter = None;
@@ -238,7 +238,7 @@ impl Routes<'_> {
         }
     }
 
-    /// The reverse-path filter must look at marks.
+    /// Makes the reverse-path filter consider marks.
     fn mark_is_valid(&mut self) {
         match self.facts.src_valid_mark.as_deref() {
             Some("1") => {}
@@ -255,8 +255,8 @@ impl Routes<'_> {
         }
     }
 
-    /// For kernels without the rules: two halves win over the default route without replacing it,
-    /// and the endpoints keep the ways that they have now.
+    /// Leads all packets on kernels without the rules. Two halves win over the default route without replacing it, and
+    /// the endpoints keep their present ways.
     fn add_halves(&mut self, v4: bool, v6: bool) {
         if v4 {
             self.lead_halves(&HALVES_V4);

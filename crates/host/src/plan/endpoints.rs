@@ -12,7 +12,7 @@ use crate::want::{EndpointRoutes, WantedAddress};
 use crate::ways::covers;
 
 impl Routes<'_> {
-    /// For [`EndpointRoutes::Follow`], when all other routes are known.
+    /// Adds the routes of [`EndpointRoutes::Follow`], when all other routes are known.
     pub(super) fn keep_endpoints(&mut self) {
         let EndpointRoutes::Follow {
             always_v4,
@@ -30,7 +30,7 @@ impl Routes<'_> {
                 continue;
             }
             match way.outer_route() {
-                // First, so that it is there before anything leads elsewhere.
+                // First, so that the endpoint has its route before others take effect.
                 Some(step) => self.past.insert(0, step),
                 None if way.local => {}
                 None => self.plan.warnings.push(format!(
@@ -41,13 +41,14 @@ impl Routes<'_> {
         }
     }
 
-    /// Whether an endpoint is of a network that the host is on: without a gateway, and not by a default route that has none.
+    /// Whether an endpoint is on a network of the host: reached without a gateway, and not by a default route without
+    /// one.
     fn is_on_link(&self, way: &EndpointWay) -> bool {
         let mut defaults = self.facts.defaults.iter();
         way.via.is_none() && !defaults.any(|it| it.via.is_none() && it.dev == way.dev)
     }
 
-    /// Leaves out a route into the tunnel to nothing but its own endpoint, before which no other route could go.
+    /// Leaves out a route into the tunnel to exactly its own endpoint: no other route could win over it.
     fn pass_over_route_to(&mut self, addr: IpAddr) {
         let bits = Family::of(addr).bits();
         let leads = |step: &Step| match *step {
@@ -86,8 +87,8 @@ impl Routes<'_> {
         self.inside.iter().chain(&self.blocked).any(covered) || self.want.addresses.iter().any(own)
     }
 
-    /// For [`EndpointRoutes::ForDefault`] with rules: takes the routes away that would lead the tunnel's own packets into it,
-    /// for the table that these do not look into.
+    /// For [`EndpointRoutes::ForDefault`] with rules: moves routes that cover an endpoint to the tunnel's table, which
+    /// the tunnel's own packets do not use. Returns their networks.
     pub(super) fn take_covering(&mut self) -> Vec<(IpAddr, u8)> {
         if self.want.endpoint_routes != EndpointRoutes::ForDefault {
             return Vec::new();
@@ -115,13 +116,13 @@ impl Routes<'_> {
         self.facts.endpoints.iter().filter(|way| !way.local)
     }
 
-    /// For [`EndpointRoutes::ForDefault`]: the endpoints that a route of the main table or the network of an address of the
-    /// tunnel covers keep their ways.
+    /// For [`EndpointRoutes::ForDefault`]: endpoints keep their ways if a route of the main table or the network of a
+    /// tunnel's address covers them.
     pub(super) fn keep_covered(&mut self) -> Result<(), PlanError> {
         if self.want.endpoint_routes != EndpointRoutes::ForDefault {
             return Ok(());
         }
-        // A blocked endpoint of one family that has no way now must not keep the tunnel from those of the other.
+        // A blocked endpoint without a way must not stop the tunnel, which may reach endpoints of the other family.
         let blocked = |way: &EndpointWay| way.dev.is_none() && way.addr.is_ipv6() && !self.v6;
         let kept = self
             .called()
@@ -136,8 +137,8 @@ impl Routes<'_> {
         Ok(())
     }
 
-    /// For [`EndpointRoutes::ForDefault`] with rules: answers come by an interface that the main
-    /// table would not choose for the endpoint, which a strict filter drops.
+    /// For [`EndpointRoutes::ForDefault`] with rules: a strict reverse-path filter drops answers from the endpoint,
+    /// because the main table would choose another interface for it. A route in the main table prevents that.
     pub(super) fn please_strict_filter(&mut self) {
         if self.want.endpoint_routes != EndpointRoutes::ForDefault || !self.facts.strict_rp_filter {
             return;

@@ -1,4 +1,4 @@
-//! The routes while they are decided on.
+//! Collects the routes of a plan.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::step::{MAIN, Step};
 use crate::want::{Destination, Gateway, Want, WantedAddress, WantedRoute};
 use crate::ways::{FIRST_METRIC, covers, masked};
 
-/// Where a route leads, once that is known.
+/// Where a route leads, after resolving.
 enum Way {
     Tunnel(Option<IpAddr>),
     Past {
@@ -30,13 +30,13 @@ pub(super) struct Routes<'a> {
     pub(super) facts: &'a Facts,
     /// The plan, without its routes.
     pub(super) plan: Plan,
-    /// IPv6 can be had on the interface.
+    /// Whether the interface can have IPv6.
     pub(super) v6: bool,
     /// Routes past the tunnel.
     pub(super) past: Vec<Step>,
-    /// Networks that are made unreachable.
+    /// Networks that become unreachable.
     pub(super) blocked: Vec<Step>,
-    /// Routes of the host that are in the way.
+    /// Routes of the host that the plan removes, because they are in the way.
     pub(super) displaced: Vec<Step>,
     /// Routes into the tunnel.
     pub(super) inside: Vec<Step>,
@@ -73,8 +73,8 @@ impl<'a> Routes<'a> {
         self.add_default_routes()?;
         self.keep_endpoints();
         let Self { mut plan, .. } = self;
-        // Displaced routes are the first to go and the last to come back: while a route past the tunnel leads to its
-        // gateway by another, the kernel refuses it.
+        // Displaced routes are removed first and restored last. The kernel refuses such a route while a route past the
+        // tunnel leads to its gateway by another way.
         for mut steps in [
             self.displaced,
             self.past,
@@ -95,13 +95,13 @@ impl<'a> Routes<'a> {
             self.tell_pushed(dst, route, &way);
         }
         match way {
-            // The plan's warnings say so. Packets to there must not leave by the host's own line.
+            // The plan's warnings report this. Packets to this network must not leave by the host's own uplink.
             Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => match prefix {
                 0 => self.block_all_v6(),
                 _ if route.table == MAIN => self.block(dst, prefix),
                 _ => {}
             },
-            // `block_ipv6` answers these instead.
+            // `block_ipv6` makes these destinations unreachable instead.
             Way::Tunnel(_) if dst.is_ipv6() && self.want.block_ipv6 => self.block(dst, prefix),
             Way::Tunnel(_) if !route.optional && self.is_connected(dst, route) => {}
             Way::Tunnel(_) if route.leads_all() => self.lead_all(dst.is_ipv6()),
@@ -114,7 +114,7 @@ impl<'a> Routes<'a> {
                 optional: route.optional,
                 first: route.optional,
             }),
-            // A router is not reached by itself: the kernel would take no route by it any more.
+            // A gateway must not be reached through itself: the kernel would then refuse every route through it.
             Way::Past { via, dev, .. } if via == Some(dst) && prefix == Family::of(dst).bits() => {
                 self.lead_past(dst, route, None, dev, None);
             }
@@ -123,9 +123,9 @@ impl<'a> Routes<'a> {
         Ok(())
     }
 
-    /// Tells of a pushed route that takes away what the user may count on: a network that the host is on, or the tunnel.
+    /// Warns of a pushed route that cuts off a network of the host, or that bypasses the tunnel.
     fn tell_pushed(&mut self, dst: IpAddr, route: &WantedRoute, way: &Way) {
-        // The option begins with this word.
+        // The option's name is the text before the slash.
         let name = route.name.split('/').next().unwrap_or_default();
         let warning = match way {
             Way::Tunnel(_) => {
@@ -139,7 +139,7 @@ impl<'a> Routes<'a> {
                      pull-filter ignore \"{name}\""
                 )
             }
-            // The server itself has such a route in any case.
+            // The server itself has a route past the tunnel in any case.
             Way::Past { .. } if self.facts.endpoints.iter().any(|it| it.addr == dst) => return,
             Way::Past { .. } => format!(
                 "the server leads {name} past the tunnel, by this host's own line; to keep it inside: \
@@ -149,8 +149,8 @@ impl<'a> Routes<'a> {
         self.plan.warnings.push(warning);
     }
 
-    /// Tells of a pushed address whose network takes in one that the host is on, or is a part of it: of two routes to one
-    /// network the older one counts, of others the longer.
+    /// Warns of a pushed address whose network overlaps one of the host's. Of two routes to the same network the kernel
+    /// uses the older one, otherwise the one with the longer prefix.
     fn tell_pushed_addresses(&mut self) {
         let addresses = self.want.addresses.iter();
         for &WantedAddress { addr, prefix, .. } in addresses.filter(|_| self.want.pushed_addresses)
@@ -228,20 +228,20 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// Into the tunnel; a gateway is named where the kernel would accept it. To a TUN it makes no
+    /// A way into the tunnel, with a gateway where the kernel would accept one. For a TUN the gateway makes no
     /// difference.
     fn inner(&self, gateway: Option<IpAddr>) -> Way {
         Way::Tunnel(gateway.filter(|&addr| addr.is_ipv4() && self.want.is_inside(addr)))
     }
 
-    /// The gateway of routes for all IPv4 packets.
+    /// The gateway of routes that lead all IPv4 packets.
     pub(super) fn router(&self) -> Option<IpAddr> {
         let gateway = self.want.gateway;
         gateway.filter(|&addr| addr.is_ipv4() && self.want.is_inside(addr))
     }
 
-    /// True when the kernel makes this route by itself, because the network of an address holds all
-    /// of it. An IPv4 address that is its own network gets none outside the local table.
+    /// True when the kernel makes this route itself, because an address's network contains all of it. An IPv4 address
+    /// with a full prefix gets a route in the local table only.
     fn is_connected(&self, dst: IpAddr, route: &WantedRoute) -> bool {
         let holds = |own: &WantedAddress| {
             let is_network = own.addr.is_ipv6() || own.prefix < 32;
@@ -280,7 +280,7 @@ impl<'a> Routes<'a> {
         }
     }
 
-    /// Has IPv6 packets answered with "unreachable".
+    /// Makes an IPv6 network unreachable.
     pub(super) fn block(&mut self, dst: IpAddr, prefix: u8) {
         if !self.facts.ipv6 {
             return;

@@ -1,6 +1,6 @@
-//! A step as it is read from the journal: one table of all values that any kind of step has, and its kind.
+//! A step as read from the journal: its kind, and one table with the values of all kinds.
 //!
-//! serde's own reader of the enum is one for each kind of step, 18 KB of an ARMv7 program; this is half of it.
+//! serde's derived reader of the enum has a part for each kind of step: 18 KB of an ARMv7 program. This one takes half.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,13 +11,13 @@ use serde::{Deserialize, Deserializer};
 use super::{SavedRoute, Step};
 use crate::dns::{NameServers, Resolver};
 
-/// `{KIND: {NAME: VALUE, ...}}`, or only `KIND` of a step without values.
+/// `{KIND: {NAME: VALUE, ...}}`, or only `KIND` for a step without values.
 pub(super) struct Written {
     kind: String,
     values: Values,
 }
 
-/// The values; those that a step has not are absent.
+/// The values; those that the kind does not have are absent.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Values {
@@ -95,7 +95,7 @@ impl TryFrom<Written> for Step {
 }
 
 impl Values {
-    /// The step of that kind; none if there is no such kind, or if a value is missing.
+    /// The step of that kind; `None` for an unknown kind or a missing value.
     fn step(self, kind: &str) -> Option<Step> {
         Some(match kind {
             "Address" => Step::Address {
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// Of each kind, with every value that may be absent once there and once not.
+    /// Steps of each kind, with every optional value once present and once absent.
     fn all() -> Vec<Step> {
         let mut all = vec![Step::Up, Step::Mtu { mtu: 1420 }];
         let resolvers = [
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// An earlier version wrote no `only`, and a name that has changed; a later one may write more.
+    /// An earlier version wrote no `only`, and another name for a value; a later version may write more.
     #[test]
     fn what_other_versions_wrote_is_read() {
         let text = r#"{"Dns":{"resolver":{"OpenWrt":{"directory":"/tmp/d"}},"servers":[],"search":[],"later":[1]}}"#;

@@ -1,5 +1,5 @@
-//! A host in memory, for tests: what the kernel does with links, addresses, routes and rules as far
-//! as plans depend on it.
+//! A host in memory, for tests. It does with links, addresses, routes and rules what the kernel does, as far as plans
+//! depend on it.
 
 mod routing;
 
@@ -17,14 +17,14 @@ use crate::dns::{DnsError, NameServers, Resolver};
 use crate::step::SRC_VALID_MARK;
 use crate::ways::{is_same, metric_of};
 
-/// A fault at one of the changes that are asked for.
+/// A fault at one of the requested changes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
-    /// The kernel refuses it.
+    /// The kernel refuses the change.
     Refused,
-    /// The process is killed before it is done.
+    /// The process is killed before the change.
     KilledBefore,
-    /// The process is killed when it has been done.
+    /// The process is killed after the change.
     KilledAfter,
 }
 
@@ -47,18 +47,18 @@ pub(crate) struct Memory {
     routes: Vec<Route>,
     rules: Vec<Rule>,
     sysctls: BTreeMap<String, String>,
-    /// Tables that masquerade.
+    /// Names of the nftables tables that masquerade.
     tables: Vec<String>,
     dns: BTreeMap<String, NameServers>,
     /// The program that manages the name servers.
     pub(crate) resolver: Option<Resolver>,
-    /// Rules can pass over default routes.
+    /// The kernel's rules can ignore default routes (`suppress_prefixlength`).
     pub(crate) suppresses: bool,
     /// The interfaces of tunnels outlive their processes.
     pub(crate) persistent: bool,
-    /// The fault, at the change of this number.
+    /// The fault, and the number of the change where it happens.
     pub(crate) fault: Option<(usize, Fault)>,
-    /// How many changes have been asked for.
+    /// Number of changes requested so far.
     pub(crate) changes: usize,
 }
 
@@ -72,8 +72,8 @@ fn refused(operation: &'static str, error: Errno) -> NetlinkError {
 }
 
 impl Memory {
-    /// A host whose interface `wan` (index 2) leads to the world by 198.51.100.1, with the tunnels
-    /// `tun0` and `tun1` (3 and 4), which are down.
+    /// A host whose interface `wan` (index 2) reaches the Internet through 198.51.100.1. The tunnels `tun0` and `tun1`
+    /// (3 and 4) are down.
     pub(crate) fn new() -> Self {
         let link = |(index, name): (u32, &str)| Link {
             name: name.to_owned(),
@@ -124,7 +124,7 @@ impl Memory {
         self
     }
 
-    /// An interface goes, and with it what the kernel removes then.
+    /// Removes an interface, and everything that the kernel removes with it.
     pub(crate) fn remove_link(&mut self, ifname: &str) {
         let index = self.index_of(ifname).unwrap();
         self.links.retain(|link| link.index != index);
@@ -132,8 +132,8 @@ impl Memory {
         self.routes.retain(|route| route.dev != Some(index));
     }
 
-    /// Everything that a tunnel can change but the MTU of its interface and that it is up; in an
-    /// order of its own, since what was removed and put back may have another place.
+    /// Everything that a tunnel can change, except whether its interface is up and its MTU. Sorted, since a restored
+    /// object may have another place.
     pub(crate) fn state(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.routes.iter().map(|it| format!("{it:?}")).collect();
         lines.extend(self.addresses.iter().map(|it| format!("{it:?}")));
@@ -145,7 +145,7 @@ impl Memory {
         lines
     }
 
-    /// Does a change, unless it is the one that goes wrong.
+    /// Makes a change, unless it is the one with the fault.
     fn change<T>(
         &mut self,
         refused: impl FnOnce() -> T,
@@ -316,7 +316,7 @@ impl System for Memory {
                     && route.metric.is_none_or(|metric| metric_of(it) == metric)
             };
             let places = (0..memory.routes.len()).filter(|&at| fits(&memory.routes[at]));
-            // The kernel has them in the order of their metrics.
+            // The kernel keeps routes ordered by metric.
             let place = places.min_by_key(|&at| metric_of(&memory.routes[at]));
             memory.routes.remove(place.ok_or(Errno::ESRCH)?);
             Ok(())

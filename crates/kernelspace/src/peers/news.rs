@@ -7,10 +7,10 @@ use plane::{LineId, Notice, PeerId};
 use std::net::SocketAddr;
 
 impl<K: Kernel> Peers<K> {
-    /// Takes news in. Returns what control is to be told, and of whom.
+    /// Handles an event. Returns the notice for control, and the peer that it is about.
     pub(crate) fn hear(&mut self, event: OvpnEvent) -> Option<(PeerId, Notice)> {
         match event {
-            // Control has asked for it, or need not be told as the interface goes.
+            // Control has removed the peer itself, or the interface ends.
             OvpnEvent::PeerGone {
                 why: PeerEnd::Asked | PeerEnd::Teardown,
                 ..
@@ -33,7 +33,7 @@ impl<K: Kernel> Peers<K> {
                 Some((self.floated(peer, to)?, Notice::Moved { line }))
             }
             OvpnEvent::Overrun => {
-                // The next look at the peers shows what the news were.
+                // The next look at the peers shows the change.
                 log::debug!("news of peers were lost");
                 None
             }
@@ -41,12 +41,12 @@ impl<K: Kernel> Peers<K> {
         }
     }
 
-    /// The peer that the kernel has this number for.
+    /// The peer that has this number in the kernel.
     pub(super) fn by_number(&self, number: u32) -> Option<PeerId> {
         self.numbers.get(&number).copied()
     }
 
-    /// The kernel sends to a peer at another address now. Returns whose it is.
+    /// Notes that the kernel now sends to another address of a peer. Returns the peer.
     pub(super) fn floated(&mut self, number: u32, to: SocketAddr) -> Option<PeerId> {
         let id = self.by_number(number)?;
         let line = self.peers.get_mut(&id)?.line.as_mut()?;
@@ -54,7 +54,7 @@ impl<K: Kernel> Peers<K> {
         Some(id)
     }
 
-    /// The kernel has let go of a peer. Returns whose it was, unless that is known.
+    /// Notes that the kernel has removed a peer. Returns the peer, unless control knows that already.
     pub(super) fn lost(&mut self, number: u32) -> Option<PeerId> {
         let id = self.by_number(number)?;
         let peer = self.peers.get_mut(&id)?;

@@ -1,4 +1,4 @@
-//! The order in which the kernel is asked: one is simulated, which refuses what the real one refuses.
+//! Tests the order of requests with a simulated kernel, which refuses the same requests as the real one.
 
 mod addresses;
 mod news;
@@ -31,7 +31,7 @@ fn peers(several: bool) -> Peers<Simulated> {
     peers
 }
 
-/// A peer that the kernel knows, with keys that only open.
+/// A peer in the kernel, with keys that only open.
 fn one_with_keys() -> Peers<Simulated> {
     let mut peers = peers(false);
     peers.add(PEER);
@@ -115,7 +115,7 @@ fn a_peer_comes_with_its_first_keys_and_they_seal_when_that_is_said() {
         (known(&peers).primary, known(&peers).secondary),
         (Some(0), None)
     );
-    // Twice changes nothing.
+    // A second call changes nothing.
     peers.send_with(PEER, SESSION).unwrap();
     assert_eq!(peers.kernel.asked.len(), 3);
 }
@@ -144,7 +144,7 @@ fn renewed_keys_open_first_then_seal_and_the_old_ones_go_last() {
         peers.kernel.asked,
         ["key 1 Secondary", "swap", "no key Secondary"]
     );
-    // The third take the place of the first, and what is not there is not removed.
+    // The third keys replace the first, and keys that are not there are not removed.
     give(&mut peers, 2);
     give(&mut peers, 3);
     peers.kernel.asked.clear();
@@ -194,7 +194,7 @@ fn an_address_goes_from_one_peer_to_another() {
     }
     let failed = peers.change_routes(&[add(2, 32, other)]);
     assert!(failed.is_empty(), "{failed:?}");
-    // The first has none any more, and is of no use to the kernel.
+    // The first peer has no address any more, so the kernel does not need it.
     assert!(!peers.kernel.peers.contains_key(&NUMBER));
     assert_eq!(peers.peers[&other].networks.len(), 2);
 }
@@ -221,7 +221,7 @@ fn an_address_is_taken_from_one_with_many_networks_before_another_has_it() {
     assert_eq!(known(&peers).inside.0, None);
     let at = Some([10, 8, 0, 2].into());
     assert_eq!(peers.kernel.peers[&other.0].inside.0, at);
-    // Routes lead to what has an address of its family.
+    // Routes lead only to a peer with an address of their family.
     assert!(peers.kernel.routes.is_empty());
 }
 
@@ -259,7 +259,7 @@ fn a_peer_that_the_kernel_lets_go_is_told_of_once_and_removed_without_ado() {
     peers.kernel.peers.clear();
     assert_eq!(peers.lost(NUMBER), Some(PEER));
     assert_eq!(peers.lost(NUMBER), None);
-    // It is known already.
+    // Control knows it already.
     let (peer, untold) = peers.look(PEER, Instant::now()).unwrap();
     assert!(peer.silent && untold.is_none());
     peers.remove(PEER);
@@ -285,7 +285,7 @@ fn a_peer_moves_when_control_says_so_and_not_when_it_says_the_same_again() {
     assert!(peers.kernel.asked.is_empty());
     peers.set_line(PEER, line(2)).unwrap();
     assert_eq!(peers.kernel.asked, ["move 3 192.0.2.2:1194"]);
-    // The kernel has followed it: back to where it was it must be told.
+    // The kernel has followed the peer, so going back to the old address needs a request.
     let to = ([192, 0, 2, 9], 1).into();
     assert_eq!(peers.floated(NUMBER, to), Some(PEER));
     peers.set_line(PEER, line(2)).unwrap();
@@ -300,7 +300,7 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
     assert_eq!(peers.look(PEER, now).unwrap().0.usage(SESSION).sealed, 100);
     give(&mut peers, 1);
     counted(&mut peers).figures.tx_packets = 130;
-    // Anybody sends such packets.
+    // Anybody can send such packets.
     counted(&mut peers).figures.rx_packets = 1;
     let (peer, _) = peers.look(PEER, now).unwrap();
     assert_eq!(peer.usage(SESSION).sealed, 130);
@@ -310,7 +310,7 @@ fn keys_count_what_came_since_and_a_refusal_is_said() {
     counted(&mut peers).opened.rx_bytes = 84;
     let (peer, _) = peers.look(PEER, now).unwrap();
     assert_eq!((peer.heard, peer.opened_bytes()), (Some(now), 108));
-    // Pings are data packets, and nothing inside.
+    // Pings count as data packets, but not as inner packets.
     counted(&mut peers).figures.tx_bytes = 4000;
     counted(&mut peers).opened.tx_packets = 2;
     counted(&mut peers).opened.tx_bytes = 200;
@@ -357,7 +357,7 @@ fn a_network_may_begin_with_the_peers_own_address() {
         .extend([([10, 8, 0, 64].into(), 32), ([10, 8, 0, 64].into(), 28)]);
     let via: IpAddr = [10, 8, 0, 64].into();
     assert_eq!(peer.behind(), [((via, 28), via)]);
-    // An address leads to networks of its family.
+    // An address takes routes of its family only.
     let other: IpAddr = "fd00::".parse().unwrap();
     assert!(peer.unled().is_empty());
     peer.networks[1] = (other, 64);
@@ -366,7 +366,7 @@ fn a_network_may_begin_with_the_peers_own_address() {
     peer.networks.push(("fd01::2".parse().unwrap(), 128));
     assert!(peer.unled().is_empty());
     assert_eq!(peer.behind().len(), 1);
-    // Not even its own address leads to everything.
+    // Even a peer's own address takes no default route.
     let everything: (IpAddr, u8) = ([0; 4].into(), 0);
     peer.networks.push(everything);
     assert_eq!(peer.unled(), [everything]);
@@ -393,8 +393,7 @@ fn packets_that_the_kernel_does_not_know_are_refused_by_name() {
 }
 
 proptest! {
-    /// The keys that seal in the kernel are those that were named last, while they are there, with any requests of the
-    /// session.
+    /// Whatever the session requests, the sealing keys in the kernel are those named last, as long as they exist.
     #[test]
     fn the_keys_that_seal_are_those_that_were_named(
         asked in proptest::collection::vec((0u8..3, 0u8..8), 1..40),

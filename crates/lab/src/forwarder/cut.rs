@@ -1,4 +1,4 @@
-//! From super-packets to packets, one behind the other, as UDP_SEGMENT wants them.
+//! Cuts super-packets into packets, laid out one after the other as UDP_SEGMENT needs them.
 
 use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 
@@ -12,7 +12,7 @@ const TCP_FLAGS: usize = 13;
 const TCP_FIN_PSH: u8 = 0x09;
 const TCP_CWR: u8 = 0x80;
 
-/// Packets of equal length behind each other; the last may be shorter.
+/// Adjacent packets of equal length; the last may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) start: usize,
@@ -20,7 +20,7 @@ pub(super) struct Run {
     pub(super) segment: usize,
 }
 
-/// Cuts what a TUN hands over.
+/// Cuts the packets and super-packets that a TUN delivers.
 #[derive(Debug)]
 pub(super) struct Cutter {
     vnet: bool,
@@ -50,7 +50,7 @@ impl Cutter {
         &self.trains
     }
 
-    /// Adds what one read brought. What makes no sense is dropped.
+    /// Adds the result of one read. Invalid packets are dropped.
     pub(super) fn add(&mut self, read: &[u8]) {
         if !self.vnet {
             self.push(read);
@@ -71,7 +71,7 @@ impl Cutter {
         }
     }
 
-    /// Adds a packet to the last train or a new one, and returns where it lies.
+    /// Adds a packet to the last train or starts a new train; returns the packet's position.
     fn push(&mut self, packet: &[u8]) -> usize {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(packet);
@@ -128,7 +128,7 @@ impl Cutter {
     }
 }
 
-/// Gives segment `number` its sequence number, and the flags that are only for the first or last.
+/// Sets the sequence number of segment `number`, and clears flags that belong only to the first or last segment.
 fn number_tcp(tcp: &mut [u8], number: usize, size: usize, count: usize) {
     let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
     let sequence = sequence.wrapping_add((number * size) as u32);
@@ -141,7 +141,7 @@ fn number_tcp(tcp: &mut [u8], number: usize, size: usize, count: usize) {
     }
 }
 
-/// Completes a checksum of which the field holds the pseudo header's sum.
+/// Completes a checksum whose field holds the sum of the pseudo header.
 fn complete(packet: &mut [u8], vnet: &VnetHdr) {
     let start = usize::from(vnet.csum_start);
     let field = start + usize::from(vnet.csum_offset);

@@ -1,4 +1,4 @@
-//! From packets to super-packets, gathered from where they lie.
+//! Joins packets into super-packets without copying the payload.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -9,14 +9,14 @@ use super::packet::{Headers, fold};
 
 /// Longest IP packet.
 const PACKET_MAX: usize = 65_535;
-/// Most packets in one super-packet of UDP, by the kernel's rule; far more than TCP ever has.
+/// The most packets in one UDP super-packet, by the kernel's rule; TCP never reaches it.
 const SEGMENTS_MAX: usize = 64;
 
 const TCP_FLAGS: usize = 13;
 const TCP_ACK: u8 = 0x10;
 const TCP_PSH: u8 = 0x08;
 
-/// Joins packets that follow each other in a flow and in time.
+/// Joins consecutive packets of the same flow.
 #[derive(Debug)]
 pub(super) struct Joiner {
     vnet: bool,
@@ -25,15 +25,15 @@ pub(super) struct Joiner {
 /// A super-packet in the making.
 struct Group {
     headers: Headers,
-    /// The places of its packets.
+    /// The positions of the group's packets.
     packets: Vec<Range<usize>>,
-    /// Payload bytes of each but the last.
+    /// Payload bytes of every packet but the last.
     size: usize,
-    /// Bytes in all, headers once.
+    /// Total bytes, counting the headers once.
     length: usize,
-    /// The TCP sequence number that follows.
+    /// The TCP sequence number that must follow.
     next: u32,
-    /// Nothing may follow: a short packet or one with PSH was the last.
+    /// Whether the group is complete: a short packet or one with PSH ends it.
     closed: bool,
 }
 
@@ -42,7 +42,7 @@ impl Joiner {
         Self { vnet }
     }
 
-    /// Writes the packets at these places, joined where they can be.
+    /// Writes the packets at these positions, joined where possible.
     pub(super) fn write(
         &mut self,
         memory: &[u8],
@@ -89,7 +89,7 @@ fn flush(group: &mut Option<Group>, memory: &[u8], write: &mut impl FnMut(&[IoSl
 }
 
 impl Group {
-    /// A group of one packet, if it is of a kind that can be joined and not damaged.
+    /// Starts a group with one packet, if its kind can be joined and its checksums are right.
     fn start(packet: &[u8], place: Range<usize>) -> Option<Self> {
         let headers = Headers::parse(packet)?;
         let size = packet.len() - headers.payload;
@@ -112,7 +112,7 @@ impl Group {
         (size > 0 && headers.verify(packet)).then_some(group)
     }
 
-    /// Takes a packet in, if it continues this group.
+    /// Adds a packet if it continues this group.
     fn join(&mut self, memory: &[u8], packet: &[u8], other: &Self) -> bool {
         let payload = packet.len() - other.headers.payload;
         let fits = !self.closed
@@ -148,7 +148,7 @@ impl Group {
             let last = &memory[self.packets[self.packets.len() - 1].clone()];
             header[headers.transport + TCP_FLAGS] |= last[headers.transport + TCP_FLAGS] & TCP_PSH;
         }
-        // The kernel completes the checksum if it is ever looked at.
+        // The kernel completes the checksum if it needs it.
         let field = headers.checksum_field();
         let pseudo = fold(headers.pseudo(&header, self.length));
         header[field..field + 2].copy_from_slice(&pseudo.to_ne_bytes());
@@ -183,7 +183,7 @@ fn sequence(tcp: &[u8]) -> u32 {
     u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]])
 }
 
-/// Whether two packets differ in nothing but lengths, numbers, PSH and checksums.
+/// Whether two packets differ only in lengths, numbers, PSH and checksums.
 fn same_flow(headers: &Headers, a: &[u8], b: &[u8]) -> bool {
     let same = |range: Range<usize>| a[range.clone()] == b[range];
     let t = headers.transport;
@@ -209,7 +209,7 @@ mod tests {
     use crate::forwarder::cut::Cutter;
     use crate::forwarder::packet::tests::packet;
 
-    /// Joins packets, and returns what is written.
+    /// Joins packets and returns what the joiner writes.
     fn join(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let memory = packets.concat();
         let mut at = 0;

@@ -1,12 +1,12 @@
-//! A tunnel without any protocol or cipher: the ceiling of its way of doing things.
+//! A tunnel without any protocol or cipher: the upper limit for this design of data path.
 //!
 //! ```text
 //! thread 1: TUN (super-packets) -> cut, checksum -> UDP_SEGMENT trains
 //! thread 2: UDP_GRO trains -> verify, join -> TUN (super-packets)
 //! ```
-//! Every inner packet travels as one datagram with nothing around it, complete with its own checksum, so
-//! that a tunnel protocol could do the same with a header and a tag more. It shares the kernel's interface
-//! with Millrace (`netio`) and nothing of its engine, which is what it is held against.
+//! Every inner packet travels as one datagram without a header, complete with its own checksum. A real tunnel
+//! protocol would only add a header and a tag. The forwarder shares the kernel interface (`netio`) with Millrace but
+//! not the engine, for which it is the benchmark.
 
 mod cut;
 mod join;
@@ -28,21 +28,21 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use cut::Cutter;
 use join::Joiner;
 
-/// Bytes gathered from the TUN before they are sent.
+/// Bytes to gather from the TUN before sending.
 const GATHER: usize = 64 * 1024;
-/// Reads of the TUN before what they brought is sent, so that loose packets form trains.
+/// Reads of the TUN before sending, so that single packets form trains.
 const READS: usize = 64;
 
-/// The traffic of a forwarder, and its destination.
+/// Settings of a forwarder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwarderOptions {
-    /// Name of the TUN interface that it makes.
+    /// Name of the TUN interface to create.
     pub interface: String,
-    /// UDP port that it listens at.
+    /// UDP port to listen at.
     pub port: u16,
-    /// Where the other one listens.
+    /// Address at which the other forwarder listens.
     pub remote: SocketAddr,
-    /// Whether super-packets and trains are used, or one packet per system call.
+    /// Whether to use super-packets and trains, instead of one packet per system call.
     pub offloads: bool,
 }
 
@@ -50,10 +50,10 @@ pub struct ForwarderOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForwarderError {
-    /// No TUN.
+    /// The TUN could not be opened.
     #[error(transparent)]
     Tun(#[from] TunError),
-    /// No socket.
+    /// The socket could not be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// The TUN was deleted, or reading failed.
@@ -61,11 +61,11 @@ pub enum ForwarderError {
     Io(#[from] io::Error),
 }
 
-/// Forwards in two threads until the TUN is deleted, in the network namespace of the current thread. Run
-/// it in a process of its own when its processor time counts.
+/// Forwards in two threads until the TUN is deleted, in the network namespace of the current thread. Use a separate
+/// process to measure its processor time.
 ///
 /// # Errors
-/// [`ForwarderError`]; it never ends well: a TUN that is deleted is an error too.
+/// [`ForwarderError`]. Every return is an error, also after the TUN was deleted.
 pub fn forward(options: &ForwarderOptions) -> Result<(), ForwarderError> {
     let wanted = if options.offloads {
         TunOptions::ALL
@@ -93,7 +93,7 @@ pub fn forward(options: &ForwarderOptions) -> Result<(), ForwarderError> {
         let inward = thread::Builder::new().name("forward in".to_owned());
         let inward = inward.spawn_scoped(scope, || udp_to_tun(&tun, &socket, &stop))?;
         let outward = tun_to_udp(&tun, &socket, options.remote);
-        // The TUN is gone, of which the socket hears nothing.
+        // The TUN is gone, which the socket's thread cannot notice by itself.
         stop.write(1).map_err(io::Error::from)?;
         match inward.join() {
             Ok(inward) => Ok(outward.and(inward)?),
@@ -151,7 +151,7 @@ fn tun_to_udp(tun: &Tun, socket: &UdpSocket, remote: SocketAddr) -> io::Result<(
             endpoint: Endpoint::new(remote),
             ecn: Ecn::from_tos(0),
         }));
-        // A packet that the network does not take is lost, as on any line.
+        // A packet that the kernel refuses is lost, as on any line.
         scratch.begin_batch();
         socket.send_trains(&mut scratch, cutter.bytes(), &trains);
     }
@@ -185,7 +185,7 @@ fn udp_to_tun(tun: &Tun, socket: &UdpSocket, stop: &EventFd) -> io::Result<()> {
                 }
                 continue;
             }
-            // An ICMP complaint about something sent earlier.
+            // An ICMP error about an earlier datagram.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(error) => return Err(error),
         }
@@ -195,7 +195,7 @@ fn udp_to_tun(tun: &Tun, socket: &UdpSocket, stop: &EventFd) -> io::Result<()> {
                 .map(move |at| at..(at + segment).min(start + length))
         });
         joiner.write(&memory, packets, |parts| {
-            // A TUN that is down takes nothing; that is the loss of a line.
+            // A TUN that is down refuses packets; they count as lost.
             let _ = tun.write(parts);
         });
     }

@@ -1,9 +1,9 @@
-//! The facts about an inner packet that both directions need.
+//! Headers and checksums of an inner packet, for both directions.
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Where the headers of a TCP or UDP packet are.
+/// Positions of the headers of a TCP or UDP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Headers {
     pub(super) v6: bool,
@@ -15,7 +15,7 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    /// Reads a whole TCP or UDP packet, not a fragment of one. IPv6 extension headers are not followed.
+    /// Parses a whole TCP or UDP packet; `None` for a fragment. IPv6 extension headers are not followed.
     pub(super) fn parse(packet: &[u8]) -> Option<Self> {
         let (v6, protocol, transport) = match packet.first()? >> 4 {
             4 => {
@@ -45,17 +45,17 @@ impl Headers {
         })
     }
 
-    /// Where the transport's checksum field is.
+    /// Position of the transport's checksum field in the packet.
     pub(super) fn checksum_field(&self) -> usize {
         self.transport + self.checksum_offset()
     }
 
-    /// Where the checksum field is in the transport header.
+    /// Position of the checksum field within the transport header.
     pub(super) fn checksum_offset(&self) -> usize {
         if self.udp { 6 } else { 16 }
     }
 
-    /// The sum of the pseudo header of a packet of `length` bytes.
+    /// Returns the sum of the pseudo header of a packet of `length` bytes.
     pub(super) fn pseudo(&self, packet: &[u8], length: usize) -> u64 {
         let addresses = if self.v6 { 8..40 } else { 12..20 };
         let protocol = if self.udp { UDP } else { TCP };
@@ -63,8 +63,7 @@ impl Headers {
         sum(&packet[addresses]) + u64::from(u16::from(protocol).to_be()) + u64::from(length.to_be())
     }
 
-    /// Writes the lengths and the IPv4 header checksum of a packet into `packet`, which may be its
-    /// headers only.
+    /// Writes the lengths and the IPv4 header checksum of a packet into `packet`, which may hold only the headers.
     pub(super) fn set_lengths(&self, packet: &mut [u8], length: usize) {
         if self.v6 {
             packet[4..6].copy_from_slice(&((length - 40) as u16).to_be_bytes());
@@ -86,7 +85,7 @@ impl Headers {
         let field = self.checksum_field();
         packet[field..field + 2].fill(0);
         let total = self.pseudo(packet, packet.len()) + sum(&packet[self.transport..]);
-        // Zero would say that there is none (RFC 768), and means the same as all ones in TCP.
+        // In UDP zero means "no checksum" (RFC 768); all ones is the same sum, in TCP too.
         let checksum = match !fold(total) {
             0 => u16::MAX,
             checksum => checksum,
@@ -94,15 +93,15 @@ impl Headers {
         packet[field..field + 2].copy_from_slice(&checksum.to_ne_bytes());
     }
 
-    /// Whether the transport's checksum of a whole packet is right.
+    /// Whether the transport checksum of a whole packet is right.
     pub(super) fn verify(&self, packet: &[u8]) -> bool {
         let total = self.pseudo(packet, packet.len()) + sum(&packet[self.transport..]);
         fold(total) == u16::MAX
     }
 }
 
-/// The sum of `bytes` as 32-bit words in the machine's order, which folds to the sum of the Internet
-/// checksum in that order (RFC 1071 section 2B). At most 64 KiB: no carry gets lost.
+/// Sums `bytes` as 32-bit words in native byte order. The sum folds to the Internet checksum in that order (RFC 1071
+/// section 2B). Up to 64 KiB no carry is lost.
 pub(super) fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(4);
     let rest = words.remainder();
@@ -125,7 +124,7 @@ pub(super) fn fold(mut sum: u64) -> u16 {
 pub(super) mod tests {
     use super::*;
 
-    /// A TCP or UDP packet with its checksums.
+    /// Builds a TCP or UDP packet with valid checksums.
     pub(crate) fn packet(v6: bool, udp: bool, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let mut packet = if v6 {
             let mut header = vec![0x60, 0, 0, 0, 0, 0, 0, 64];

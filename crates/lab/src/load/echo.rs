@@ -1,4 +1,4 @@
-//! The time until the first answer: how long a tunnel takes to come up.
+//! Measures the time until the first answer: how long a tunnel takes to come up.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -13,13 +13,13 @@ use nix::sys::time::TimeSpec;
 
 use crate::{Host, LabError};
 
-/// Time between two questions: what the figure is good to. A single one could be lost before anything listens, and the next
-/// a second later would say nothing about the tunnel.
+/// Time between two requests, which is the precision of the result. A single request could be lost before anything
+/// listens, and a retry a second later would say nothing about the tunnel.
 const AGAIN: Duration = Duration::from_micros(300);
-/// How often the server looks whether it shall stop.
+/// How often the server checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Sends every datagram back to where it came from.
+/// A server that sends every datagram back to its sender.
 #[derive(Debug)]
 pub struct EchoServer {
     port: u16,
@@ -28,7 +28,7 @@ pub struct EchoServer {
 }
 
 impl EchoServer {
-    /// Starts a server in `host`, at all its addresses, also those that it will get.
+    /// Starts a server in `host`, at all its addresses, future ones included.
     ///
     /// # Errors
     /// [`LabError::Load`] if the port is taken.
@@ -46,7 +46,7 @@ impl EchoServer {
         let thread = host.spawn("echo", move || {
             let mut buffer = [0; 2048];
             while !told.load(Ordering::Relaxed) {
-                // Nothing heard, or a complaint about an earlier answer.
+                // On a timeout, or an ICMP error about an earlier answer, try again.
                 if let Ok((length, from)) = socket.recv_from(&mut buffer) {
                     let _ = socket.send_to(&buffer[..length], from);
                 }
@@ -60,11 +60,11 @@ impl EchoServer {
         })
     }
 
-    /// Asks from `host` at `address` every 0.3 ms until there is an answer, and returns when that was.
-    /// None if there was none within `limit`.
+    /// Sends a request from `host` to `address` every 0.3 ms until an answer arrives, and returns the time of that
+    /// answer; `None` if no answer arrives within `limit`.
     ///
     /// # Errors
-    /// [`LabError::Host`], [`LabError::Load`] without a socket.
+    /// [`LabError::Host`], [`LabError::Load`] if no socket can be opened.
     pub fn first_answer(
         &self,
         host: &Host,
@@ -92,12 +92,12 @@ fn ask(target: SocketAddr, limit: Duration) -> io::Result<Option<Instant>> {
     let end = Instant::now() + limit;
     let mut buffer = [0; 64];
     while Instant::now() < end {
-        // No way yet, or no server there yet.
+        // There is no route yet, or no server.
         if socket.send_to(b"are you there", target).is_err() {
             thread::sleep(AGAIN);
             continue;
         }
-        // The timeout of a socket goes by the kernel's tick, 4 ms and more.
+        // A socket's own timeout has the resolution of the kernel's tick, 4 ms and more.
         let mut waited = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
         ppoll(&mut waited, Some(TimeSpec::from_duration(AGAIN)), None)?;
         if socket.recv_from(&mut buffer).is_ok() {

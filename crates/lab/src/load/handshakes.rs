@@ -1,7 +1,7 @@
-//! Many WireGuard clients of one server that call at the same moment, as they do when it was away.
+//! Many WireGuard clients that connect to one server at the same moment, as after an outage.
 //!
-//! Each client is the protocol with a socket of its own at an address of its own, for servers under load count by addresses. None has
-//! an interface: what is measured is the server.
+//! Each client runs the protocol on a socket and an address of its own, because a server under load counts handshakes
+//! by address. The clients have no interfaces: only the server is measured.
 
 use std::fmt;
 use std::io;
@@ -22,17 +22,17 @@ use super::Times;
 use crate::peer::{Keys, WgPeer};
 use crate::{Host, LabError};
 
-/// Most clients: those of a network of 16 bits.
+/// The most clients: one for each address of a 16-bit network.
 const CLIENTS_MAX: u32 = 1 << 16;
 /// The network of the clients' addresses, and its prefix.
 const NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 99, 0, 0), 16);
 /// The clients' addresses inside the tunnel.
 const INNER: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 0);
-/// How often it is looked who has to call again: the protocol's times are seconds.
+/// Interval between two checks for clients that must retry; the protocol's timers are seconds long.
 const LOOK: Duration = Duration::from_millis(50);
-/// Clients that call between two looks at what has come.
+/// Clients that start between two checks for incoming datagrams.
 const BURST: usize = 16;
-/// Descriptors of this process besides the clients' sockets.
+/// Descriptors that this process needs besides the clients' sockets.
 const DESCRIPTORS: u64 = 256;
 
 /// Clients of one server.
@@ -47,10 +47,10 @@ impl fmt::Debug for WgClients {
 }
 
 impl WgClients {
-    /// Makes so many clients, 65,536 at most, of the server with these keys.
+    /// Makes `count` clients, 65,536 at most, of the server with these keys.
     ///
     /// # Errors
-    /// [`LabError::Load`] if its public key is none.
+    /// [`LabError::Load`] if the server's public key is invalid.
     pub fn new(count: u32, server: &Keys) -> Result<Self, LabError> {
         let wrong = |what: &str| {
             LabError::load("make clients")(io::Error::new(io::ErrorKind::InvalidInput, what))
@@ -66,7 +66,7 @@ impl WgClients {
         Ok(Self { clients })
     }
 
-    /// The clients for the server: their keys, and an inner address for each.
+    /// The clients as peers for the server's configuration: the public key and inner address of each.
     pub fn peers(&self) -> Vec<WgPeer> {
         let peer = |client: &Client| {
             let key = STANDARD.encode(client.public.as_bytes());
@@ -75,7 +75,8 @@ impl WgClients {
         self.clients.iter().map(peer).collect()
     }
 
-    /// Gives their addresses to `host`, and the server's host the route to them by `via`, an address of `host`.
+    /// Adds the clients' addresses to `host`, and a route to them by `via`, an address of `host`, to the server's
+    /// host.
     ///
     /// # Errors
     /// [`LabError::Failed`] with what `ip` said, [`LabError::Netlink`].
@@ -85,11 +86,12 @@ impl WgClients {
         server.add_route((IpAddr::V4(NETWORK.0), NETWORK.1), via)
     }
 
-    /// All call the server, until each has a session with it and has sent the packet that shows it, or this time is over. Returns when each had its
-    /// session, counted from the first call; fewer than there are clients where time was over.
+    /// Starts all handshakes, and waits until each client has a session and has confirmed it, or the time is over.
+    /// Returns when each session was ready, counted from the first handshake. If time ran out, there are fewer
+    /// entries than clients.
     ///
     /// # Errors
-    /// [`LabError::Load`] without sockets, [`LabError::Host`].
+    /// [`LabError::Load`] if a socket cannot be opened, [`LabError::Host`].
     pub fn call(
         &mut self,
         host: &Host,
@@ -147,7 +149,7 @@ impl WgClients {
     }
 }
 
-/// A client: what WireGuard is to it, and no more.
+/// A client, reduced to the WireGuard handshake.
 struct Client {
     number: u32,
     device: Device,
@@ -158,7 +160,7 @@ struct Client {
 }
 
 impl Client {
-    /// None if the server's key is its own.
+    /// Makes a client; `None` if the server's key equals the client's.
     fn new(number: u32, server: PublicKey) -> Option<Self> {
         let (now, key) = (Instant::now(), PrivateKey::generate());
         let public = key.public();
@@ -175,12 +177,12 @@ impl Client {
         })
     }
 
-    /// Its address in a network of 16 bits.
+    /// The client's address in a network of 16 bits.
     fn address(&self, network: Ipv4Addr) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(network) | self.number)
     }
 
-    /// The empty packet by which the server learns that the client has the keys.
+    /// The empty packet that proves to the server that the client has the keys.
     fn confirmation(&self) -> Option<[u8; DATA_MIN_LEN]> {
         let keys = self.keys.as_ref()?;
         let header = DataHeader {
@@ -195,17 +197,17 @@ impl Client {
     }
 }
 
-/// Calls that are under way.
+/// Handshakes that are under way.
 struct Calls {
     epoll: Epoll,
-    /// One for each client, by its number.
+    /// One socket for each client, by the client's number.
     sockets: Vec<UdpSocket>,
     start: Instant,
     times: Vec<Duration>,
 }
 
 impl Calls {
-    /// Does what the protocol asks for. What the kernel does not take is lost, as on a network.
+    /// Carries out the protocol's outputs. Datagrams that the kernel refuses are lost, as on a network.
     fn carry_out(&mut self, number: usize, client: &mut Client, out: Vec<Output>) {
         let Some(socket) = self.sockets.get(number) else {
             return;
@@ -227,7 +229,7 @@ impl Calls {
         }
     }
 
-    /// Takes what has come, or comes within `wait`.
+    /// Handles datagrams that have arrived, or arrive within `wait`.
     fn listen(
         &mut self,
         clients: &mut [Client],
@@ -243,20 +245,21 @@ impl Calls {
             else {
                 continue;
             };
-            // One for each look; epoll tells again while there are more. An error is the answer of a host that has no server yet.
+            // Reads one datagram; epoll reports again while there are more. An error comes from a host whose server
+            // is not up yet.
             let Ok(length) = socket.recv(&mut datagram) else {
                 continue;
             };
             let (now, mut out) = (Instant::now(), Vec::new());
             let bytes = &datagram[..length];
-            // A cookie comes as an error that says so; the next call carries it.
+            // `receive` reports a cookie reply as an error; the next handshake carries the cookie.
             let _ = client.device.receive(bytes, server, now, false, &mut out);
             self.carry_out(number, client, out);
         }
         Ok(())
     }
 
-    /// Calls again for those whose time it is.
+    /// Restarts the handshakes of the clients whose timer has expired.
     fn again(&mut self, clients: &mut [Client]) {
         let now = Instant::now();
         for (number, client) in clients.iter_mut().enumerate() {
@@ -272,7 +275,7 @@ impl Calls {
     }
 }
 
-/// Lets this process have so many descriptors.
+/// Raises this process's limit of open descriptors to `wanted`.
 fn allow_descriptors(wanted: u64) -> io::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < wanted {

@@ -11,17 +11,17 @@ use super::Times;
 use crate::random::Random;
 use crate::{Host, LabError};
 
-/// Length of the pattern that files repeat. A prime, so that it fits no packet, page or buffer, and
-/// bytes that are missing, doubled or swapped show.
+/// Length of the pattern that files repeat. As a prime it divides no packet, page or buffer size, so missing, doubled
+/// or swapped bytes show.
 const PATTERN_SIZE: usize = 65_521;
-/// Connections that the server holds at the same time.
+/// The most connections that the server holds at the same time.
 const CONNECTIONS_MAX: usize = 256;
-/// Longest line that either end reads.
+/// Longest line that client or server reads.
 const LINE_MAX: u64 = 8 * 1024;
-/// An end that hears nothing for so long gives up.
+/// How long client or server waits for data before it gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server of generated files: `GET /N` is answered with N bytes.
+/// A server of generated files: it answers `GET /N` with N bytes.
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
@@ -32,7 +32,7 @@ pub struct HttpServer {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// The connections' streams, to be closed when the server stops.
+    /// The connections' streams, to close when the server stops.
     streams: Mutex<Vec<TcpStream>>,
     requests: AtomicU64,
 }
@@ -59,12 +59,12 @@ impl HttpServer {
         })
     }
 
-    /// Where it listens.
+    /// The address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Requests for files so far.
+    /// Number of file requests so far.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
@@ -83,9 +83,9 @@ impl Drop for HttpServer {
     }
 }
 
-/// Takes connections until it is told to stop. Threads are born in the host of the one that starts them.
+/// Accepts connections until the server must stop. New threads inherit the host of this thread.
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
-    // Nothing outside can wake a blocking accept, so that it looks up now and then.
+    // A blocking accept could not be woken, so this loop polls.
     listener.set_nonblocking(true)?;
     let pattern = Arc::new(pattern());
     let mut workers: Vec<JoinHandle<()>> = Vec::new();
@@ -93,7 +93,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
         workers.retain(|worker| !worker.is_finished());
         let stream = match listener.accept() {
             Ok((stream, _)) if workers.len() < CONNECTIONS_MAX => stream,
-            // One too many is closed by being dropped.
+            // Too many connections: dropping this one closes it.
             Ok(_) => continue,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 thread::sleep(Duration::from_millis(2));
@@ -113,7 +113,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
         let (shared, pattern) = (Arc::clone(shared), Arc::clone(&pattern));
         let worker = thread::Builder::new().name("http".to_owned());
         workers.push(worker.spawn(move || {
-            // A client that goes away is no trouble of the server's.
+            // A client that disconnects is not an error of the server.
             let _ = serve(&stream, &shared, &pattern);
             let _ = stream.shutdown(Shutdown::Both);
         })?);
@@ -151,9 +151,9 @@ fn serve(stream: &TcpStream, shared: &Shared, pattern: &[u8]) -> io::Result<()> 
             "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
              Content-Length: {size}\r\nConnection: {ending}\r\n\r\n"
         );
-        // Before the answer: a client that has its file must find the request counted.
+        // Count before answering: a client that has its file must find the request counted.
         shared.requests.fetch_add(1, Ordering::Relaxed);
-        // Small files go out with their head, or there would be a packet for each.
+        // Small files share a packet with their header.
         let mut first = answer.into_bytes();
         let with_head = usize::try_from(size)
             .unwrap_or(usize::MAX)
@@ -174,7 +174,7 @@ fn serve(stream: &TcpStream, shared: &Shared, pattern: &[u8]) -> io::Result<()> 
     }
 }
 
-/// The lines up to the first empty one; none at the end of the connection.
+/// Reads lines up to the first empty one; returns none at the end of the connection.
 fn read_head(reader: &mut impl BufRead) -> io::Result<Vec<String>> {
     let mut head = Vec::new();
     loop {
@@ -219,16 +219,16 @@ pub struct HttpLoad {
     pub requests: u64,
     /// Connections at the same time.
     pub connections: u16,
-    /// Whether a connection is used again (`ab -k`).
+    /// Whether to reuse connections (`ab -k`).
     pub keep_alive: bool,
-    /// Whether every byte is compared with what it should be. Costs some processor time.
+    /// Whether to compare every byte with the expected content. Costs some processor time.
     pub verify: bool,
-    /// A request that brings nothing for so long has failed.
+    /// How long a request may receive nothing before it fails.
     pub patience: Duration,
 }
 
 impl HttpLoad {
-    /// `ab -k -c 8 -n requests` for a file of `size` bytes.
+    /// A load like `ab -k -c 8 -n requests` for a file of `size` bytes.
     pub fn new(server: (IpAddr, u16), size: u64, requests: u64) -> Self {
         Self {
             server: server.into(),
@@ -242,25 +242,25 @@ impl HttpLoad {
     }
 }
 
-/// A load that runs, seen from another thread.
+/// A running load, as another thread sees it.
 #[derive(Debug, Default)]
 pub struct HttpWatch {
     stop: AtomicBool,
     abandoned: AtomicBool,
-    /// The connections' streams, to be closed when they are abandoned.
+    /// The connections' streams, to close when the load is abandoned.
     streams: Mutex<Vec<TcpStream>>,
     bytes: AtomicU64,
     requests: AtomicU64,
 }
 
 impl HttpWatch {
-    /// Has every connection end after the request that it is at.
+    /// Ends every connection after its current request.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Ends every connection now; one that is being made ends by its patience. What a request has not brought is not an
-    /// error.
+    /// Ends every connection now; a connection attempt ends by its patience. Unfinished requests do not count as
+    /// errors.
     pub fn abandon(&self) {
         self.stop();
         let mut streams = self.streams();
@@ -274,7 +274,7 @@ impl HttpWatch {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection that is to end when all are abandoned.
+    /// Registers a connection, to close it when the load is abandoned.
     fn add(&self, stream: &TcpStream) -> io::Result<()> {
         let mut streams = self.streams();
         if self.abandoned.load(Ordering::Relaxed) {
@@ -284,7 +284,7 @@ impl HttpWatch {
         Ok(())
     }
 
-    /// A connection is used no more: it ends with the last of its descriptors.
+    /// Forgets a connection, which closes with its last descriptor.
     fn close(&self, connection: &mut Option<BufReader<TcpStream>>) {
         if let Some(reader) = connection.take() {
             let own = reader.get_ref().local_addr().ok();
@@ -298,16 +298,16 @@ impl HttpWatch {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Requests answered rightly so far.
+    /// Correctly answered requests so far.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 }
 
-/// How the requests went.
+/// The results of a load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpReport {
-    /// Requests answered rightly.
+    /// Correctly answered requests.
     pub requests: u64,
     /// Requests that failed.
     pub errors: u64,
@@ -342,7 +342,7 @@ impl HttpLoad {
         self.run_watched(host, &HttpWatch::default())
     }
 
-    /// Runs as [`HttpLoad::run`] does, while another thread watches and may stop it.
+    /// Runs as [`HttpLoad::run`] does, while another thread watches and may stop the load.
     ///
     /// # Errors
     /// The errors of [`HttpLoad::run`].
@@ -382,7 +382,7 @@ impl HttpLoad {
         Ok(report)
     }
 
-    /// One connection's share: takes requests while there are any.
+    /// Runs one connection: takes requests until none are left.
     fn client(&self, left: &AtomicU64, pattern: &[u8], watch: &HttpWatch) -> Tally {
         let mut tally = Tally::default();
         let mut connection = None;

@@ -1,4 +1,4 @@
-//! iperf3, by its JSON report.
+//! Runs iperf3 and reads its JSON report.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::{Host, LabError, Process, tools};
 
-/// How long a server gets to listen.
+/// How long a server gets before it must listen.
 const READY: Duration = Duration::from_secs(40);
-/// The time for a client beyond that of its test: a lossy line delays the end.
+/// Time that a client gets beyond the length of its test: a lossy line delays the end.
 const SLACK: Duration = Duration::from_secs(30);
 
 /// Which side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
-    /// The client.
+    /// The client sends.
     #[default]
     Forward,
-    /// The server.
+    /// The server sends.
     Reverse,
-    /// Both at once.
+    /// Both send at once.
     Both,
 }
 
@@ -31,7 +31,7 @@ pub enum Transport {
     Tcp,
     /// UDP datagrams.
     Udp {
-        /// Bits per second of payload that the sender tries; 0 is as many as it can.
+        /// Bits per second of payload that the sender tries; 0 means no limit.
         rate: u64,
         /// Bytes of payload in a datagram.
         size: u16,
@@ -43,13 +43,13 @@ pub enum Transport {
 pub struct Iperf {
     /// The kind of load.
     pub transport: Transport,
-    /// How many connections at once, each way.
+    /// Number of connections in each direction.
     pub streams: u16,
     /// Which side sends.
     pub direction: Direction,
-    /// For how long, whole seconds.
+    /// Length of the measurement, in whole seconds.
     pub seconds: u32,
-    /// Whole seconds before that, which do not count: TCP is about to find its rate.
+    /// Whole seconds before the measurement, which do not count: TCP is still finding its rate.
     pub omit: u32,
     /// TCP's congestion control, by the kernel's name for it.
     pub congestion: &'static str,
@@ -69,14 +69,14 @@ impl Default for Iperf {
     }
 }
 
-/// The bytes that one side received of the other.
+/// The data that one side received from the other.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Flow {
     /// Bytes of payload that arrived.
     pub bytes: u64,
-    /// Seconds that it took.
+    /// Length of the measurement, in seconds.
     pub seconds: f64,
-    /// TCP segments sent again.
+    /// TCP segments that were retransmitted.
     pub retransmits: u64,
     /// UDP datagrams sent.
     pub datagrams: u64,
@@ -98,9 +98,9 @@ impl Flow {
 /// The measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct IperfReport {
-    /// The direction that was asked for; from client to server if both.
+    /// The requested direction; for both, from client to server.
     pub flow: Flow,
-    /// From server to client, if both directions were asked for.
+    /// From server to client, if both directions were requested.
     pub back: Option<Flow>,
 }
 
@@ -148,7 +148,7 @@ impl Iperf {
     /// Runs the measurement from `host` against a server.
     ///
     /// # Errors
-    /// [`LabError::Load`] with iperf3's own words if it fails, [`LabError::Timeout`] if it hangs.
+    /// [`LabError::Load`] with iperf3's own message if it fails, [`LabError::Timeout`] if it hangs.
     pub fn run(&self, host: &Host, server: &IperfServer) -> Result<IperfReport, LabError> {
         let mut command = host
             .command(tools::find("iperf3")?)
@@ -201,7 +201,7 @@ fn parse(output: &str, transport: Transport) -> Result<IperfReport, LabError> {
                 ..Flow::default()
             }),
             Transport::Udp { size, .. } => {
-                // Before 3.15 or so one direction has only "sum", which counts what was sent.
+                // Before about 3.15, a single direction has only "sum", which counts the bytes sent.
                 let sum = Some(received)
                     .filter(|sum| sum["packets"].is_u64())
                     .unwrap_or_else(|| &end[format!("sum{suffix}")]);

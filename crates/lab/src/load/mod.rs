@@ -1,4 +1,4 @@
-//! Traffic: something to carry, and figures of how well it was carried.
+//! Loads: they send traffic and measure how well the network carries it.
 
 mod echo;
 mod handshakes;
@@ -16,28 +16,28 @@ pub use udp::{LossFree, UDP_QUIET, UdpLoad, UdpReport, highest_loss_free, udp_lo
 
 use std::time::Duration;
 
-/// Some durations, sorted, and what statistics say about them.
+/// Sorted durations and their statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// Sorts what was measured.
+    /// Sorts the measured durations.
     pub fn new(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         Self(times)
     }
 
-    /// How many there are.
+    /// The number of durations.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no durations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The mean, or zero of none.
+    /// The mean, or zero if there are no durations.
     pub fn mean(&self) -> Duration {
         let count = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         self.0
@@ -47,7 +47,7 @@ impl Times {
             .unwrap_or_default()
     }
 
-    /// The time that a fraction of them (0 to 1) does not exceed, or zero of none.
+    /// The time that a fraction of the durations (0 to 1) does not exceed, or zero if there are none.
     pub fn quantile(&self, fraction: f64) -> Duration {
         let last = self.0.len().saturating_sub(1);
         let rank = (self.0.len() as f64 * fraction).ceil() as usize;
@@ -57,17 +57,17 @@ impl Times {
             .unwrap_or_default()
     }
 
-    /// The one in the middle.
+    /// The median duration.
     pub fn median(&self) -> Duration {
         self.quantile(0.5)
     }
 
-    /// The shortest.
+    /// The shortest duration.
     pub fn min(&self) -> Duration {
         self.0.first().copied().unwrap_or_default()
     }
 
-    /// The longest.
+    /// The longest duration.
     pub fn max(&self) -> Duration {
         self.0.last().copied().unwrap_or_default()
     }

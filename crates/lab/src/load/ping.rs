@@ -6,20 +6,20 @@ use std::time::Duration;
 use super::Times;
 use crate::{Host, LabError, tools};
 
-/// How to ping.
+/// Settings of a ping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PingOptions {
-    /// How many requests.
+    /// Number of requests.
     pub count: u32,
-    /// Bytes of data in each.
+    /// Bytes of data in each request.
     pub size: u32,
-    /// Time between requests. None sends each as soon as the one before it was answered.
+    /// Time between requests. `None` sends each request as soon as the previous one was answered.
     pub interval: Option<Duration>,
-    /// How long to wait for the last answers, whole seconds at least one.
+    /// How long to wait for the last answers, in whole seconds, at least one.
     pub wait: Duration,
-    /// Whether packets may be cut into fragments on their way.
+    /// Whether routers may fragment the packets.
     pub fragment: bool,
-    /// A firewall mark to send with.
+    /// The firewall mark of the requests.
     pub mark: Option<u32>,
 }
 
@@ -37,7 +37,7 @@ impl Default for PingOptions {
 }
 
 impl PingOptions {
-    /// So many requests, each as soon as the one before it was answered.
+    /// Options for `count` requests, each sent as soon as the previous one was answered.
     pub fn count(count: u32) -> Self {
         Self {
             count,
@@ -46,18 +46,18 @@ impl PingOptions {
     }
 }
 
-/// The replies.
+/// The results of a ping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PingReport {
     /// Requests sent.
     pub sent: u32,
-    /// Different requests answered.
+    /// Distinct requests that were answered.
     pub received: u32,
-    /// Answers that came more than once.
+    /// Duplicate answers.
     pub duplicates: u32,
     /// Round trip times.
     pub times: Times,
-    /// Complaints of other routers ("Destination Host Unreachable").
+    /// ICMP errors from routers ("Destination Host Unreachable").
     pub complaints: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl PingReport {
     }
 }
 
-/// Pings `target` from `host`. No answer is a report, not an error.
+/// Pings `target` from `host`. If nobody answers, the report says so; that is not an error.
 ///
 /// # Errors
 /// [`LabError::Missing`] without `ping`, [`LabError::Failed`] if it cannot run at all.
@@ -92,7 +92,7 @@ pub fn ping(host: &Host, target: IpAddr, options: &PingOptions) -> Result<PingRe
         command = command.args(["-m", &mark.to_string()]);
     }
     let exit = command.arg(target.to_string()).exit()?;
-    // 1 is "no answer"; anything else is ping's own trouble, "network is unreachable" for one.
+    // Status 1 means "no answer"; any other status is ping's own failure, such as "network is unreachable".
     match (exit.status.code(), parse(&exit.stdout)) {
         (Some(0 | 1), Some(report)) => Ok(report),
         (Some(0 | 1), None) => Err(LabError::Report {

@@ -1,4 +1,4 @@
-//! Numbered UDP datagrams at a constant rate, and the highest rate at which none gets lost.
+//! Sends numbered UDP datagrams at a constant rate, and finds the highest rate without loss.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,15 +12,15 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::{Host, LabError};
 
-/// How long the sink waits for stragglers after the last datagram was sent, where what is late counts as lost.
+/// How long the sink waits after the last datagram was sent, where later datagrams count as lost.
 pub const UDP_QUIET: Duration = Duration::from_millis(150);
-/// Bytes that the sink's kernel may hold for it, bookkeeping included.
+/// Size of the sink's receive buffer in the kernel, bookkeeping included.
 const SINK_BUFFER: usize = 16 << 20;
-/// Datagrams that are sent between two looks at the clock, at most.
+/// The most datagrams between two reads of the clock.
 const BURST: u64 = 32;
-/// A sender that is ahead of its schedule sleeps at least so long, and then sends what has become due: the
-/// small bursts of a network card with interrupt moderation. Spinning would send more evenly, and take a
-/// whole processor from the tunnel that is being measured.
+/// Shortest sleep of a sender that is ahead of its schedule. It then sends all datagrams that are due, in small
+/// bursts like a network card with interrupt moderation. Spinning would send more evenly, but take a whole processor
+/// from the tunnel that is being measured.
 const TICK: Duration = Duration::from_micros(50);
 
 /// A constant stream of datagrams.
@@ -28,24 +28,24 @@ const TICK: Duration = Duration::from_micros(50);
 pub struct UdpLoad {
     /// Where the sink listens.
     pub target: SocketAddr,
-    /// Bytes of payload in each, 8 at least.
+    /// Bytes of payload in each datagram, at least 8.
     pub size: usize,
     /// Datagrams per second.
     pub rate: f64,
-    /// For how long.
+    /// Length of the stream.
     pub duration: Duration,
-    /// How long the sink waits for what is late, since the last that came.
+    /// How long the sink waits after the last arrival for late datagrams.
     pub quiet: Duration,
 }
 
-/// The part of a stream that arrived.
+/// The results of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct UdpReport {
     /// Datagrams that the sender's kernel took.
     pub sent: u64,
-    /// Different datagrams that arrived.
+    /// Distinct datagrams that arrived.
     pub received: u64,
-    /// Datagrams that did not.
+    /// Datagrams that did not arrive.
     pub lost: u64,
     /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
@@ -53,17 +53,17 @@ pub struct UdpReport {
     pub duplicated: u64,
     /// Datagrams that the sender's kernel refused.
     pub refused: u64,
-    /// Time that the sender took.
+    /// Time that the sender needed.
     pub elapsed: Duration,
 }
 
 impl UdpReport {
-    /// Fraction of what was sent that did not arrive.
+    /// Fraction of the sent datagrams that did not arrive.
     pub fn loss(&self) -> f64 {
         self.lost as f64 / self.sent.max(1) as f64
     }
 
-    /// Datagrams per second that were really sent.
+    /// Datagrams per second that the sender really sent.
     pub fn sent_rate(&self) -> f64 {
         self.sent as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
@@ -83,7 +83,7 @@ pub fn udp_load(sender: &Host, receiver: &Host, load: &UdpLoad) -> Result<UdpRep
         .run(|| bind(load.target))?
         .map_err(LabError::load(format!("listen at {}", load.target)))?;
     let finished = Arc::new(AtomicBool::new(false));
-    // A schedule has at most so many; a number beyond is none of ours.
+    // Higher numbers than a schedule can contain are not from this sender.
     let numbers = (load.rate * load.duration.as_secs_f64()) as usize + BURST as usize + 1;
     let sink = receiver.spawn("udp sink", {
         let (finished, load) = (Arc::clone(&finished), *load);
@@ -103,7 +103,7 @@ pub fn udp_load(sender: &Host, receiver: &Host, load: &UdpLoad) -> Result<UdpRep
     Ok(report)
 }
 
-/// Binds a socket. A child of this process that has not yet become another program holds the one before for a moment.
+/// Binds a socket. A child process between fork and exec may hold the previous socket for a moment.
 fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
@@ -116,7 +116,7 @@ fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     }
 }
 
-/// Sends by the clock: at every moment as many as the rate says since the start.
+/// Sends by the clock: at every moment, as many as the rate requires since the start.
 fn generate(load: &UdpLoad) -> io::Result<UdpReport> {
     let local: SocketAddr = if load.target.is_ipv4() {
         ([0u8; 4], 0).into()
@@ -156,7 +156,7 @@ fn generate(load: &UdpLoad) -> io::Result<UdpReport> {
     Ok(report)
 }
 
-/// Whether a sender must bear an error: a full queue, or the complaint of a sink that is not there yet.
+/// Whether the sender must tolerate an error: a full queue, or an ICMP error because the sink is not up yet.
 fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -164,7 +164,7 @@ fn is_transient(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(nix::libc::ENOBUFS)
 }
 
-/// Counts what arrives until the sender has finished and nothing came for a while.
+/// Counts arrivals until the sender has finished and nothing arrived for a while.
 fn sink(
     socket: &UdpSocket,
     load: &UdpLoad,
@@ -172,8 +172,8 @@ fn sink(
     finished: &AtomicBool,
 ) -> io::Result<UdpReport> {
     socket.set_read_timeout(Some(load.quiet))?;
-    // A sink that is not scheduled for some milliseconds must not be taken for a bad line. Beyond the
-    // system's limit only with root's rights.
+    // A sink that gets no processor for some milliseconds must not look like a bad line. Only root may exceed the
+    // system's limit.
     if setsockopt(socket, sockopt::RcvBufForce, &SINK_BUFFER).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &SINK_BUFFER);
     }
@@ -216,25 +216,25 @@ fn sink(
     }
 }
 
-/// A search for the highest rate at which no more than a fraction gets lost.
+/// A search for the highest rate at which no more than a given fraction gets lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LossFree {
-    /// Datagrams per second that surely work, at least 1.
+    /// A rate that surely works, in datagrams per second, at least 1.
     pub low: f64,
-    /// Datagrams per second that surely do not.
+    /// A rate that surely fails, in datagrams per second.
     pub high: f64,
-    /// Fraction that may get lost. RFC 2544 says none; a shared machine always loses a few.
+    /// Fraction that may get lost. RFC 2544 allows none; a shared machine always loses a few.
     pub tolerance: f64,
     /// Length of each trial.
     pub trial: Duration,
-    /// Rates to try. Each halves the interval on a logarithmic scale, so that the result is as precise
-    /// for slow tunnels as for fast ones: 8 trials between 1,000 and 1,000,000 leave 2.7 %.
+    /// Number of rates to try. Each trial halves the interval on a logarithmic scale, so that slow and fast tunnels
+    /// get the same precision: 8 trials between 1,000 and 1,000,000 leave 2.7 %.
     pub trials: u32,
-    /// How often a rate at which too much got lost is tried again before it counts as too high. A
-    /// processor that others use for a moment loses packets that the tunnel would have carried.
+    /// How often to retry a rate with too much loss before it counts as too high. Other users of the processor may
+    /// briefly cause losses that the tunnel would not.
     pub retries: u32,
-    /// How often a rate a fifth above the result is tried at the end. If it works, bad luck had narrowed
-    /// the search to the wrong side, and it goes on from there.
+    /// How often to try a rate a fifth above the result at the end. If that rate works, bad luck had narrowed the
+    /// search to the wrong side, and the search continues from there.
     pub climbs: u32,
 }
 
@@ -252,9 +252,9 @@ impl Default for LossFree {
     }
 }
 
-/// Finds the highest rate at which `trial` reports tolerable loss, and returns the best report that
-/// had. A rate that the sender itself does not reach counts as too high, and what it did reach as good:
-/// it may have had a bad moment, or this is all that it can.
+/// Finds the highest rate at which `trial` reports tolerable loss, and returns the best report. A rate that the
+/// sender itself does not reach counts as too high. The rate that it did reach counts as good: the sender may have
+/// been disturbed, or this is its limit.
 ///
 /// # Errors
 /// The first error of `trial`.
@@ -275,17 +275,17 @@ pub fn highest_loss_free<E>(
     Ok(best)
 }
 
-/// How a rate did, all retries included.
+/// The outcome of a rate, all retries included.
 enum Tried {
-    /// The sender reached it and little enough was lost.
+    /// The sender reached the rate, with tolerable loss.
     Good,
-    /// The sender only reached this, which was carried.
+    /// The sender reached only this rate, with tolerable loss.
     Weak(f64),
-    /// Too much was lost; the sender reached this.
+    /// Too much was lost; the sender reached this rate.
     Lossy(f64),
 }
 
-/// Halves the interval from `low` to the search's end, and returns the highest rate that worked.
+/// Halves the interval from `low` to the search's upper end, and returns the highest rate that worked.
 fn bisect<E>(
     search: &LossFree,
     low: f64,
@@ -383,7 +383,7 @@ mod tests {
         let found = highest_loss_free::<()>(&search, |rate, duration| {
             trials += 1;
             let sent = (rate * duration.as_secs_f64()) as u64;
-            // Twice in the first half of the search, which puts it on the wrong side.
+            // Bad luck twice in the first half of the search, which leads it to the wrong side.
             let unlucky = trials <= 2 || rate > 50_000.0;
             let lost = if unlucky { sent / 2 } else { 0 };
             Ok(UdpReport {

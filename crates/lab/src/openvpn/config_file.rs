@@ -1,8 +1,8 @@
-//! Configuration files, as every OpenVPN reads them.
+//! Builds configuration files in OpenVPN's format.
 
 use std::fmt::{self, Write};
 
-/// A configuration file: directives and inline blocks, in order, and the files that they name.
+/// A configuration file: directives and inline blocks, in order, and the files that they refer to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigFile {
     lines: Vec<Line>,
@@ -17,12 +17,12 @@ enum Line {
 }
 
 impl ConfigFile {
-    /// A file without a line.
+    /// An empty file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The directives of a text with one a line, their words as in a file. For fixtures.
+    /// Reads directives, one per line, with quoting as in a file. For fixtures.
     pub fn parse(text: &str) -> Self {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -67,14 +67,14 @@ impl ConfigFile {
         self
     }
 
-    /// Adds a file that shall lie beside the configuration, readable only by us; its path is relative to
-    /// the program's directory, and one directory deep at most.
+    /// Adds a file to be written beside the configuration, readable only by its owner. Its path is relative to the
+    /// program's directory, and at most one directory deep.
     pub fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) -> &mut Self {
         self.files.push((path.to_owned(), content.into()));
         self
     }
 
-    /// The files to lie beside it.
+    /// The files to be written beside the configuration.
     pub(super) fn files(&self) -> &[(String, Vec<u8>)] {
         &self.files
     }
@@ -85,7 +85,7 @@ impl ConfigFile {
         self
     }
 
-    /// The words after the first directive of this name.
+    /// Returns the words after the first directive of this name.
     pub fn find(&self, name: &str) -> Option<Vec<&str>> {
         let line = self.lines.iter().find(|line| line.name() == name)?;
         match line {
@@ -129,7 +129,7 @@ impl fmt::Display for ConfigFile {
     }
 }
 
-/// A word as a file has it: in quotes if it would not be one word without.
+/// Quotes a word if a file would otherwise split it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && !"\"'\\#;".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Directories for keys, configurations and sockets, gone with their value.
+//! Temporary directories for keys, configurations and sockets, deleted when their value is dropped.
 
 use std::fs;
 use std::io;
@@ -9,25 +9,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::LabError;
 
-/// A directory that only we can enter.
+/// A directory that only this user can enter.
 #[derive(Debug)]
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes one among the machine's temporary files.
+    /// Makes a directory among the machine's temporary files.
     ///
     /// # Errors
-    /// [`LabError::Load`] if that is not possible.
+    /// [`LabError::Load`] if the directory cannot be made.
     pub fn new() -> Result<Self, LabError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let parent = std::env::temp_dir();
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            // Short: sockets are made here, whose paths have 107 bytes at most.
+            // A short name: socket paths have 107 bytes at most.
             let path = parent.join(format!("millrace-lab-{}-{number}", process::id()));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(path)),
-                // Left by a process of the same number that was killed.
+                // A killed process with the same process id left this directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     return Err(LabError::load(format!("make {}", path.display()))(error));
@@ -36,17 +36,17 @@ impl Directory {
         }
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The path of something in it.
+    /// Returns the path of `name` in the directory.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Writes a file that only we can read, in a directory of its own if its path says so, and returns its
+    /// Writes a file that only its owner can read, makes its subdirectory if the name contains one, and returns the
     /// path.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A file that cannot be removed is among the temporary files anyhow.
+        // If this fails, the rest stays among the machine's temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

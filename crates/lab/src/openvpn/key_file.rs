@@ -13,10 +13,10 @@ use crate::{LabError, tools};
 pub struct StaticKey(String);
 
 impl StaticKey {
-    /// A random one.
+    /// Generates a random key.
     ///
     /// # Errors
-    /// [`LabError::Load`] without random numbers.
+    /// [`LabError::Load`] if there are no random numbers.
     pub fn generate() -> Result<Self, LabError> {
         let mut bytes = [0; 256];
         File::open("/dev/urandom")
@@ -25,7 +25,7 @@ impl StaticKey {
         Ok(Self::of(&bytes))
     }
 
-    /// The key of these bytes.
+    /// Makes the key from these bytes.
     pub fn of(bytes: &[u8; 256]) -> Self {
         let mut text = String::from("-----BEGIN OpenVPN Static key V1-----\n");
         for line in bytes.chunks(16) {
@@ -35,7 +35,7 @@ impl StaticKey {
         Self(text + "-----END OpenVPN Static key V1-----\n")
     }
 
-    /// The file's text.
+    /// The text of the key file.
     pub fn text(&self) -> &str {
         &self.0
     }
@@ -57,10 +57,10 @@ pub struct V2Keys {
 }
 
 impl V2Keys {
-    /// Has the stock program make them.
+    /// Has the stock OpenVPN program generate the keys.
     ///
     /// # Errors
-    /// [`LabError::Missing`] without it, [`LabError::Failed`].
+    /// [`LabError::Missing`] without that program, [`LabError::Failed`].
     pub fn generate() -> Result<Self, LabError> {
         let openvpn = tools::find("openvpn")?;
         let directory = Directory::new()?;

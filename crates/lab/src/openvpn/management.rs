@@ -1,4 +1,4 @@
-//! The management interface, as a monitoring program uses it.
+//! A client of OpenVPN's management interface.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::LabError;
 
-/// How long an answer may take.
+/// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection to a program's management socket.
@@ -20,7 +20,7 @@ pub struct Management {
 impl Management {
     /// Name of the socket in a program's directory.
     pub const SOCKET: &'static str = "management.sock";
-    /// The directive that makes a program listen there.
+    /// The directive that makes a program listen on that socket.
     pub const DIRECTIVE: &'static str = "management management.sock unix";
 
     pub(super) fn connect(path: &Path) -> Result<Self, LabError> {
@@ -32,10 +32,10 @@ impl Management {
         Self::of(open().map_err(LabError::load(format!("call {}", path.display())))?)
     }
 
-    /// Takes the call of a program that has `management-client`.
+    /// Accepts the connection of a program that has `management-client`.
     ///
     /// # Errors
-    /// [`LabError::Load`] if what calls does not greet.
+    /// [`LabError::Load`] if the program sends no greeting.
     pub fn accept(listener: &UnixListener) -> Result<Self, LabError> {
         let open = || {
             let (stream, _) = listener.accept()?;
@@ -54,10 +54,10 @@ impl Management {
         Ok(management)
     }
 
-    /// Sends a command and returns the answer: the lines before `END`, or the one line with SUCCESS.
+    /// Sends a command and returns the answer: the lines before `END`, or the single line with SUCCESS.
     ///
     /// # Errors
-    /// [`LabError::Load`] with the program's own word if it says ERROR, or if the answer does not come.
+    /// [`LabError::Load`] with the program's message if it answers ERROR, or if no answer comes.
     pub fn command(&mut self, command: &str) -> Result<Vec<String>, LabError> {
         let failed = |error| LabError::load(format!("management command {command:?}"))(error);
         self.stream
@@ -85,7 +85,7 @@ impl Management {
     /// Waits for a notification that begins with `start`, and returns the whole line.
     ///
     /// # Errors
-    /// [`LabError::Load`] if it does not come.
+    /// [`LabError::Load`] if no such notification comes.
     pub fn wait_for(&mut self, start: &str) -> Result<String, LabError> {
         if let Some(place) = self.news.iter().position(|line| line.starts_with(start)) {
             return Ok(self.news.remove(place));

@@ -1,9 +1,8 @@
 //! OpenVPN programs: the stock one and Millrace, behind one trait and with the same configuration files.
 //!
-//! A [`Pki`] and the key files beside it ([`StaticKey`], [`V2Keys`]) are made when they are needed and are
-//! gone with their value. A [`Setup`] says how a tunnel shall be, and writes the file of either end;
-//! an [`OpenVpn`] program starts from such a file in a host, and is a [`RunningOpenVpn`] from then on,
-//! which knows its log, its status file and its management socket.
+//! Tests generate a [`Pki`] and its key files ([`StaticKey`], [`V2Keys`]), which vanish with their values. A
+//! [`Setup`] describes a tunnel and writes the configuration of either end. An [`OpenVpn`] program starts from such a
+//! file in a host and becomes a [`RunningOpenVpn`], with a log, a status file and a management socket.
 
 mod config_file;
 mod directory;

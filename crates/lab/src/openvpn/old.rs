@@ -1,9 +1,8 @@
-//! Stand-ins for OpenVPN before 2.6, which derived keys another way.
+//! Stand-ins for OpenVPN before 2.6, which derived keys in another way.
 //!
-//! From 2.6 on, the key material of the data channel comes out of TLS's exporter if both ends say that they
-//! can do that, and every 2.6 says so: there is no option against it. A copy of the installed program
-//! in which the words of this announcement are others falls back to what 2.5 and 2.4 do. It is made in a
-//! temporary directory and goes with the value.
+//! From 2.6 on, data channel keys come from TLS's exporter if both ends announce support, which every 2.6 does and no
+//! option prevents. A copy of the installed program with altered announcements falls back to the method of 2.5 and
+//! 2.4. The copy is in a temporary directory and vanishes with the value.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,11 +11,11 @@ use std::path::PathBuf;
 use super::{Directory, OpenVpn, StockOpenVpn};
 use crate::LabError;
 
-/// The stock client, announcing what 2.5 announces: DATA_V2 and that it waits for a push, no more.
+/// The stock client with the announcements of 2.5: DATA_V2, and that it waits for a push.
 #[derive(Debug)]
 pub struct OldClient(Altered);
 
-/// The stock server, hearing no more of its client than what 2.4 listens for.
+/// The stock server, made to ignore client announcements that 2.4 does not know.
 #[derive(Debug)]
 pub struct OldServer(Altered);
 
@@ -25,28 +24,28 @@ struct Altered {
     directory: Directory,
 }
 
-/// Texts of the program and what they become, equally long, ends included.
+/// Texts in the program and their replacements, of equal length, including terminators.
 type Changes = [(&'static [u8], &'static [u8])];
 
 impl OldClient {
-    /// Makes the copy.
+    /// Makes the altered copy.
     ///
     /// # Errors
-    /// [`LabError::Missing`] without the stock program, [`LabError::Unusable`] if it is one that has no
-    /// such text.
+    /// [`LabError::Missing`] without the stock program, [`LabError::Unusable`] if the program lacks the text to
+    /// alter.
     pub fn new() -> Result<Self, LabError> {
-        // Bits 1 and 2.
+        // IV_PROTO bits 1 and 2.
         Altered::new(&[(b"\0IV_PROTO=%d\n\0", b"\0IV_PROTO=06\n\0")]).map(Self)
     }
 }
 
 impl OldServer {
-    /// Makes the copy.
+    /// Makes the altered copy.
     ///
     /// # Errors
     /// The errors of [`OldClient::new`].
     pub fn new() -> Result<Self, LabError> {
-        // The 2 of IV_NCP=2 is taken for IV_PROTO: bit 1.
+        // The server reads the 2 of IV_NCP=2 as IV_PROTO: bit 1.
         Altered::new(&[
             (b"\0IV_PROTO=\0", b"\0IV_NCP=\0\0\0"),
             (b"\0IV_PROTO=%d\0", b"\0IV_NCP=%d\0\0\0"),
@@ -60,7 +59,7 @@ impl Altered {
         let original = StockOpenVpn.available()?;
         let mut program =
             fs::read(&original).map_err(LabError::load(format!("read {}", original.display())))?;
-        // A program from before 2.6 is what the stand-in is for.
+        // A program older than 2.6 needs no alteration.
         let old = StockOpenVpn.release() < (2, 6);
         for (text, becomes) in changes.iter().filter(|_| !old) {
             let mut places = program.windows(text.len()).enumerate();

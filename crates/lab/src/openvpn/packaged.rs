@@ -1,11 +1,11 @@
-//! The OpenVPN of other releases of Debian, which `scripts/other-openvpn` fetches.
+//! OpenVPN from other Debian releases, which `scripts/other-openvpn` fetches.
 
 use std::path::PathBuf;
 
 use super::program::{OpenVpn, release_of};
 use crate::{LabError, tools};
 
-/// The stock program as a release of Debian has it, with that release's OpenSSL.
+/// The stock program of a Debian release, with that release's OpenSSL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackagedOpenVpn {
     /// 2.5.1 with OpenSSL 1.1.1.

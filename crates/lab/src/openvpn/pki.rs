@@ -1,4 +1,4 @@
-//! A public key infrastructure of a test's own: an authority, servers, clients, and what is revoked.
+//! A public key infrastructure for tests: an authority, servers, clients and revocation lists.
 
 use std::fmt;
 use std::fs;
@@ -21,7 +21,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Rsa, Self::Ecdsa, Self::Ed25519];
 
     /// The argument of `openssl req -newkey`.
@@ -41,7 +41,7 @@ pub enum Role {
     Server,
     /// `extendedKeyUsage = clientAuth`.
     Client,
-    /// A common name and no extension at all, as old authorities signed them.
+    /// A common name without any extension, as in certificates of old authorities.
     Bare,
 }
 
@@ -98,7 +98,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Lets `openssl` work without the machine's own configuration.
+/// OpenSSL configuration that replaces the machine's own.
 const CONFIGURATION: &str = "\
 [req]
 distinguished_name = name
@@ -117,8 +117,8 @@ default_crl_days = 30
 ";
 
 impl Pki {
-    /// An authority with a server named `server` and a client named `client`, all with keys of one kind.
-    /// Their serial numbers are 1, 2 and 3.
+    /// Makes an authority, a server named `server` and a client named `client`, all with keys of one kind. Their
+    /// serial numbers are 1, 2 and 3.
     ///
     /// # Errors
     /// [`LabError::Missing`] without `openssl`, [`LabError::Failed`].
@@ -168,12 +168,12 @@ impl Pki {
         &self.ca
     }
 
-    /// The server.
+    /// The server's certificate and key.
     pub fn server(&self) -> &Identity {
         &self.server
     }
 
-    /// The client.
+    /// The client's certificate and key.
     pub fn client(&self) -> &Identity {
         &self.client
     }
@@ -202,7 +202,7 @@ impl Pki {
         })
     }
 
-    /// A list that revokes these, PEM.
+    /// Makes a revocation list (CRL) for these certificates, PEM.
     ///
     /// # Errors
     /// [`LabError::Failed`].
@@ -225,7 +225,7 @@ impl Pki {
         workspace.read("crl.pem")
     }
 
-    /// The private key of `identity` under a password, PEM.
+    /// Encrypts the private key of `identity` with a password, PEM.
     ///
     /// # Errors
     /// [`LabError::Failed`].
@@ -239,7 +239,7 @@ impl Pki {
         workspace.read("encrypted.key")
     }
 
-    /// A PKCS#12 file with `identity` and the authority.
+    /// Makes a PKCS#12 file with `identity` and the authority's certificate.
     ///
     /// # Errors
     /// [`LabError::Failed`].
@@ -262,7 +262,7 @@ impl Pki {
         fs::read(&path).map_err(LabError::load(format!("read {}", path.display())))
     }
 
-    /// The SHA-256 fingerprint of a certificate, as `peer-fingerprint` wants it.
+    /// Returns a certificate's SHA-256 fingerprint, in the form of `peer-fingerprint`.
     ///
     /// # Errors
     /// [`LabError::Failed`].
@@ -290,7 +290,7 @@ impl Pki {
     }
 }
 
-/// Where `openssl` works: a directory for one task.
+/// A temporary directory for one task of `openssl`.
 struct Workspace(Directory);
 
 impl Workspace {
@@ -316,7 +316,7 @@ impl Workspace {
     }
 }
 
-/// Runs a program of this machine, in no host, and returns its output.
+/// Runs a program outside any host and returns its output.
 pub(super) fn run<S: AsRef<str>>(program: &Path, words: &[S]) -> Result<String, LabError> {
     run_in(program, words, Path::new("/"))
 }

@@ -10,32 +10,32 @@ use super::{ConfigFile, RunningOpenVpn};
 use crate::peer::Invocation;
 use crate::{Host, LabError, tools};
 
-/// A program that takes OpenVPN's own options.
+/// A program that takes OpenVPN's command line and configuration files.
 pub trait OpenVpn: fmt::Debug + Send + Sync {
-    /// Its name in tables and messages.
+    /// The program's name in tables and messages.
     fn name(&self) -> &'static str;
 
-    /// Where it is installed.
+    /// Returns the program's path.
     ///
     /// # Errors
-    /// [`LabError::Missing`], with how to get it.
+    /// [`LabError::Missing`], with installation advice.
     fn available(&self) -> Result<PathBuf, LabError>;
 
-    /// The words before OpenVPN's own options on its command line, and the environment that it needs.
+    /// The arguments that come before OpenVPN's own options, and environment variables.
     fn invocation(&self) -> Invocation {
         Invocation::default()
     }
 
-    /// The release of OpenVPN whose directives it takes: major and minor number.
+    /// The OpenVPN release whose directives the program takes: major and minor number.
     fn release(&self) -> (u16, u16) {
         (2, 7)
     }
 
-    /// The directive without which it refuses ciphers that are insecure, if there is one.
+    /// The directive that allows insecure ciphers, if the program needs one.
     fn insecure(&self) -> Option<&'static str>;
 
-    /// Starts it in `host` with a configuration, in a directory of its own: relative paths in the
-    /// configuration are in there.
+    /// Starts the program in `host` with a configuration and a directory of its own. Relative paths in the
+    /// configuration are relative to that directory.
     ///
     /// # Errors
     /// [`LabError::Missing`], [`LabError::Host`].
@@ -47,10 +47,10 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
         RunningOpenVpn::launch(&self.available()?, &self.invocation(), host, config)
     }
 
-    /// Launches as [`OpenVpn::launch`] does, and waits until the program says that it is ready.
+    /// Launches as [`OpenVpn::launch`] does, and waits until the program reports that it is ready.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if it ends at once, [`LabError::Timeout`].
+    /// [`LabError::Failed`] if the program ends at once, [`LabError::Timeout`].
     fn start<'h>(
         &self,
         host: &'h Host,
@@ -62,7 +62,7 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
     }
 }
 
-/// OpenVPN as its authors make it: the program that `MILLRACE_OPENVPN` names, or else the installed one.
+/// The OpenVPN of its authors: the program that `MILLRACE_OPENVPN` names, or else the installed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StockOpenVpn;
 
@@ -89,15 +89,15 @@ impl OpenVpn for StockOpenVpn {
     }
 
     fn insecure(&self) -> Option<&'static str> {
-        // OpenSSL 3 has the old ciphers in a provider that is not loaded by itself. Before 2.6 only
-        // OpenSSL's own configuration (`OPENSSL_CONF`) can load it.
+        // OpenSSL 3 has the old ciphers in a provider that is not loaded by default. OpenVPN before 2.6 can load it
+        // only through OpenSSL's own configuration (`OPENSSL_CONF`).
         (self.release() >= (2, 6)).then_some("providers legacy default")
     }
 }
 
-/// The release by a program's own words: `OpenVPN 2.5.11 …`.
+/// The release that the program prints: `OpenVPN 2.5.11 …`.
 pub(super) fn release_of(program: &Path) -> Option<(u16, u16)> {
-    // It ends with status 1 after this.
+    // OpenVPN exits with status 1 after printing its version.
     let said = Command::new(program).arg("--version").output().ok()?;
     let said = String::from_utf8_lossy(&said.stdout);
     let mut numbers = said.strip_prefix("OpenVPN ")?.split(['.', '_', ' ']);
@@ -121,7 +121,7 @@ impl MillraceOpenVpn {
         }
     }
 
-    /// Adds an environment variable: `MILLRACE_SET` has its settings.
+    /// Adds an environment variable, such as `MILLRACE_SET` for settings.
     #[must_use]
     pub fn with_environment(mut self, key: &str, value: &str) -> Self {
         self.environment.push((key.to_owned(), value.to_owned()));

@@ -12,14 +12,14 @@ use crate::{Exit, Host, LabError, Process};
 /// The line that every OpenVPN logs when it is connected, or ready for clients.
 pub const READY_LINE: &str = "Initialization Sequence Completed";
 
-/// How long a program gets to say it. A busy machine is slow, a broken program is forever.
+/// How long to wait for that line: long for a busy machine, bounded for a broken program.
 const READY: Duration = Duration::from_secs(40);
 
-/// An OpenVPN program in a host. Dropping it kills the program, and its directory is gone.
+/// An OpenVPN program in a host. Dropping the value kills the program and deletes its directory.
 #[derive(Debug)]
 pub struct RunningOpenVpn<'h> {
     host: &'h Host,
-    /// The program itself, for its process id and what it says.
+    /// The process, for its id and its output.
     pub process: Process,
     interface: String,
     directory: Directory,
@@ -56,26 +56,26 @@ impl<'h> RunningOpenVpn<'h> {
         })
     }
 
-    /// Waits until it has said so many times that it is ready: once at the start, and again after each
+    /// Waits until the program has reported `times` times that it is ready: once at the start, and again after each
     /// restart.
     ///
     /// # Errors
-    /// [`LabError::Timeout`], [`LabError::Failed`] if it ends.
+    /// [`LabError::Timeout`], [`LabError::Failed`] if the program ends.
     pub fn wait_until_ready(&mut self, times: usize) -> Result<(), LabError> {
         self.wait_for_lines(READY_LINE, times)
     }
 
-    /// Waits until so many lines of its log contain `text`.
+    /// Waits until `times` lines of the program's log contain `text`.
     ///
     /// # Errors
-    /// [`LabError::Timeout`], [`LabError::Failed`] if it ends.
+    /// [`LabError::Timeout`], [`LabError::Failed`] if the program ends.
     pub fn wait_for_lines(&mut self, text: &str, times: usize) -> Result<(), LabError> {
         let what = format!("{text:?}, {times} times");
         let wanted = |line: &str| line.contains(text);
         self.process.wait_for_lines(&what, times, READY, wanted)
     }
 
-    /// How many lines of its log contain `text`.
+    /// Number of lines in the program's log that contain `text`.
     pub fn said(&self, text: &str) -> usize {
         [self.process.stdout(), self.process.stderr()]
             .iter()
@@ -84,25 +84,25 @@ impl<'h> RunningOpenVpn<'h> {
             .count()
     }
 
-    /// The host that it runs in.
+    /// The host in which the program runs.
     pub fn host(&self) -> &'h Host {
         self.host
     }
 
-    /// The name of its interface.
+    /// The name of the program's interface.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// Its directory.
+    /// The program's directory.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The addresses of its interface, of both families, but no link-local ones.
+    /// The interface's addresses of both families, except link-local ones.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if it has no interface.
+    /// [`LabError::Failed`] if the interface does not exist.
     pub fn addresses(&self) -> Result<Vec<IpAddr>, LabError> {
         let words = [
             "-o",
@@ -122,10 +122,10 @@ impl<'h> RunningOpenVpn<'h> {
         Ok(text.lines().filter_map(address).collect())
     }
 
-    /// The first IPv6 address of its interface.
+    /// The first IPv6 address of the program's interface.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if it has no interface, [`LabError::Report`] if no such address.
+    /// [`LabError::Failed`] if the interface does not exist, [`LabError::Report`] if it has no IPv6 address.
     pub fn inner6(&self) -> Result<IpAddr, LabError> {
         let addresses = self.addresses()?;
         let six = addresses.iter().find(|address| address.is_ipv6());
@@ -136,12 +136,12 @@ impl<'h> RunningOpenVpn<'h> {
         })
     }
 
-    /// The text of a file in its directory, its status file for example; empty if there is none.
+    /// The text of a file in the program's directory, such as its status file; empty if the file is missing.
     pub fn file(&self, name: &str) -> String {
         fs::read_to_string(self.directory.join(name)).unwrap_or_default()
     }
 
-    /// Calls its management socket, for a configuration with [`Management::DIRECTIVE`].
+    /// Connects to the program's management socket; the configuration needs [`Management::DIRECTIVE`].
     ///
     /// # Errors
     /// [`LabError::Load`] if nothing listens or no greeting comes.

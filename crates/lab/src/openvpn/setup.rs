@@ -1,4 +1,4 @@
-//! How a tunnel shall be, and the file of either end.
+//! Settings of an OpenVPN tunnel, and the configuration files of both ends.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,9 +10,9 @@ use crate::LabError;
 /// The transport of the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// A datagram a packet.
+    /// UDP: one datagram for each packet.
     Udp,
-    /// One stream.
+    /// TCP: one stream.
     Tcp,
 }
 
@@ -21,15 +21,15 @@ pub enum Transport {
 pub enum Wrap {
     /// Only by TLS.
     Plain,
-    /// With an HMAC by the digest of `auth`.
+    /// `tls-auth`: with an HMAC by the digest of `auth`.
     TlsAuth,
-    /// Encrypted with a key that is public.
+    /// `tls-crypt`: encrypted with a key that all clients share.
     TlsCrypt,
-    /// Encrypted with a key of each client's.
+    /// `tls-crypt-v2`: encrypted with a key per client.
     TlsCryptV2,
 }
 
-/// Digests that few programs are asked for, and not every build of the stock program has.
+/// Rarely used digests, which some builds of the stock program lack.
 pub const RARE_DIGESTS: [Digest; 7] = [
     Digest::Sha512_256,
     Digest::Sha3_256,
@@ -40,32 +40,32 @@ pub const RARE_DIGESTS: [Digest; 7] = [
     Digest::Ripemd160,
 ];
 
-/// Framings for compression that compresses nothing.
+/// Compression framings, without actual compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// No byte of it.
+    /// No framing byte.
     None,
-    /// `comp-lzo no`: a byte in front.
+    /// `comp-lzo no`: a byte in front of the packet.
     CompLzoNo,
-    /// `compress`: the first byte goes to the end.
+    /// `compress`: a byte in front; the packet's first byte moves to the end.
     Compress,
-    /// `compress stub-v2`: an escape where the packet begins with one.
+    /// `compress stub-v2`: an escape byte, only before packets that begin with one.
     StubV2,
 }
 
 /// The certificates and keys of an authority's servers and clients.
 #[derive(Debug)]
 pub struct Credentials {
-    /// Authority, server and client.
+    /// The authority, server and client.
     pub pki: Pki,
-    /// For `tls-auth` and `tls-crypt`.
+    /// The key for `tls-auth` and `tls-crypt`.
     pub static_key: StaticKey,
-    /// For `tls-crypt-v2`; none without the stock program to make them.
+    /// The keys for `tls-crypt-v2`; none without the stock program, which makes them.
     pub v2: Option<V2Keys>,
 }
 
 impl Credentials {
-    /// New ones.
+    /// Generates new credentials.
     ///
     /// # Errors
     /// [`LabError::Missing`] without `openssl`, [`LabError::Failed`].
@@ -82,17 +82,16 @@ impl Credentials {
     }
 }
 
-/// How a tunnel between a server and its clients shall be: what both ends must agree on.
+/// Settings of a tunnel between a server and its clients: everything on which both ends must agree.
 ///
-/// Inside, the server is 10.`network`.0.1 and fd0f:`network`::1; clients follow, as the server's pool hands
-/// them out.
+/// Inside, the server is 10.`network`.0.1 and fd0f:`network`::1; clients get the next addresses of the server's pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// UDP or TCP.
     pub transport: Transport,
     /// The server's port.
     pub port: u16,
-    /// Name of the interface, at both ends.
+    /// Name of the interface at both ends.
     pub interface: String,
     /// Number of the inner network.
     pub network: u8,
@@ -102,19 +101,19 @@ pub struct Setup {
     pub cipher: Cipher,
     /// Digest of the data channel and of [`Wrap::TlsAuth`].
     pub auth: Digest,
-    /// Framing.
+    /// Compression framing.
     pub framing: Framing,
-    /// Largest datagram, in bytes, beyond which packets are cut (`fragment`).
+    /// Largest datagram in bytes; larger packets are fragmented (`fragment`).
     pub fragment: Option<u16>,
-    /// TLS 1.2 at most.
+    /// Whether to limit TLS to version 1.2.
     pub tls12: bool,
     /// MTU of the tunnel, in bytes.
     pub tun_mtu: Option<u16>,
-    /// `mssfix`, in bytes; 0 is off.
+    /// `mssfix`, in bytes; 0 turns it off.
     pub mssfix: Option<u16>,
-    /// Further lines of the server.
+    /// Further lines of the server's file.
     pub server: ConfigFile,
-    /// Further lines of the client.
+    /// Further lines of the client's file.
     pub client: ConfigFile,
 }
 
@@ -151,12 +150,12 @@ impl Setup {
         Ipv6Addr::new(0xfd0f, self.network.into(), 0, 0, 0, 0, 0, 1).into()
     }
 
-    /// Whether a program of this release has everything in it.
+    /// Whether a program of this release supports the whole set-up.
     pub fn is_of(&self, release: (u16, u16)) -> bool {
         self.as_of(release) == *self
     }
 
-    /// The set-up as near as a program of this release comes to it.
+    /// The closest set-up that a program of this release supports.
     #[must_use]
     pub fn as_of(&self, release: (u16, u16)) -> Self {
         let mut setup = self.clone();
@@ -169,10 +168,10 @@ impl Setup {
         setup
     }
 
-    /// The server's file for `program`.
+    /// Writes the server's file for `program`.
     ///
     /// # Errors
-    /// [`LabError::Missing`] if it takes keys that only the stock program can make.
+    /// [`LabError::Missing`] if the set-up needs keys that only the stock program can make.
     pub fn server_file(
         &self,
         program: &dyn OpenVpn,
@@ -194,7 +193,7 @@ impl Setup {
         Ok(file)
     }
 
-    /// The client's file for `program`, for a server at `remote`.
+    /// Writes the client's file for `program`, with the server at `remote`.
     ///
     /// # Errors
     /// The errors of [`Setup::server_file`].
@@ -208,7 +207,7 @@ impl Setup {
         file.line("client").line("nobind");
         file.words("proto", [self.proto(remote, false)]);
         file.words("remote", [remote.to_string(), self.port.to_string()]);
-        // A lost first packet must not make a test slow.
+        // Retry soon: a lost first packet must not make a test slow.
         file.line("connect-retry 1 2");
         file.line("remote-cert-tls server");
         if self.transport == Transport::Udp {

@@ -25,7 +25,7 @@ impl WireGuardPeer for BoringTun {
     }
 
     fn invocation(&self, interface: &str, options: &PeerOptions) -> Invocation {
-        // It would become the user that called sudo, and may then not open its TUN.
+        // Otherwise boringtun would switch to the user that called sudo, who may be unable to open the TUN.
         let mut invocation = Invocation::new(["-f", "--disable-drop-privileges", interface]);
         if let Some(threads) = options.threads {
             let threads = ["--threads".to_owned(), threads.to_string()];

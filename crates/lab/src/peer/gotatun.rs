@@ -27,7 +27,7 @@ impl WireGuardPeer for GotaTun {
     fn invocation(&self, interface: &str, options: &PeerOptions) -> Invocation {
         let mut invocation = Invocation::new(["-f", "--disable-drop-privileges", interface]);
         if let Some(threads) = options.threads {
-            // It runs on tokio, whose own variable this is.
+            // GotaTun runs on tokio, which reads this variable.
             let variable = ("TOKIO_WORKER_THREADS".to_owned(), threads.to_string());
             invocation.environment.push(variable);
         }

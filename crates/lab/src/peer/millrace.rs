@@ -1,4 +1,4 @@
-//! Millrace itself.
+//! Millrace as a WireGuard peer.
 
 use std::path::PathBuf;
 

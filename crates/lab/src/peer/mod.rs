@@ -1,4 +1,4 @@
-//! WireGuard programs, all behind one trait: started in a host, configured by `wg`.
+//! WireGuard programs behind one trait, started in a host and configured by `wg`.
 
 mod boringtun;
 mod gotatun;
@@ -22,10 +22,10 @@ use crate::{Host, LabError, Process, tools};
 /// How long a program gets to answer `wg show`.
 const READY: Duration = Duration::from_secs(40);
 
-/// How a peer shall be started.
+/// Settings for the start of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PeerOptions {
-    /// Worker threads, where the program lets us choose.
+    /// Worker threads, where the program has an option for it.
     pub threads: Option<u16>,
     /// Further arguments.
     pub arguments: Vec<String>,
@@ -33,31 +33,31 @@ pub struct PeerOptions {
     pub environment: Vec<(String, String)>,
 }
 
-/// A program that makes a WireGuard interface and is driven over the UAPI socket.
+/// A program that makes a WireGuard interface and is configured over the UAPI socket.
 pub trait WireGuardPeer {
-    /// Its name in tables, without a version.
+    /// The program's name in tables, without a version.
     fn name(&self) -> &'static str;
 
-    /// Where it is installed.
+    /// Returns the program's path.
     ///
     /// # Errors
-    /// [`LabError::Missing`], with how to get it.
+    /// [`LabError::Missing`], with installation advice.
     fn available(&self) -> Result<PathBuf, LabError>;
 
-    /// Its version in its own words, with other facts; none if it is not installed or says nothing.
+    /// The version that the program prints, with other facts; `None` if it is not installed or prints nothing.
     fn version(&self) -> Option<String> {
         tools::version(&self.available().ok()?)
     }
 
-    /// The arguments that make it stay in the foreground with an interface of this name, and the
-    /// environment that it needs.
+    /// The arguments that keep the program in the foreground with an interface of this name, and its environment
+    /// variables.
     fn invocation(&self, interface: &str, options: &PeerOptions) -> Invocation;
 
-    /// Starts it in `host` and waits until `wg` can talk to it. Control sockets live in the file system:
-    /// interface names must differ between hosts that are not private.
+    /// Starts the program in `host` and waits until `wg` can talk to it. Control sockets are files: in hosts that are
+    /// not private, interface names must differ.
     ///
     /// # Errors
-    /// [`LabError::Missing`], [`LabError::Failed`] if it ends at once, [`LabError::Timeout`].
+    /// [`LabError::Missing`], [`LabError::Failed`] if the program ends at once, [`LabError::Timeout`].
     fn start<'h>(
         &self,
         host: &'h Host,
@@ -79,7 +79,7 @@ pub trait WireGuardPeer {
     }
 }
 
-/// The call of a program.
+/// A command line and environment, without the program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Invocation {
     /// Arguments.
@@ -97,7 +97,7 @@ impl Invocation {
     }
 }
 
-/// The programs of others, for comparison and as the other end.
+/// All implementations but Millrace, for comparison and as the other end.
 pub fn others() -> Vec<Box<dyn WireGuardPeer>> {
     vec![
         Box::new(WireguardGo),

@@ -1,4 +1,4 @@
-//! A WireGuard program that runs, and its interface.
+//! A running WireGuard program and its interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::net::UnixStream;
@@ -7,12 +7,11 @@ use std::time::Duration;
 use super::{WgInterface, WgStatus};
 use crate::{Exit, Host, LabError, Process, tools};
 
-/// A program with a WireGuard interface in a host. Dropping it kills the program, and the interface
-/// goes with it.
+/// A program with a WireGuard interface in a host. Dropping the value kills the program, which removes the interface.
 #[derive(Debug)]
 pub struct RunningPeer<'h> {
     host: &'h Host,
-    /// The program itself, for its process id and what it says.
+    /// The process, for its id and its output.
     pub process: Process,
     interface: String,
 }
@@ -28,8 +27,8 @@ impl<'h> RunningPeer<'h> {
         let wg = tools::find("wg")?;
         let socket = format!("/var/run/wireguard/{interface}.sock");
         process.wait_until("an answer to `wg show`", deadline, || {
-            // The link comes first, and asking for it is cheaper than running a program. And `wg`
-            // removes a socket that refuses it, as one does that is bound and not yet listening.
+            // Check for the interface first, which is cheaper than running `wg`. Also, `wg` deletes a socket that
+            // refuses connections, as a socket does between bind and listen.
             host.has_interface(interface).unwrap_or(false)
                 && host
                     .run(|| UnixStream::connect(&socket).is_ok())
@@ -47,20 +46,20 @@ impl<'h> RunningPeer<'h> {
         })
     }
 
-    /// The host that it runs in.
+    /// The host in which the program runs.
     pub fn host(&self) -> &'h Host {
         self.host
     }
 
-    /// The name of its interface.
+    /// The name of the program's interface.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// Replaces its whole configuration (`wg setconf`).
+    /// Replaces the interface's whole configuration (`wg setconf`).
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what `wg` said.
+    /// [`LabError::Failed`] with the output of `wg`.
     pub fn configure(&self, configuration: &WgInterface) -> Result<(), LabError> {
         self.host
             .command(tools::find("wg")?)
@@ -69,10 +68,10 @@ impl<'h> RunningPeer<'h> {
             .map(drop)
     }
 
-    /// Changes something (`wg set IFNAME ARGUMENTS`).
+    /// Changes part of the configuration (`wg set IFNAME ARGUMENTS`).
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what `wg` said.
+    /// [`LabError::Failed`] with the output of `wg`.
     pub fn set(&self, arguments: &[&str]) -> Result<(), LabError> {
         self.host
             .command(tools::find("wg")?)
@@ -82,10 +81,10 @@ impl<'h> RunningPeer<'h> {
             .map(drop)
     }
 
-    /// Sets as [`RunningPeer::set`] does; an argument `/dev/stdin` reads `input`, which is how `wg` takes keys.
+    /// Sets as [`RunningPeer::set`] does. The argument `/dev/stdin` reads `input`; `wg` takes keys that way.
     ///
     /// # Errors
-    /// [`LabError::Failed`] with what `wg` said.
+    /// [`LabError::Failed`] with the output of `wg`.
     pub fn set_with_input(&self, arguments: &[&str], input: &str) -> Result<(), LabError> {
         self.host
             .command(tools::find("wg")?)
@@ -95,10 +94,10 @@ impl<'h> RunningPeer<'h> {
             .map(drop)
     }
 
-    /// The output of `wg show`.
+    /// Runs `wg show` and parses its output.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if the program does not answer, [`LabError::Report`] if `wg` changed.
+    /// [`LabError::Failed`] if the program does not answer, [`LabError::Report`] if the output cannot be parsed.
     pub fn status(&self) -> Result<WgStatus, LabError> {
         let dump = self
             .host
@@ -108,12 +107,12 @@ impl<'h> RunningPeer<'h> {
         WgStatus::parse(&dump).ok_or_else(|| LabError::Report {
             program: "wg show".to_owned(),
             reason: "unknown fields".to_owned(),
-            // Its first field is the private key.
+            // Not the text itself: its first field is the private key.
             output: format!("{} lines", dump.lines().count()),
         })
     }
 
-    /// Gives the interface addresses and an MTU and brings it up.
+    /// Adds addresses to the interface, sets its MTU and brings it up.
     ///
     /// # Errors
     /// [`LabError::Netlink`].
@@ -134,8 +133,8 @@ impl<'h> RunningPeer<'h> {
             .add_device_route((network, prefix), &self.interface)
     }
 
-    /// Routes everything of both families into the tunnel, which only helps when the other end of the
-    /// tunnel is on a link of this host's.
+    /// Routes all traffic of both families into the tunnel. The endpoint of the tunnel must be on a link of this
+    /// host.
     ///
     /// # Errors
     /// [`LabError::Netlink`].

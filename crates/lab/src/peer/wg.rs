@@ -1,4 +1,4 @@
-//! Reads and writes the texts of the `wg` tool.
+//! Reads and writes the text formats of the `wg` tool.
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{Host, LabError, tools};
 
-/// A private key and the public key of it, in base64.
+/// A private key and its public key, in base64.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     /// The private key.
@@ -24,7 +24,7 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Has `wg` make a pair of keys.
+    /// Has `wg` generate a key pair.
     ///
     /// # Errors
     /// [`LabError::Missing`] without `wg`.
@@ -52,7 +52,7 @@ impl fmt::Debug for PresharedKey {
 }
 
 impl PresharedKey {
-    /// Has `wg` make a preshared key.
+    /// Has `wg` generate a preshared key.
     ///
     /// # Errors
     /// [`LabError::Missing`] without `wg`.
@@ -62,36 +62,36 @@ impl PresharedKey {
     }
 }
 
-/// An interface for `wg setconf`.
+/// The configuration of an interface for `wg setconf`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WgInterface {
-    /// Our keys.
+    /// The interface's keys.
     pub keys: Keys,
-    /// Where we listen; none lets the program choose.
+    /// The port at which the interface listens; `None` lets the program choose.
     pub listen_port: Option<u16>,
-    /// The firewall mark of what the program sends.
+    /// The firewall mark of packets that the program sends.
     pub fwmark: Option<u32>,
-    /// Whom we know.
+    /// The interface's peers.
     pub peers: Vec<WgPeer>,
 }
 
 /// A peer of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WgPeer {
-    /// Its public key, in base64.
+    /// The peer's public key, in base64.
     pub public_key: String,
-    /// The preshared key that we have with it.
+    /// The preshared key for this peer.
     pub preshared_key: Option<PresharedKey>,
-    /// Where it is, if we know before it calls.
+    /// The peer's endpoint, if it is known in advance.
     pub endpoint: Option<SocketAddr>,
-    /// Which inner addresses are its.
+    /// The inner addresses that belong to the peer.
     pub allowed_ips: Vec<(IpAddr, u8)>,
     /// Seconds between keepalives.
     pub persistent_keepalive: Option<u16>,
 }
 
 impl WgPeer {
-    /// The peer with this key.
+    /// A peer with this key.
     pub fn new(public_key: &str) -> Self {
         Self {
             public_key: public_key.to_owned(),
@@ -118,7 +118,7 @@ impl WgPeer {
 }
 
 impl WgInterface {
-    /// The file that `wg setconf` reads.
+    /// Writes the file for `wg setconf`.
     pub fn file(&self) -> String {
         let mut text = format!("[Interface]\nPrivateKey = {}\n", self.keys.private);
         // Writing to a String does not fail.
@@ -147,48 +147,48 @@ impl WgInterface {
     }
 }
 
-/// The facts of `wg show` about an interface.
+/// The output of `wg show` about an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WgStatus {
-    /// Its public key.
+    /// The interface's public key.
     pub public_key: String,
-    /// The port it listens at.
+    /// The port at which the interface listens.
     pub listen_port: u16,
     /// The firewall mark, 0 if off.
     pub fwmark: u32,
-    /// Its peers, in the program's order.
+    /// The interface's peers, in the program's order.
     pub peers: Vec<PeerStatus>,
 }
 
-/// The facts of `wg show` about a peer.
+/// The output of `wg show` about a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// Its public key.
+    /// The peer's public key.
     pub public_key: String,
-    /// Whether there is a preshared key.
+    /// Whether the peer has a preshared key.
     pub preshared: bool,
-    /// Where it was last heard of.
+    /// The address from which the peer was last heard.
     pub endpoint: Option<SocketAddr>,
-    /// Its inner addresses, as `wg` writes them.
+    /// The peer's allowed IPs, as `wg` writes them.
     pub allowed_ips: Vec<String>,
-    /// When the last handshake was.
+    /// Time of the last handshake.
     pub latest_handshake: Option<SystemTime>,
-    /// Bytes received of it, headers included.
+    /// Bytes received from the peer, headers included.
     pub received: u64,
-    /// Bytes sent to it, headers included.
+    /// Bytes sent to the peer, headers included.
     pub sent: u64,
     /// Seconds between keepalives.
     pub persistent_keepalive: Option<u16>,
 }
 
 impl WgStatus {
-    /// The peer with this key.
+    /// Returns the peer with this key.
     pub fn peer(&self, public_key: &str) -> Option<&PeerStatus> {
         self.peers.iter().find(|peer| peer.public_key == public_key)
     }
 
-    /// Reads `wg show IFNAME dump`: a line of the interface, then one of each peer, fields parted by
-    /// tabs.
+    /// Parses the output of `wg show IFNAME dump`: one line for the interface, then one for each peer, with fields
+    /// separated by tabs.
     pub(crate) fn parse(dump: &str) -> Option<Self> {
         let mut lines = dump.lines();
         let interface: Vec<&str> = lines.next()?.split('\t').collect();

@@ -1,11 +1,11 @@
-//! wireguard-go, by the authors of WireGuard: the newest, and the one that distributions carry.
+//! wireguard-go, by the authors of WireGuard: the newest version, and that of the distribution.
 
 use std::path::PathBuf;
 
 use super::{Invocation, PeerOptions, WireGuardPeer};
 use crate::{LabError, tools};
 
-/// The newest wireguard-go, built beside Millrace. `go install` calls it `wireguard`.
+/// The newest wireguard-go, built with Millrace's other peers. `go install` names it `wireguard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireguardGo;
 
@@ -24,7 +24,7 @@ impl WireGuardPeer for WireguardGo {
             })
     }
 
-    /// With the version of its module: the number that it says itself stays the same for a year.
+    /// The module's version: the number that the program prints can stay the same for a year.
     fn version(&self) -> Option<String> {
         let path = self.available().ok()?;
         let said = tools::version(&path)?;
@@ -39,8 +39,8 @@ impl WireGuardPeer for WireguardGo {
     }
 }
 
-/// The version of the main module, which Go's linker notes in a program as `mod`, its path, the version and a sum,
-/// with tabs between.
+/// Finds the version of the main module. Go's linker stores it in the program as `mod`, path, version and checksum,
+/// separated by tabs.
 fn module_version(program: &[u8]) -> Option<String> {
     const BEFORE: &[u8] = b"mod\tgolang.zx2c4.com/wireguard\t";
     let at = program
@@ -51,7 +51,7 @@ fn module_version(program: &[u8]) -> Option<String> {
     String::from_utf8(version[..end].to_vec()).ok()
 }
 
-/// The wireguard-go in PATH. The one of Debian 12 is of 2022: no offloads, no batches.
+/// The wireguard-go in PATH. That of Debian 12 dates from 2022: it has no offloads and no batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireguardGoPackaged;
 

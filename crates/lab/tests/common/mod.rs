@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use lab::Host;
 use lab::load::{PingOptions, PingReport, ping};
 
-/// How long answers may take before a test gives up.
+/// How long a test waits for answers before it gives up.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Asserts that so many pings in a row are all answered. `ping` waits for the last ones no longer than twice
-/// the longest of the others took, which a busy machine exceeds: then they are sent again.
+/// Asserts that `count` pings in a row are all answered. `ping` waits for the last ones at most twice the longest round
+/// trip, which a busy machine exceeds; the pings are then repeated.
 pub(crate) fn answered(host: &Host, target: IpAddr, count: u32) -> PingReport {
     let end = Instant::now() + PATIENCE;
     loop {

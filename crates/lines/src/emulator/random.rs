@@ -34,12 +34,12 @@ impl Random {
 
     /// True with this probability.
     pub const fn chance(&mut self, probability: f64) -> bool {
-        // No draw for what cannot happen: a setting of 0 leaves the rest of the sequence as it was.
+        // Draws nothing for a probability of 0, so that such a setting leaves the rest of the sequence as it was.
         probability > 0.0 && self.unit() < probability
     }
 
-    /// A number of a distribution close to the normal one, of mean 0 and deviation 1, within 6: the sum of twelve even
-    /// ones. Logarithms and cosines differ between machines in their last bits.
+    /// A number from nearly the normal distribution, of mean 0 and deviation 1, within 6: the sum of twelve uniform
+    /// ones. Logarithms and cosines are avoided because they differ between machines in their last bits.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }

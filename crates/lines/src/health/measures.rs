@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 /// Seconds over which rates and losses are kept.
 const SECONDS: usize = 10;
 
-/// Round trips: smoothed and their deviation as RFC 6298, jitter as RFC 3550 section 6.4.1, the least of late.
+/// Round trips: smoothed and their deviation as in RFC 6298, jitter as in RFC 3550 section 6.4.1, and the least recent
+/// value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrips {
     smoothed: Option<Duration>,
@@ -31,7 +32,8 @@ impl RoundTrips {
         self.smoothed = Some((smoothed * 7 + sample) / 8);
         self.jitter = (self.jitter * 15 + sample.abs_diff(self.last)) / 16;
         self.last = sample;
-        // The least rises by a 256th of the difference, or a line whose way has become longer would stay in debt.
+        // The least value rises by a 256th of the difference, or a path that has become longer would look slow for
+        // ever.
         let risen = self.least + sample.saturating_sub(self.least) / 256;
         self.least = risen.min(sample);
     }
@@ -48,7 +50,7 @@ impl RoundTrips {
         self.least
     }
 
-    /// After this time without an answer one was lost.
+    /// The time after which an answer counts as lost.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.smoothed.map(|smoothed| smoothed + self.deviation * 4)
     }
@@ -69,13 +71,13 @@ impl LastSeconds {
         self.sums[second as usize % SECONDS] += value;
     }
 
-    /// The sum of the last ten seconds, the one that has begun with them.
+    /// The sum of the last ten seconds, including the one that has just begun.
     pub(super) fn sum(&mut self, now: Instant) -> u64 {
         self.turn_to(now);
         self.sums.iter().sum()
     }
 
-    /// The mean of the whole seconds among the last ten, and the greatest.
+    /// The mean and the maximum of the whole seconds among the last ten.
     pub(super) fn mean_and_greatest(&mut self, now: Instant) -> (u64, u64) {
         let second = self.turn_to(now);
         let whole = second.min(SECONDS as u64 - 1);

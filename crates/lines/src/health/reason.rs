@@ -1,4 +1,4 @@
-//! States of a line, and why it has changed.
+//! States of a line, and the reasons for a change.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 /// The state of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LineState {
-    /// Nothing has come by it yet.
+    /// No packet has come by the line yet.
     #[default]
     Unknown,
-    /// It works.
+    /// The line works.
     Up,
-    /// It works, worse than it should.
+    /// The line works, but worse than it should.
     Degraded,
-    /// It does not.
+    /// The line does not work.
     Down,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for LineState {
     }
 }
 
-/// A fault of a line, told by the host, or by a protocol that has found out by itself.
+/// A fault of a line, reported by the host, or by a protocol that has detected it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The device does not exist.
@@ -47,7 +47,7 @@ pub enum Fault {
     NoAddress,
     /// No route leads to the peer.
     NoRoute,
-    /// It is not known where its relay is.
+    /// The address of the line's relay is unknown.
     NoRelay,
     /// Sending fails, with this error number.
     Send(i32),
@@ -55,7 +55,7 @@ pub enum Fault {
     SwitchedOff,
     /// The month's allowance is used up.
     CapReached,
-    /// The peer answers by it, and calls by it fail.
+    /// The peer answers on the line, but calls on it fail.
     NoCall,
 }
 
@@ -78,26 +78,26 @@ impl fmt::Display for Fault {
 /// Why a line has changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The first authentic packet has come by it.
+    /// The first authentic packet has come by the line.
     FirstPacket,
-    /// Authentic packets come by it again, after this time.
+    /// Authentic packets come by the line again, after this time.
     PacketsAgain(Duration),
-    /// Packets on it were not answered for this time.
+    /// Packets on the line were not answered for this time.
     Silent(Duration),
-    /// The host says why it cannot work.
+    /// The host reports a fault of the line.
     Fault(Fault),
-    /// The host's fault is gone: the line is tried.
+    /// The host's fault is gone, and the line is tried.
     FaultGone(Fault),
     /// This many packets in a thousand are lost.
     Loss(u16),
-    /// Round trips take `now`, and `usual` when the line is idle.
+    /// Round trips take `now`, but `usual` when the line is idle.
     RoundTrip {
         /// The smoothed round trip.
         now: Duration,
-        /// The least of late.
+        /// The least recent round trip.
         usual: Duration,
     },
-    /// Loss and round trips have been as they should for this time.
+    /// Loss and round trips have been normal for this time.
     Recovered(Duration),
 }
 
@@ -128,7 +128,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A time as people say it.
+/// A duration as people write it.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

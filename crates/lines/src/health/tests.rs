@@ -4,7 +4,7 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A line whose peer answers after a round trip, or not.
+/// A line whose peer answers after a round trip, or not at all.
 struct Bench {
     health: Health,
     now: Instant,
@@ -12,7 +12,7 @@ struct Bench {
     probes: usize,
     answers: bool,
     round_trip: Duration,
-    /// When answers arrive, to what was sent when.
+    /// For each answer on its way, when it arrives, and when the packet that it answers was sent.
     on_their_way: std::collections::VecDeque<(Instant, Instant)>,
 }
 
@@ -29,7 +29,7 @@ impl Bench {
         }
     }
 
-    /// Lets time pass, a millisecond a step; `each` happens in each.
+    /// Lets time pass, a millisecond a step, and calls `each` in every step.
     fn run(&mut self, millis: u32, mut each: impl FnMut(&mut Health, Instant, u32)) {
         for step in 0..millis {
             self.now += MS;
@@ -146,7 +146,7 @@ fn a_line_that_is_asked_seldom_is_asked_again_soon_after_it_went_down() {
     bench.idle(15_000);
     assert_eq!(bench.states(), [LineState::Down, LineState::Up]);
 
-    // It is asked seldom all the same where it stays down.
+    // The line is probed rarely all the same if it stays down.
     bench.answers = false;
     bench.idle(300_000);
     let before = bench.probes;

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 /// The parameters of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
-    /// Standing delay that is accepted.
+    /// Accepted standing delay.
     pub(super) target: Duration,
-    /// Within this time a standing delay must go below the target: a round trip of those that are usual.
+    /// The time within which a standing delay must go below the target: a usual round trip.
     pub(super) interval: Duration,
 }
 
 /// The state of RFC 8289 section 5.3.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CoDel {
-    /// When the delay has been above the target for an interval; `None` while it is below.
+    /// When the delay will have been above the target for an interval; `None` while it is below.
     first_above: Option<Instant>,
     dropping: bool,
     next_drop: Option<Instant>,
@@ -22,18 +22,18 @@ pub(super) struct CoDel {
     last_count: u32,
 }
 
-/// The state that a packet at the head of a queue shows.
+/// The facts about the packet at the head of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     /// How long it has waited.
     pub(super) sojourn: Duration,
-    /// Whether the queue holds no more than one packet of full size: then it is no standing queue.
+    /// Whether the queue holds at most one packet of full size, and so is not a standing queue.
     pub(super) short: bool,
 }
 
 impl CoDel {
-    /// Whether the packet at the head is to be dropped, or marked. Called for each packet that is taken from the queue,
-    /// again for the next if one was dropped.
+    /// Returns whether to drop or mark the packet at the head. Called for each packet that is taken from the queue, and
+    /// again for the next one after a drop.
     pub(super) fn signals(&mut self, head: Head, parameters: Parameters, now: Instant) -> bool {
         let above = self.above_for_an_interval(head, parameters, now);
         if self.dropping {
@@ -52,7 +52,7 @@ impl CoDel {
             return false;
         }
         self.dropping = true;
-        // A standing queue that comes back soon is met with about the rate that ended the last one.
+        // If a standing queue soon returns, dropping starts at about the rate that ended the last one.
         let delta = self.count.saturating_sub(self.last_count);
         let recent = self
             .next_drop
@@ -63,7 +63,7 @@ impl CoDel {
         true
     }
 
-    /// The queue is empty.
+    /// Notes that the queue is empty.
     pub(super) const fn empty(&mut self) {
         self.first_above = None;
         self.dropping = false;
@@ -84,7 +84,7 @@ impl CoDel {
     }
 }
 
-/// The control law: the interval by the root of the count.
+/// The control law: the interval divided by the square root of the count.
 fn spacing(interval: Duration, count: u32) -> Duration {
     let root = (u64::from(count) << 20).isqrt();
     let nanos = (interval.as_nanos() as u64) << 10;
@@ -101,7 +101,7 @@ mod tests {
         interval: Duration::from_millis(100),
     };
 
-    /// When packets are dropped of a queue that stands at `delay` for a second, one packet a millisecond.
+    /// The times of drops from a queue that stands at `delay` for a second, with one packet a millisecond.
     fn drops(codel: &mut CoDel, start: Instant, delay: Duration) -> Vec<u128> {
         (0..1000)
             .filter(|at| {

@@ -11,7 +11,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<T> {
     pub(super) packet: T,
-    /// The size that the line counts.
+    /// The size as the line counts it.
     pub(super) bytes: usize,
     pub(super) ecn: Ecn,
     pub(super) since: Instant,
@@ -23,7 +23,7 @@ struct Node<T> {
     next: u32,
 }
 
-/// Which list of RFC 8290 section 4.2 a flow is in.
+/// The list of RFC 8290 section 4.2 that a flow is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Listed {
     #[default]
@@ -37,13 +37,13 @@ struct Flow {
     head: u32,
     tail: u32,
     bytes: usize,
-    /// Bytes that it may still send before others have their turn.
+    /// Bytes that the flow may still send before others have their turn.
     deficit: isize,
     listed: Listed,
     codel: CoDel,
 }
 
-/// The flows, their packets, and whose turn it is: deficit round robin with new flows first.
+/// The flows, their packets, and the order of turns: deficit round robin with new flows first.
 #[derive(Clone, Debug)]
 pub(super) struct Flows<T> {
     flows: Vec<Flow>,
@@ -56,7 +56,7 @@ pub(super) struct Flows<T> {
 }
 
 impl<T> Flows<T> {
-    /// No packets in `count` flows.
+    /// Makes `count` flows without packets.
     pub(super) fn new(count: u16) -> Self {
         let flow = Flow {
             head: NONE,
@@ -112,7 +112,7 @@ impl<T> Flows<T> {
         }
     }
 
-    /// The flow whose turn it is. It has packets or is empty and new to that; see [`Self::turn_ends`].
+    /// The flow whose turn it is. It has packets, or has just become empty; see [`Self::turn_ends`].
     pub(super) fn turn(&mut self, quantum: usize) -> Option<u16> {
         loop {
             let list = if self.new.is_empty() {
@@ -132,8 +132,8 @@ impl<T> Flows<T> {
         }
     }
 
-    /// The flow whose turn it was has no packets. A new one has to wait for the old ones once, so that it cannot stay new
-    /// by sending a packet at a time.
+    /// Ends the turn of a flow without packets. A new flow must wait for the old ones once, so that it cannot stay new
+    /// by sending one packet at a time.
     pub(super) fn turn_ends(&mut self, place: u16) {
         let flow = &mut self.flows[usize::from(place)];
         flow.codel.empty();
@@ -151,7 +151,7 @@ impl<T> Flows<T> {
         }
     }
 
-    /// Takes the first packet of a flow. What it costs is not yet charged.
+    /// Takes the first packet of a flow, without charging the flow for it yet.
     pub(super) fn pop(&mut self, place: u16) -> Option<Waiting<T>> {
         let flow = &mut self.flows[usize::from(place)];
         let index = flow.head;
@@ -169,7 +169,7 @@ impl<T> Flows<T> {
         Some(waiting)
     }
 
-    /// The flow has sent this much.
+    /// Charges a flow for bytes that it has sent.
     pub(super) fn charge(&mut self, place: u16, bytes: usize) {
         self.flows[usize::from(place)].deficit -= bytes as isize;
     }
@@ -180,7 +180,7 @@ impl<T> Flows<T> {
         (&mut flow.codel, flow.bytes)
     }
 
-    /// The flow in which most bytes wait.
+    /// The flow with the most waiting bytes.
     pub(super) fn fattest(&self) -> u16 {
         let flows = self.flows.iter().enumerate();
         let fattest = flows.max_by_key(|(_, flow)| flow.bytes);

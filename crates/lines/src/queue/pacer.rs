@@ -1,14 +1,14 @@
-//! When a line that carries so much has sent what it was given.
+//! Computes when a line of a given rate has sent everything that it was given.
 
 use std::time::{Duration, Instant};
 
-/// Paces what is sent by one line. What a late timer has let pass may be made up for, up to a bound.
+/// Paces the packets sent by one line. Time lost to a late timer may be made up for, up to a bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
-    /// Bits a second; `None` is more than ever comes.
+    /// The rate in bits a second; `None` means no limit.
     rate: Option<u64>,
     burst: Duration,
-    /// When the line has sent what it was given, and when it began with the last of it.
+    /// When the line has sent what it was given, and when it began with the last packet.
     idle_at: Option<Instant>,
     began: Option<Instant>,
 }
@@ -31,25 +31,25 @@ impl Pacer {
         self.rate
     }
 
-    /// The line has another rate. For how long it was busy at the last one says nothing.
+    /// Sets another rate of the line, and forgets how long the line is busy at the old one.
     pub const fn set_rate(&mut self, rate: Option<u64>) {
         self.rate = rate;
         (self.idle_at, self.began) = (None, None);
     }
 
-    /// When the line can send again; `None` if it never was busy.
+    /// When the line can send again; `None` if it was never busy.
     #[must_use]
     pub const fn idle_at(&self) -> Option<Instant> {
         self.idle_at
     }
 
-    /// Whether the line can send.
+    /// Whether the line can send now.
     #[must_use]
     pub fn is_idle(&self, now: Instant) -> bool {
         self.idle_at.is_none_or(|idle| idle <= now)
     }
 
-    /// The line is busy with this many bytes more.
+    /// Makes the line busy with this many more bytes.
     pub fn occupy(&mut self, bytes: usize, now: Instant) {
         if self.rate.is_none_or(|rate| rate == 0) {
             (self.idle_at, self.began) = (None, None);

@@ -16,7 +16,8 @@ fn inner(flow: u32, length: usize, ecn: Ecn) -> Inner {
     }
 }
 
-/// A greedy sender with a window, halved once a round trip at a loss or a mark, larger by a packet a round trip.
+/// A greedy sender with a window: halved at most once a round trip by a loss or a mark, else grown by one packet a
+/// round trip.
 struct Sender {
     window: f64,
     in_flight: usize,
@@ -61,7 +62,7 @@ fn bottleneck(settings: Settings, ecn: Ecn) -> Bottleneck {
         counters: Counters::default(),
         waiting_max: (0, 0),
     };
-    // Acknowledgements that are on their way back, 40 ms.
+    // Acknowledgements on their way back, which takes 40 ms.
     let mut acknowledgements = std::collections::VecDeque::new();
     let mut bytes = 0;
     for step in 0..100_000_u32 {
@@ -103,7 +104,7 @@ fn bottleneck(settings: Settings, ecn: Ecn) -> Bottleneck {
                 sender.congestion(now);
             }
         }
-        // A sender learns of a loss by what is missing.
+        // A sender detects a loss by a missing acknowledgement.
         let mut in_flight = vec![0; senders.len()];
         for (_, flow, _) in &acknowledgements {
             in_flight[*flow] += 1;
@@ -122,7 +123,7 @@ fn bottleneck(settings: Settings, ecn: Ecn) -> Bottleneck {
 }
 
 impl Queue<(u32, Instant)> {
-    /// Adds how many packets of each flow wait.
+    /// Adds the number of waiting packets of each flow.
     fn count_of(&self, counts: &mut [usize]) {
         self.flows.for_each(|(flow, _)| {
             if let Some(count) = counts.get_mut(*flow as usize) {

@@ -3,21 +3,21 @@
 use std::iter::Sum;
 use std::ops::Add;
 
-/// Copies that came by one line, or from one peer by all lines, by what became of them.
+/// Copies that came by one line, or from one peer by all lines, by their fate.
 ///
-/// Each copy is counted once: [`Self::received`] is the sum of all but `buffered`, which says how many of the accepted
-/// had to wait.
+/// Each copy is counted once: [`Self::received`] is the sum of all except `buffered`, which counts the accepted packets
+/// that had to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
     /// First copies that came before their number was given up.
     pub accepted: u64,
     /// First copies that came after their number was given up.
     pub late: u64,
-    /// Accepted ones that waited for a packet in front of them.
+    /// Accepted packets that waited for a packet in front of them.
     pub buffered: u64,
-    /// Copies of a number at or above the window's limit that had come.
+    /// Copies of a number at or above the window's limit that had already come.
     pub duplicated_within: u64,
-    /// Copies of a number below the window's limit that had come.
+    /// Copies of a number below the window's limit that had already come.
     pub duplicated_below: u64,
     /// Copies of numbers too old to know whether they had come.
     pub ancient: u64,
@@ -32,20 +32,20 @@ impl Copies {
         self.accepted + self.late + self.duplicated() + self.ancient + self.ignored
     }
 
-    /// Copies of numbers that had come.
+    /// Copies of numbers that had already come.
     #[must_use]
     pub const fn duplicated(&self) -> u64 {
         self.duplicated_within + self.duplicated_below
     }
 
-    /// Of `sent` packets that each went over the line, how many were lost on it, if the network makes no copies. For a
-    /// line that carries a part of them see [`LineNumbers`](crate::number::LineNumbers).
+    /// The number of packets lost on the line, of `sent` ones that each went over it, if the network makes no copies.
+    /// For a line that carries a share of them see [`LineNumbers`](crate::number::LineNumbers).
     #[must_use]
     pub const fn lost(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.received())
     }
 
-    /// Copies that were the first of their number: what the line was good for.
+    /// First copies of a number: the line's useful deliveries.
     #[must_use]
     pub const fn first(&self) -> u64 {
         self.accepted + self.late
@@ -79,19 +79,19 @@ impl Sum for Copies {
 pub struct Counters {
     /// The copies of all lines.
     pub copies: Copies,
-    /// Numbers that were no longer waited for, those with them that came later.
+    /// Numbers that were given up, including those that came later.
     pub given_up: u64,
-    /// Numbers whose fate is decided: accepted or given up. What waits is not among them.
+    /// Numbers whose fate is decided: accepted or given up. Waiting packets are not counted.
     pub decided: u64,
-    /// Accepted packets behind a gap: those that wait, and those that went past it.
+    /// Accepted packets behind a gap: those that wait, and those that passed it.
     pub waiting: u64,
-    /// How often the peer had begun anew.
+    /// How often the peer has begun anew.
     pub restarts: u64,
 }
 
 impl Counters {
-    /// Numbers of which no copy has come. `decided` is `copies.accepted - waiting + given_up`, so that it is also
-    /// what was sent less what came.
+    /// Numbers of which no copy has come. `decided` is `copies.accepted - waiting + given_up`, so this is also the
+    /// packets sent minus those that came.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.given_up - self.copies.late
@@ -119,20 +119,21 @@ impl Counters {
     }
 }
 
-/// Figures as `/proc/pptp/NAME` of the PPTP sequence window for OpenWrt kernels has them.
+/// Figures in the form of `/proc/pptp/NAME` of the PPTP sequence window for OpenWrt kernels.
 ///
-/// There `lost` begins with 1, and `under_window` are late packets and duplicates that it cannot tell apart.
+/// There `lost` begins with 1, and `under_window` counts late packets and duplicates, which that module cannot tell
+/// apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PptpCounters {
-    /// Packets that came in time.
+    /// Packets that came before their number was given up.
     pub accepted: u64,
     /// Packets at or below the last one that was handed up.
     pub under_window: u64,
     /// Packets that waited.
     pub buffered: u64,
-    /// Packets above the last one handed up that had come.
+    /// Packets above the last one handed up that had already come.
     pub duplicated: u64,
-    /// Numbers that were given up, and one.
+    /// Numbers that were given up, plus one.
     pub lost: u64,
 }
 
@@ -149,7 +150,7 @@ impl PptpCounters {
         (self.accepted + (self.lost - 1) * 2).saturating_sub(self.under_window + self.duplicated)
     }
 
-    /// Packets that were lost on the only line.
+    /// Packets that were lost, if there is only one line.
     #[must_use]
     pub const fn lost_on_one_line(&self) -> u64 {
         (self.lost - 1).saturating_sub(self.under_window)

@@ -1,18 +1,18 @@
-//! Which of the last numbers have come: a ring of bits.
+//! The numbers that have come: a ring of bits for the last ones.
 
 use super::WINDOW;
 
 const WORD: u64 = u64::BITS as u64;
 
-/// Numbers that are remembered, those of the window with them.
+/// Numbers that are remembered, including those of the window.
 pub(super) const REMEMBERED: u64 = 16 * WINDOW;
 const _: () = assert!(REMEMBERED.is_power_of_two() && REMEMBERED.is_multiple_of(WORD));
 
 /// Bit `n % REMEMBERED` is set if number `n` has come. Only the last [`REMEMBERED`] numbers up to the greatest one are
-/// meant; the owner clears numbers before they come into that range.
+/// valid; the owner clears numbers before they enter that range.
 ///
-/// One bit a number tells late packets from duplicates, because each number below the window's limit has either come
-/// or was given up: one that was given up and has not come since is late, and a duplicate from then on.
+/// One bit a number tells late packets from duplicates, because each number below the window's limit has either come or
+/// been given up. A packet whose number was given up is late the first time, and a duplicate from then on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     /// Empty until the first change: a window that sees packets in order only needs no memory.
@@ -40,7 +40,7 @@ impl History {
         self.change(from, to, |word, mask| *word &= !mask);
     }
 
-    /// The least number of `from..to` that has come. The range must not be longer than what is remembered.
+    /// The least number of `from..to` that has come. The range must not be longer than [`REMEMBERED`].
     pub(super) fn next(&self, from: u64, to: u64) -> Option<u64> {
         if self.words.is_empty() {
             return None;
@@ -62,7 +62,7 @@ impl History {
             return;
         }
         let words = self.words();
-        // A range longer than the ring changes every word once, however long it is.
+        // In a range longer than the ring, only the last [`REMEMBERED`] numbers matter.
         let mut at = from.max(to.saturating_sub(REMEMBERED));
         while at < to {
             let count = (WORD - at % WORD).min(to - at);

@@ -1,4 +1,4 @@
-//! A window's knowledge of one line: whether it is alive, how late its packets are, how much it reorders them itself.
+//! One line as a window knows it: whether it is alive, how late its packets are, how much it reorders them itself.
 //! Times are microseconds since the window's first packet.
 
 use super::counters::Copies;
@@ -8,20 +8,20 @@ use super::trail::Trail;
 /// comes in bursts, one each round trip. What waits for a line that is dead waits no longer than its packets used to be
 /// late.
 const SILENCE_MIN: u64 = 1_000_000;
-/// Least slack of a line: what clocks and batches blur.
+/// Minimum slack of a line: the inaccuracy of clocks and batches.
 const SLACK_MIN: u64 = 500;
-/// The mean deviation of a line of which nothing is known: four of them are waited for.
+/// The initial mean deviation of an unknown line, of which the window waits for four.
 const UNKNOWN: u64 = 80_000;
-/// Slack of a line of which it is not known how far it reorders packets: as much as delays of 200 ms that vary by a quarter.
+/// Slack of a line whose reordering is still unknown: as much as delays of 200 ms that vary by a quarter.
 const SLACK_UNKNOWN: u64 = 100_000;
-/// So many packets that others of the line had overtaken say how far it reorders.
+/// Overtaken packets of a line after which its reordering is known.
 const DOUBTS: u16 = 256;
-/// A lost packet says as much as so many of them, and takes this part of the known displacement.
+/// A lost packet removes so many doubts, and this part of the known displacement.
 const DOUBTS_OF_LOSS: u16 = DOUBTS / 8;
 const PART_OF_LOSS: u64 = 64;
-/// Within this time a greatest value is forgotten.
+/// The time within which a greatest value is forgotten.
 const PEAK_LIFE: u64 = 30_000_000;
-/// Packets further apart than this do not overtake each other: nothing is forgotten meanwhile of how far they do.
+/// Packets further apart than this cannot overtake each other, so the displacement does not fade meanwhile.
 const APART: u64 = 100_000;
 
 /// A greatest value that fades.
@@ -45,8 +45,8 @@ impl Peak {
     }
 }
 
-/// Mean and mean deviation, after RFC 6298, in 256ths, of the packets that are late at all. Those that are not pull both
-/// down slowly: a line that jitters delivers most of its packets in time, and the few that are late say how late.
+/// Mean and mean deviation, after RFC 6298, in 256ths, of the packets that are late at all. Packets in time pull both
+/// down slowly: a line that jitters delivers most of its packets in time, and the few late ones show the lateness.
 #[derive(Clone, Copy, Debug)]
 struct Lateness {
     mean: u64,
@@ -54,7 +54,7 @@ struct Lateness {
 }
 
 impl Default for Lateness {
-    /// Nothing is known: packets may be late by as much as two lines differ.
+    /// The values before any packet: packets may be late by as much as two lines differ.
     fn default() -> Self {
         Self {
             mean: 0,
@@ -88,22 +88,22 @@ pub(super) struct LineTrack {
     lateness: Lateness,
     latest: Peak,
     displacement: Peak,
-    /// How much is left of [`DOUBTS`].
+    /// The part of [`DOUBTS`] that is left.
     doubts: u16,
 }
 
-/// How far lines were seen to put packets out of order, for the window of a peer's next session.
+/// The reordering seen on lines, for the window of a peer's next session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reordering {
     /// The longest time by which a packet was overtaken by others of its line, in microseconds, whole milliseconds. It
     /// fades.
     displacement: u64,
-    /// How much of it is not known.
+    /// The remaining doubts about the displacement.
     doubts: u16,
 }
 
 impl Default for Reordering {
-    /// Nothing is known.
+    /// The values before any packet.
     fn default() -> Self {
         Self {
             displacement: 0,
@@ -113,14 +113,14 @@ impl Default for Reordering {
 }
 
 impl Reordering {
-    /// Lines that are known to keep order.
+    /// The reordering of lines that are known to keep order.
     #[cfg(test)]
     pub(crate) const NONE: Self = Self {
         displacement: 0,
         doubts: 0,
     };
 
-    /// The expectation of a line that is like one of two.
+    /// Merges two lines' reordering into the expectation for a line that may be like either.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             displacement: self.displacement.max(other.displacement),
@@ -130,7 +130,7 @@ impl Reordering {
 }
 
 impl LineTrack {
-    /// A line that is expected to be as others were.
+    /// Makes a line that is expected to reorder as others did.
     pub(super) fn new(expected: Reordering, now: u64) -> Self {
         Self {
             copies: Copies::default(),
@@ -147,7 +147,7 @@ impl LineTrack {
         }
     }
 
-    /// How far the line was seen to put packets out of order; `None` if it has delivered nothing.
+    /// The reordering seen on the line; `None` if it has delivered nothing.
     pub(super) fn reordering(&self, now: u64) -> Option<Reordering> {
         self.heard?;
         Some(Reordering {
@@ -156,7 +156,7 @@ impl LineTrack {
         })
     }
 
-    /// This number was lost, which the line may have passed.
+    /// Notes that this number was lost, which the line may have passed.
     pub(super) fn lost(&mut self, number: u64) {
         if self.trail.first_from(number).is_some() {
             self.doubts = self.doubts.saturating_sub(DOUBTS_OF_LOSS);
@@ -164,8 +164,8 @@ impl LineTrack {
         }
     }
 
-    /// The line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if that is too long to
-    /// mean anything.
+    /// Notes that the line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if that
+    /// is too long to be meaningful.
     pub(super) fn delivered(&mut self, number: u64, lateness: Option<u64>, now: u64) {
         if let Some(heard) = self.heard {
             let gap = now.saturating_sub(heard);
@@ -181,7 +181,7 @@ impl LineTrack {
             return;
         };
         if let Some(overtaken) = overtaken {
-            // No longer ago than the first line passed it.
+            // The displacement is at most the time since the first line passed the number.
             let displacement = now.saturating_sub(overtaken).min(lateness);
             self.displacement.sample(displacement, now);
             self.doubts = self.doubts.saturating_sub(1);
@@ -195,18 +195,19 @@ impl LineTrack {
         self.trail.first_from(number)
     }
 
-    /// The line has delivered something that says nothing of its order.
+    /// Notes that the line is alive, by a packet that says nothing about its order.
     pub(super) const fn spoke(&mut self, now: u64) {
         self.heard = Some(now);
     }
 
-    /// The greatest number that the line has delivered, and by now behind all that it will still deliver of what is less.
+    /// The greatest number that the line has surely passed: its slack is over, so it will deliver no smaller one any
+    /// more.
     pub(super) fn passed(&self, now: u64) -> Option<u64> {
         self.trail.number_at(now.checked_sub(self.slack(now))?)
     }
 
-    /// Until when the line counts as alive if it stays silent. Silence while all lines were silent, up to
-    /// `busy_since`, says nothing.
+    /// The time until which the line counts as alive if it stays silent. Silence while all lines were silent, up to
+    /// `busy_since`, does not count.
     pub(super) fn alive_until(&self, busy_since: u64) -> Option<u64> {
         let heard = self.heard?;
         Some(heard.max(busy_since) + SILENCE_MIN.max(4 * self.gap))
@@ -216,7 +217,7 @@ impl LineTrack {
     pub(super) fn slack(&self, now: u64) -> u64 {
         let doubts = u64::from(self.doubts);
         let unknown = SLACK_UNKNOWN * doubts / u64::from(DOUBTS);
-        // A quarter more than what was seen, and twice as much while few were.
+        // A quarter more than was seen, and twice as much while doubts are left.
         let seen = self.displacement.at(now);
         let seen = seen * 5 / 4 + seen * 3 / 4 * doubts / u64::from(DOUBTS);
         SLACK_MIN.max(unknown).max(seen)
@@ -227,8 +228,8 @@ impl LineTrack {
         self.lateness.mean / 256
     }
 
-    /// Mean lateness and `halves / 2` times its mean deviation, and no less than what was seen of late: the deviations of
-    /// jitter have a longer tail than four of them.
+    /// Mean lateness plus `halves / 2` times its mean deviation, and at least the recent maximum: jitter has a longer
+    /// tail than four deviations.
     pub(super) fn late_at_most(&self, halves: u64, now: u64) -> u64 {
         let usual = (self.lateness.mean + self.lateness.deviation * halves / 2) / 256;
         usual.max(self.latest.at(now))
@@ -239,17 +240,17 @@ impl LineTrack {
         (self.lateness.mean + self.lateness.deviation * 4) / 256
     }
 
-    /// The line is expected to deliver from now on.
+    /// Notes that the line is expected to deliver from now on.
     pub(super) const fn up(&mut self, now: u64) {
         self.heard = Some(now);
     }
 
-    /// The line is known to deliver nothing.
+    /// Notes that the line is known to deliver nothing.
     pub(super) const fn down(&mut self) {
         self.heard = None;
     }
 
-    /// The peer has begun anew: what its numbers said of the line does not hold.
+    /// Forgets the numbers of the line, because the peer has begun anew.
     pub(super) fn restart(&mut self, now: u64) {
         *self = Self {
             copies: self.copies,

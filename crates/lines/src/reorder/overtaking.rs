@@ -1,20 +1,20 @@
-//! Packets of which inner flows may go past a gap.
+//! Inner flows whose packets may pass a gap.
 
-/// Most packets of a flow that may overtake a missing one: fewer than the three duplicate acknowledgements that TCP takes
-/// for a loss (RFC 5681 section 3.2).
+/// Maximum number of a flow's packets that may overtake a missing one: fewer than the three duplicate acknowledgements
+/// that TCP takes for a loss (RFC 5681 section 3.2).
 pub(super) const OVERTAKING_MAX: usize = 2;
 
 const FLOWS: usize = 256;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Flow {
-    /// One more than the greatest numbers that went past a gap, greatest first. 0 is none.
+    /// The greatest numbers that passed a gap, plus one, greatest first. 0 means none.
     passed: [u64; OVERTAKING_MAX],
     /// One more than the greatest number that was held.
     held: u64,
 }
 
-/// Remembers of each flow what went past a gap, and whether packets of it wait.
+/// Remembers for each flow which packets passed a gap, and whether any wait.
 ///
 /// Flows that share a place count as one: they overtake less, never more.
 #[derive(Clone, Debug, Default)]
@@ -24,10 +24,11 @@ pub(super) struct Overtaking {
 }
 
 impl Overtaking {
-    /// Whether packet `number` of the flow may go past the missing number `limit`, the least that is missing.
+    /// Whether packet `number` of the flow may pass `limit`, the least missing number.
     ///
-    /// It may if none of its flow waits, and if fewer than [`OVERTAKING_MAX`] of its flow have gone past `limit`. As
-    /// those that have gone past a greater missing number have gone past `limit` too, the bound holds for each.
+    /// It may if no packet of its flow waits, and if fewer than [`OVERTAKING_MAX`] of its flow have passed `limit`.
+    /// Packets that passed a greater missing number have passed `limit` too, so the bound holds for each missing
+    /// number.
     pub(super) fn may_pass(&self, flow: u32, limit: u64) -> bool {
         let Some(flow) = self.flows.get(place_of(flow)) else {
             return true;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// A number relative to the greatest so far, a line, a flow, microseconds since the last packet.
+/// A step: a number relative to the greatest so far, a line, a flow, microseconds since the last packet.
 type Step = (u8, u64, u8, u8, u64);
 
 fn number(kind: u8, offset: u64, greatest: u64) -> u64 {
@@ -43,7 +43,7 @@ fn settings(bits: u8, packets_max: usize) -> Settings {
     }
 }
 
-/// Runs the steps; `fetch` says whether what is due is fetched after each.
+/// Runs the steps; `fetch` says whether due packets are fetched after each.
 fn run(steps: &[Step], settings: Settings, fetch: bool) -> Result<(), TestCaseError> {
     let mut now = Instant::now();
     let mut window = Window::new(settings).unwrap();

@@ -1,10 +1,10 @@
-//! Which missing numbers the sender is asked for, so that it sends them once more.
+//! Chooses the missing numbers that the sender is asked to send once more.
 //!
-//! A number that every line that is alive has passed was lost. Without this it is given up at once. With it the number is
-//! asked for, up to [`TRIES`] times, and what is behind it waits meanwhile.
+//! A number that every line that is alive has passed was lost. Without repair the window gives it up at once. With
+//! repair the window asks for the number, up to [`TRIES`] times, and packets behind it wait meanwhile.
 //!
-//! Losses are also how a line that is full tells TCP to be slower, and those must go on to do so: no more than one packet
-//! in [`COST`] can be asked for, and no more than [`CREDIT_MAX`] at once.
+//! Losses on a full line also tell TCP to slow down, and must go on to do so. So at most one packet in [`COST`] can be
+//! asked for, and at most [`CREDIT_MAX`] at once.
 
 use std::collections::VecDeque;
 
@@ -14,20 +14,20 @@ const TRIES: u8 = 3;
 /// Accepted packets for each number that may be asked for.
 const COST: u32 = 32;
 
-/// Most numbers that may be asked for at once after a time without losses.
+/// Maximum number of requests at once after a time without losses.
 const CREDIT_MAX: u32 = 64;
 
-/// Numbers that are remembered as asked for, whether they have come or not.
+/// Maximum number of remembered requests, answered or not.
 const ASKED_MAX: usize = 256;
 
-/// A number that has not come in three tries makes asking dearer, up to this often. An end that knows of no requests
-/// costs little then.
+/// Each number that has not come in three tries doubles the price of asking, up to this often. So a peer that does not
+/// know requests costs little.
 const DOUBLINGS_MAX: u32 = 8;
 
-/// How long a number that came, or is asked for no more, is remembered, in microseconds: copies of it may still come.
+/// How long a closed request is remembered, in microseconds: copies of its number may still come.
 const REMEMBERED: u64 = 1_000_000;
 
-/// How long an answer is waited for: while nothing is known, at least, and at most; in microseconds.
+/// How long the window waits for an answer, in microseconds: before the first one, at least, and at most.
 const WAIT_FIRST: u64 = 150_000;
 const WAIT_MIN: u64 = 10_000;
 const WAIT_MAX: u64 = 250_000;
@@ -36,11 +36,11 @@ const WAIT_MAX: u64 = 250_000;
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     number: u64,
-    /// When first and when last, in microseconds of the window.
+    /// The times of the first and the last request, in microseconds of the window.
     first: u64,
     at: u64,
     tries: u8,
-    /// It came, or is asked for no more.
+    /// Whether the number came, or is no longer asked for.
     closed: bool,
     came: bool,
 }
@@ -49,24 +49,24 @@ struct Asked {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repair {
     on: bool,
-    /// By number.
+    /// The requests, in the order of their numbers.
     asked: VecDeque<Asked>,
-    /// Numbers to be asked for that were not fetched yet.
+    /// Numbers to be asked for that the caller has not fetched yet.
     requests: VecDeque<u64>,
-    /// All missing numbers below were asked for, or given up.
+    /// The number below which all missing ones were asked for or given up.
     looked: u64,
-    /// Accepted packets that were not spent, [`COST`] of them for each number.
+    /// Accepted packets that are not spent; each request costs [`COST`] of them.
     credit: u32,
     learnt: Learnt,
     counts: Repairs,
 }
 
-/// Experience with the end that is asked, which holds for the next window as well.
+/// Experience with the end that is asked, which the next window takes over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learnt {
     /// Mean and mean deviation of how long answers take, in microseconds; `None` before the first.
     pub round_trip: Option<(u64, u64)>,
-    /// Numbers in a row that did not come, however often they were asked for.
+    /// Consecutive numbers that did not come, however often they were asked for.
     pub failed: u32,
 }
 
@@ -75,23 +75,23 @@ pub struct Learnt {
 pub struct Repairs {
     /// Numbers that were asked for.
     pub asked: u64,
-    /// Numbers of these that have come.
+    /// Requested numbers that have come.
     pub came: u64,
 }
 
-/// The relation of a packet that has come to the numbers that were asked for.
+/// How a packet that has come relates to the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The number was not asked for.
     Unasked,
-    /// It came too soon to be an answer.
+    /// The packet came too soon to be an answer.
     Original,
-    /// It came because it was asked for. When it came says nothing of the line.
+    /// The packet came because it was asked for. Its time says nothing about the line.
     Answer,
 }
 
 impl Repair {
-    /// Whether numbers are asked for, from `limit` on.
+    /// Sets whether numbers are asked for, from `limit` on.
     pub(super) fn set_on(&mut self, on: bool, limit: u64) {
         if std::mem::replace(&mut self.on, on) != on {
             self.restart(limit);
@@ -103,14 +103,14 @@ impl Repair {
         self.on
     }
 
-    /// The peer has begun anew at a number.
+    /// Forgets all requests, because the peer has begun anew at a number.
     pub(super) fn restart(&mut self, limit: u64) {
         self.asked.clear();
         self.requests.clear();
         self.looked = limit;
     }
 
-    /// A packet was accepted.
+    /// Earns credit for an accepted packet.
     pub(super) fn earn(&mut self) {
         self.credit = (self.credit + 1).min(COST * CREDIT_MAX);
     }
@@ -133,7 +133,7 @@ impl Repair {
         self.asked.get_mut(at.ok()?)
     }
 
-    /// A packet has come with this number, perhaps for the second time.
+    /// Notes that a packet has come with this number, perhaps for the second time.
     pub(super) fn came(&mut self, number: u64, now: u64) -> Cause {
         let known = self.learnt.round_trip;
         let Some(asked) = self.find(number) else {
@@ -149,8 +149,8 @@ impl Repair {
             return Cause::Original;
         }
         self.counts.came += 1;
-        // Which of several requests it answers is not known: the first, for all that is known, so that a wait which is too
-        // short grows.
+        // It is not known which of several requests this packet answers. The first is assumed, so that a wait that is
+        // too short grows.
         let took = took.min(WAIT_MAX);
         self.learnt.failed = 0;
         self.learnt.round_trip = Some(match known {
@@ -163,30 +163,30 @@ impl Repair {
         Cause::Answer
     }
 
-    /// Whether a missing number is asked for, or was given up as far as asking goes.
+    /// The number below which all missing ones were asked for or given up.
     pub(super) const fn looked_at(&self) -> u64 {
         self.looked
     }
 
-    /// All missing numbers below this one were looked at.
+    /// Notes that all missing numbers below this one were looked at.
     pub(super) const fn look_to(&mut self, number: u64) {
         if number > self.looked {
             self.looked = number;
         }
     }
 
-    /// The price of asking for a number.
+    /// The price in credit of asking for a number.
     fn cost(&self) -> u32 {
         let cost = COST << self.learnt.failed.min(DOUBLINGS_MAX);
         cost.min(COST * CREDIT_MAX)
     }
 
-    /// Whether a number would be asked for now, for the first time.
+    /// Whether a first request for the number would be made now.
     pub(super) fn may_ask(&self, number: u64) -> bool {
         self.on && number >= self.looked && self.credit >= self.cost()
     }
 
-    /// Asks for a number for the first time, if that may be.
+    /// Asks for a number for the first time, if allowed.
     pub(super) fn ask(&mut self, number: u64, now: u64) -> bool {
         let cost = self.cost();
         if !self.on || self.credit < cost {
@@ -209,7 +209,7 @@ impl Repair {
         true
     }
 
-    /// The answer has not come in time. Returns whether the number is asked for again, which costs as much as the first time.
+    /// Handles an answer that has not come in time. Returns whether the number is asked for again, at the same price.
     pub(super) fn ask_again(&mut self, number: u64, now: u64) -> bool {
         let credit = self.credit;
         let Some(asked) = self.find(number).filter(|it| !it.closed) else {
@@ -227,7 +227,7 @@ impl Repair {
         true
     }
 
-    /// The oldest number from `limit` on that has to be asked for again by now.
+    /// The oldest number from `limit` on whose answer is overdue.
     pub(super) fn overdue(&self, now: u64, limit: u64) -> Option<u64> {
         let open = self
             .asked
@@ -237,7 +237,7 @@ impl Repair {
         due.next().map(|it| it.number)
     }
 
-    /// Forgets what was asked for so long ago that nothing more comes of it.
+    /// Forgets requests that are too old to matter.
     pub(super) fn forget(&mut self, now: u64) {
         let old = |it: &Asked| it.closed && it.at + REMEMBERED <= now;
         while self.asked.front().is_some_and(old) {
@@ -245,7 +245,7 @@ impl Repair {
         }
     }
 
-    /// Until when an answer with this number is waited for, if it was asked for.
+    /// The time until which an answer with this number is waited for, if the number was asked for.
     pub(super) fn deadline(&self, number: u64) -> Option<u64> {
         let at = self.asked.binary_search_by_key(&number, |it| it.number);
         let asked = self.asked.get(at.ok()?).filter(|it| !it.closed)?;
@@ -330,7 +330,7 @@ mod tests {
         for number in 0..200 {
             repair.credit = COST * CREDIT_MAX;
             assert!(repair.ask(number, now));
-            // It takes 160 ms, whatever is asked meanwhile.
+            // The answer takes 160 ms, however often the number is asked for meanwhile.
             let comes = now + 160_000;
             while repair.deadline(number).is_some_and(|at| at < comes) {
                 repair.ask_again(number, repair.deadline(number).unwrap());
@@ -368,7 +368,7 @@ mod tests {
         }
         assert!(asked < 80, "{asked}");
         let last = repair.asked.back().unwrap().number;
-        // One that comes after all shows that it is worth while.
+        // A number that comes after all shows that asking is worthwhile.
         assert_eq!(repair.came(last, 0), Cause::Answer);
         assert_eq!(repair.learnt().failed, 0);
     }

@@ -1,12 +1,12 @@
-//! Whether numbers far from the window mean that the peer has begun anew.
+//! Decides whether numbers far from the window mean that the peer has begun anew.
 
 use super::WINDOW;
 use plane::LineId;
 
-/// Packets of one line that must agree.
+/// Packets of one line that must agree on a restart.
 const AGREEING: u8 = 3;
 
-/// Counts packets out of reach that follow one another on one line.
+/// Counts consecutive packets of one line that are out of reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Restart {
     line: LineId,
@@ -15,7 +15,7 @@ pub(super) struct Restart {
 }
 
 impl Restart {
-    /// A packet out of reach has come. Returns whether it and those before it agree.
+    /// Notes a packet out of reach. Returns whether it and those before it agree on a restart.
     pub(super) fn agrees(&mut self, line: LineId, number: u64) -> bool {
         let follows = self.count > 0
             && line == self.line
@@ -31,7 +31,7 @@ impl Restart {
         true
     }
 
-    /// A packet within reach has come by this line.
+    /// Notes a packet within reach by this line, which refutes a restart.
     pub(super) fn refuted(&mut self, line: LineId) {
         if line == self.line {
             self.count = 0;

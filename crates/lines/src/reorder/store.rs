@@ -1,4 +1,4 @@
-//! Where packets wait: a ring of places by number, and a queue of those whose turn has come.
+//! The waiting packets: a ring of places by number, and a queue of packets that are due.
 
 use super::WINDOW;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ struct Held<T> {
 
 /// Packets that wait for one in front of them, by number, and packets that are due.
 ///
-/// Memory is taken as it is needed and kept: once a window has seen its greatest backlog it allocates no more.
+/// Memory is taken as needed and kept: once a window has seen its greatest backlog it allocates no more.
 #[derive(Clone, Debug)]
 pub(super) struct Store<T> {
     /// At `n % WINDOW` the index in `packets` of the packet with number `n`.
@@ -50,7 +50,7 @@ impl<T> Store<T> {
         self.waiting_bytes
     }
 
-    /// Packets that are due and were not fetched.
+    /// Packets that are due but not fetched.
     pub(super) fn due(&self) -> usize {
         self.due.len()
     }
@@ -70,7 +70,7 @@ impl<T> Store<T> {
         self.due.push_back(index);
     }
 
-    /// The turn of this number has come. Its packet, if it waits, becomes due.
+    /// Makes the packet of this number due, if it waits.
     pub(super) fn turn(&mut self, number: u64) {
         let Some(place) = self.places.get_mut(place_of(number)) else {
             return;
@@ -91,7 +91,7 @@ impl<T> Store<T> {
         held.map(|held| held.packet)
     }
 
-    /// When the first packet with this number or a greater one came; known for numbers that came behind a gap.
+    /// When the first packet with this number or a greater one came; known for numbers behind a gap.
     pub(super) fn since(&self, number: u64) -> Option<u64> {
         self.since.get(place_of(number)).copied()
     }
@@ -115,7 +115,7 @@ impl<T> Store<T> {
             return index;
         }
         self.packets.push(held);
-        // The window refuses packets long before there are so many.
+        // The window refuses packets long before the index exceeds 16 bits.
         (self.packets.len() - 1) as u16
     }
 }

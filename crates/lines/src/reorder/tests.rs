@@ -19,7 +19,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Of lines that are known to keep order.
+    /// Makes a window over lines that are known to keep order.
     fn new(settings: Settings) -> Self {
         let mut window = Window::new(settings).unwrap();
         window.expect(Reordering::NONE);

@@ -1,4 +1,4 @@
-//! When one line had delivered which number, thinned out.
+//! The trail of one line: which number it had delivered when, thinned out.
 
 /// Places of a trail.
 const PLACES: usize = 64;
@@ -8,7 +8,7 @@ const PLACES: usize = 64;
 struct Track {
     step: u64,
     places: [(u64, u64); PLACES],
-    /// How many were put in.
+    /// The number of entries put in so far.
     count: usize,
 }
 
@@ -41,14 +41,14 @@ impl Track {
         (first < self.count).then(|| self.places[first % PLACES])
     }
 
-    /// When this number or a greater one came first, as late as that can be.
+    /// When this number or a greater one came first: the latest time that is possible.
     fn first_from(&self, number: u64) -> Option<u64> {
         self.search(number)
             .map(|(_, at)| self.places[at % PLACES].1)
     }
 
-    /// When this number or a greater one came first, if numbers come at an even rate: what came between two entries
-    /// came within a step of the former.
+    /// When this number or a greater one came first, if numbers come at an even rate. Numbers between two entries came
+    /// within a step of the former.
     fn estimate_from(&self, number: u64) -> Option<u64> {
         let (first, low) = self.search(number)?;
         let (next, at) = self.places[low % PLACES];
@@ -61,7 +61,7 @@ impl Track {
         Some(from + part as u64)
     }
 
-    /// The greatest number that had come by this time; `None` if that is too long ago to be known.
+    /// The greatest number that had come by this time; `None` if the trail does not reach back so far.
     fn number_at(&self, at: u64) -> Option<u64> {
         let first = self.count.saturating_sub(PLACES);
         let (mut low, mut high) = (first, self.count);
@@ -93,9 +93,8 @@ impl Track {
     }
 }
 
-/// When a line had delivered which number: exactly for the last, within a quarter of a millisecond for a while back,
-/// within a few milliseconds at an even
-/// rate, 20 ms at any, for more than a second.
+/// The times at which a line had delivered its numbers: exact for the last, within a quarter of a millisecond for a
+/// while back. For more than a second back they are within a few milliseconds at an even rate, 20 ms at any.
 #[derive(Clone, Debug)]
 pub(super) struct Trail {
     greatest: Option<(u64, u64)>,
@@ -112,7 +111,7 @@ impl Trail {
         }
     }
 
-    /// The line has delivered this number, at this time in microseconds.
+    /// Notes that the line has delivered this number, at this time in microseconds.
     pub(super) fn push(&mut self, number: u64, at: u64) {
         if self
             .greatest
@@ -125,8 +124,7 @@ impl Trail {
         self.coarse.push(number, at);
     }
 
-    /// The greatest number that the line had delivered by this time, or one that is a little less; `None` if that is not
-    /// known.
+    /// The greatest number that the line had delivered by this time, or a slightly smaller one; `None` if unknown.
     pub(super) fn number_at(&self, at: u64) -> Option<u64> {
         match self.greatest {
             Some((greatest, since)) if since <= at => Some(greatest),

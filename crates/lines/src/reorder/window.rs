@@ -17,11 +17,11 @@ use plane::{LINES_MAX, LineId};
 use std::time::{Duration, Instant};
 use waiting::LateSince;
 
-/// Numbers below the first one that came which may still come: the first packets of two lines come in any order.
+/// How far below the first number others may still come: the first packets of two lines come in any order.
 const LOOK_BACK: u64 = 64;
-/// No line, or several.
+/// The value of `sole` for no line, or several.
 const NO_LINE: u8 = u8::MAX;
-/// No number is in order: packets wait, or the window has seen none.
+/// The value of `in_order` when packets wait, or the window has seen none.
 const NONE: u64 = u64::MAX;
 /// Puts the packets of one peer back into order. The packets that wait are of type `T`.
 ///
@@ -29,45 +29,45 @@ const NONE: u64 = u64::MAX;
 /// [`Self::due`] gives until it gives nothing. At [`Self::next_deadline`] call [`Self::due`] again.
 #[derive(Clone, Debug)]
 pub struct Window<T> {
-    /// While nothing waits and nothing is due: the next number. Else [`NONE`]. Numbers from `limit` up to this one have
-    /// come in order, and are not yet entered anywhere else.
+    /// The next number while nothing waits and nothing is due, else [`NONE`]. Numbers from `limit` up to this one have
+    /// come in order, and are not entered anywhere else yet.
     in_order: u64,
-    /// The line that all packets came by, if it was one only: nothing is measured of it while they are in order.
+    /// The only line that packets have come by. While its packets are in order, nothing is measured.
     sole: u8,
     settings: Settings,
     /// The time of the first packet.
     epoch: Option<Instant>,
     /// The least number that has come.
     base: u64,
-    /// Numbers below this one belong to the time before the window.
+    /// Numbers below this one were sent before the window began.
     floor: u64,
-    /// The least number that has neither come in order nor was given up.
+    /// The least number that has neither come in order nor been given up.
     limit: u64,
     /// One more than the greatest number that has come or was given up.
     end: u64,
     history: History,
     store: Store<T>,
     lines: Vec<LineTrack>,
-    /// How far lines that are new are expected to reorder.
+    /// The expected reordering of new lines.
     expected: Reordering,
     overtaking: Overtaking,
     restart: Restart,
-    /// Only where missing numbers are asked for.
+    /// Set only where missing numbers are asked for.
     repair: Option<Box<Repair>>,
     deadline: Option<u64>,
-    /// When any line was heard last, and since when there was no silence.
+    /// When any line was heard last, and the end of the last silence.
     heard: u64,
     busy_since: u64,
     deviations_doubled: u64,
     late_since: LateSince,
     given_up: u64,
-    /// Numbers of the runs before the peer began anew.
+    /// Decided numbers from before the peer began anew.
     decided_before: u64,
     restarts: u64,
 }
 
 impl<T> Window<T> {
-    /// A window that has seen nothing.
+    /// Makes a window that has seen nothing.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl<T> Window<T> {
         })
     }
 
-    /// A packet has come. `hold` gives the packet itself, if it must wait; it is called for [`Verdict::Held`] only.
+    /// Takes a packet that has come. `hold` gives the packet itself; it is called for [`Verdict::Held`] only.
     #[inline]
     pub fn arrived(
         &mut self,
@@ -115,8 +115,8 @@ impl<T> Window<T> {
         self.arrived_otherwise(arrival, now, hold)
     }
 
-    /// `count` packets have come by one line, numbered from `first` on. Returns whether all are to be delivered; if not
-    /// the window is as before, and [`Self::arrived`] is to be called for each.
+    /// Takes `count` packets that came by one line, numbered from `first` on. Returns whether all are to be delivered.
+    /// If not, the window is unchanged, and the caller must call [`Self::arrived`] for each.
     #[inline]
     pub fn arrived_in_order(&mut self, first: u64, count: u64, line: LineId) -> bool {
         let in_order = first == self.in_order && first != NONE && line.0 == self.sole;
@@ -126,7 +126,7 @@ impl<T> Window<T> {
         in_order
     }
 
-    /// The next packet whose turn has come at `now`.
+    /// Takes the next packet that is due at `now`.
     #[inline]
     pub fn due(&mut self, now: Instant) -> Option<T> {
         if self.in_order != NONE {
@@ -135,14 +135,14 @@ impl<T> Window<T> {
         self.due_otherwise(now)
     }
 
-    /// When a gap is to be given up, if nothing comes before.
+    /// When a gap will be given up, if nothing comes before.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let deadline = Duration::from_micros(self.deadline?);
         self.epoch.map(|epoch| epoch + deadline)
     }
 
-    /// All that waits becomes due, as when a session ends.
+    /// Makes all waiting packets due, as when a session ends.
     pub fn flush(&mut self) {
         self.enter_run();
         self.give_up_to(self.end);
@@ -153,7 +153,7 @@ impl<T> Window<T> {
         self.settle(0);
     }
 
-    /// The line is known to deliver nothing until it delivers again: nothing is waited for on its account.
+    /// Notes that the line is down: the window does not wait for it until it delivers again.
     pub fn line_down(&mut self, line: LineId, now: Instant) {
         if self.epoch.is_none() {
             return;
@@ -166,7 +166,7 @@ impl<T> Window<T> {
         self.settle(now);
     }
 
-    /// The line is expected to deliver from now on: for a moment it is waited for as if it had.
+    /// Notes that the line is up: for a moment the window waits for it as if it had delivered.
     pub fn line_up(&mut self, line: LineId, now: Instant) {
         // The times of a window begin with its first packet.
         if self.epoch.is_none() || line.index() >= LINES_MAX {
@@ -221,7 +221,7 @@ impl<T> Window<T> {
         Duration::from_micros(line.map_or(0, LineTrack::lateness))
     }
 
-    /// Packets that came in order and are not yet entered.
+    /// The number of packets that came in order and are not entered yet.
     const fn run(&self) -> u64 {
         if self.in_order == NONE {
             0
@@ -256,7 +256,7 @@ impl<T> Window<T> {
             }
             self.settle(now);
         }
-        // A gap behind which packets have only gone past holds none.
+        // A gap that packets have only passed holds none.
         let packet = self.store.pop_due();
         if self.store.due() == 0 && self.deadline.is_none() {
             self.settle(now);
@@ -302,7 +302,7 @@ impl<T> Window<T> {
             self.lines[line].copies.duplicated_within += 1;
             return Verdict::Duplicate;
         }
-        // Where what is due is fetched there is nothing due here.
+        // If the caller fetches due packets, none are due here.
         if self.store.due() > self.settings.packets_max {
             self.lines[line].copies.ignored += 1;
             return Verdict::Ignored;
@@ -319,7 +319,7 @@ impl<T> Window<T> {
         self.accept(number, line, arrival, now, hold)
     }
 
-    /// A packet below the limit has come.
+    /// Handles a packet below the limit.
     fn below(
         &mut self,
         number: u64,
@@ -330,7 +330,7 @@ impl<T> Window<T> {
     ) -> Verdict {
         let remembered = self.end - number <= REMEMBERED;
         if remembered && (self.floor..self.base).contains(&number) {
-            // The window began too high: what lies between counts as given up now.
+            // The window began too high: the numbers between count as given up now.
             self.history.clear_range(number, self.base);
             self.given_up += self.base - number;
             self.base = number;
@@ -393,12 +393,12 @@ impl<T> Window<T> {
         verdict
     }
 
-    /// It is this packet's turn, behind what is due.
+    /// Delivers the packet whose turn it is, or queues it behind those that are due.
     fn in_turn(&mut self, line: usize, bytes: usize, hold: impl FnOnce() -> T) -> Verdict {
         if self.store.due() == 0 {
             return Verdict::Deliver;
         }
-        // Others go first: what had to make room, or what was not fetched.
+        // Other packets go first: those that had to make room, or that were not fetched.
         self.lines[line].copies.buffered += 1;
         self.store.push_due(bytes, hold());
         Verdict::Held
@@ -418,7 +418,7 @@ impl<T> Window<T> {
         self.in_order = NONE;
     }
 
-    /// Says what comes next: packets in order, or a deadline.
+    /// Sets the next expectation: a packet in order, or a deadline.
     fn settle(&mut self, now: u64) {
         if self.limit < self.end {
             self.in_order = NONE;
@@ -451,7 +451,7 @@ impl<T> Window<T> {
         self.end = number;
     }
 
-    /// The peer has begun anew with this number, or a little below.
+    /// Restarts the window: the peer has begun anew with this number, or a little below.
     fn begin_anew(
         &mut self,
         number: u64,

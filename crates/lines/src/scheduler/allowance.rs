@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A month of an account: it begins with a day of the calendar's month, and is named by the one that it begins in.
+/// A billing month: it begins on a given day of a calendar month, and is named after that month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Month(i32);
 
@@ -15,7 +15,7 @@ impl Month {
         Self(if day < first_day { months - 1 } else { months })
     }
 
-    /// The one after it.
+    /// The next month.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -30,7 +30,7 @@ impl fmt::Display for Month {
     }
 }
 
-/// No month of the years 1 to 9999 in the form of [`Month`]'s `Display`.
+/// The text is not a month of the years 1 to 9999 in the form of [`Month`]'s `Display`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMonth;
 
@@ -49,7 +49,7 @@ impl FromStr for Month {
     }
 }
 
-/// Counts what a line has carried in a month, against its cap.
+/// Counts the bytes that a line has carried in a month, against its cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     cap: u64,
@@ -58,7 +58,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// So many bytes in a month.
+    /// Makes an allowance of so many bytes a month.
     #[must_use]
     pub const fn new(cap: u64) -> Self {
         Self {
@@ -78,22 +78,22 @@ impl Allowance {
         }
     }
 
-    /// The line has carried bytes, in either direction. The month is for [`Self::begin`].
+    /// Counts bytes that the line has carried, in either direction. They belong to the month set by [`Self::begin`].
     pub const fn charge(&mut self, bytes: u64) {
         self.used = self.used.saturating_add(bytes);
     }
 
-    /// It is this month, by a clock that may be wrong. If it is the one after that which is counted, nothing has been carried
-    /// in it. An earlier one changes nothing, nor does a later one: many clocks begin with an old date until they are set,
-    /// and some are told one that is years ahead.
+    /// Sets the month by a clock that may be wrong. If it follows the counted month, counting begins at 0. Earlier and
+    /// later months change nothing: many clocks begin with an old date until they are set, and some are set years
+    /// ahead.
     pub fn begin(&mut self, month: Month) {
         if self.month.is_none_or(|before| before.next() == month) {
             self.set(month);
         }
     }
 
-    /// It is this month, whatever was counted before. If it is a later one, nothing has been carried in it; what was carried
-    /// in a later one, by a clock that was wrong, may be of this one.
+    /// Sets the month by a reliable clock. If it is later than the counted one, counting begins at 0. Bytes counted in
+    /// a later month, by a wrong clock, may belong to this one and stay.
     pub fn set(&mut self, month: Month) {
         if self.month.is_some_and(|before| before < month) {
             self.used = 0;

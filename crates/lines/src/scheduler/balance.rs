@@ -6,9 +6,9 @@ use plane::{LINES_MAX, LineId, LineSet};
 const PLACES: usize = 256;
 const NO_LINE: u8 = u8::MAX;
 
-/// Which line each flow goes by: places, each of one line, as many to a line as its rate says.
+/// The line of each flow: a table of places, each assigned to one line, in proportion to the lines' rates.
 ///
-/// When lines or rates change, only those places move that must, so most flows stay where they are.
+/// When lines or rates change, only the necessary places move, so most flows stay where they are.
 #[derive(Clone, Debug)]
 pub struct FlowTable {
     places: [u8; PLACES],
@@ -21,7 +21,7 @@ impl Default for FlowTable {
 }
 
 impl FlowTable {
-    /// A table without lines.
+    /// Makes a table without lines.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -49,7 +49,8 @@ impl FlowTable {
             *quota = (PLACES as u128 * u128::from(*weight) / sum) as usize;
             left -= *quota;
         }
-        // The remainder of rounding goes to lines that have a weight, one each, the smallest first: none is left out.
+        // The remainder of rounding goes to lines that have a weight, one place each, smallest weight first: no such
+        // line is left out.
         while left > 0 {
             let weighed = (0..LINES_MAX).filter(|line| weights[*line] > 0);
             let Some(least) = weighed.min_by_key(|line| quotas[*line]) else {
@@ -81,13 +82,13 @@ impl FlowTable {
     }
 }
 
-/// Packets in turn, by rate: each line has a time at which it is done with what it was given, and the next packet goes
-/// to the one that will be done with it first.
+/// Shares packets by rate: each line has a time at which it is done with its packets, and the next packet goes to the
+/// line that will be done with it first.
 #[derive(Clone, Debug)]
 pub struct PacketShare {
-    /// In bytes times `cost`.
+    /// When each line is done, in bytes times `cost`.
     done: [u64; LINES_MAX],
-    /// The price of a byte; the less the faster the line.
+    /// The price of a byte; lower for faster lines.
     cost: [u64; LINES_MAX],
     lines: LineSet,
 }
@@ -99,7 +100,7 @@ impl Default for PacketShare {
 }
 
 impl PacketShare {
-    /// Without lines.
+    /// Makes a share without lines.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -109,7 +110,7 @@ impl PacketShare {
         }
     }
 
-    /// Shares bytes among lines by their weights from now on. A line that was away does not catch up on what it missed.
+    /// Shares bytes among lines by their weights from now on. A line that was away does not catch up on missed bytes.
     pub fn share(&mut self, weights: &[u64; LINES_MAX]) {
         let greatest = weights.iter().copied().max().unwrap_or(0).max(1);
         let begin = self.begin();
@@ -126,26 +127,26 @@ impl PacketShare {
             } else {
                 0
             };
-            // Rates below a thousandth of the greatest count as that.
+            // Weights below a thousandth of the greatest count as a thousandth.
             self.cost[line] =
                 (u128::from(greatest) * 1024 / u128::from(*weight)).min(1 << 20) as u64;
             self.lines = self.lines.with(id);
         }
     }
 
-    /// Whether a line has a share that is no less than a quarter of the greatest.
+    /// Whether a line's share is at least a quarter of the greatest.
     #[must_use]
     pub fn is_large(&self, line: LineId) -> bool {
         self.lines.contains(line) && self.cost[line.index()] <= 4 * 1024
     }
 
-    /// The line of a packet of so many bytes.
+    /// The line for a packet of so many bytes.
     pub fn next(&mut self, bytes: usize) -> Option<LineId> {
         let done = |line: LineId| self.done[line.index()] + bytes as u64 * self.cost[line.index()];
         let line = self.lines.min_by_key(|line| done(*line))?;
         self.done[line.index()] = done(line);
         if self.done[line.index()] > u64::MAX / 2 {
-            // Only differences matter.
+            // Subtracts the common part: only differences matter.
             let begin = self.begin();
             for done in &mut self.done {
                 *done = done.saturating_sub(begin);
@@ -154,7 +155,7 @@ impl PacketShare {
         Some(line)
     }
 
-    /// When the first of the lines is done.
+    /// When the first line is done.
     fn begin(&self) -> u64 {
         let done = self.lines.map(|line| self.done[line.index()]);
         done.min().unwrap_or(0)

@@ -1,29 +1,29 @@
-//! One line at a time, and when another takes over.
+//! Uses one line at a time, and decides when another takes over.
 
 use super::Switch;
 use plane::LineId;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The rank of a line: less is better, the first field that differs counts.
+/// The rank of a line: less is better, and the first field that differs decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// It is known not to work: of no line that is usable, but of some that are guessed among.
+    /// Whether the line is known not to work: set only for lines in a best guess, never for usable ones.
     pub(super) down: bool,
     pub(super) used_up: bool,
     pub(super) metered: bool,
     pub(super) degraded: bool,
     pub(super) priority: u8,
-    /// Among lines of one priority the first.
+    /// Breaks ties among lines of one priority: the lowest number.
     pub(super) line: LineId,
 }
 
-/// When failover goes back.
+/// The settings for going back to a better line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailoverSettings {
     /// A better line must have been usable for this long before it takes over from one that works.
     pub hold: Duration,
-    /// The hold time doubles with each line that fails soon after it took over, up to this.
+    /// The limit of the hold time, which doubles each time a line fails soon after it took over.
     pub hold_max: Duration,
 }
 
@@ -40,15 +40,15 @@ impl Default for FailoverSettings {
 /// Why another line is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchReason {
-    /// None was in use.
+    /// No line was in use.
     First,
     /// The line that was in use does not work any more.
     Failed,
-    /// The line that was in use has grown worse, and this one has not.
+    /// The line that was in use has degraded, and this one has not.
     Degraded,
-    /// The line that was in use has carried what it may in this month.
+    /// The line that was in use has used up its allowance of this month.
     UsedUp,
-    /// This one is preferred, and has worked for the hold time.
+    /// This line is preferred, and has worked for the hold time.
     Preferred(Duration),
 }
 
@@ -70,10 +70,10 @@ impl fmt::Display for SwitchReason {
 pub(super) struct Failover {
     settings: FailoverSettings,
     active: Option<LineId>,
-    /// The active line was used up when it was last looked at.
+    /// Whether the active line was used up at the last check.
     used_up: bool,
     hold: Duration,
-    /// A better line, and since when it is.
+    /// A better line, and the time since when it is better.
     better: Option<(LineId, Instant)>,
     /// When a better line took over last.
     went_back: Option<Instant>,
@@ -95,13 +95,13 @@ impl Failover {
         self.active
     }
 
-    /// When a better line takes over, if nothing changes.
+    /// When the better line takes over, if nothing changes.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.better.map(|(_, since)| since + self.hold)
     }
 
-    /// Chooses between the best of the lines that are usable and the one in use, `current` if it is usable. Returns what
-    /// has changed.
+    /// Chooses between the best usable line and the line in use, which is `current` if it is usable. Returns the
+    /// switch, if any.
     pub(super) fn choose(
         &mut self,
         best: Option<Rank>,
@@ -109,13 +109,14 @@ impl Failover {
         now: Instant,
     ) -> Option<Switch> {
         let Some(best) = best else {
-            // Packets go on where they went: the line may come back before it is noticed.
+            // Packets stay on the last line, which may come back before that is noticed.
             self.better = None;
             return None;
         };
         self.calm_down(now);
         let used_up = current.is_some_and(|current| current.used_up);
-        // A better line that has come back must prove itself for the hold time; here it is the line in use that has changed.
+        // A better line that has come back must prove itself for the hold time. If instead the line in use has just
+        // been used up, the switch is immediate.
         let newly = std::mem::replace(&mut self.used_up, used_up) != used_up && used_up;
         let reason = match (self.active, current) {
             (None, _) => SwitchReason::First,
@@ -150,7 +151,7 @@ impl Failover {
         match reason {
             SwitchReason::Preferred(_) => self.went_back = Some(now),
             SwitchReason::Failed | SwitchReason::Degraded => {
-                // It failed soon after it took over: the next time it must prove itself for longer.
+                // The line failed soon after it took over: the next time it must prove itself for longer.
                 let soon = self.went_back.is_some_and(|at| now < at + self.hold * 4);
                 if soon {
                     self.hold = (self.hold * 2).min(self.settings.hold_max);
@@ -165,7 +166,7 @@ impl Failover {
         Some(Switch { from, to, reason })
     }
 
-    /// A line that took over and has worked for long is trusted as before.
+    /// Resets the hold time once a line that took over has worked for long.
     fn calm_down(&mut self, now: Instant) {
         if self.went_back.is_some_and(|at| now >= at + self.hold * 4) {
             self.hold = self.settings.hold;

@@ -175,7 +175,7 @@ fn a_line_whose_cap_is_used_up_is_the_last_resort() {
     assert_eq!(fails(A), Some(C), "a metered one that has something left");
     assert_eq!(fails(C), Some(B));
     assert_eq!(scheduler.pick(&DATA), set(&[B]));
-    // The one that is used up was so before: one that is better has to prove itself.
+    // The line in use was used up before, so a better one has to prove itself.
     assert_eq!(scheduler.set_state(A, Up, now + secs(10)), None);
     assert_eq!(scheduler.poll(now + secs(40)).unwrap().to, A);
 }

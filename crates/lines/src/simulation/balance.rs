@@ -1,4 +1,4 @@
-//! One stream over two lines, a packet here and a packet there.
+//! One stream over two lines, with packets shared between them.
 
 use super::path::{Outcome, Sending, run};
 use crate::emulator::{Link, LinkSettings, Loss};
@@ -68,7 +68,7 @@ fn one_stream_fills_both_lines_in_order() {
         Window::new(settings()).unwrap(),
         |_, _| {},
     );
-    // While nothing is known of the slower line its first packets come late.
+    // Until the slower line is known, its first packets come late.
     let late = outcome.counters.copies.late;
     assert_eq!(outcome.deliveries.len(), sendings.len());
     assert!(late < sendings.len() as u64 / 100, "{late}");
@@ -105,7 +105,7 @@ fn a_loss_on_one_line_stalls_a_stream_for_no_longer_than_the_slower_takes() {
     assert!(lost > third / 200 && lost < third / 60, "{lost}");
 }
 
-/// Sends at a rate over both lines, with losses on each, and asks for what is missing.
+/// Sends at a rate over both lines, with losses on each, and asks for missing packets.
 fn repaired(rate: u64, losses: [Loss; 2]) -> (usize, Outcome) {
     let sendings = sendings(rate);
     let links = vec![
@@ -123,7 +123,7 @@ fn what_is_asked_for_again_is_not_lost() {
     let none = Loss::None;
     for losses in [[lossy, none], [none, lossy], [lossy, lossy]] {
         let (sent, outcome) = repaired(135, losses);
-        // At first the slower line's packets are all missing, and more than may be asked for.
+        // At first all packets of the slower line count as missing, more than may be asked for.
         let lost = (0..sent).filter(|at| !outcome.arrived[*at]);
         let (early, later): (Vec<_>, Vec<_>) = lost.partition(|at| *at < 3000);
         assert!(later.is_empty(), "{losses:?}: {later:?}");

@@ -23,7 +23,7 @@ struct Result {
     switches: Vec<(u32, SwitchReason)>,
 }
 
-/// Seconds 10 to 30 the first line is cut, in both directions.
+/// Cuts the first line in both directions from second 10 to 30.
 fn ping(mode: Mode) -> Result {
     let start = Instant::now();
     let link = |delay, seed| {
@@ -70,7 +70,7 @@ fn ping(mode: Mode) -> Result {
             if health[at].probe_due(now) {
                 there[at].send(Message::Probe, 60, now);
             }
-            // The server answers on the line that it was called by; copies it has had are dropped.
+            // The server answers on the line that it was called by, and drops copies.
             while let Some(message) = there[at].receive(now) {
                 let answer = match message {
                     Message::Probe => LineSet::of(line),

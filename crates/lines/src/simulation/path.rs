@@ -1,4 +1,4 @@
-//! A sender, some lines and a window, and what came out.
+//! A sender, some lines and a window, and the packets that came out.
 
 use crate::emulator::{Fate, Link};
 use crate::reorder::{Arrival, Counters, Repairs, Verdict, Window};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const PACKET: usize = 1000;
 
-/// How long it takes until the sender hears of a number that is missing, and sends it again by the first line.
+/// The time until the sender hears of a missing number, and sends it again by the first line.
 const REQUEST: Duration = Duration::from_millis(10);
 
 /// A packet that came out of the window.
@@ -18,12 +18,12 @@ pub(super) struct Delivery {
     pub(super) verdict: Verdict,
     /// When its first copy arrived, since the start.
     pub(super) arrived: Duration,
-    /// Since it was sent, and since its first copy arrived.
+    /// Time since the packet was sent, and since its first copy arrived.
     pub(super) delay: Duration,
     pub(super) added: Duration,
 }
 
-/// A packet to be sent: at which time after the start, with which number and flow, on which lines.
+/// A packet to be sent: its time after the start, its number, its flow, its lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sending {
     pub(super) at: Duration,
@@ -36,9 +36,9 @@ pub(super) struct Outcome {
     pub(super) deliveries: Vec<Delivery>,
     pub(super) counters: Counters,
     pub(super) repairs: Repairs,
-    /// Copies that arrived.
+    /// The number of copies that arrived.
     pub(super) copies: u64,
-    /// Whether a copy of each packet arrived.
+    /// For each packet, whether a copy arrived.
     pub(super) arrived: Vec<bool>,
     pub(super) waiting_max: (usize, usize),
 }
@@ -51,7 +51,7 @@ const fn arriving(fate: Fate) -> u64 {
     }
 }
 
-/// Sends all and lets everything arrive. `event` is called before each sending, with its index.
+/// Sends all packets and lets everything arrive. Calls `event` before each sending, with its index.
 pub(super) fn run(
     sendings: &[Sending],
     mut links: Vec<Link<u64>>,

@@ -12,9 +12,9 @@ struct Schedule {
     settings: Settings,
     links: Vec<LinkSettings>,
     sendings: Vec<Sending>,
-    /// Before which sending which line is cut or joined.
+    /// The index of a sending, the line, and whether it is cut or restored before that sending.
     cuts: Vec<(usize, usize, bool)>,
-    /// Missing numbers are asked for.
+    /// Whether missing numbers are asked for.
     repair: bool,
 }
 
@@ -145,7 +145,7 @@ fn play(seed: u64) -> (Schedule, Outcome) {
     (schedule, outcome)
 }
 
-/// No packet twice; those that wait in bounds, of packets, bytes and time.
+/// Checks that no packet comes twice, and that waiting stays within the bounds of packets, bytes and time.
 fn check_bounds(schedule: &Schedule, outcome: &Outcome) {
     let mut numbers: Vec<u64> = outcome.deliveries.iter().map(|d| d.number).collect();
     numbers.sort_unstable();
@@ -162,7 +162,7 @@ fn check_bounds(schedule: &Schedule, outcome: &Outcome) {
     }
 }
 
-/// Within a flow a packet is overtaken by as many as the order says, and by none while it waits.
+/// Checks that within a flow a packet is overtaken by at most as many as the order allows, and by none while it waits.
 fn check_order(schedule: &Schedule, outcome: &Outcome) {
     let most = match schedule.settings.order {
         Order::Strict => 0,
@@ -191,7 +191,7 @@ fn check_order(schedule: &Schedule, outcome: &Outcome) {
     }
 }
 
-/// The counters agree with what was sent and what arrived.
+/// Checks that the counters agree with the packets sent and arrived.
 fn check_identities(schedule: &Schedule, outcome: &Outcome) {
     let counters = outcome.counters;
     let copies = counters.copies;
@@ -244,7 +244,7 @@ fn random_schedules_keep_every_promise() {
         given_up += outcome.counters.given_up;
         repaired += outcome.repairs.came;
     }
-    // The schedules are worth something only if they reach each case.
+    // The schedules are useful only if they reach each case.
     for verdict in [
         Verdict::Deliver,
         Verdict::DeliverPast,

@@ -15,7 +15,7 @@ const fn ms(ms: u64) -> Duration {
 struct Scenario {
     name: &'static str,
     lines: &'static [LinkSettings],
-    /// Packets go over all lines, or over one after the other.
+    /// Whether packets go over all lines, or over one after the other.
     duplicate: bool,
 }
 
@@ -77,7 +77,7 @@ const G: Scenario = Scenario {
     duplicate: false,
 };
 
-/// Milliseconds, of those packets that were delivered in order.
+/// Delays in milliseconds, of the packets that were delivered in order.
 #[derive(Debug)]
 struct Figures {
     /// Never delivered.
@@ -112,7 +112,7 @@ fn figures(scenario: &Scenario, settings: Settings, seed: u64) -> Figures {
         .map(|(line, settings)| Link::new(*settings, seed * 64 + line as u64))
         .collect();
     let mut window = Window::new(settings).unwrap();
-    // The table's algorithm trusts lines from the start.
+    // The algorithm of the table trusts lines from the start.
     window.expect(Reordering::NONE);
     let outcome = run(&sendings, links, window, |_, _| {});
     let of_table = outcome.figures();
@@ -163,7 +163,7 @@ fn reproduces(scenario: &Scenario, row: &Row, lost_for_good: f64) {
     let most = |value: f64| value * 1.05 + 0.1;
     check("lost", mean(|run| run.lost as f64), lost_for_good);
     let given_up = mean(|run| (run.lost + run.late) as f64);
-    // One in a thousand may come too late, and is delivered then: where more are, the window waits longer.
+    // One in a thousand may come too late, and is delivered then. If more do, the window waits longer.
     check(
         "given up",
         given_up,

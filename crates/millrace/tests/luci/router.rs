@@ -1,4 +1,4 @@
-//! A router's web server, and a browser that looks at it.
+//! A router's web server, and a browser for it.
 
 use acceptance::browser::Browser;
 use acceptance::{Directory, PATIENCE, PROGRAM, until};
@@ -36,13 +36,13 @@ pub(crate) fn public(key: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A router with a web server, and the directories that the program has there.
+/// A router with a web server, and the program's directories on it.
 pub(crate) struct Router<'h> {
     host: &'h Host,
     pub(crate) directory: Directory,
     listener: TcpListener,
     end: AtomicBool,
-    /// The rights that the package gives a user who may change things.
+    /// The rights that the package gives to a user with write access.
     pub(crate) rights: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl<'h> Router<'h> {
         self.directory.path().join(name)
     }
 
-    /// Sets `/etc/config/network`, as the program reads it and as the stand-in of uci has it.
+    /// Sets `/etc/config/network` for the program, and its sections for the stand-in of uci.
     pub(crate) fn network(&self, text: &str, sections: &Value) {
         fs::write(self.path("config/network"), text).unwrap();
         let state = json!({"network": sections}).to_string();
@@ -147,7 +147,7 @@ impl<'h> Router<'h> {
         stream.write_all(&content)
     }
 
-    /// Requests as uhttpd takes them: JSON-RPC 2.0, one or several.
+    /// Answers a request as uhttpd does: JSON-RPC 2.0, one call or several.
     fn ubus(&self, body: &[u8]) -> String {
         assert!(body.len() <= 65536, "uhttpd takes no more");
         let asked: Value = serde_json::from_slice(body).unwrap();
@@ -204,21 +204,21 @@ pub(crate) fn open(browser: &Browser<'_>, router: &Router<'_>, query: &str) {
     });
 }
 
-/// The visible text of an element at this moment, as pages that poll make theirs anew.
+/// The element's visible text at this moment, because polling pages replace their elements.
 pub(crate) fn words(browser: &Browser<'_>, selector: &str) -> String {
     let script = "const it = document.querySelector(arguments[0]); return it ? it.innerText : ''";
     let text = browser.script_with(script, &[selector.into()]);
     text.as_str().unwrap().to_owned()
 }
 
-/// A screenshot for `docs/luci`, where it was asked for.
+/// Takes a screenshot for `docs/luci` if one is requested.
 pub(crate) fn picture(browser: &Browser<'_>, name: &str) {
     if let Some(directory) = std::env::var_os("MILLRACE_PICTURES") {
         browser.screenshot(Path::new(&directory).join(name));
     }
 }
 
-/// Drops a file onto the place for imports.
+/// Drops a file onto the import area.
 pub(crate) fn drop_file(browser: &Browser<'_>, name: &str, bytes: &[u8]) {
     let script = "const data = new DataTransfer(); \
         data.items.add(new File([new Uint8Array(arguments[1])], arguments[0])); \

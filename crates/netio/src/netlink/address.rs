@@ -43,12 +43,12 @@ impl fmt::Display for Address {
 }
 
 impl Netlink {
-    /// Gives an interface an address. IPv6 addresses go through duplicate address detection where the
-    /// kind of interface has it (Ethernet does, a TUN does not).
+    /// Gives an interface an address. IPv6 addresses go through duplicate address detection on interfaces that have it
+    /// (Ethernet does, a TUN does not).
     ///
     /// # Errors
-    /// [`NetlinkError::is_exists`] if it has the address already, [`NetlinkError::is_not_found`] if
-    /// there is no such interface, EACCES or EOPNOTSUPP where IPv6 is switched off.
+    /// [`NetlinkError::is_exists`] if the interface already has the address, [`NetlinkError::is_not_found`] if the
+    /// interface does not exist, EACCES or EOPNOTSUPP if IPv6 is switched off.
     pub fn add_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
         self.add(index, ip, prefix, 0)
     }
@@ -66,8 +66,8 @@ impl Netlink {
         self.add(index, ip, prefix, IFA_F_NODAD)
     }
 
-    /// Gives an interface an address whose only neighbour is `peer`, of the same family: the two
-    /// ends of a point-to-point link, which need no network in common.
+    /// Gives an interface an address whose only neighbour is `peer`, of the same family. The two are the ends of a
+    /// point-to-point link, and need not share a network.
     ///
     /// # Errors
     /// The errors of [`Netlink::add_address`].
@@ -87,7 +87,7 @@ impl Netlink {
         .map_err(|error| error.about(format!("{ip} with peer {peer} to {}", self.label(index))))
     }
 
-    /// Takes an address away that [`Netlink::add_peer_address`] gave.
+    /// Removes an address that [`Netlink::add_peer_address`] added.
     ///
     /// # Errors
     /// [`NetlinkError::is_not_found`] if the interface does not have it.
@@ -107,10 +107,10 @@ impl Netlink {
         .map_err(|error| error.about(format!("{ip} with peer {peer} from {}", self.label(index))))
     }
 
-    /// Takes an address away from an interface.
+    /// Removes an address from an interface.
     ///
     /// # Errors
-    /// [`NetlinkError::is_not_found`] if it does not have it.
+    /// [`NetlinkError::is_not_found`] if the interface does not have it.
     pub fn remove_address(
         &mut self,
         index: u32,
@@ -127,14 +127,14 @@ impl Netlink {
         .map_err(|error| error.about(format!("{ip}/{prefix} from {}", self.label(index))))
     }
 
-    /// Takes all addresses away from an interface.
+    /// Removes all addresses from an interface.
     ///
     /// # Errors
-    /// The first that the kernel refuses; those that vanish meanwhile are no error.
+    /// The first error of the kernel; addresses that vanish meanwhile cause none.
     pub fn flush_addresses(&mut self, index: u32) -> Result<(), NetlinkError> {
         for address in self.addresses(Some(index))? {
             match self.remove_address(index, address.ip, address.prefix) {
-                // Removing a primary IPv4 address takes its secondaries along.
+                // The kernel removes secondary IPv4 addresses along with their primary.
                 Err(error) if error.is_not_found() => {}
                 other => other?,
             }
@@ -147,7 +147,7 @@ impl Netlink {
     /// # Errors
     /// Only if the kernel refuses the dump or the socket fails.
     pub fn addresses(&mut self, index: Option<u32>) -> Result<Vec<Address>, NetlinkError> {
-        // Kernels before 4.20 do not filter, so the reader does.
+        // Kernels before 4.20 ignore the filter, so `read` filters too.
         self.dump(
             RTM_GETADDR,
             &Body::new(&[0; HEADER_SIZE]),
@@ -170,8 +170,8 @@ impl Netlink {
     }
 }
 
-/// About the address `ip` of an interface, with `peer` at the other end, which is `ip` itself where all of a network is
-/// there.
+/// A message about the address `ip` of an interface. `peer` is the other end, or `ip` itself if a whole network is
+/// reachable there.
 fn message(index: u32, ip: IpAddr, prefix: u8, flags: u8, peer: IpAddr) -> Body {
     let scope = if ip.is_loopback() {
         libc::RT_SCOPE_HOST
@@ -205,7 +205,7 @@ fn parse(body: &[u8]) -> Option<Address> {
     let mut ip = None;
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
         match kind {
-            // On a point-to-point link IFA_ADDRESS is the other end, and IFA_LOCAL is ours.
+            // On a point-to-point link IFA_ADDRESS is the other end, and IFA_LOCAL is our address.
             IFA_LOCAL => ip = decode_ip(value),
             IFA_ADDRESS => ip = ip.or_else(|| decode_ip(value)),
             _ => {}

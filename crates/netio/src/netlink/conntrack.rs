@@ -1,7 +1,7 @@
-//! The kernel's table of connections: those that are there, and forgetting some.
+//! The kernel's connection table: lists connections, and deletes some.
 //!
-//! A connection remembers how its first packet was translated. One that shall go another way from now on has to be
-//! forgotten, or it keeps the address of the old way.
+//! The kernel translates all packets of a connection as it did the first one. To move a connection to another uplink,
+//! its entry must be deleted, or it keeps the old uplink's address.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const NFNL_SUBSYS_CTNETLINK: u16 = 1 << 8;
 const IPCTNL_MSG_CT_GET: u16 = 1;
 const IPCTNL_MSG_CT_DELETE: u16 = 2;
 
-/// Set in the number of an attribute that has attributes in it.
+/// Flag in the number of an attribute that contains attributes.
 const NLA_F_NESTED: u16 = 1 << 15;
 
 // Attribute numbers.
@@ -32,18 +32,19 @@ const CTA_IP_V4_DST: u16 = 2;
 const CTA_IP_V6_SRC: u16 = 3;
 const CTA_IP_V6_DST: u16 = 4;
 
-/// A connection that the kernel follows, as its first packet came in.
+/// A connection in the kernel's table, in the direction of its first packet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// Who began it.
+    /// The address that started it.
     pub src: IpAddr,
-    /// Whom it was sent to, before any translation.
+    /// The address that it was sent to, before any translation.
     pub dst: IpAddr,
-    /// Who answers, and to whom the answers go: behind all translation.
+    /// Source and destination of the answers, after all translation.
     pub reply: Option<(IpAddr, IpAddr)>,
     /// Its mark, 0 without one.
     pub mark: u32,
-    /// Addresses and ports as the kernel has them: never empty, as a request without would forget all connections.
+    /// Addresses and ports in the kernel's format. Never empty, because a request without them would delete all
+    /// connections.
     tuple: Vec<u8>,
     id: Option<[u8; 4]>,
     zone: Option<[u8; 2]>,
@@ -59,7 +60,7 @@ impl Netfilter {
     /// The connections for which `wanted` is true, at most `most` of them.
     ///
     /// # Errors
-    /// EINVAL or [`NetlinkError::is_unsupported`] if the kernel does not follow connections or does not list them,
+    /// EINVAL or [`NetlinkError::is_unsupported`] if the kernel does not track connections or does not list them,
     /// [`NetlinkError::is_permission`].
     pub fn flows(
         &mut self,
@@ -67,7 +68,7 @@ impl Netfilter {
         wanted: impl Fn(&Flow) -> bool,
     ) -> Result<Vec<Flow>, NetlinkError> {
         let kind = NFNL_SUBSYS_CTNETLINK | IPCTNL_MSG_CT_GET;
-        // Family 0 is all.
+        // Family 0 means all families.
         let body = Body::new(&[0; HEADER_SIZE]);
         let room = std::cell::Cell::new(most);
         let mut found = self.0.dump(kind, &body, "list the connections", |body| {
@@ -79,10 +80,10 @@ impl Netfilter {
         Ok(found)
     }
 
-    /// Forgets a connection: its next packet is as the first of a new one.
+    /// Deletes a connection's entry: its next packet starts a new connection.
     ///
     /// # Errors
-    /// [`NetlinkError::is_not_found`] if it has ended meanwhile.
+    /// [`NetlinkError::is_not_found`] if the connection has ended meanwhile.
     pub fn forget_flow(&mut self, flow: &Flow) -> Result<(), NetlinkError> {
         let family = Family::of(flow.src).wire();
         let mut body = Body::new(&[family, 0, 0, 0]);
@@ -128,7 +129,7 @@ fn parse(body: &[u8]) -> Option<Flow> {
     })
 }
 
-/// Source and destination of a tuple.
+/// Source and destination address of a tuple.
 fn addresses(tuple: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let (_, addresses) = attributes(tuple).find(|(kind, _)| *kind == CTA_TUPLE_IP)?;
     let address = |wanted: [u16; 2]| {

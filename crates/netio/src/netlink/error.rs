@@ -1,8 +1,8 @@
-//! Errors between this program and the kernel's routing tables.
+//! Errors of netlink operations.
 
 use std::io;
 
-/// A failed netlink operation, by whose fault it is.
+/// A failed netlink operation, by cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetlinkError {
@@ -11,7 +11,7 @@ pub enum NetlinkError {
     #[error("cannot open a netlink socket: {0}")]
     Open(io::Error),
 
-    /// The kernel understood the request and said no.
+    /// The kernel understood the request and refused it.
     #[error("cannot {operation} {object}: {error}{}", hint_suffix(.hint))]
     Refused {
         /// The operation, as a verb phrase ("add address").
@@ -20,29 +20,29 @@ pub enum NetlinkError {
         object: String,
         /// The kernel's error number.
         error: io::Error,
-        /// The kernel's own words, where it is new enough (4.12) to send some; may be empty.
+        /// The kernel's explanation, which kernels since 4.12 may send; otherwise empty.
         hint: String,
     },
 
-    /// The request never got an answer, because sending or receiving failed.
+    /// The request got no answer, because sending or receiving failed.
     #[error("cannot {operation} {object}: netlink socket: {error}")]
     Socket {
         /// The operation.
         operation: &'static str,
         /// The operation's object.
         object: String,
-        /// Why the socket failed.
+        /// The socket's error.
         error: io::Error,
     },
 
-    /// The kernel answered with something that this program does not understand.
+    /// The kernel's answer is invalid.
     #[error("cannot {operation} {object}: the kernel's answer makes no sense: {reason}")]
     Answer {
         /// The operation.
         operation: &'static str,
         /// The operation's object.
         object: String,
-        /// The fault of the answer.
+        /// What is wrong with the answer.
         reason: String,
     },
 
@@ -92,8 +92,7 @@ impl NetlinkError {
         matches!(self.errno(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH))
     }
 
-    /// Whether this kernel cannot do it at all: an attribute, a link kind or an address family that
-    /// it lacks.
+    /// Whether this kernel does not support the operation: it lacks an attribute, a link kind or an address family.
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self.errno(),

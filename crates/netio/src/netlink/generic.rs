@@ -1,4 +1,4 @@
-//! Generic netlink: families of messages that the kernel numbers as they come, found by their names.
+//! Generic netlink: message families whose numbers the kernel assigns when they register. They are found by name.
 
 use netlink_sys::protocols::NETLINK_GENERIC;
 
@@ -8,7 +8,7 @@ use super::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
 /// Bytes of `struct genlmsghdr`, which every message starts with.
 pub(super) const HEADER_SIZE: usize = 4;
 
-// The family that knows the others, linux/genetlink.h.
+// The controller family, which resolves the names of others, linux/genetlink.h.
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
@@ -17,12 +17,12 @@ const CTRL_ATTR_MCAST_GROUPS: u16 = 7;
 const CTRL_ATTR_MCAST_GRP_NAME: u16 = 1;
 const CTRL_ATTR_MCAST_GRP_ID: u16 = 2;
 
-/// The kernel's numbers for a family and its groups of listeners.
+/// The kernel's numbers for a family and its multicast groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// The type of the family's messages.
     pub(super) family: u16,
-    /// The groups that hear of the family's news.
+    /// The groups that receive the family's events.
     pub(super) groups: Vec<(String, u32)>,
 }
 
@@ -40,10 +40,10 @@ impl Netlink {
         Self::open_for(NETLINK_GENERIC)
     }
 
-    /// The numbers of the family `name`. A kernel that has it as a module loads it.
+    /// The numbers of the family `name`. The kernel loads its module if it has one.
     ///
     /// # Errors
-    /// [`NetlinkError::is_not_found`] if there is none.
+    /// [`NetlinkError::is_not_found`] if the kernel has no such family.
     pub(super) fn family(&mut self, name: &str) -> Result<Numbers, NetlinkError> {
         let mut body = command(CTRL_CMD_GETFAMILY, 1);
         body.push_text(CTRL_ATTR_FAMILY_NAME, name);
@@ -57,7 +57,7 @@ impl Netlink {
     }
 }
 
-/// A message of a family: this command, of this version of the family.
+/// A message with this command, for this version of a family.
 pub(super) fn command(command: u8, version: u8) -> Body {
     Body::new(&[command, version, 0, 0])
 }

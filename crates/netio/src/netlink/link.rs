@@ -32,12 +32,12 @@ const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFLA_GSO_MAX_SIZE: u16 = 41;
 
-// Within IFLA_LINKINFO; of linux/veth.h, within its data.
+// Attributes within IFLA_LINKINFO, and of linux/veth.h within its data.
 pub(super) const IFLA_INFO_KIND: u16 = 1;
 pub(super) const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 
-// Within IFLA_AF_SPEC, what there is of AF_INET6.
+// Attribute within the AF_INET6 part of IFLA_AF_SPEC.
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 
@@ -75,9 +75,9 @@ pub struct Link {
     pub mac: Vec<u8>,
     /// The bridge or bond that it belongs to.
     pub master: Option<u32>,
-    /// Its group (`ip link set group`), 0 unless a program or the user has put it into another.
+    /// Its group (`ip link set group`), 0 unless a program or the user has changed it.
     pub group: u32,
-    /// The text that somebody has put on it (`ip link set alias`), or none.
+    /// Its alias (`ip link set alias`), empty if it has none.
     pub alias: String,
     /// Counters of packets and bytes that it carried.
     pub counters: Counters,
@@ -88,9 +88,9 @@ pub struct Link {
 pub struct VethEnd<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The namespace that it is made in; none is the socket's own.
+    /// The namespace to make it in; `None` is the socket's own.
     pub namespace: Option<BorrowedFd<'a>>,
-    /// Its hardware address; none lets the kernel draw one.
+    /// Its hardware address; `None` lets the kernel choose a random one.
     pub mac: Option<[u8; 6]>,
 }
 
@@ -190,7 +190,7 @@ impl Netlink {
     /// Brings an interface up.
     ///
     /// # Errors
-    /// [`NetlinkError::is_not_found`], [`NetlinkError::is_permission`], or what its driver says.
+    /// [`NetlinkError::is_not_found`], [`NetlinkError::is_permission`], or the driver's error.
     pub fn set_up(&mut self, index: u32) -> Result<(), NetlinkError> {
         self.set_flag_up(index, true, "bring up")
     }
@@ -221,11 +221,12 @@ impl Netlink {
         self.set(index, &body, "set the queue length of")
     }
 
-    /// Leaves the interface without an IPv6 link-local address of the kernel's making, to be said before it comes up.
+    /// Makes the kernel give the interface no IPv6 link-local address; to be called before the interface comes up.
     /// Kernels before 3.17 ignore it.
     ///
     /// # Errors
-    /// The errors of [`Netlink::set_up`]; EAFNOSUPPORT where IPv6 is off, and no such address would come.
+    /// The errors of [`Netlink::set_up`]; EAFNOSUPPORT if IPv6 is off, when the kernel would add no such address
+    /// anyway.
     pub fn set_no_link_local(&mut self, index: u32) -> Result<(), NetlinkError> {
         let mode = Body::attributes().with(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
         let mut families = Body::attributes();
@@ -235,8 +236,8 @@ impl Netlink {
         self.set(index, &body, "leave without a link-local address")
     }
 
-    /// Bounds the super-packets that the network stack hands to this interface: bytes and segments.
-    /// Kernels before 4.16 ignore it.
+    /// Limits the super-packets that the network stack hands to this interface, in bytes and segments. Kernels before
+    /// 4.16 ignore it.
     ///
     /// # Errors
     /// The errors of [`Netlink::set_up`]; EINVAL beyond the device's abilities.
@@ -271,7 +272,7 @@ impl Netlink {
         self.set(index, &body, "rename")
     }
 
-    /// Puts an interface into a group, which changes nothing else of it.
+    /// Puts an interface into a group; changes nothing else.
     ///
     /// # Errors
     /// The errors of [`Netlink::set_up`].
@@ -280,10 +281,10 @@ impl Netlink {
         self.set(index, &body, "set the group of")
     }
 
-    /// Puts a text on an interface, which `ip link` shows as its alias: at most 255 bytes.
+    /// Sets an interface's alias, which `ip link` shows: at most 255 bytes.
     ///
     /// # Errors
-    /// Returns those of [`Netlink::set_up`].
+    /// The errors of [`Netlink::set_up`].
     pub fn set_alias(&mut self, index: u32, alias: &str) -> Result<(), NetlinkError> {
         let body = body(index).with(IFLA_IFALIAS, alias.as_bytes());
         self.set(index, &body, "set the alias of")
@@ -302,7 +303,7 @@ impl Netlink {
         self.set(index, &body, "move to another namespace")
     }
 
-    /// Makes an interface a port of the bridge `master`, or of none.
+    /// Makes an interface a port of the bridge `master`, or of no bridge.
     ///
     /// # Errors
     /// The errors of [`Netlink::set_up`].
@@ -319,7 +320,7 @@ impl Netlink {
         self.change_link(RTM_DELLINK, index, &body(index), "delete interface")
     }
 
-    /// Makes a veth pair: what goes in at one end comes out at the other.
+    /// Makes a veth pair: packets sent into one end come out at the other.
     ///
     /// # Errors
     /// [`NetlinkError::is_exists`] if a name is taken, [`NetlinkError::is_unsupported`] if the kernel
@@ -391,19 +392,19 @@ impl Netlink {
             .map_err(|error| error.about(self.label(index)))
     }
 
-    /// How errors call the interface `index`: by its name, if it has one still.
+    /// The name for the interface `index` in errors: its own, if it still exists.
     pub(super) fn label(&mut self, index: u32) -> String {
         self.name_of(index)
             .unwrap_or_else(|_| format!("number {index}"))
     }
 }
 
-/// A message about the interface `index`, or about what attributes name where it is 0; it changes no flag.
+/// A message about the interface `index`, or if that is 0 about the one that attributes name. It changes no flag.
 pub(super) fn body(index: u32) -> Body {
     header(index, 0, 0)
 }
 
-/// A header that sets the flags in `mask` that are in `flags`, and takes the others of `mask` away.
+/// A header that sets the flags in both `mask` and `flags`, and clears the other flags of `mask`.
 fn header(index: u32, flags: u32, mask: u32) -> Body {
     let mut header = [0; HEADER_SIZE];
     header[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -412,7 +413,7 @@ fn header(index: u32, flags: u32, mask: u32) -> Body {
     Body::new(&header)
 }
 
-/// `name` if the kernel could accept it.
+/// Returns `name` if the kernel could accept it.
 pub(super) fn checked_name(name: &str) -> Result<&str, NetlinkError> {
     let bad = |b: u8| b == b'/' || b == b':' || b == 0 || b.is_ascii_whitespace();
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || name == "." || name == ".." {
@@ -424,7 +425,7 @@ pub(super) fn checked_name(name: &str) -> Result<&str, NetlinkError> {
     Ok(name)
 }
 
-/// Reads a link message; nothing if it is too short or has no name.
+/// Reads a link message; `None` if it is too short or has no name.
 pub(super) fn parse(body: &[u8]) -> Option<Link> {
     let flags = decode_u32(body.get(8..)?)?;
     let mut link = Link {
@@ -452,7 +453,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Link> {
                 wide = true;
                 link.counters = counters(value, 8);
             }
-            // The 32-bit ones wrap every 4 GiB: only for kernels that have nothing else.
+            // The 32-bit counters wrap every 4 GiB: used only for kernels without 64-bit ones.
             IFLA_STATS if !wide => link.counters = counters(value, 4),
             _ => {}
         }

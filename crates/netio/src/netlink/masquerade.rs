@@ -1,8 +1,8 @@
-//! Masquerading, as a table of nftables that is this program's own: `inet NAME` with one chain.
+//! Masquerading, by an nftables table of this program's own: `inet NAME` with one chain.
 //!
-//! A table is made whole or not at all, in one transaction, and takes the place of one of its name; deleting it deletes all
-//! that is in it. Nothing of another table is touched. Addresses decide, not the interface that packets came by, which the
-//! kernel tells behind the routing since 5.7 only. Chains that translate both families need 5.2.
+//! One transaction makes the whole table or nothing, and replaces a table of the same name; deleting a table deletes
+//! its content. Other tables stay untouched. Rules match addresses, not the incoming interface, which the kernel only
+//! reports after routing since 5.7. Chains that translate both families need 5.2.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ const NOT_EQUAL: u32 = 1;
 const RETURN: i32 = -5;
 /// `IFNAMSIZ`
 const NAME_SIZE: usize = 16;
-/// An attribute with attributes in it.
+/// Flag of an attribute that contains attributes.
 const NESTED: u16 = 0x8000;
 
 /// The one chain of such a table.
@@ -56,18 +56,18 @@ pub const CHAIN: &str = "postrouting";
 pub struct Masquerade<'a> {
     /// The table's name.
     pub table: &'a str,
-    /// The interface that those networks are behind: what leaves by it keeps its address.
+    /// The interface that leads to those networks: packets that leave by it keep their source address.
     pub interface: &'a str,
     /// The networks, each with the bits of its prefix.
     pub sources: &'a [(IpAddr, u8)],
-    /// Networks to which packets keep their source.
+    /// Destinations for which packets keep their source address.
     pub except: &'a [(IpAddr, u8)],
 }
 
-/// Makes the table, in the place of one of its name.
+/// Makes the table, and replaces an existing one of that name.
 ///
 /// # Errors
-/// [`NetlinkError::Open`] for a kernel without nftables, [`NetlinkError::Refused`] for one that cannot translate, or without
+/// [`NetlinkError::Open`] for a kernel without nftables, [`NetlinkError::Refused`] for one without NAT, or without
 /// CAP_NET_ADMIN.
 pub fn set(wanted: &Masquerade<'_>) -> Result<(), NetlinkError> {
     let table = || text(1, wanted.table);
@@ -79,7 +79,7 @@ pub fn set(wanted: &Masquerade<'_>) -> Result<(), NetlinkError> {
     chain.push_body(4 | NESTED, &hook);
     chain.push_text(7, "nat");
     let mut requests = vec![
-        // There is one to delete then.
+        // Ensures that there is a table to delete.
         (NEW_TABLE, NLM_F_CREATE, table()),
         (DELETE_TABLE, 0, table()),
         (NEW_TABLE, NLM_F_CREATE, table()),
@@ -108,7 +108,7 @@ pub fn set(wanted: &Masquerade<'_>) -> Result<(), NetlinkError> {
     transaction(requests, "make the table", format_args!("{}", wanted.table))
 }
 
-/// Deletes a table of the family `inet`, and all that is in it.
+/// Deletes a table of the family `inet` with its content.
 ///
 /// # Errors
 /// [`NetlinkError::is_not_found`] if there is none.
@@ -117,14 +117,14 @@ pub fn unset(name: &str) -> Result<(), NetlinkError> {
     transaction(requests, "delete the table", format_args!("{name}"))
 }
 
-/// The header of every message, `struct nfgenmsg`, and one text.
+/// A message body: the header `struct nfgenmsg`, and one text.
 fn text(kind: u16, text: &str) -> Body {
     let mut body = Body::new(&[INET, 0, 0, 0]);
     body.push_text(kind, text);
     body
 }
 
-/// Sends requests that are done together or not at all, and waits for the answer.
+/// Sends requests that the kernel does all together or not at all, and waits for the answer.
 fn transaction(
     requests: Vec<(u16, u16, Body)>,
     operation: &'static str,
@@ -141,7 +141,7 @@ fn transaction(
     let mut bytes = edge.request(BATCH_BEGIN, 0, 0);
     let last = requests.len() as u32;
     for (sequence, (kind, flags, body)) in (1..).zip(requests) {
-        // The kernel tells of a failure without being asked; it acknowledges only the last request, once all is done.
+        // The kernel reports errors unasked. It acknowledges only the last request, once all are done.
         let ack = if sequence == last { NLM_F_ACK } else { 0 };
         bytes.extend_from_slice(&body.request(kind, flags | ack, sequence));
     }
@@ -181,18 +181,18 @@ fn transaction(
     }
 }
 
-/// Which address of a packet is meant.
+/// Selects the source or destination address of a packet.
 #[derive(Clone, Copy)]
 enum Side {
     Source,
     Destination,
 }
 
-/// The expressions of a rule, in order: each fills the register, compares it, or ends the rule.
+/// The expressions of a rule, in order: each loads or compares the register, or ends the rule.
 struct Expressions(Body);
 
 impl Expressions {
-    /// A rule for packets of the address's family.
+    /// Starts a rule for packets of the address's family.
     fn of_family(addr: IpAddr) -> Self {
         let mut rule = Self(Body::attributes());
         rule.meta(META_PROTOCOL);
@@ -240,7 +240,7 @@ impl Expressions {
             .collect();
         let mut load = Body::attributes();
         load.push(1, &REGISTER.to_be_bytes());
-        // The network's header.
+        // Offset from the network header (`NFT_PAYLOAD_NETWORK_HEADER`).
         load.push(2, &1_u32.to_be_bytes());
         load.push(3, &offset.to_be_bytes());
         load.push(4, &length.to_be_bytes());
@@ -262,7 +262,7 @@ impl Expressions {
         let mut value = Body::attributes();
         value.push_body(2 | NESTED, &verdict);
         let mut data = Body::attributes();
-        // The register of verdicts.
+        // The verdict register.
         data.push(1, &0_u32.to_be_bytes());
         data.push_body(2 | NESTED, &value);
         self.push("immediate", &data);

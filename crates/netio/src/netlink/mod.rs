@@ -1,9 +1,9 @@
-//! Routing netlink: links, addresses, routes and rules, without calling any program; in [`masquerade`] masquerading; of the
-//! packet filter what is to be seen of it; and the kernel's data plane of OpenVPN.
+//! Netlink, without calling any program: links, addresses, routes and rules; [`masquerade`]; reading the packet filter;
+//! and the kernel's data plane of OpenVPN.
 //!
-//! One synchronous socket, one request at a time, each answered before the call returns. Requests are
-//! written and answers are read attribute by attribute; unknown or oddly sized ones are skipped, because
-//! vendor kernels disagree with the headers about the structures that nothing here looks at.
+//! Requests use a synchronous socket, one at a time, each answered before the call returns. This module writes requests
+//! and reads answers attribute by attribute. It skips unknown or oddly sized attributes, because vendor kernels change
+//! structures that this program does not use.
 
 mod address;
 mod conntrack;
@@ -53,8 +53,8 @@ use request::Body;
 /// Bytes of the receive buffer. The kernel cuts dumps to the reader's buffer but never beyond 32 KiB.
 const BUFFER_SIZE: usize = 32 * 1024;
 
-/// A dump that the tables changed under is asked for again this many times before the last, possibly
-/// inconsistent, answer is taken: on a router with a busy routing daemon no dump may ever be quiet.
+/// Number of retries for a dump that was interrupted by changes; then the last answer is used, possibly inconsistent.
+/// On a router with a busy routing daemon no dump may ever succeed.
 const DUMP_ATTEMPTS: usize = 4;
 
 /// Address family of a route or rule.
@@ -73,7 +73,7 @@ impl Family {
     }
 
     fn wire(self) -> u8 {
-        // Both are small numbers.
+        // Both constants fit.
         match self {
             Self::V4 => libc::AF_INET as u8,
             Self::V6 => libc::AF_INET6 as u8,
@@ -107,8 +107,7 @@ impl Family {
 
 /// A synchronous routing netlink socket.
 ///
-/// It works in the network namespace that its thread was in when it was opened, and stays there when
-/// the thread moves on.
+/// Uses the network namespace of the thread that opened it, even if that thread moves to another one.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
@@ -131,7 +130,7 @@ impl Netlink {
         socket
             .connect(&SocketAddr::new(0, 0))
             .map_err(NetlinkError::Open)?;
-        // Both came with 4.12 or so and only make errors readable.
+        // Kernels have both since about 4.12; they only make errors readable.
         let _ = socket.set_ext_ack(true);
         let _ = socket.set_cap_ack(true);
         Ok(Self {
@@ -141,7 +140,7 @@ impl Netlink {
         })
     }
 
-    /// Asks for a change, by a message of this type, and waits until the kernel has made it.
+    /// Requests a change with a message of this type, and waits until the kernel has made it.
     fn change(
         &mut self,
         kind: u16,
@@ -161,7 +160,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Asks for one object; `read` gets the body of the answer.
+    /// Requests one object; `read` gets the body of the answer.
     fn query<T>(
         &mut self,
         kind: u16,
@@ -181,7 +180,7 @@ impl Netlink {
         })
     }
 
-    /// Asks for all objects of a kind. `read` returns nothing for what the caller does not want.
+    /// Requests all objects of a kind. `read` returns `None` for objects that the caller does not want.
     fn dump<T>(
         &mut self,
         kind: u16,
@@ -207,8 +206,8 @@ impl Netlink {
         Ok(found)
     }
 
-    /// Sends one request and reads until its end, handing every object to `each`. Returns whether
-    /// the answer was consistent.
+    /// Sends one request, reads the whole answer and hands every object to `each`. Returns whether the answer was
+    /// consistent.
     fn exchange(
         &mut self,
         kind: u16,
@@ -238,7 +237,7 @@ impl Netlink {
             let length = receive(&self.socket, &mut self.buffer).map_err(socket_error)?;
             for message in messages(&self.buffer[..length]) {
                 let message = message.map_err(answer_error)?;
-                // An answer to an earlier request that was given up on.
+                // An answer to an earlier request that this program gave up on.
                 if message.sequence_number() != self.sequence {
                     continue;
                 }
@@ -246,7 +245,7 @@ impl Netlink {
                 let body = message.payload();
                 match message.message_type() {
                     NLMSG_DONE | NLMSG_ERROR => {
-                        // A DONE without a code is an old kernel's success.
+                        // An old kernel's DONE has no code when it succeeds.
                         let code = decode_u32(body).map_or(0, u32::cast_signed);
                         if code == 0 {
                             return Ok(consistent);
@@ -265,8 +264,8 @@ impl Netlink {
     }
 }
 
-/// A synchronous socket to the packet filter and the table of connections, as [`Netlink`] is to routing. The kernel
-/// answers only who has CAP_NET_ADMIN.
+/// A synchronous socket to the packet filter and the connection table. The kernel answers only processes with
+/// CAP_NET_ADMIN.
 #[derive(Debug)]
 pub struct Netfilter(Netlink);
 
@@ -286,8 +285,8 @@ impl AsRawFd for Netlink {
     }
 }
 
-/// One datagram of netlink messages. Only the kernel may send to a routing socket of ours, and a process
-/// that has CAP_NET_ADMIN here, so the sender's address says nothing more.
+/// Receives one datagram of netlink messages. Only the kernel, or a process with CAP_NET_ADMIN here, can send to our
+/// routing sockets, so the sender's address need not be checked.
 fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
     let room = buffer.len();
     let length = retry(|| {
@@ -324,8 +323,8 @@ fn messages(datagram: &[u8]) -> impl Iterator<Item = Result<NetlinkBuffer<&[u8]>
     })
 }
 
-/// The kernel's explanation inside an NLMSG_ERROR: after the error code and the request's header come
-/// the request's body unless it was capped, then attributes, of which the first kind is the text.
+/// The kernel's explanation in an NLMSG_ERROR. After the error code and the request's header comes the request's body,
+/// unless capped. Attributes follow, and the first kind of them is the text.
 fn hint(flags: u16, body: &[u8]) -> Option<String> {
     const NLMSGERR_ATTR_MSG: u16 = 1;
     if flags & NLM_F_ACK_TLVS == 0 {
@@ -342,7 +341,7 @@ fn hint(flags: u16, body: &[u8]) -> Option<String> {
         .map(|(_, value)| decode_str(value))
 }
 
-/// The attributes of a body after its fixed header, up to the first one that is cut off.
+/// The attributes after a body's fixed header, up to the first truncated one.
 fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     NlasIterator::new(bytes).map_while(|attribute| {
         let attribute = attribute.ok()?;

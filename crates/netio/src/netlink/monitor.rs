@@ -1,4 +1,4 @@
-//! News from the kernel: links, addresses, routes and rules that change.
+//! Events from the kernel: links, addresses, routes and rules that change.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -16,7 +16,7 @@ const RTMGRP_IPV4_ROUTE: u32 = 0x40;
 const RTMGRP_IPV4_RULE: u32 = 0x80;
 const RTMGRP_IPV6_IFADDR: u32 = 0x100;
 const RTMGRP_IPV6_ROUTE: u32 = 0x400;
-/// Of this one the header has only the number, `RTNLGRP_IPV6_RULE`, 19.
+/// The header defines only this group's number, `RTNLGRP_IPV6_RULE`, 19.
 const RTMGRP_IPV6_RULE: u32 = 1 << 18;
 
 // Message types, linux/rtnetlink.h.
@@ -29,28 +29,28 @@ const RTM_DELROUTE: u16 = 25;
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
 
-/// The events that a monitor wants to hear about.
+/// The events that a monitor reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watch {
     /// Interfaces: made, changed, deleted.
     pub links: bool,
     /// Addresses of interfaces.
     pub addresses: bool,
-    /// Routes. A router with a full table hears a lot.
+    /// Routes. A router with a full table reports many.
     pub routes: bool,
-    /// Rules, which table decides about which packets.
+    /// Rules.
     pub rules: bool,
 }
 
 impl Watch {
-    /// Everything.
+    /// All events.
     pub const ALL: Self = Self {
         links: true,
         addresses: true,
         routes: true,
         rules: true,
     };
-    /// Only interfaces.
+    /// Only events about interfaces.
     pub const LINKS: Self = Self {
         links: true,
         addresses: false,
@@ -76,11 +76,11 @@ impl Watch {
     }
 }
 
-/// One piece of news.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// An interface is gone from the namespace: deleted, or moved to another one.
+    /// An interface no longer exists in the namespace: deleted, or moved to another one.
     LinkDeleted {
         /// Its index.
         index: u32,
@@ -106,28 +106,28 @@ pub enum Event {
     RouteChanged,
     /// A rule was added or removed.
     RuleChanged,
-    /// The packet filter's table that is followed has changed, or is gone.
+    /// The followed nftables table has changed or been deleted.
     TableChanged,
-    /// More happened than the socket could hold: the caller must read the state anew.
+    /// The socket has lost events: the caller must read the state again.
     Overrun,
 }
 
-/// A socket that hears about changes in the namespace it was opened in.
+/// A socket that reports changes in the namespace that it was opened in.
 ///
-/// Its descriptor becomes readable when there is news; [`Monitor::next`] never blocks.
+/// Its descriptor becomes readable when an event waits; [`Monitor::next`] never blocks.
 #[derive(Debug)]
 pub struct Monitor {
     socket: Socket,
     buffer: Box<[u8]>,
-    /// The part of `buffer` not handed out yet.
+    /// The part of `buffer` that is still to be parsed.
     pending: std::ops::Range<usize>,
-    /// Socket for the tables of the packet filter, and the set of both descriptors.
+    /// Socket for the packet filter's tables, and the poll set of both descriptors.
     table: Option<(ChainsWatch, Poller)>,
 }
 
 impl Monitor {
-    /// Listens to what `watch` names, in the network namespace of the current thread. What happens
-    /// after this call is heard: read the state after it, not before.
+    /// Listens to the events of `watch`, in the network namespace of the current thread. Changes after this call are
+    /// reported: read the state after it, not before.
     ///
     /// # Errors
     /// [`NetlinkError::Open`].
@@ -145,10 +145,11 @@ impl Monitor {
         })
     }
 
-    /// Listens to changes of tables of the packet filter, too, as [`ChainsWatch::open`]. The descriptor is another afterwards.
+    /// Also listens to changes of packet filter tables, as [`ChainsWatch::open`] does. The monitor's descriptor
+    /// changes.
     ///
     /// # Errors
-    /// [`NetlinkError::Open`], for a kernel without nftables, too.
+    /// [`NetlinkError::Open`], also for a kernel without nftables.
     pub fn follow_table(&mut self, table: &str) -> Result<(), NetlinkError> {
         let chains = ChainsWatch::open(table)?;
         let both = Poller::new().map_err(NetlinkError::Open)?;
@@ -159,7 +160,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// The next piece of news, or nothing if there is none at the moment.
+    /// The next event; `None` if none waits.
     ///
     /// # Errors
     /// [`NetlinkError::Socket`] if the socket fails.
@@ -199,7 +200,7 @@ impl Monitor {
         }
     }
 
-    /// Reads one message of the pending bytes: the event if it is one, and the bytes it took.
+    /// Reads one message of the pending bytes: its event, if any, and its length in bytes.
     fn pending_event(&self) -> Option<(Option<Event>, usize)> {
         let bytes = self.buffer.get(self.pending.clone())?;
         let Ok(message) = messages(bytes).next()? else {
@@ -214,7 +215,7 @@ impl Monitor {
                 running: link.running,
                 mtu: link.mtu,
             }),
-            // A bridge tells of a port that leaves it with the same message, family AF_BRIDGE.
+            // The kernel sends the same message, with family AF_BRIDGE, when a port leaves a bridge.
             RTM_DELLINK if message.payload().first() == Some(&0) => link::parse(message.payload())
                 .map(|link| Event::LinkDeleted {
                     index: link.index,

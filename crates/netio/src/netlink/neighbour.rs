@@ -1,4 +1,4 @@
-//! Neighbours: which hardware address has which address.
+//! Neighbours: hosts on a link, with their IP and hardware addresses.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,30 +14,30 @@ const RTM_GETNEIGH: u16 = 30;
 // Attribute numbers of linux/neighbour.h.
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
-/// `struct nda_cacheinfo`, whose first field tells when it was last there.
+/// `struct nda_cacheinfo`, whose first field tells when the neighbour was last confirmed.
 const NDA_CACHEINFO: u16 = 3;
 
-/// The kernel's clock ticks (USER_HZ) in a second, which are the same for all programs.
+/// Ticks of the kernel's USER_HZ clock per second, the same for all programs.
 const TICKS: u64 = 100;
 
 /// A host on a link of this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Index of the interface that it is behind.
+    /// Index of the interface that the neighbour is on.
     pub index: u32,
-    /// Its address.
+    /// Its IP address.
     pub ip: IpAddr,
     /// Its hardware address.
     pub mac: Vec<u8>,
-    /// How long ago it was last known to be there.
+    /// Time since the kernel last confirmed it.
     pub idle: Duration,
 }
 
 impl Netlink {
-    /// The neighbours whose hardware addresses are known, or were.
+    /// The neighbours whose hardware addresses are or were known.
     ///
     /// # Errors
-    /// [`NetlinkError::Socket`], or what the kernel answers.
+    /// [`NetlinkError::Socket`], or the kernel's error.
     pub fn neighbours(&mut self) -> Result<Vec<Neighbour>, NetlinkError> {
         let body = Body::new(&[0; HEADER_SIZE]);
         self.dump(RTM_GETNEIGH, &body, "list the neighbours", parse)
@@ -75,7 +75,7 @@ mod tests {
         let mut header = [0; HEADER_SIZE];
         header[4..8].copy_from_slice(&7u32.to_ne_bytes());
         let body = Body::new(&header).with(NDA_DST, &[192, 168, 1, 9]);
-        // Not answered yet.
+        // The neighbour has not answered yet.
         assert_eq!(parse(&body.request(0, 0, 0)[16..]), None);
         let body = body.with(NDA_LLADDR, &[2, 0, 0, 0, 0, 9]);
         let body = body.with(NDA_CACHEINFO, &[250u32.to_ne_bytes(), [0; 4]].concat());

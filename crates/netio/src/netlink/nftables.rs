@@ -1,6 +1,6 @@
-//! Chains of the packet filter, to see whether they are as they were made; `nft` makes them.
+//! Reads chains of the packet filter, to check that they are unchanged; `nft` makes them.
 //!
-//! A chain's rules are told by their comments and counters. What they match is not read: it is written in expressions
+//! Rules are recognised by their comments and counters. Their conditions are not read: they are written in expressions
 //! that `nft` chooses.
 
 use std::io;
@@ -20,10 +20,10 @@ pub(super) const HEADER_SIZE: usize = 4;
 
 /// Number of the subsystem, linux/netfilter/nfnetlink.h, in the upper byte of a message's type.
 const NFNL_SUBSYS_NFTABLES: u16 = 10 << 8;
-/// Bit of the multicast group that tells of changes, `NFNLGRP_NFTABLES`, 7.
+/// Bit of the multicast group that announces changes, `NFNLGRP_NFTABLES`, 7.
 const GROUP: u32 = 1 << 6;
 
-// Message types of linux/netfilter/nf_tables.h: tables, chains and rules are the first nine.
+// Message types of linux/netfilter/nf_tables.h: the first nine are for tables, chains and rules.
 const NFT_MSG_GETCHAIN: u16 = 4;
 const NFT_MSG_GETRULE: u16 = 7;
 const NFT_MSG_DELRULE: u16 = 8;
@@ -31,19 +31,19 @@ const NFT_MSG_DELRULE: u16 = 8;
 /// Family of tables that see IPv4 and IPv6, linux/netfilter.h.
 const NFPROTO_INET: u8 = 1;
 
-/// The hook `prerouting`, in which packets come in.
+/// The hook `prerouting`, for packets that come in.
 pub const HOOK_PREROUTING: u32 = 0;
 
-/// The hook that packets for this host pass.
+/// The hook `input`, for packets to this host.
 pub const HOOK_INPUT: u32 = 1;
-/// The hook that packets of others pass on their way through this host.
+/// The hook `forward`, for packets that pass through this host.
 pub const HOOK_FORWARD: u32 = 2;
-/// The hook that packets pass which this host sends itself.
+/// The hook `output`, for packets that this host sends.
 pub const HOOK_OUTPUT: u32 = 3;
-/// The hook that packets pass when they leave.
+/// The hook `postrouting`, for packets that leave.
 pub const HOOK_POSTROUTING: u32 = 4;
 
-// Attribute numbers. That of the table is the same for tables, chains and rules.
+// Attribute numbers. The table's is the same for tables, chains and rules.
 const NFTA_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_CHAIN_HOOK: u16 = 4;
@@ -56,14 +56,13 @@ const NFTA_LIST_ELEM: u16 = 1;
 const NFTA_EXPR_NAME: u16 = 1;
 const NFTA_EXPR_DATA: u16 = 2;
 const NFTA_COUNTER_PACKETS: u16 = 2;
-/// A rule's comment, among what `nft` keeps with it.
+/// Type of a rule's comment in the user data that `nft` stores with the rule.
 const UDATA_RULE_COMMENT: u8 = 0;
 
 /// A chain of a table of the family `inet`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain {
-    /// Where packets come to it: number of the hook and priority, the lowest first; none for a chain that only others
-    /// jump to.
+    /// Number of the hook, and priority (the lowest first); `None` for a chain that only other chains jump to.
     pub hook: Option<(u32, i32)>,
     /// Its rules, in order.
     pub rules: Vec<ChainRule>,
@@ -74,12 +73,12 @@ pub struct Chain {
 pub struct ChainRule {
     /// Its comment, empty without one.
     pub comment: String,
-    /// Packets that came to its counter; none without one.
+    /// Packets that its counter has seen; `None` without a counter.
     pub packets: Option<u64>,
 }
 
 impl Netfilter {
-    /// The chain `name` of the table `inet table`; none if there is no such chain or table.
+    /// The chain `name` of the table `inet table`; `None` if there is no such chain or table.
     ///
     /// # Errors
     /// [`NetlinkError::is_permission`], or EINVAL from a kernel without nftables.
@@ -115,14 +114,14 @@ fn parse_hook(body: &[u8]) -> Option<(u32, i32)> {
         attributes(body.get(HEADER_SIZE..)?).find(|(kind, _)| *kind == NFTA_CHAIN_HOOK)?;
     let number = |wanted: u16| {
         let (_, value) = attributes(hook).find(|(kind, _)| *kind == wanted)?;
-        // In the network's order, as all numbers of nftables.
+        // Network byte order, as for all numbers of nftables.
         decode_u32(value).map(u32::from_be)
     };
     let priority = number(NFTA_HOOK_PRIORITY)?.cast_signed();
     Some((number(NFTA_HOOK_HOOKNUM)?, priority))
 }
 
-/// The rule, if it is of this chain: a kernel may list those of others too.
+/// The rule, if it is of this chain: a kernel may list the rules of other chains too.
 fn parse_rule(body: &[u8], table: &str, chain: &str) -> Option<ChainRule> {
     let mut rule = ChainRule::default();
     let mut place = (false, false);
@@ -138,7 +137,7 @@ fn parse_rule(body: &[u8], table: &str, chain: &str) -> Option<ChainRule> {
     (place == (true, true)).then_some(rule)
 }
 
-/// The comment among what `nft` keeps with a rule: type, length and value, one after the other.
+/// The comment in the user data that `nft` stores with a rule: records of type, length and value.
 fn comment(mut data: &[u8]) -> Option<String> {
     while let &[kind, length, ref rest @ ..] = data {
         let (value, behind) = rest.split_at_checked(usize::from(length))?;
@@ -150,7 +149,7 @@ fn comment(mut data: &[u8]) -> Option<String> {
     None
 }
 
-/// The packets of an expression that counts.
+/// The packets of a counter expression.
 fn counter((kind, expression): (u16, &[u8])) -> Option<u64> {
     let part = |wanted: u16| attributes(expression).find(|(kind, _)| *kind == wanted);
     if kind != NFTA_LIST_ELEM || decode_str(part(NFTA_EXPR_NAME)?.1) != "counter" {
@@ -161,8 +160,8 @@ fn counter((kind, expression): (u16, &[u8])) -> Option<u64> {
     Some(u64::from_be_bytes(packets.get(..8)?.try_into().ok()?))
 }
 
-/// A socket that hears when tables, chains or rules of one table change, by any program. What sets hold is not
-/// told: a resolver fills them at each answer.
+/// A socket that reports changes to tables, chains or rules of one table, by any program. It does not report changes of
+/// sets: a resolver fills them at each answer.
 #[derive(Debug)]
 pub struct ChainsWatch {
     socket: Socket,
@@ -171,8 +170,8 @@ pub struct ChainsWatch {
 }
 
 impl ChainsWatch {
-    /// Listens to changes of the table `inet table`, in the network namespace of the current thread. A name that ends with
-    /// an asterisk means all tables whose names begin so.
+    /// Listens to changes of the table `inet table`, in the network namespace of the current thread. A trailing
+    /// asterisk matches all tables whose names begin so.
     ///
     /// # Errors
     /// [`NetlinkError::Open`], EPERM without CAP_NET_ADMIN.
@@ -189,7 +188,7 @@ impl ChainsWatch {
         })
     }
 
-    /// Whether anything has changed since the last call; true also when more happened than the socket could hold.
+    /// Whether anything has changed since the last call; also true if the socket has lost messages.
     ///
     /// # Errors
     /// [`NetlinkError::Socket`] if the socket fails.
@@ -272,7 +271,7 @@ mod tests {
         assert_eq!((read.comment.as_str(), read.packets), ("mine", Some(7)));
         assert_eq!(parse_rule(&body, "other", "guard"), None);
         assert_eq!(parse_rule(&body, "millrace", "other"), None);
-        // A length beyond the end.
+        // A length beyond the end of the data.
         let body = rule("millrace", b"\x00\x50mine\0", 0);
         assert_eq!(parse_rule(&body, "millrace", "guard").unwrap().comment, "");
     }

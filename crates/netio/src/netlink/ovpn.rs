@@ -1,6 +1,6 @@
-//! `ovpn`, the kernel's data plane of OpenVPN (Linux 6.16): its interfaces, and the peers and keys that they have.
+//! `ovpn`, the kernel's data plane of OpenVPN (Linux 6.16): its interfaces, their peers and keys.
 //!
-//! The facts are those of linux/ovpn.h and of Documentation/netlink/specs/ovpn.yaml.
+//! Sources: linux/ovpn.h and Documentation/netlink/specs/ovpn.yaml.
 
 mod interface;
 mod monitor;
@@ -36,7 +36,7 @@ const A_IFINDEX: u16 = 1;
 const A_PEER: u16 = 2 | NESTED;
 const A_KEYCONF: u16 = 3 | NESTED;
 
-/// Set in the number of an attribute that has attributes in it, without which families of this age refuse them.
+/// Flag in the number of a nested attribute. Recent netlink families refuse nested attributes without it.
 const NESTED: u16 = 1 << 15;
 
 // Attributes of a peer.
@@ -53,7 +53,7 @@ const PEER_LOCAL_IPV6: u16 = 11;
 const PEER_KEEPALIVE_INTERVAL: u16 = 13;
 const PEER_KEEPALIVE_TIMEOUT: u16 = 14;
 
-// Attributes of a key, and of one direction of it.
+// Attributes of a key, and of one direction of a key.
 const KEY_PEER_ID: u16 = 1;
 const KEY_SLOT: u16 = 2;
 const KEY_ID: u16 = 3;
@@ -63,10 +63,10 @@ const KEY_DECRYPT_DIR: u16 = 6 | NESTED;
 const DIRECTION_KEY: u16 = 1;
 const DIRECTION_NONCE_TAIL: u16 = 2;
 
-/// Bytes behind the packet id in a nonce.
+/// Bytes after the packet id in a nonce.
 pub const OVPN_NONCE_TAIL: usize = 8;
 
-/// The cipher of a key. How long an AES key is the key says itself.
+/// The cipher of a key. The key's length tells the AES variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OvpnCipher {
     /// AES-GCM.
@@ -75,38 +75,40 @@ pub enum OvpnCipher {
     ChaCha20Poly1305,
 }
 
-/// Where a peer has a key.
+/// The slot that a key occupies at a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OvpnSlot {
-    /// It seals, and opens.
+    /// The kernel encrypts and decrypts with this key.
     Primary,
-    /// It only opens.
+    /// The kernel only decrypts with this key.
     Secondary,
 }
 
-/// A peer to be made.
+/// A peer to add.
 #[derive(Debug, Clone, Copy)]
 pub struct OvpnPeer<'a> {
-    /// The number that its packets carry, of 24 bits.
+    /// The peer id in its packets, 24 bits.
     pub id: u32,
-    /// The UDP socket that it is reached by. The process keeps it, and receives from it what is no data packet.
+    /// The UDP socket for the peer's packets. The process keeps it, and receives packets from it that are not data
+    /// packets.
     pub socket: BorrowedFd<'a>,
-    /// Where it is.
+    /// The peer's address outside the tunnel.
     pub remote: SocketAddr,
-    /// Our address that it calls, of the same family.
+    /// Our address that the peer sends to, of the same family.
     pub local: Option<IpAddr>,
-    /// Its address inside. One of the two is needed where the interface has several peers, and neither may be given else.
+    /// The peer's IPv4 address inside the tunnel. An interface with several peers needs this or the IPv6 one; with a
+    /// single peer neither may be set.
     pub inside_v4: Option<Ipv4Addr>,
-    /// The address of IPv6.
+    /// The peer's IPv6 address inside the tunnel.
     pub inside_v6: Option<Ipv6Addr>,
 }
 
-/// A key of one direction.
+/// A key for one direction.
 #[derive(Clone, Copy)]
 pub struct OvpnDirection<'a> {
     /// The cipher's key.
     pub key: &'a [u8],
-    /// The bytes behind the packet id in a nonce.
+    /// The bytes after the packet id in a nonce.
     pub nonce_tail: &'a [u8; OVPN_NONCE_TAIL],
 }
 
@@ -116,24 +118,24 @@ impl fmt::Debug for OvpnDirection<'_> {
     }
 }
 
-/// A key to be given to a peer.
+/// A key for a peer.
 #[derive(Debug, Clone, Copy)]
 pub struct OvpnKey<'a> {
-    /// The peer.
+    /// The peer's id.
     pub peer: u32,
-    /// In place of what is there.
+    /// The slot, whose present key is replaced.
     pub slot: OvpnSlot,
-    /// The number that packets carry, 0 to 7.
+    /// The key id in packets, 0 to 7.
     pub key_id: u8,
     /// The cipher.
     pub cipher: OvpnCipher,
-    /// For packets that leave.
+    /// The key for sent packets.
     pub encrypt: OvpnDirection<'a>,
-    /// For packets that arrive.
+    /// The key for received packets.
     pub decrypt: OvpnDirection<'a>,
 }
 
-/// The peers and keys of one interface of this kind.
+/// The peers and keys of one `ovpn` interface.
 #[derive(Debug)]
 pub struct Ovpn {
     netlink: Netlink,
@@ -142,10 +144,10 @@ pub struct Ovpn {
 }
 
 impl Ovpn {
-    /// Opens a socket for the interface of this index, in the network namespace of the current thread.
+    /// Opens a socket for the interface with this index, in the network namespace of the current thread.
     ///
     /// # Errors
-    /// [`NetlinkError::is_not_found`] if the kernel has no such data plane.
+    /// [`NetlinkError::is_not_found`] if the kernel has no `ovpn`.
     pub fn open(index: u32) -> Result<Self, NetlinkError> {
         let mut netlink = Netlink::open_generic()?;
         let numbers = netlink.family(FAMILY)?;
@@ -156,7 +158,7 @@ impl Ovpn {
         })
     }
 
-    /// Makes a peer, without keys. It takes the place of the one before where the interface has only one.
+    /// Adds a peer without keys. On an interface for only one peer it replaces the previous one.
     ///
     /// # Errors
     /// [`NetlinkError::is_exists`], [`NetlinkError::is_permission`]; EBUSY if the socket serves another interface.
@@ -164,7 +166,7 @@ impl Ovpn {
         self.change_peer(PEER_NEW, peer.id, &new_peer(peer), "add peer")
     }
 
-    /// Says where a peer is.
+    /// Sets a peer's address outside the tunnel.
     ///
     /// # Errors
     /// [`NetlinkError::is_not_found`], [`NetlinkError::is_permission`].
@@ -179,7 +181,7 @@ impl Ovpn {
         self.change_peer(PEER_SET, id, &body, "move peer")
     }
 
-    /// Gives a peer other addresses inside, or takes one away that is not given.
+    /// Sets a peer's addresses inside the tunnel, and removes one that is `None`.
     ///
     /// # Errors
     /// The errors of [`Ovpn::move_peer`].
@@ -193,8 +195,8 @@ impl Ovpn {
         self.change_peer(PEER_SET, id, &body, "set the addresses of peer")
     }
 
-    /// Has the kernel ping a peer after so many seconds without another packet to it, and remove it after so many without
-    /// one from it. The time counts from now on; the kernel does neither if one of them is 0.
+    /// Makes the kernel ping a peer after `ping` seconds without another packet to it, and remove it after `timeout`
+    /// seconds without a packet from it. The time counts from now; if either is 0, the kernel does neither.
     ///
     /// # Errors
     /// The errors of [`Ovpn::move_peer`]; ERANGE if one of them is more than a day.
@@ -232,7 +234,7 @@ impl Ovpn {
         self.change_peer(PEER_DEL, id, &body, "remove peer")
     }
 
-    /// Gives a peer a key. Its packet ids begin at the start: the key must be new.
+    /// Gives a peer a key. Its packet ids start from the beginning: the key must be new.
     ///
     /// # Errors
     /// The errors of [`Ovpn::move_peer`]; ENOENT too if the kernel has no such cipher.
@@ -240,7 +242,7 @@ impl Ovpn {
         self.change_key(KEY_NEW, key.peer, &new_key(key), "add a key to peer")
     }
 
-    /// Has the two keys of a peer change places.
+    /// Swaps a peer's two keys.
     ///
     /// # Errors
     /// The errors of [`Ovpn::move_peer`].
@@ -249,7 +251,7 @@ impl Ovpn {
         self.change_key(KEY_SWAP, peer, &body, "swap the keys of peer")
     }
 
-    /// Takes a key away; nothing if there is none.
+    /// Removes a key; does nothing if there is none.
     ///
     /// # Errors
     /// The errors of [`Ovpn::move_peer`].
@@ -320,7 +322,7 @@ impl OvpnSlot {
 
 fn new_peer(peer: &OvpnPeer<'_>) -> Body {
     let mut body = Body::attributes().with(PEER_ID, &peer.id.to_ne_bytes());
-    // A descriptor that is open is no negative number.
+    // An open descriptor is never negative.
     let socket = peer.socket.as_raw_fd().cast_unsigned();
     body.push_number(PEER_SOCKET, Some(socket));
     push_way(&mut body, peer.remote, peer.local);
@@ -329,7 +331,7 @@ fn new_peer(peer: &OvpnPeer<'_>) -> Body {
     body
 }
 
-/// The kernel keeps the address of a family that is not named.
+/// Names both families, an all-zero address meaning none: the kernel keeps the address of a family left out.
 fn inside(id: u32, v4: Option<Ipv4Addr>, v6: Option<Ipv6Addr>) -> Body {
     let v4 = v4.unwrap_or(Ipv4Addr::UNSPECIFIED);
     let v6 = v6.unwrap_or(Ipv6Addr::UNSPECIFIED);

@@ -1,6 +1,6 @@
-//! Requests, as the bytes that the kernel reads.
+//! Builds requests, as the bytes that the kernel reads.
 //!
-//! A library's types for every message and attribute that there is would be more code than all the rest of this module.
+//! A library with types for every message and attribute would be more code than the rest of this module.
 
 use std::net::IpAddr;
 
@@ -12,12 +12,12 @@ const MESSAGE_HEADER: usize = 16;
 /// Bytes of `struct nlattr`, which every attribute starts with.
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// Room that a body has from the start: more than any with a key in it needs, so that no copy of one is left behind where
-/// a body grew.
+/// Initial capacity of a body: more than any body with a key needs. A body that grew would leave a copy of the key
+/// behind.
 const ROOM: usize = 512;
 
-/// A fixed header and attributes behind it, or attributes alone: of a request, or within another attribute. As there may be
-/// keys in it, it is overwritten when it is dropped.
+/// A fixed header with attributes after it, or attributes alone: of a request, or of another attribute. Dropping it
+/// overwrites it, since it may contain keys.
 #[derive(Clone)]
 pub(super) struct Body(Zeroizing<Vec<u8>>);
 
@@ -41,9 +41,9 @@ impl Body {
         self
     }
 
-    /// Puts an attribute at the end.
+    /// Appends an attribute.
     pub(super) fn push(&mut self, kind: u16, value: &[u8]) {
-        // The kernel takes no message beyond its own buffers' size, and says so.
+        // The kernel rejects messages larger than its own buffers.
         let length = u16::try_from(ATTRIBUTE_HEADER + value.len()).unwrap_or(u16::MAX);
         self.0.extend_from_slice(&length.to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -52,14 +52,14 @@ impl Body {
         self.0.resize(end, 0);
     }
 
-    /// Puts a number at the end, if there is one.
+    /// Appends a number, if there is one.
     pub(super) fn push_number(&mut self, kind: u16, number: Option<u32>) {
         if let Some(number) = number {
             self.push(kind, &number.to_ne_bytes());
         }
     }
 
-    /// Puts an address at the end, if there is one.
+    /// Appends an address, if there is one.
     pub(super) fn push_ip(&mut self, kind: u16, ip: Option<IpAddr>) {
         match ip {
             Some(IpAddr::V4(ip)) => self.push(kind, &ip.octets()),
@@ -68,12 +68,12 @@ impl Body {
         }
     }
 
-    /// Puts a text at the end, with the zero behind it that the kernel asks for.
+    /// Appends a text, with the terminating zero that the kernel requires.
     pub(super) fn push_text(&mut self, kind: u16, text: &str) {
         self.push(kind, &[text.as_bytes(), &[0]].concat());
     }
 
-    /// Puts an attribute at the end that has attributes in it.
+    /// Appends an attribute that contains attributes.
     pub(super) fn push_body(&mut self, kind: u16, inner: &Self) {
         self.push(kind, &inner.0);
     }
@@ -84,16 +84,16 @@ impl Body {
         &self.0
     }
 
-    /// The request of this type with this body.
+    /// Builds the request of type `kind` with this body.
     pub(super) fn request(&self, kind: u16, flags: u16, sequence: u32) -> Zeroizing<Vec<u8>> {
-        // Longer than a number of 32 bits no vector of ours becomes.
+        // No body of ours needs more than 32 bits for its length.
         let length = (MESSAGE_HEADER + self.0.len()) as u32;
         let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize));
         bytes.extend_from_slice(&length.to_ne_bytes());
         bytes.extend_from_slice(&kind.to_ne_bytes());
         bytes.extend_from_slice(&(NLM_F_REQUEST | flags).to_ne_bytes());
         bytes.extend_from_slice(&sequence.to_ne_bytes());
-        // The sender's number, which the kernel fills in.
+        // The sender's port number, which the kernel fills in.
         bytes.extend_from_slice(&0u32.to_ne_bytes());
         bytes.extend_from_slice(&self.0);
         bytes

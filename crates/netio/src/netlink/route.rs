@@ -1,4 +1,4 @@
-//! Routes: which way packets go.
+//! Routes: they decide which way packets go.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,10 +21,10 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
 
-// A flag of it.
+// Flag of linux/rtnetlink.h.
 const RTNH_F_ONLINK: u32 = 4;
 
-// Attribute numbers of it.
+// Attribute numbers of linux/rtnetlink.h.
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
@@ -39,14 +39,14 @@ const RTAX_MTU: u16 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum RouteKind {
-    /// It is forwarded.
+    /// The kernel forwards it.
     #[default]
     Unicast,
-    /// It is dropped in silence.
+    /// The kernel drops it silently.
     Blackhole,
-    /// It is answered with "unreachable".
+    /// The kernel answers with "unreachable".
     Unreachable,
-    /// It is answered with "administratively prohibited".
+    /// The kernel answers with "administratively prohibited".
     Prohibit,
     /// The next rule decides.
     Throw,
@@ -82,7 +82,7 @@ impl RouteKind {
     }
 }
 
-/// A route to add, to delete, or as it was read.
+/// A route to add, to delete, or as read from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The network it leads to.
@@ -93,28 +93,28 @@ pub struct Route {
     pub via: Option<IpAddr>,
     /// Index of the interface.
     pub dev: Option<u32>,
-    /// The table, [`TABLE_MAIN`] unless told otherwise.
+    /// The routing table, by default [`TABLE_MAIN`].
     pub table: u32,
-    /// The metric: the lower one wins. None is the kernel's choice.
+    /// The metric: the lowest one wins. `None` is the kernel's choice.
     pub metric: Option<u32>,
-    /// The source address that the host prefers for what it sends this way.
+    /// The source address that the host prefers for packets on this route.
     pub src: Option<IpAddr>,
     /// The largest packet that fits, in bytes, if less than the interface's.
     pub mtu: Option<u32>,
-    /// The treatment of packets.
+    /// The treatment of matching packets.
     pub kind: RouteKind,
-    /// How far the destination is, as the kernel's number (0 anywhere, 253 on the link, 254 this
-    /// host). None derives it from the rest.
+    /// Distance of the destination, as the kernel's number (0 anywhere, 253 on the link, 254 this host). `None` derives
+    /// it from the other fields.
     pub scope: Option<u8>,
-    /// The route's origin, as the kernel's number (2 the kernel, 3 at boot, 4 by hand, 16 DHCP). None is 4 to add, and
-    /// any to delete.
+    /// The route's origin, as the kernel's number (2 the kernel, 3 at boot, 4 by hand, 16 DHCP). `None` means 4 for
+    /// adding, and any for deleting.
     pub protocol: Option<u8>,
-    /// Whether the gateway is taken as directly reachable even if no network says so.
+    /// Treats the gateway as directly reachable even if no network contains it.
     pub onlink: bool,
 }
 
 impl Route {
-    /// A unicast route to `dst/prefix` in the main table that goes nowhere yet.
+    /// A unicast route to `dst/prefix` in the main table, with neither gateway nor interface yet.
     pub fn new(dst: IpAddr, prefix: u8) -> Self {
         Self {
             dst,
@@ -165,8 +165,8 @@ impl Route {
         self
     }
 
-    /// The scope that `ip` would choose: IPv6 knows none, IPv4 tells networks that are on the link
-    /// from those behind a gateway.
+    /// The scope that `ip` would choose. IPv6 has none; for IPv4 it tells networks on the link from those behind a
+    /// gateway.
     fn wire_scope(&self) -> u8 {
         match (self.scope, self.kind) {
             (Some(scope), _) => scope,
@@ -178,9 +178,9 @@ impl Route {
         }
     }
 
-    /// About this route, with what made it and how far it leads as the kernel's numbers.
+    /// A message about this route; `protocol` and `scope` are the kernel's numbers for its origin and distance.
     fn message(&self, protocol: u8, scope: u8) -> Body {
-        // A table with a large number has an attribute in the place of the header's byte.
+        // An attribute holds a table number that is too large for the header's byte.
         let table = u8::try_from(self.table);
         let mut header = [0; HEADER_SIZE];
         header[0] = Family::of(self.dst).wire();
@@ -206,7 +206,7 @@ impl Route {
         body
     }
 
-    /// To add it.
+    /// The message that adds this route.
     fn new_message(&self) -> Body {
         let protocol = self.protocol.unwrap_or(libc::RTPROT_STATIC);
         self.message(protocol, self.wire_scope())
@@ -229,7 +229,7 @@ impl fmt::Display for Route {
     }
 }
 
-/// The way that a packet would go.
+/// The way that a packet would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteLookup {
     /// Index of the interface.
@@ -238,12 +238,12 @@ pub struct RouteLookup {
     pub src: Option<IpAddr>,
     /// The gateway, if the destination is not on the link.
     pub via: Option<IpAddr>,
-    /// The table that decided.
+    /// The table with the matching route.
     pub table: u32,
     /// [`RouteKind::Local`] if the destination is an address of this host.
     pub kind: RouteKind,
-    /// The largest packet in bytes, if the route has a metric for it or the kernel has learned that of the path (RFC 1191,
-    /// RFC 8201).
+    /// The largest packet in bytes, if the route has an `mtu` metric or the kernel has learned the path's MTU (RFC
+    /// 1191, RFC 8201).
     pub mtu: Option<u32>,
 }
 
@@ -251,7 +251,7 @@ impl Netlink {
     /// Adds a route.
     ///
     /// # Errors
-    /// [`NetlinkError::is_exists`] if there is one with the same destination, metric and table;
+    /// [`NetlinkError::is_exists`] if a route with the same destination, metric and table exists;
     /// ENETUNREACH if the gateway is not on a link.
     pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         self.change(
@@ -263,8 +263,8 @@ impl Netlink {
         )
     }
 
-    /// Adds a route in front of others with the same destination, metric and table, as `ip route prepend` does. Only for
-    /// IPv4: the kernel puts an IPv6 route behind those of its metric.
+    /// Adds a route in front of others with the same destination, metric and table, as `ip route prepend` does. Only
+    /// for IPv4: the kernel puts an IPv6 route behind those of its metric.
     ///
     /// # Errors
     /// The errors of [`Netlink::add_route`]; [`NetlinkError::is_exists`] if an equal route exists.
@@ -278,7 +278,7 @@ impl Netlink {
         )
     }
 
-    /// Adds a route, in the place of one with the same destination, metric and table if there is one.
+    /// Adds a route, or replaces the one with the same destination, metric and table.
     ///
     /// # Errors
     /// The errors of [`Netlink::add_route`], without "exists".
@@ -292,12 +292,12 @@ impl Netlink {
         )
     }
 
-    /// Deletes the first route that has all that `route` gives.
+    /// Deletes the first route that matches every value given in `route`.
     ///
     /// # Errors
     /// [`NetlinkError::is_not_found`] if there is none.
     pub fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        // An attribute that was not given must not narrow the match down.
+        // An attribute that was not given must not restrict the match.
         let protocol = route.protocol.unwrap_or(libc::RTPROT_UNSPEC);
         let scope = route.scope.unwrap_or(libc::RT_SCOPE_NOWHERE);
         self.change(
@@ -320,10 +320,10 @@ impl Netlink {
         })
     }
 
-    /// Which way a packet to `dst` with the firewall mark `mark` (0 for none) would go.
+    /// The way that a packet to `dst` with the firewall mark `mark` (0 for none) would take.
     ///
     /// # Errors
-    /// ENETUNREACH, EHOSTUNREACH or EACCES if the tables have no way for it, or one that says no.
+    /// ENETUNREACH, EHOSTUNREACH or EACCES if no route matches, or the matching one refuses packets.
     pub fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError> {
         let family = Family::of(dst);
         let mut header = [0; HEADER_SIZE];

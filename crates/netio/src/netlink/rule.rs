@@ -1,4 +1,4 @@
-//! Rules: which routing table decides about which packets.
+//! Rules: they decide which routing table is used for which packets.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -35,19 +35,19 @@ const FRA_FWMARK: u16 = 10;
 const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
 const FRA_TABLE: u16 = 15;
 const FRA_FWMASK: u16 = 16;
-// Neither narrows a rule down: padding, and what made it.
+// These do not narrow a rule down: padding, and the rule's origin.
 const FRA_PAD: u16 = 18;
 const FRA_PROTOCOL: u16 = 21;
 
-/// Name of an interface, which need not be there.
+/// Name of an interface, which may not exist.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceName {
-    /// Zeroes behind the name.
+    /// The name, padded with zeroes.
     bytes: [u8; libc::IFNAMSIZ],
 }
 
 impl DeviceName {
-    /// Takes a name of 1 to 15 bytes; `None` for another.
+    /// Takes a name of 1 to 15 bytes; `None` for other lengths.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
         let mut bytes = [0; libc::IFNAMSIZ];
@@ -75,18 +75,18 @@ impl fmt::Debug for DeviceName {
     }
 }
 
-/// Bytes of attributes that [`Further`] has room for: those that kernels know come to 96, and no rule has all.
+/// Room for attributes in [`Further`], in bytes. All that kernels know take 96, and no rule has all.
 const FURTHER_MAX: usize = 96;
 
 /// Conditions of a rule that this program never uses: type of service, outgoing interface, protocol, ports, users. A
-/// rule with any of them is not equal to one without.
+/// rule with any of them differs from one without.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Further {
     tos: u8,
-    /// Attributes as the kernel has them, each with its header, so that a request to delete means this very rule.
+    /// Attributes in the kernel's format, each with its header, so that a request to delete matches exactly this rule.
     bytes: [u8; FURTHER_MAX],
     len: usize,
-    /// There are more than there is room for.
+    /// The rule has more attributes than fit.
     more: bool,
 }
 
@@ -102,13 +102,13 @@ impl Default for Further {
 }
 
 impl Further {
-    /// Whether there is nothing of it.
+    /// Whether the rule has no further conditions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Keeps an attribute: length and kind, two bytes each, before the value.
+    /// Keeps an attribute: length and kind, two bytes each, then the value.
     fn push(&mut self, kind: u16, value: &[u8]) {
         let end = self.len + 4 + value.len();
         let (Ok(length), true) = (u16::try_from(value.len()), end <= FURTHER_MAX) else {
@@ -141,52 +141,53 @@ impl fmt::Debug for Further {
     }
 }
 
-/// The action of a rule on the packets that fit it.
+/// The action of a rule on matching packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuleAction {
-    /// Its table decides; where that has no route for a packet, the next rule does.
+    /// The rule's table decides; if it has no route for a packet, the next rule does.
     #[default]
     Lookup,
-    /// They are answered with "unreachable", and no further rule is asked.
+    /// The kernel answers with "unreachable", and asks no further rule.
     Unreachable,
-    /// The packets are dropped without an answer, and no further rule is asked.
+    /// The kernel drops the packets without an answer, and asks no further rule.
     Blackhole,
-    /// The rules from this priority on decide. Without a rule of that very priority, the next rule does.
+    /// Evaluation continues at the rule with this priority. If no rule has exactly this priority, the next rule
+    /// decides.
     Goto(u32),
 }
 
-/// A rule about packets, to add, to delete, or as it was read.
+/// A rule to add, to delete, or as read from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// The packets' family.
     pub family: Family,
-    /// Packets with this firewall mark; none is any.
+    /// Packets with this firewall mark; `None` is any.
     pub fwmark: Option<u32>,
-    /// The bits of the mark that count; none is all.
+    /// The bits of the mark that count; `None` is all.
     pub mask: Option<u32>,
-    /// Packets that do *not* fit what is given.
+    /// Inverts the rule: it applies to packets that do *not* match the conditions.
     pub invert: bool,
     /// Packets from this network: address and length of the prefix.
     pub from: Option<(IpAddr, u8)>,
     /// Packets to this network.
     pub to: Option<(IpAddr, u8)>,
-    /// Packets that came in by this interface; those that the host sends itself never do.
+    /// Packets that came in on this interface; the host's own packets never do.
     pub iif: Option<DeviceName>,
     /// The action.
     pub action: RuleAction,
-    /// The table that decides about them, 0 where none does.
+    /// The routing table of [`RuleAction::Lookup`], 0 for other actions.
     pub table: u32,
-    /// Routes of this prefix length or less are passed over, so 0 ignores the default route.
-    /// Kernels since 3.12.
+    /// The rule ignores routes with a prefix of this length or less, so 0 ignores default routes. Kernels since 3.12.
     pub suppress_prefixlength: Option<u32>,
-    /// Rules are asked in rising order; none lets the kernel put this one before the others.
+    /// The kernel asks rules in rising order; `None` makes it put this rule before the others.
     pub priority: Option<u32>,
-    /// Further conditions, of a rule as it was read.
+    /// Further conditions of a rule that was read.
     pub further: Further,
 }
 
 impl Rule {
-    /// Whether this rule has the main table decide before `next` does, where that has longer prefixes: the two of a tunnel that
+    /// Whether this rule makes the main table decide before `next` where it has longer prefixes: the two rules of a
+    /// tunnel that takes all packets.
     /// takes all packets.
     #[must_use]
     pub fn goes_before(&self, next: &Self) -> bool {
@@ -215,8 +216,7 @@ impl Rule {
         }
     }
 
-    /// "Everything that the tunnel did not send itself goes to `table`": the rule of wg-quick's
-    /// default routes.
+    /// The rule of wg-quick's default routes: "Packets that the tunnel did not send itself use `table`".
     pub fn not_marked(family: Family, fwmark: u32, table: u32) -> Self {
         Self {
             fwmark: Some(fwmark),
@@ -225,7 +225,7 @@ impl Rule {
         }
     }
 
-    /// "The main table, but not its default route", which keeps local networks reachable.
+    /// The rule "Use the main table, but not its default route", which keeps local networks reachable.
     pub fn main_without_default(family: Family) -> Self {
         Self {
             suppress_prefixlength: Some(0),
@@ -233,7 +233,7 @@ impl Rule {
         }
     }
 
-    /// "Packets that came in by `iif` go nowhere".
+    /// The rule "Packets that came in on `iif` are unreachable".
     pub fn unreachable(family: Family, iif: DeviceName) -> Self {
         Self {
             iif: Some(iif),
@@ -243,7 +243,7 @@ impl Rule {
     }
 
     fn message(&self) -> Body {
-        // A table with a large number has an attribute in the place of the header's byte.
+        // An attribute holds a table number that is too large for the header's byte.
         let table = u8::try_from(self.table);
         let mut header = [0; HEADER_SIZE];
         header[0] = self.family.wire();
@@ -312,7 +312,7 @@ impl Netlink {
     /// Adds a rule.
     ///
     /// # Errors
-    /// [`NetlinkError::is_exists`] if there is the same (kernels before 4.11 add it twice),
+    /// [`NetlinkError::is_exists`] if an equal rule exists (kernels before 4.11 add it twice),
     /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
         self.change(
@@ -324,7 +324,7 @@ impl Netlink {
         )
     }
 
-    /// Deletes the first rule that has all that `rule` gives.
+    /// Deletes the first rule that matches every value given in `rule`.
     ///
     /// # Errors
     /// [`NetlinkError::is_not_found`] if there is none.
@@ -338,7 +338,7 @@ impl Netlink {
         )
     }
 
-    /// The rules of a family with an action of [`RuleAction`], in the order in which they are asked.
+    /// The rules of a family whose action is a [`RuleAction`], in the order in which the kernel asks them.
     ///
     /// # Errors
     /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
@@ -346,7 +346,7 @@ impl Netlink {
         let mut header = [0; HEADER_SIZE];
         header[0] = family.wire();
         self.dump(RTM_GETRULE, &Body::new(&header), "list the rules", |body| {
-            // A kernel without the family's rules answers with those of all families.
+            // A kernel without rules for this family returns those of all families.
             parse(body).filter(|rule| rule.family == family)
         })
     }
@@ -368,7 +368,7 @@ fn parse(body: &[u8]) -> Option<Rule> {
     rule.further.tos = tos;
     let flags = decode_u32(body.get(8..)?)?;
     rule.invert = flags & FIB_RULE_INVERT != 0;
-    // A rule without this attribute is the first one, which has number 0.
+    // The first rule, with priority 0, comes without this attribute.
     rule.priority = Some(0);
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
         match kind {
@@ -381,11 +381,11 @@ fn parse(body: &[u8]) -> Option<Rule> {
             FRA_FWMASK => rule.mask = decode_u32(value),
             FRA_TABLE => rule.table = decode_u32(value)?,
             FRA_SUPPRESS_PREFIXLEN => {
-                // All ones is the kernel's way to say "off".
+                // The kernel uses all ones for "off".
                 rule.suppress_prefixlength = decode_u32(value).filter(|&v| v != u32::MAX);
             }
             FRA_PAD | FRA_PROTOCOL => {}
-            // Any other attribute, of this kernel or a later one, makes another rule of it.
+            // Every other attribute, also of a later kernel, makes this a different rule.
             _ => rule.further.push(kind, value),
         }
     }
@@ -449,11 +449,11 @@ mod tests {
             ..Rule::unreachable(Family::V4, DeviceName::new("br-lan").unwrap())
         };
         let read = |body: &Body| parse(&body.request(RTM_NEWRULE, 0, 1)[16..]).unwrap();
-        // The rule's origin is no part of it.
+        // The rule's origin does not count.
         let mut made = plain.message();
         made.push(FRA_PROTOCOL, &[3]);
         assert_eq!(read(&made), plain);
-        // oif, tun_id, l3mdev, uidrange, ip_proto, sport, dport, and what there is not yet.
+        // oif, tun_id, l3mdev, uidrange, ip_proto, sport, dport, and one that does not exist yet.
         for (kind, value) in [
             (17, &b"wan\0"[..]),
             (12, &[0, 0, 0, 0, 0, 0, 0, 7]),
@@ -469,7 +469,7 @@ mod tests {
             let rule = read(&body);
             assert_ne!(rule, plain, "{kind}");
             assert!(!rule.further.is_empty() && rule.to_string().contains("and more"));
-            // It is asked for again as it was read, so that this one is deleted and not the plain one.
+            // A request to delete repeats all attributes, so that it matches this rule and not the plain one.
             if !rule.further.more {
                 assert_eq!(read(&rule.message()), rule);
             }

@@ -1,4 +1,4 @@
-//! Making a TUN, and finding out which of its rungs the kernel has.
+//! Creates a TUN, and finds out which optional features (rungs) the kernel has.
 
 use super::{IfReq, Tun};
 use crate::poll::check;
@@ -33,7 +33,7 @@ pub struct TunOptions {
 }
 
 impl TunOptions {
-    /// Everything on.
+    /// Options with every rung on.
     pub const ALL: Self = Self {
         tso: true,
         uso: true,
@@ -50,7 +50,7 @@ impl TunOptions {
 /// Why a TUN could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TunError {
-    /// `/dev/net/tun` is missing or not permitted.
+    /// `/dev/net/tun` is missing, or this process may not open it.
     #[error(
         "cannot open /dev/net/tun: {0} (load the tun module; run as root or with CAP_NET_ADMIN)"
     )]
@@ -78,10 +78,9 @@ fn hint(e: &io::Error) -> &'static str {
 }
 
 impl Tun {
-    /// Creates the interface `name` (a `%d` in it is numbered by the kernel), non-blocking.
+    /// Creates the non-blocking interface `name`, in which the kernel replaces a `%d` by a number.
     ///
-    /// Each rung is asked for by itself: a kernel without USO keeps TSO, a kernel without either
-    /// gets plain packets.
+    /// Requests each rung separately: a kernel without USO keeps TSO, a kernel without either gets plain packets.
     ///
     /// # Errors
     /// See [`TunError`].
@@ -101,7 +100,7 @@ impl Tun {
             name: name.to_owned(),
             source,
         };
-        // A kernel may know the flag and a vendor's driver may not: fall back to plain packets.
+        // The kernel may know the flag while a vendor's driver does not: fall back to plain packets.
         let (fd, req, vnet_hdr) = match (wants_vnet, wants_vnet.then(|| open(name, IFF_VNET_HDR))) {
             (true, Some(Ok((fd, req)))) => (fd, req, true),
             (true, Some(Err(OpenError::Iff(e)))) if e.raw_os_error() != Some(libc::EINVAL) => {
@@ -156,7 +155,7 @@ fn open(name: &str, extra: i16) -> Result<(OwnedFd, IfReq), OpenError> {
     Ok((fd, req))
 }
 
-/// Says which super-packets the kernel may give.
+/// Sets which super-packets the kernel may deliver.
 pub(super) fn set_offloads(fd: &OwnedFd, tso: bool, uso: bool) -> io::Result<()> {
     let mut bits = TUN_F_CSUM;
     if uso {
@@ -164,7 +163,7 @@ pub(super) fn set_offloads(fd: &OwnedFd, tso: bool, uso: bool) -> io::Result<()>
     }
     if tso {
         bits |= TUN_F_TSO4 | TUN_F_TSO6;
-        // Old kernels do not know it; nothing is lost without it.
+        // Old kernels do not know this bit; nothing is lost without it.
         if set_bits(fd, bits | TUN_F_TSO_ECN).is_ok() {
             return Ok(());
         }
@@ -218,7 +217,7 @@ fn probe(fd: &OwnedFd, options: TunOptions, vnet_hdr: bool) -> (Rung, Rung, Rung
     };
     let tso = ask(options.tso && csum.is_ok(), TUN_F_TSO4 | TUN_F_TSO6);
     if tso.is_ok() {
-        // Old kernels know TSO but not its ECN variant; nothing is lost without it.
+        // Old kernels know TSO without its ECN variant; nothing is lost then.
         let _ = ask(true, TUN_F_TSO_ECN);
     }
     let uso = ask(options.uso && csum.is_ok(), TUN_F_USO4 | TUN_F_USO6);
@@ -226,7 +225,7 @@ fn probe(fd: &OwnedFd, options: TunOptions, vnet_hdr: bool) -> (Rung, Rung, Rung
         Ok(_) => Rung::new_on(name),
         Err(_) => off(name, wanted, &result),
     };
-    // Writing a super-packet needs no offload bit: only the header.
+    // Writing a super-packet only needs the header, no offload bit.
     let gro = if options.gro {
         Rung::new_on(GRO)
     } else {

@@ -1,4 +1,5 @@
-//! The TUN device: one descriptor, whole IP packets, super-packets where the kernel has them, and the header in front of each.
+//! The TUN device: one descriptor for whole IP packets. Where the kernel supports it, a header precedes each packet and
+//! super-packets are possible.
 
 mod create;
 mod sample;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Bytes of a [`VnetHdr`].
 pub const VNET_HDR_LEN: usize = 10;
 
-/// The name of an interface that the kernel does not know; longer than [`NAME_MAX`].
+/// The name of a simulated interface; longer than [`NAME_MAX`], so that no real one can have it.
 const SIMULATED: &str = "simulated interface";
 
 const F_NEEDS_CSUM: u8 = 1;
@@ -28,7 +29,7 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// An open TUN device. The interface disappears when this is dropped.
+/// An open TUN device. Dropping this removes the interface.
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
@@ -36,13 +37,13 @@ pub struct Tun {
     vnet_hdr: bool,
     null: bool,
     singly: AtomicBool,
-    /// TCP super-packets are read.
+    /// Whether TCP super-packets are read.
     pub tso: Rung,
-    /// UDP super-packets are read, and may be written.
+    /// Whether UDP super-packets are read, and may be written.
     pub uso: Rung,
-    /// TCP super-packets may be written.
+    /// Whether TCP super-packets may be written.
     pub gro: Rung,
-    /// A test's answers in its place.
+    /// Answers that a test gives in the kernel's place.
     #[cfg(feature = "simulated")]
     pub faults: crate::simulated::Faults,
 }
@@ -55,8 +56,8 @@ struct IfReq {
 }
 
 impl Tun {
-    /// An interface that is none: nothing ever comes from it, and what is written is gone. For
-    /// tunnels that are only made to see whether they can be (`dev null`); needs no privileges.
+    /// A null interface: it never delivers a packet, and discards written ones. For tunnels that are only set up as a
+    /// check (`dev null`); needs no privileges.
     ///
     /// # Errors
     /// Descriptor limits.
@@ -79,8 +80,8 @@ impl Tun {
         })
     }
 
-    /// An interface that the kernel does not know, with a header before each packet and super-packets
-    /// both ways, and its other side, where each packet is a datagram. For simulations.
+    /// A simulated interface outside the kernel, with a header before each packet and super-packets both ways. Also
+    /// returns its other side, where each packet is a datagram.
     ///
     /// # Errors
     /// Descriptor limits.
@@ -103,7 +104,7 @@ impl Tun {
         Ok((tun, theirs))
     }
 
-    /// Leaves out headers, and thus super-packets, as with drivers that do not know `IFF_VNET_HDR`.
+    /// Disables headers, and thus super-packets, as with drivers without `IFF_VNET_HDR`.
     #[cfg(feature = "simulated")]
     #[must_use]
     pub fn plain(self) -> Self {
@@ -123,7 +124,7 @@ impl Tun {
         &self.name
     }
 
-    /// The interface's present name: it may have been renamed.
+    /// The interface's current name: it may have been renamed.
     ///
     /// # Errors
     /// `EBADFD` after the interface was deleted.
@@ -143,12 +144,12 @@ impl Tun {
             .unwrap_or_default())
     }
 
-    /// Leaves the interface to its namespace when this is dropped.
+    /// Makes the interface outlive this descriptor, until its namespace ends.
     fn outlive_descriptor(&self) -> io::Result<()> {
         self.set_persistent(true)
     }
 
-    /// Whether the interface stays when this is dropped.
+    /// Sets whether the interface stays when this is dropped.
     ///
     /// # Errors
     /// The kernel's error.
@@ -170,13 +171,13 @@ impl Tun {
         self.vnet_hdr
     }
 
-    /// Whether the kernel gives super-packets where it can, as it does from the start, or packets one by one. Those that
-    /// wait in the interface stay as they are.
+    /// Sets whether the kernel delivers super-packets where it can (the default) or single packets. Packets already
+    /// queued in the interface stay as they are.
     ///
     /// # Errors
     /// The kernel's error.
     pub fn set_super_packets(&self, wanted: bool) -> io::Result<()> {
-        // An interface that is none, or only simulated, has nothing to set.
+        // A null or simulated interface has no offloads to set.
         if self.vnet_hdr && !self.null && self.name != SIMULATED {
             create::set_offloads(&self.fd, wanted && self.tso.on(), wanted && self.uso.on())?;
         }
@@ -184,7 +185,7 @@ impl Tun {
         Ok(())
     }
 
-    /// Whether packets come one by one because that was asked for.
+    /// Whether [`Tun::set_super_packets`] has asked for single packets.
     #[must_use]
     pub fn gives_singly(&self) -> bool {
         self.singly.load(Ordering::Relaxed)
@@ -204,8 +205,8 @@ impl Tun {
         check_len(unsafe { libc::read(self.fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) })
     }
 
-    /// Writes one packet (or super-packet) gathered from `parts`, which begin with its header if [`Tun::vnet_hdr`]. Cheapest
-    /// where all is one part.
+    /// Writes one packet (or super-packet) from `parts`, which begin with its header if [`Tun::vnet_hdr`]. One part is
+    /// cheapest.
     ///
     /// # Errors
     /// `EINVAL` when the kernel refuses the header or the packet, `EIO` while the interface is
@@ -219,7 +220,7 @@ impl Tun {
             return Ok(parts.iter().map(|part| part.len()).sum());
         }
         if let [whole] = parts {
-            // The cheaper call.
+            // `write` is cheaper than `writev`.
             let fd = self.fd.as_raw_fd();
             // SAFETY: the pointer and the length are those of one live slice.
             return check_len(unsafe { libc::write(fd, whole.as_ptr().cast(), whole.len()) });
@@ -236,7 +237,7 @@ impl AsFd for Tun {
     }
 }
 
-/// The kind of segmentation that a super-packet asks for.
+/// The segmentation that a super-packet needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// An ordinary packet.
@@ -255,15 +256,14 @@ pub enum GsoKind {
 /// Only the legacy layout is used: native byte order, no `num_buffers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VnetHdr {
-    /// The checksum field holds only the pseudo-header sum; the rest is to be completed over
-    /// `csum_start..`.
+    /// The checksum field holds only the pseudo-header sum; the receiver must complete it over `csum_start..`.
     pub needs_csum: bool,
     /// Kind of super-packet.
     pub gso: GsoKind,
     /// A TCP super-packet of which only the first segment carries CWR.
     pub gso_ecn: bool,
-    /// Length of the headers in bytes. A hint: forwarded packets carry wrong ones, so readers
-    /// compute it from the packet.
+    /// Length of the headers in bytes. A hint only: forwarded packets carry wrong values, so readers compute it from
+    /// the packet.
     pub hdr_len: u16,
     /// Payload bytes per segment.
     pub gso_size: u16,
@@ -287,8 +287,8 @@ impl VnetHdr {
 
     /// Reads a header.
     ///
-    /// `None` where it is short or asks for a segmentation that was never negotiated (UFO,
-    /// tunnel types): such a packet cannot be handled and is dropped.
+    /// `None` if it is short or asks for a segmentation that was never negotiated (UFO, tunnel types): the packet must
+    /// be dropped.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let b: &[u8; VNET_HDR_LEN] = bytes.get(..VNET_HDR_LEN)?.try_into().ok()?;

@@ -1,13 +1,13 @@
-//! The packets of the self-test: made by hand, told apart, and compared with what comes back.
+//! The packets of the self-test: built by hand, told apart, and compared with the received ones.
 //!
-//! This is the code that must be right when the kernel's is not, so it shares nothing with the
-//! data plane: the checksums are computed word by word and every packet is IPv4 without options.
+//! This code must be right when the kernel's is wrong, so it shares nothing with the data plane. It computes checksums
+//! word by word, and every packet is IPv4 without options.
 
 use crate::tun::{GsoKind, VnetHdr};
 use crate::udp::SelfTest;
 use std::net::Ipv4Addr;
 
-/// Payload bytes of one segment: smaller than any MTU that a TUN has at first (1500).
+/// Payload bytes of one segment: smaller than the initial MTU of any TUN (1500).
 pub(super) const SEGMENT: usize = 1000;
 /// Payload bytes of the super-packet: seven segments, the last of them shorter.
 pub(super) const LENGTH: usize = 7 * SEGMENT - 100;
@@ -45,13 +45,12 @@ pub(super) struct Headers {
     pub(super) src: (Ipv4Addr, u16),
     /// Destination.
     pub(super) dst: (Ipv4Addr, u16),
-    /// The protocol's part.
+    /// The fields of the transport protocol.
     pub(super) transport: Transport,
 }
 
 impl Headers {
-    /// A packet with `payload`, to be segmented by the kernel if `gso`, and the header that goes
-    /// before it.
+    /// A packet with `payload`, which the kernel must segment if `gso`, and the header that precedes it.
     pub(super) fn packet(&self, payload: &[u8], gso: bool) -> (VnetHdr, Vec<u8>) {
         let (protocol, l4_len, csum_offset, kind) = match self.transport {
             Transport::Tcp(..) => (TCP, 20, 16, GsoKind::Tcp4),
@@ -99,8 +98,8 @@ impl Headers {
         (hdr, packet)
     }
 
-    /// The headers and the payload of an IPv4 packet, and whether its checksum is right. `None`
-    /// for anything that no test sends or waits for.
+    /// The headers and the payload of an IPv4 packet, and whether its checksum is right. `None` for packets that no
+    /// test sends or expects.
     pub(super) fn parse(packet: &[u8]) -> Option<(Self, &[u8], bool)> {
         let length = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
         let packet = packet.get(..length)?;
@@ -143,7 +142,7 @@ fn sum_of_l4(packet: &[u8]) -> u32 {
     sum(&packet[IP_LEN..])
 }
 
-/// Addresses, protocol and length, as the checksums of TCP and UDP want them.
+/// Sum of addresses, protocol and length, for the checksums of TCP and UDP.
 fn pseudo_sum(packet: &[u8]) -> u32 {
     sum(&packet[12..IP_LEN]) + u32::from(packet[9]) + (packet.len() - IP_LEN) as u32
 }
@@ -155,7 +154,7 @@ fn fold(mut sum: u32) -> u16 {
     sum as u16
 }
 
-/// Compares what comes back, piece by piece and in order, with [`payload`].
+/// Compares received packets, piece by piece and in order, with [`payload`].
 pub(super) struct Ledger {
     expected: Vec<u8>,
     came: usize,
@@ -163,7 +162,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing has come yet.
+    /// A ledger before the first packet.
     pub(super) fn new() -> Self {
         Self {
             expected: payload(),
@@ -172,7 +171,7 @@ impl Ledger {
         }
     }
 
-    /// Payload bytes that came so far.
+    /// Number of payload bytes received so far.
     pub(super) fn came(&self) -> usize {
         self.came
     }
@@ -200,12 +199,12 @@ impl Ledger {
         self.came = end;
     }
 
-    /// Notes the first thing that is wrong.
+    /// Records a fault; the first one counts.
     pub(super) fn blame(&mut self, fault: String) {
         self.fault.get_or_insert(fault);
     }
 
-    /// The verdict once the packet that went last has come.
+    /// The verdict, once the packet that was sent last has arrived.
     pub(super) fn close(self) -> SelfTest {
         match self.fault {
             Some(fault) => SelfTest::Failed(fault),
@@ -255,7 +254,7 @@ mod tests {
         };
         let (hdr, mut packet) = headers.packet(&payload(), true);
         assert_eq!((hdr.gso, hdr.hdr_len), (GsoKind::Tcp4, 40));
-        // A device without segmentation completes the sum from `csum_start` on.
+        // A device without segmentation completes the checksum from `csum_start` on.
         let field = usize::from(hdr.csum_start + hdr.csum_offset);
         let whole = !fold(sum_of_l4(&packet));
         packet[field..field + 2].copy_from_slice(&whole.to_be_bytes());

@@ -1,15 +1,13 @@
-//! The start-up self-test of the TUN's super-packets: what is written must arrive, and what is
-//! sent must be read, byte for byte.
+//! The start-up self-test of the TUN's super-packets: the kernel must receive written packets, and deliver sent ones,
+//! byte for byte.
 //!
-//! That a kernel takes `TUNSETOFFLOAD` says nothing about what it does with a super-packet: vendor
-//! kernels refuse every one, and stable kernels had times when they did so too. The test runs in a
-//! network namespace of its own, with a TUN of its own, which vanish with the thread that made
-//! them, so that no route, rule, counter or program of the host notices.
+//! A kernel that accepts `TUNSETOFFLOAD` may still fail with super-packets: vendor kernels refuse every one, and some
+//! stable kernels did too. The test runs in its own network namespace with its own TUN, which vanish with their thread.
+//! So no route, rule, counter or program of the host notices.
 //!
-//! Every step sends a super-packet and then an ordinary packet of the same flow. The order within
-//! a flow is kept everywhere, so a step that sees the second without the first has found damage;
-//! one that sees neither has only found a busy machine and concludes nothing. No verdict
-//! depends on how fast anything is.
+//! Every step sends a super-packet and then an ordinary packet of the same flow. Every kernel keeps the order within a
+//! flow, so a step that receives the second without the first has found damage. A step that receives neither has only
+//! found a busy machine, and concludes nothing. No verdict depends on speed.
 
 use super::sample::{ACK, CONTROL, Headers, LENGTH, Ledger, PSH, RST, SEGMENT, Transport, payload};
 use super::{Tun, TunError, TunOptions};
@@ -24,21 +22,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The TUN's own address. All are of TEST-NET-1 (RFC 5737).
+/// The TUN's own address. All three are in TEST-NET-1 (RFC 5737).
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// The peer that the test plays.
+/// The address of the peer, whose part the test plays.
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// A host behind the TUN, to which the kernel forwards.
+/// A host behind the TUN; the kernel forwards packets to it.
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
-/// Nothing listens in a new namespace.
+/// A closed port: nothing listens in a new namespace.
 const PORT: u16 = 9;
 const SEQ: u32 = 0x1000_0000;
 
-/// The interface, whose name no host has: a path below `/proc/sys` with it in can be about no
-/// other interface.
+/// The interface's name, which no host uses: a path below `/proc/sys` with this name cannot concern another interface.
 const NAME: &str = "mr-selftest";
 
-/// How long a step waits for what it wants to see. Usually it has come before the write returns.
+/// Time limit for a step's expected packets. Usually they have arrived before the write returns.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Verdicts of [`self_test`], one for each rung.
@@ -53,7 +50,7 @@ pub struct TunVerdict {
 }
 
 impl TunVerdict {
-    /// Nothing is known, and why.
+    /// Verdicts for a test that did not run, with the reason.
     #[must_use]
     pub fn not_run(why: &str) -> Self {
         let verdict = || SelfTest::NotRun(why.to_owned());
@@ -92,12 +89,12 @@ impl TunVerdict {
     }
 }
 
-/// A self-test that runs, or has run, beside the caller.
+/// A self-test on another thread.
 #[derive(Debug)]
 pub struct TunTest(Result<thread::JoinHandle<TunVerdict>, TunVerdict>);
 
 impl TunTest {
-    /// The outcome; waits for its end.
+    /// Waits for the end of the test and returns its verdict.
     #[must_use]
     pub fn verdict(self) -> TunVerdict {
         match self.0.map(thread::JoinHandle::join) {
@@ -107,27 +104,26 @@ impl TunTest {
     }
 }
 
-/// Tries the wanted rungs with a TUN in a throw-away network namespace, and waits for the verdict.
+/// Tests the wanted rungs with a TUN in a temporary network namespace, and waits for the verdict.
 #[must_use]
 pub fn self_test(options: TunOptions) -> TunVerdict {
     start_self_test(options).verdict()
 }
 
-/// Tries the wanted rungs with a TUN in a throw-away network namespace, on a thread of its own.
+/// Tests the wanted rungs with a TUN in a temporary network namespace, on a separate thread.
 ///
-/// IPv4 only: the kernel's IPv6 path differs in headers, not in what has been seen to break.
-/// Making a namespace needs `CAP_SYS_ADMIN`; without it, or without `/dev/net/tun`, nothing is
-/// known. Call it before other threads inherit privileges that are to be given up.
+/// IPv4 only: the kernel's IPv6 path has other headers, but shares the parts that were seen to break. Making a
+/// namespace needs `CAP_SYS_ADMIN`; without it, or without `/dev/net/tun`, there is no verdict. Call it before other
+/// threads inherit privileges that must be given up.
 ///
-/// Costs 1 to 2 ms on a virtual machine with Linux 6.18, and up to 16 ms on a busy one or while the
-/// namespace of an earlier test is taken down; 0.2 s on a kernel that answers nothing; nothing at
-/// all where every rung is off.
+/// Takes 1 to 2 ms on a virtual machine with Linux 6.18, and up to 16 ms on a busy one or while the kernel removes an
+/// earlier test's namespace. Takes 0.2 s on a kernel that answers nothing, and no time if every rung is off.
 #[must_use]
 pub fn start_self_test(options: TunOptions) -> TunTest {
     if !(options.tso || options.uso || options.gro) {
         return TunTest(Err(TunVerdict::not_run("setting")));
     }
-    // The namespace of a thread is its own, and ends with it unless a descriptor keeps it.
+    // A namespace made by a thread is its own, and ends with it unless a descriptor keeps it.
     let thread = thread::Builder::new()
         .name("tun-selftest".to_owned())
         .spawn(move || match Stand::build(options) {
@@ -137,7 +133,7 @@ pub fn start_self_test(options: TunOptions) -> TunTest {
     TunTest(thread.map_err(|e| TunVerdict::not_run(&format!("no thread: {e}"))))
 }
 
-/// A TUN with an address, in a namespace where there is nothing else.
+/// A TUN with an address, in an otherwise empty namespace.
 struct Stand {
     tun: Tun,
     poller: Poller,
@@ -153,8 +149,8 @@ impl Stand {
         if !tun.vnet_hdr() {
             return Err("kernel: no vnet_hdr".to_owned());
         }
-        // Closing the descriptor would otherwise wait for the kernel to forget the interface, which
-        // takes ten times as long as the tests. The end of the namespace takes it along, later.
+        // Otherwise closing the descriptor waits for the kernel to remove the interface, ten times as long as the tests
+        // take. The end of the namespace removes the interface later.
         if let Err(e) = tun.outlive_descriptor() {
             log::debug!("tun-selftest: {e}");
         }
@@ -181,7 +177,7 @@ impl Stand {
         let gro = unused(&self.tun.gro, options.gro).unwrap_or_else(|| self.answer());
         let tso = unused(&self.tun.tso, options.tso).unwrap_or_else(|| self.forward());
         let uso = unused(&self.tun.uso, options.uso).unwrap_or_else(|| {
-            // Both ways are one rung.
+            // One rung covers both directions.
             match (self.deliver(), self.segment()) {
                 (SelfTest::Failed(why), _) => SelfTest::Failed(format!("written: {why}")),
                 (_, SelfTest::Failed(why)) => SelfTest::Failed(format!("read: {why}")),
@@ -191,9 +187,8 @@ impl Stand {
         TunVerdict { tso, gro, uso }
     }
 
-    /// `tun-gro`: a written TCP super-packet is taken whole. The closed port refuses it, and the
-    /// refusal acknowledges the bytes that it saw (RFC 9293, section 3.5.2) where the super-packet
-    /// itself has no `ACK`.
+    /// `tun-gro`: the kernel accepts a written TCP super-packet whole. The closed port refuses it. The refusal
+    /// acknowledges the received bytes (RFC 9293, section 3.5.2), because the super-packet itself has no `ACK`.
     fn answer(&mut self) -> SelfTest {
         let headers = |seq| Headers {
             src: (PEER, PORT),
@@ -220,8 +215,8 @@ impl Stand {
         }
     }
 
-    /// `tun-gso`: a TCP super-packet that the kernel forwards, out of the interface it came in by,
-    /// is read as it was written, or in segments.
+    /// `tun-gso`: the kernel forwards a TCP super-packet back out of its incoming interface. The test reads it as it
+    /// was written, or in segments.
     fn forward(&mut self) -> SelfTest {
         let setting = format!("/proc/sys/net/ipv4/conf/{NAME}/forwarding");
         if let Err(e) = fs::write(&setting, "1") {
@@ -255,7 +250,7 @@ impl Stand {
         end.map_or_else(SelfTest::NotRun, |()| ledger.close())
     }
 
-    /// `tun-uso`, written: a socket receives the datagrams of a UDP super-packet.
+    /// `tun-uso`, writing: a socket receives the datagrams of a UDP super-packet.
     fn deliver(&mut self) -> SelfTest {
         let open = || -> io::Result<(UdpSocket, SocketAddr)> {
             let socket = UdpSocket::bind((HOST, 0))?;
@@ -287,8 +282,7 @@ impl Stand {
         }
     }
 
-    /// `tun-uso`, read: a train that a socket sends with `UDP_SEGMENT` is read as one
-    /// super-packet, or in segments.
+    /// `tun-uso`, reading: a socket sends a train with `UDP_SEGMENT`. The test reads one super-packet, or segments.
     fn segment(&mut self) -> SelfTest {
         let options = SocketOptions {
             gso: true,
@@ -332,8 +326,7 @@ impl Stand {
         end.map_or_else(SelfTest::NotRun, |()| ledger.close())
     }
 
-    /// Writes the super-packet and the ordinary packet behind it. A verdict if there is nothing to
-    /// wait for.
+    /// Writes the super-packet and then the ordinary packet. Returns a verdict if there is nothing to wait for.
     fn write_both(&self, first: &Headers, last: &Headers) -> Option<SelfTest> {
         let write = |(hdr, packet): (VnetHdr, Vec<u8>)| {
             self.tun
@@ -347,8 +340,8 @@ impl Stand {
         }
     }
 
-    /// Shows packets to `each` (the header before it, its own headers, the payload, whether its
-    /// checksum is right) until it has seen enough, or for [`WAIT`] at most.
+    /// Shows packets to `each` until it returns a value, or for at most [`WAIT`]. Its arguments are the preceding
+    /// header, the packet's headers, the payload, and whether the checksum is right.
     fn read<T>(
         &mut self,
         mut each: impl FnMut(&VnetHdr, &Headers, &[u8], bool) -> Option<T>,
@@ -359,7 +352,7 @@ impl Stand {
             match self.tun.read(&mut self.memory) {
                 Ok(n) => {
                     let (hdr, packet) = self.memory[..n].split_at(n.min(VNET_HDR_LEN));
-                    // Packets of others, such as IPv6's first words on a new link, are passed over.
+                    // Ignores other packets, such as the kernel's first IPv6 messages on a new link.
                     let (Some(hdr), Some((headers, payload, intact))) =
                         (VnetHdr::parse(hdr), Headers::parse(packet))
                     else {

@@ -1,6 +1,6 @@
 //! Preallocated message headers and room for control messages, for `sendmmsg` and `recvmmsg` alike.
 
-/// Messages of one system call at most.
+/// Most messages of one system call.
 pub(crate) const MESSAGES: usize = 64;
 
 /// Room for the three control messages that we send or receive together, in bytes.
@@ -15,7 +15,7 @@ impl Control {
     pub(crate) const EMPTY: Self = Self([0; CONTROL_LEN]);
 }
 
-/// Headers and what they point to, about 22 KiB.
+/// Message headers and the buffers that they point to, about 22 KiB.
 pub(crate) struct Headers {
     pub(crate) headers: Vec<libc::mmsghdr>,
     pub(crate) vectors: Vec<libc::iovec>,

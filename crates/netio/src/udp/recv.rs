@@ -1,4 +1,4 @@
-//! Receiving trains: whole ones with `UDP_GRO`, else up to 64 datagrams at a fixed stride.
+//! Receives trains: whole ones with `UDP_GRO`, otherwise up to 64 datagrams at a fixed stride.
 
 use super::headers::{CONTROL_LEN, Headers, MESSAGES};
 use super::singles::SINGLE;
@@ -11,38 +11,38 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Room that a receive needs: the largest datagram or coalesced train, in bytes.
+/// Memory that a receive needs: the largest datagram or coalesced train, in bytes.
 pub const TRAIN_ROOM: usize = 65_536;
 
-/// Receives with room for the longest datagram, after one that was longer than expected. Anybody can send one, without a key: so
-/// this ends.
+/// Number of receives with room for the longest datagram, after one that was longer than expected. Limited, because
+/// anybody can send such a datagram without a key.
 const LONG: u32 = 4096;
 
 /// Datagrams received together from one address.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedTrain {
-    /// First byte, in the memory passed.
+    /// Offset of the first byte in the memory passed.
     pub start: u32,
-    /// All bytes together.
+    /// Length of all datagrams together, in bytes.
     pub len: u32,
-    /// Bytes of each datagram; the last may be shorter. At least 1.
+    /// Length of each datagram, in bytes; the last may be shorter. At least 1.
     pub segment: u32,
     /// The sender.
     pub from: SocketAddr,
-    /// Our address that was called.
+    /// Our address that the datagrams were sent to.
     pub local: Option<Source>,
-    /// Outer ECN bits, where the socket was asked for them.
+    /// Outer ECN bits, if the socket asks for them.
     pub ecn: Ecn,
 }
 
 /// The result of a receive call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
-    /// Bytes of the memory that are used.
+    /// Bytes of the memory in use.
     pub used: usize,
-    /// Datagrams that had to be dropped, because they were longer than their room.
+    /// Number of datagrams that were dropped because they were longer than their room.
     pub dropped: u64,
-    /// Fewer datagrams waited than were asked for.
+    /// Fewer datagrams waited than would have fit.
     pub drained: bool,
 }
 
@@ -83,8 +83,8 @@ impl RecvScratch {
         header.msg_flags = 0;
     }
 
-    /// Message `i`, of `len` bytes at `start`, as a train. `None` for one that cannot be answered: an unknown address
-    /// family or a truncated datagram.
+    /// Message `i`, of `len` bytes at `start`, as a train. `None` for a message that must be dropped: an unknown
+    /// address family or a truncated datagram.
     fn train(&self, i: usize, start: usize, len: usize) -> Option<ReceivedTrain> {
         let header = &self.0.headers[i].msg_hdr;
         if header.msg_flags & libc::MSG_TRUNC != 0 {
@@ -110,13 +110,12 @@ impl RecvScratch {
 }
 
 impl UdpSocket {
-    /// Receives into `memory`, which must hold at least [`TRAIN_ROOM`] bytes, and hands each
-    /// train to `each`. `stride` is the longest datagram expected, in bytes: where datagrams come
-    /// singly they are received that far apart, up to `limit` of them.
+    /// Receives into `memory`, which must hold at least [`TRAIN_ROOM`] bytes, and hands each train to `each`. `stride`
+    /// is the longest expected datagram, in bytes. Single datagrams are received that far apart, up to `limit` of them.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing waits; otherwise what the kernel says. Errors that ICMP left on
-    /// the socket (`ECONNREFUSED`) are consumed by the call and mean nothing.
+    /// `WouldBlock` when nothing waits; otherwise the kernel's error. The call consumes errors that ICMP left on the
+    /// socket (`ECONNREFUSED`); they mean nothing.
     pub fn recv_trains(
         &self,
         scratch: &mut RecvScratch,
@@ -149,7 +148,7 @@ impl UdpSocket {
             };
             let train = scratch.train(0, 0, len);
             if long > 0 {
-                // Where they keep coming none shall be lost to a try whether they do.
+                // While long datagrams keep coming, keep the room for them: an attempt with less would lose one.
                 let more = train
                     .as_ref()
                     .is_some_and(|it| it.segment as usize > stride);
@@ -182,7 +181,7 @@ impl UdpSocket {
                 std::ptr::null_mut(),
             )
         });
-        // Not before the call: a train may come at any moment from then on, and has no room at a stride.
+        // Only after the call: from then on a train may arrive, which does not fit a stride.
         if self.gro.on() && self.singles.tries_again() {
             self.take_trains(true);
         }
@@ -195,7 +194,7 @@ impl UdpSocket {
                 None => {
                     dropped += 1;
                     if scratch.0.headers[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
-                        // The peer's MTU may be larger than ours: with full-size room for a while.
+                        // The peer's MTU may be larger than ours: give every datagram full room for a while.
                         self.long_datagrams.store(LONG, Ordering::Relaxed);
                         if self.gro.on() {
                             self.take_trains(true);
@@ -211,7 +210,7 @@ impl UdpSocket {
         })
     }
 
-    /// Whether trains are worth a call each, by the one that came last.
+    /// Decides from the last train whether trains are worth one call each.
     fn choose(&self, train: Option<&ReceivedTrain>) {
         let singles = &self.singles;
         if train.is_some_and(|train| train.len > train.segment) {
@@ -223,7 +222,7 @@ impl UdpSocket {
         }
     }
 
-    /// Nothing waits, so that how datagrams are received may change.
+    /// Switches to single datagrams if wanted: this is safe because nothing waits.
     fn nothing_waits(&self) {
         let singles = &self.singles;
         singles.none_in_a_row();
@@ -231,7 +230,7 @@ impl UdpSocket {
             return;
         }
         self.take_trains(false);
-        // Datagrams that have come since the socket was empty may be a train, which is not cut any more.
+        // Datagrams that arrived since the socket was empty may be a train, which the kernel no longer splits.
         if is_readable(&self.fd, Duration::ZERO) {
             self.take_trains(true);
             return;
@@ -243,7 +242,7 @@ impl UdpSocket {
             .store((before + 1).min(16), Ordering::Relaxed);
     }
 
-    /// Asks the kernel for trains, or for single datagrams.
+    /// Makes the kernel deliver trains, or single datagrams.
     fn take_trains(&self, wanted: bool) {
         let result = set_int(&self.fd, libc::SOL_UDP, libc::UDP_GRO, wanted.into());
         if result.is_ok() {
@@ -252,7 +251,7 @@ impl UdpSocket {
     }
 }
 
-/// The kernel's notes on a received datagram.
+/// The kernel's control messages for a received datagram.
 #[derive(Clone, Copy, Debug, Default)]
 struct ParsedControl {
     /// `UDP_GRO` segment size in bytes; 0 for a single datagram.

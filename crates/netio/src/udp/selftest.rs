@@ -1,8 +1,7 @@
-//! The start-up self-test of UDP segmentation: what is sent over loopback must arrive.
+//! The start-up self-test of UDP segmentation: datagrams sent over loopback must arrive intact.
 //!
-//! Some kernels accept `UDP_SEGMENT` and damage the payload (Linux 7.0.0 to 7.1.4, and guests of
-//! some hypervisors); trusting only `setsockopt` would turn that into a tunnel that pings and
-//! does not load pages.
+//! Some kernels accept `UDP_SEGMENT` and damage the payload (Linux 7.0.0 to 7.1.4, and guests of some hypervisors).
+//! Trusting `setsockopt` alone would give a tunnel that answers pings but loads no pages.
 
 use super::{Endpoint, Family, RecvScratch, SendScratch, SocketOptions, Train, UdpSocket};
 use crate::poll::Poller;

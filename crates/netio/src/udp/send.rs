@@ -1,5 +1,5 @@
-//! Sending trains: one message each with `UDP_SEGMENT`, else one message a datagram, many
-//! messages a system call.
+//! Sends trains: one message each with `UDP_SEGMENT`, otherwise one message per datagram and many messages per system
+//! call.
 
 use super::headers::{CONTROL_LEN, Control, Headers, MESSAGES};
 use super::socket::{Family, UdpSocket, to_raw};
@@ -11,27 +11,27 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// How long a full socket buffer is waited for before the rest of a batch is dropped, all waiting
-/// for the batch together. A queue that gives no room for this long is a dead line, not a busy one.
+/// How long a batch waits in total for room in a full socket buffer; then the rest of the batch is dropped. A queue
+/// without room for this long belongs to a dead link, not a busy one.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A run of equal datagrams to one endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Train {
-    /// First byte, in the memory passed beside it.
+    /// Offset of the first byte in the memory passed along.
     pub start: u32,
-    /// All bytes together.
+    /// Length of all datagrams together, in bytes.
     pub len: u32,
-    /// Bytes of each datagram; the last may be shorter. Not 0.
+    /// Length of each datagram, in bytes; the last may be shorter. Not 0.
     pub segment: u32,
-    /// Where to.
+    /// The destination.
     pub endpoint: Endpoint,
     /// Outer ECN bits.
     pub ecn: Ecn,
 }
 
 impl Train {
-    /// One datagram of `len` bytes that lies at the beginning, without ECN.
+    /// One datagram of `len` bytes at the start of the memory, without ECN.
     #[must_use]
     pub const fn single(len: u32, endpoint: Endpoint) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Train {
         }
     }
 
-    /// Datagrams in the train.
+    /// Number of datagrams in the train.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.len.div_ceil(self.segment.max(1))
@@ -53,15 +53,15 @@ impl Train {
 /// The result of a send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendReport {
-    /// Datagrams handed to the kernel.
+    /// Number of datagrams handed to the kernel.
     pub sent: u64,
-    /// Datagrams that the kernel refused.
+    /// Number of datagrams that the kernel refused.
     pub dropped: u64,
-    /// System calls made.
+    /// Number of system calls made.
     pub syscalls: u64,
     /// `errno` of the last refusal; 0 for none.
     pub errno: i32,
-    /// A sticky source address is no longer ours: forget it.
+    /// A sticky source address is no longer this host's: forget it.
     pub source_gone: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct SendReport {
 pub struct SendScratch {
     headers: Headers,
     pending: Vec<Train>,
-    /// The rest of [`PATIENCE`] for the present batch.
+    /// The rest of [`PATIENCE`] for the current batch.
     patience: Duration,
 }
 
@@ -96,8 +96,8 @@ impl SendScratch {
         }
     }
 
-    /// Begins a batch: a full socket buffer is waited for again, for 100 ms at most over all the
-    /// batch's calls of [`UdpSocket::send_trains`].
+    /// Begins a batch, which may wait anew for a full socket buffer: 100 ms at most over all its calls of
+    /// [`UdpSocket::send_trains`].
     pub fn begin_batch(&mut self) {
         self.patience = PATIENCE;
     }
@@ -106,9 +106,9 @@ impl SendScratch {
 impl UdpSocket {
     /// Sends `trains` out of `memory` in order.
     ///
-    /// Every train must be of this socket's family. What the kernel refuses is dropped and counted.
-    /// A full socket buffer is waited for, briefly: when the batch's time for that is over
-    /// ([`SendScratch::begin_batch`]), the rest of the trains is dropped and counted.
+    /// Every train must be of this socket's family. Datagrams that the kernel refuses are dropped and counted. If the
+    /// socket buffer is full, this waits briefly. When the batch's time for that is over
+    /// ([`SendScratch::begin_batch`]), the remaining trains are dropped and counted.
     pub fn send_trains(
         &self,
         scratch: &mut SendScratch,
@@ -188,8 +188,8 @@ impl UdpSocket {
         pending.clear();
     }
 
-    /// Deals with the refusal of the first of the submitted trains. Returns how many trains are
-    /// thereby done with: 0 to try again, 1 to go on behind it.
+    /// Handles the kernel's refusal of the first submitted train. Returns how many trains are thereby finished: 0 to
+    /// try again, 1 to continue with the next.
     fn refused(
         &self,
         error: &io::Error,
@@ -210,7 +210,7 @@ impl UdpSocket {
             Some(libc::EINVAL | libc::EMSGSIZE) if train.len > train.segment => {
                 self.gso.rejected(error);
             }
-            // The sticky source may have gone from the interface: let the kernel choose.
+            // The interface may have lost the sticky source address: let the kernel choose.
             Some(libc::EINVAL | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV)
                 if train.endpoint.source.is_some() =>
             {
@@ -230,7 +230,7 @@ impl UdpSocket {
                 return 1;
             }
         }
-        // Once more, one datagram a message.
+        // Retry with one datagram per message.
         let mut start = train.start;
         let end = train.start + train.len;
         while start < end {
@@ -254,7 +254,7 @@ impl UdpSocket {
         1
     }
 
-    /// Waits for room, and takes the time off `patience`. False when there was none in that time.
+    /// Waits for room, and deducts the time from `patience`. False if there was no room in that time.
     fn wait_writable(&self, patience: &mut Duration) -> bool {
         if patience.is_zero() {
             return false;
@@ -265,16 +265,16 @@ impl UdpSocket {
             revents: 0,
         };
         let begun = Instant::now();
-        // Rounded up, so that no wait is for nothing.
+        // Rounded up, so that no wait is too short.
         let millis = patience.as_nanos().div_ceil(1_000_000) as libc::c_int;
         // SAFETY: one pollfd is passed with its count.
         let ready = unsafe { libc::poll(&raw mut fd, 1, millis) };
         *patience = patience.saturating_sub(begun.elapsed());
-        // A signal ends a wait early: with time left, the caller tries again and comes back.
+        // A signal ends a wait early: if time is left, the caller tries again.
         ready > 0 || (ready < 0 && !patience.is_zero())
     }
 
-    /// One `sendmmsg` (or `sendmsg`) of at most [`MESSAGES`] trains; how many went.
+    /// Makes one `sendmmsg` (or `sendmsg`) call for at most [`MESSAGES`] trains, and returns how many were sent.
     fn submit(
         &self,
         scratch: &mut SendScratch,
@@ -300,7 +300,7 @@ impl UdpSocket {
             };
             let mut control = Writer::new(&mut scratch.controls[i]);
             if train.len > train.segment {
-                // Longer segments than a u16 cannot be: a datagram is at most 65,507 bytes.
+                // No segment is longer than a u16: a datagram has at most 65,507 bytes.
                 control.segment(u16::try_from(train.segment).unwrap_or(u16::MAX));
             }
             if let Some(source) = train.endpoint.source {
@@ -390,9 +390,9 @@ impl<'a> Writer<'a> {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, size);
     }
 
-    /// `IP_PKTINFO` / `IPV6_PKTINFO`: send from this address. The interface is left to the
-    /// routing table: naming the one that the peer's packet came in on would, where the way back
-    /// is another, send into a void that the kernel takes for a direct link.
+    /// `IP_PKTINFO` / `IPV6_PKTINFO`: send from this address. The routing table chooses the interface. Naming the one
+    /// that the peer's packet came in on would fail where the route back uses another: the kernel would treat the peer
+    /// as directly connected.
     pub(crate) fn source(&mut self, source: Source) {
         match source.ip {
             IpAddr::V4(ip) => {
@@ -435,8 +435,8 @@ mod tests {
     use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-    /// A socket whose buffer is full and stays full: in truth a TCP connection that is not read
-    /// from, for which the system calls are the same. The other end is to be kept.
+    /// A socket whose buffer stays full: actually a TCP connection that nobody reads from, for which the system calls
+    /// are the same. The caller must keep the other end.
     fn full_socket() -> (UdpSocket, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -448,7 +448,7 @@ mod tests {
         };
         let mut socket = UdpSocket::bind(Family::V4, &options).unwrap();
         socket.fd = ours.try_clone().unwrap().into();
-        // Full for good when nothing more fits after late acknowledgements have made their room.
+        // The buffer is full for good when nothing more fits after late acknowledgements have made room.
         while ours.write(&[0; 65_536]).is_ok() || ours.write(&[0]).is_ok() {
             while ours.write(&[0; 65_536]).is_ok() || ours.write(&[0]).is_ok() {}
             socket.wait_writable(&mut Duration::from_millis(300));
@@ -472,11 +472,11 @@ mod tests {
         let memory = vec![0; 10 * trains.len()];
         let mut scratch = SendScratch::new();
         for _ in 0..2 {
-            // Two calls for one batch, as where its packets go to both families.
+            // Two calls for one batch, as when its packets go to both families.
             let report = socket.send_trains(&mut scratch, &memory, &trains);
             assert_eq!(report.dropped, trains.len() as u64);
             assert_eq!(report.errno, libc::EAGAIN);
-            // Nothing is tried behind what was waited for in vain: three calls take all of them.
+            // After one wait in vain, nothing is tried again: three calls are made in all.
             assert_eq!(report.syscalls, 3);
             assert!(scratch.patience.is_zero());
         }

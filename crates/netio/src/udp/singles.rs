@@ -1,28 +1,29 @@
-//! Whether datagrams come in trains or singly.
+//! Decides whether to receive trains or single datagrams.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Trains or single datagrams, by what comes.
+/// Chooses between receiving trains and single datagrams, by what arrives.
 ///
-/// With `UDP_GRO` one call receives one train, which is one datagram where the sender's datagrams differ or the device joins
-/// none; without, one call receives many datagrams, and trains are cut by the kernel, which is dear. So `UDP_GRO` is let go of
-/// while only single datagrams come, and tried again, the less often the more often that was in vain.
+/// With `UDP_GRO` one call receives one train. A train is only one datagram if the sender's datagrams differ or the
+/// device joins none. Without `UDP_GRO` one call receives many datagrams, and the kernel cuts trains, which is
+/// expensive. So `UDP_GRO` is switched off while only single datagrams come. It is tried again, less often after each
+/// attempt in vain.
 ///
-/// It is let go of when nothing waits, before and after: the kernel does not cut a train that stands in the queue already, and
-/// does not tell any more where it is to be cut.
+/// `UDP_GRO` is switched off only if nothing waits before and after. The kernel does not cut a train that is queued
+/// already, and no longer reports where to cut it.
 #[derive(Debug, Default)]
 pub(super) struct Singles {
-    /// `UDP_GRO` is let go of.
+    /// `UDP_GRO` is switched off.
     pub(super) on: AtomicBool,
-    /// It is to be, as soon as nothing waits.
+    /// `UDP_GRO` will be switched off as soon as nothing waits.
     pub(super) wanted: AtomicBool,
     /// Single datagrams in a row, or calls without `UDP_GRO`.
     count: AtomicU32,
-    /// How often in a row only single datagrams came when it was tried again.
+    /// Attempts in a row to use `UDP_GRO` that received only single datagrams.
     pub(super) in_vain: AtomicU32,
 }
 
-/// Datagrams that come singly one after the other, while more wait, until `UDP_GRO` is let go of.
+/// Number of single datagrams in a row, while more wait, after which `UDP_GRO` is switched off.
 pub(super) const SINGLE: u32 = 16;
 
 /// Calls without `UDP_GRO` until it is tried again: at first, and at most.
@@ -30,7 +31,7 @@ pub(super) const CALLS_MIN: u32 = 32;
 const CALLS_MAX: u32 = 4096;
 
 impl Singles {
-    /// Counts one; true, and from the start again, at the `limit`.
+    /// Counts one; at the `limit` returns true and starts again from zero.
     pub(super) fn count(&self, limit: u32) -> bool {
         let count = self.count.load(Ordering::Relaxed) + 1;
         let over = count >= limit;
@@ -43,7 +44,7 @@ impl Singles {
         self.count.store(0, Ordering::Relaxed);
     }
 
-    /// Whether trains may be asked for again, after this call.
+    /// Whether to ask for trains again after this call.
     pub(super) fn tries_again(&self) -> bool {
         let doublings = self.in_vain.load(Ordering::Relaxed);
         let calls = CALLS_MIN.checked_shl(doublings).unwrap_or(CALLS_MAX);

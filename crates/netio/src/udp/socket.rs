@@ -1,4 +1,4 @@
-//! Opening a UDP socket and climbing its part of the ladder.
+//! Opens a UDP socket, and finds which optional kernel features (rungs) it has.
 
 use super::singles::Singles;
 use crate::poll::check;
@@ -18,18 +18,18 @@ pub enum Family {
     V6,
 }
 
-/// The treatment of a datagram that is longer than a link on its way carries (`IP_MTU_DISCOVER`, ip(7)). It holds for
-/// trains and for datagrams that leave by themselves.
+/// Treatment of datagrams that are longer than a link on their way carries (`IP_MTU_DISCOVER`, ip(7)). It applies to
+/// trains and to single datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscovery {
-    /// It is cut: IPv4 datagrams have no DF, so that routers may. IPv6 is cut here if the path's MTU is
-    /// known.
+    /// They are fragmented: IPv4 datagrams have no DF, so routers may do it. This host fragments IPv6 if it knows the
+    /// path's MTU.
     #[default]
     No,
-    /// The kernel's default: cut here if the path's MTU is known, else DF. Without trains (`UDP_SEGMENT`), which the
-    /// kernel sends without DF in this mode.
+    /// The kernel's default: this host fragments if it knows the path's MTU, otherwise sets DF. Excludes trains
+    /// (`UDP_SEGMENT`), which the kernel sends without DF in this mode.
     Maybe,
-    /// It is dropped, here or on its way: all datagrams have DF.
+    /// They are dropped, here or on their way: all datagrams have DF.
     Yes,
 }
 
@@ -47,7 +47,7 @@ pub struct SocketOptions {
     /// Send and receive buffer in bytes; the kernel's default when `None`. Tried with the
     /// `FORCE` variants first, which a privileged process may use beyond `rmem_max`.
     pub buffer: Option<usize>,
-    /// The treatment of datagrams that are too long for their path.
+    /// Treatment of datagrams that are too long for their path.
     pub mtu_discovery: MtuDiscovery,
     /// Try `UDP_SEGMENT`.
     pub gso: bool,
@@ -55,13 +55,13 @@ pub struct SocketOptions {
     pub gro: bool,
     /// Try `sendmmsg` and `recvmmsg`.
     pub mmsg: bool,
-    /// Have the kernel note when datagrams come ([`UdpSocket::waited`]).
+    /// Make the kernel note the arrival time of datagrams ([`UdpSocket::waited`]).
     pub aqm: bool,
-    /// Have the kernel tell the outer ECN bits of what comes, which are those of no ECN otherwise. It tells them of each datagram,
-    /// for 310 instructions where datagrams come singly (x86-64, Linux 7.2).
+    /// Make the kernel report the outer ECN bits of received datagrams; otherwise they read as "no ECN". The report
+    /// costs 310 instructions per datagram where datagrams arrive singly (x86-64, Linux 7.2).
     pub ecn: bool,
-    /// Datagrams leave from the address that the way to their receiver has now, and it is not told which of ours one came to,
-    /// which costs a control message in each direction: for a socket that calls and is not called.
+    /// For a socket that only calls others. The kernel chooses the source address by the present route, and does not
+    /// report which local address received a datagram. This saves a control message in each direction.
     pub calls: bool,
 }
 
@@ -80,7 +80,7 @@ pub enum SocketError {
     /// The port is taken.
     #[error("UDP port {0} is in use by another program (choose another ListenPort)")]
     PortInUse(u16),
-    /// Anything else.
+    /// Another error.
     #[error("UDP socket: {what}: {source}")]
     Option {
         /// The step that failed.
@@ -90,7 +90,7 @@ pub enum SocketError {
     },
 }
 
-/// No datagram waits for longer: the clock was set.
+/// Longest plausible wait of a datagram: a longer one means that the clock was set.
 const WAITED_MAX: Duration = Duration::from_secs(60);
 
 /// An open, non-blocking UDP socket.
@@ -101,18 +101,18 @@ pub struct UdpSocket {
     port: u16,
     /// `IP_MTU_DISCOVER`, as it was asked for.
     pub(super) discovery: libc::c_int,
-    /// `UDP_SEGMENT` is in force.
+    /// Whether `UDP_SEGMENT` is in force.
     pub gso: Rung,
-    /// `UDP_GRO` is in force.
+    /// Whether `UDP_GRO` is in force.
     pub gro: Rung,
-    /// `sendmmsg`/`recvmmsg` are in force.
+    /// Whether `sendmmsg`/`recvmmsg` are in force.
     pub mmsg: Rung,
-    /// The kernel notes when datagrams come.
+    /// Whether the kernel notes the arrival time of datagrams.
     pub aqm: Rung,
-    /// A plain datagram was longer than the receive stride: so many receives are single ones, with room for it.
+    /// Remaining receives of single datagrams with full room, after one that was longer than the receive stride.
     pub(super) long_datagrams: AtomicU32,
     pub(super) singles: Singles,
-    /// A test's answers in its place.
+    /// Answers that a test gives in the kernel's place.
     #[cfg(feature = "simulated")]
     pub faults: crate::simulated::Faults,
 }
@@ -174,7 +174,7 @@ impl UdpSocket {
             Family::V4 => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
             Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
         };
-        // The values have the same numbers in both families.
+        // The values are the same numbers in both families.
         let value = match options.mtu_discovery {
             MtuDiscovery::No => libc::IP_PMTUDISC_DONT,
             MtuDiscovery::Maybe => libc::IP_PMTUDISC_WANT,
@@ -193,7 +193,7 @@ impl UdpSocket {
         bind(&fd, family, options).map_err(|source| match source.raw_os_error() {
             Some(libc::EADDRINUSE) => SocketError::PortInUse(options.port),
             Some(libc::EAFNOSUPPORT) => SocketError::NoFamily(family),
-            // Without an address of its own it means that the family was switched off.
+            // If no address was asked for, this error means that the family was switched off.
             Some(libc::EADDRNOTAVAIL) => match options.address {
                 Some(address) if !address.is_unspecified() => SocketError::NoAddress(address),
                 _ => SocketError::NoFamily(family),
@@ -219,7 +219,7 @@ impl UdpSocket {
             set_int(&fd, libc::SOL_UDP, libc::UDP_GRO, 1)
         });
         let mmsg = rung("mmsg", options.mmsg, || probe_mmsg(&fd));
-        // The first question is what makes the kernel note them.
+        // The first query makes the kernel start noting the times.
         let aqm = rung("aqm", options.aqm, || arrival(&fd).map(drop));
         let long_datagrams = AtomicU32::new(0);
         Ok(Self {
@@ -250,7 +250,7 @@ impl UdpSocket {
         self.port
     }
 
-    /// How long ago the datagram that was received last came to this machine. `None` where the kernel has not noted that, or the
+    /// How long ago the last received datagram arrived at this machine. `None` if the kernel has not noted that, or the
     /// clock was set.
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
@@ -262,7 +262,7 @@ impl UdpSocket {
         }
         let (seconds, nanos) = arrival(&self.fd).ok()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        // Seconds have 32 bits where longs have, and come round.
+        // Seconds have 32 bits where longs do, and wrap around.
         let seconds = u64::from((now.as_secs() as u32).wrapping_sub(seconds));
         let now = Duration::new(seconds, now.subsec_nanos());
         let waited = now.checked_sub(Duration::from_nanos(nanos.into()))?;
@@ -294,7 +294,7 @@ fn rung(name: &'static str, wanted: bool, probe: impl FnOnce() -> io::Result<()>
     }
 }
 
-/// An empty `recvmmsg` on the empty socket: would-block where the call exists, `ENOSYS` elsewhere.
+/// Calls `recvmmsg` for no messages on the empty socket: would-block if the call exists, `ENOSYS` otherwise.
 fn probe_mmsg(fd: &OwnedFd) -> io::Result<()> {
     // SAFETY: a vector of length zero is never touched.
     let result = unsafe {
@@ -312,10 +312,10 @@ fn probe_mmsg(fd: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// When the datagram that was received last came, in seconds, of which the low half is right, and nanoseconds. The first
-/// question makes the kernel note that of the datagrams behind it.
+/// Arrival time of the last received datagram: seconds, whose low half is right, and nanoseconds. The first query makes
+/// the kernel note the times of later datagrams.
 fn arrival(fd: &OwnedFd) -> io::Result<(u32, u32)> {
-    // The older of its two forms, with native longs, which every kernel has.
+    // The older of the ioctl's two forms, with native longs, which every kernel has.
     const SIOCGSTAMPNS: libc::c_int = 0x8907;
     let mut stamp: [libc::c_long; 2] = [0; 2];
     // SAFETY: the kernel writes two native longs.
@@ -369,7 +369,7 @@ pub(crate) fn set_buffers(fd: &OwnedFd, bytes: usize) {
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
     ] {
-        // A smaller buffer than asked for is slower, not wrong.
+        // A buffer smaller than requested makes the socket slower, not wrong.
         if set_int(fd, libc::SOL_SOCKET, force, bytes).is_err() {
             let _ = set_int(fd, libc::SOL_SOCKET, plain, bytes);
         }
@@ -432,7 +432,7 @@ pub(crate) fn to_raw(addr: SocketAddr) -> (libc::sockaddr_storage, libc::socklen
     (raw, len as libc::socklen_t)
 }
 
-/// The address in a `sockaddr`, unless it is of another family.
+/// The address in a `sockaddr`; `None` for other families.
 pub(crate) fn from_raw(raw: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(raw.ss_family) {
         libc::AF_INET => {
@@ -471,7 +471,7 @@ mod tests {
             };
             UdpSocket::bind(Family::V4, &options)
         };
-        // Of those that documents use (RFC 5737).
+        // An address from a range for documentation (RFC 5737).
         let missing = IpAddr::from([192, 0, 2, 77]);
         let error = bind(Some(missing)).unwrap_err();
         assert!(matches!(error, SocketError::NoAddress(address) if address == missing));

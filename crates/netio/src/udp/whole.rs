@@ -1,14 +1,15 @@
-//! One datagram that nothing on its way may cut, from a socket whose other datagrams may be cut.
+//! Sends a single datagram that must not be fragmented, on a socket whose other datagrams may be.
 
 use super::socket::{Family, UdpSocket, set_int};
 use super::{Endpoint, SendReport, SendScratch, Train};
 
 impl UdpSocket {
-    /// Sends one datagram with DF, whatever [`MtuDiscovery`](super::MtuDiscovery) the socket has, and whatever the kernel has
-    /// learned of the path (`IP_PMTUDISC_PROBE`). One that is longer than the device carries is refused with `EMSGSIZE`.
+    /// Sends one datagram with DF, whatever the socket's [`MtuDiscovery`](super::MtuDiscovery), and whatever path MTU
+    /// the kernel has learned (`IP_PMTUDISC_PROBE`). If it is too long for the device, the kernel refuses it with
+    /// `EMSGSIZE`.
     ///
-    /// The kernel takes this from the socket and not from the message: what other threads send by the socket in these
-    /// microseconds has DF too, and fits the device, as it was made for that. To be called by one thread at a time.
+    /// The option belongs to the socket, not the message. Datagrams that other threads send in these microseconds have
+    /// DF too; they fit the device, since they were made for it. Only one thread may call this at a time.
     pub fn send_whole(
         &self,
         scratch: &mut SendScratch,
@@ -42,7 +43,7 @@ impl UdpSocket {
 }
 
 impl SendReport {
-    /// This host itself has refused a datagram for its length.
+    /// Whether this host itself has refused a datagram as too long.
     #[must_use]
     pub fn too_long(&self) -> bool {
         self.errno == libc::EMSGSIZE
@@ -72,8 +73,8 @@ mod tests {
         value
     }
 
-    /// Loopback carries 65,536 bytes, and a datagram at most 65,507: nothing is too long for it, so that only what goes and
-    /// what the socket has afterwards can be seen here.
+    /// Loopback carries 65,536 bytes and a datagram has at most 65,507, so none is too long. This only tests the sent
+    /// datagram and the socket's options afterwards.
     #[test]
     fn one_goes_whole_and_the_socket_is_as_it_was() {
         for (family, local) in [(Family::V4, "127.0.0.1:0"), (Family::V6, "[::1]:0")] {

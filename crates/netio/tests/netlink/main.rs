@@ -1,4 +1,4 @@
-//! Netlink against the real kernel, in a network namespace of each test's own.
+//! Netlink against the real kernel, with a separate network namespace for each test.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -17,11 +17,11 @@ use netio::netlink::{
 use netio::packet::{BATCH, FrameBatch, NOTE_SIZE, PacketSocket};
 use netio::poll::Poller;
 
-/// How long an interface may be silent before a test gives it up: far beyond what a busy machine takes.
+/// Longest wait for news about an interface, far beyond the delay on a busy machine.
 const CARRIER: Duration = Duration::from_secs(30);
 
-/// Runs `test` in a thread in a fresh network namespace, which is gone with the thread. Without the
-/// right to make one nothing is tested, which is noted.
+/// Runs `test` in a thread with a fresh network namespace, which vanishes with the thread. Without the right to make
+/// one it skips the test, and notes that.
 fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let work = || {
         // SAFETY: unshare takes no pointers, and only moves this thread.
@@ -203,7 +203,7 @@ fn rules_choose_the_table_by_mark() {
     });
 }
 
-/// A device need not be there for rules to name it, and what is told of rules is heard.
+/// Rules may name a device that does not exist, and changes to rules are reported.
 #[test]
 fn rules_by_device_are_read_as_they_were_made() {
     in_namespace(|| {
@@ -247,7 +247,7 @@ fn rules_by_device_are_read_as_they_were_made() {
     });
 }
 
-/// Chains that `nft` makes are seen, and their changes too.
+/// Chains that `nft` makes are visible, and so are changes to them.
 #[test]
 fn chains_are_read_as_nft_made_them() {
     in_namespace(|| {
@@ -308,7 +308,7 @@ fn monitor_tells_of_changes_and_of_the_end() {
         netlink.set_mtu(a, 1400).unwrap();
         netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
         netlink.delete_link(a).unwrap();
-        // Everything above was acknowledged, so that its news is in the socket already.
+        // The kernel has acknowledged all changes above, so their events are already in the socket.
         let mut events = Vec::new();
         while let Some(event) = monitor.next().unwrap() {
             events.push(event);
@@ -364,8 +364,8 @@ fn frames_cross_between_packet_sockets() {
             let frames = vec![([0; NOTE_SIZE], frame.as_slice()); count];
             assert_eq!(a.send_batch(&frames).unwrap(), count.min(BATCH));
             let mut seen = 0;
-            // Bounded by turns, not by time: a veth delivers before the sender's next system call, or
-            // at latest when the softirq daemon gets to run.
+            // The limit counts rounds instead of time: a veth delivers before the sender's next system call, or at the
+            // latest when the softirq daemon runs.
             for _ in 0..1_000_000 {
                 b.receive(&mut batch).unwrap();
                 seen += batch.frames().filter(|f| f.frame == frame).count();
@@ -376,7 +376,7 @@ fn frames_cross_between_packet_sockets() {
             }
             assert_eq!(seen, count.min(BATCH));
         }
-        // Longer than the memory: counted, not handed out.
+        // A frame longer than the buffer is counted, but not returned.
         let mut small = FrameBatch::new(60);
         a.send(&frame).unwrap();
         while b.receive(&mut small).unwrap() == 0 || small.truncated() == 0 {

@@ -1,4 +1,4 @@
-//! The kernel's data plane of OpenVPN, with the kernel itself.
+//! The kernel's OpenVPN data plane, tested with the kernel itself.
 
 use super::{CARRIER, in_namespace};
 use netio::netlink::{
@@ -34,7 +34,7 @@ fn the_kernels_openvpn_takes_a_peer_keys_and_timers_and_tells_when_it_lets_go() 
             inside_v4: None,
             inside_v6: None,
         };
-        // One of several needs an address.
+        // In multi-peer mode every peer needs an inner address.
         assert!(ovpn.add_peer(&peer).is_err());
         peer.inside_v4 = Some([10, 8, 0, 2].into());
         ovpn.add_peer(&peer).unwrap();
@@ -68,7 +68,7 @@ fn the_kernels_openvpn_takes_a_peer_keys_and_timers_and_tells_when_it_lets_go() 
         ovpn.move_peer(7, moved, None).unwrap();
         ovpn.set_inside(7, Some([10, 8, 0, 3].into()), None)
             .unwrap();
-        // The address of IPv4 is another's to have now.
+        // The released IPv4 address is available to another peer.
         let v6 = "fd00::3".parse().unwrap();
         ovpn.set_inside(7, None, Some(v6)).unwrap();
         let other = OvpnPeer {
@@ -85,7 +85,7 @@ fn the_kernels_openvpn_takes_a_peer_keys_and_timers_and_tells_when_it_lets_go() 
         };
         assert_eq!(news.next().unwrap(), Some(other_gone));
         assert_eq!(ovpn.peer(7).unwrap().remote, Some(moved));
-        // Not more than a day, of either.
+        // Both times may be at most one day.
         ovpn.keep_alive(7, 86_400, 86_400).unwrap();
         assert!(ovpn.keep_alive(7, 86_401, 10).is_err());
         assert!(ovpn.keep_alive(7, 10, 86_401).is_err());

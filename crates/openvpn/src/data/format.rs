@@ -1,6 +1,6 @@
 //! One key's data packets: `[length] opcode [peer-id] | head | framing, payload | tail`.
 //!
-//! The cipher writes and reads its own head and tail; here is what stands around and within them.
+//! The cipher writes and reads its own head and tail; this module handles the bytes around and within them.
 
 use super::cipher::{self, CipherError};
 use super::fragment::{self, Fragments};
@@ -24,34 +24,35 @@ pub struct Shape {
     pub framing: Framing,
     /// Packets go through TCP.
     pub stream: bool,
-    /// `fragment`: pieces out and in, across keys.
+    /// `fragment`: cuts and rejoins packets, shared by all keys of the peer.
     pub fragments: Option<Arc<Fragments>>,
     /// `mssfix`: the largest TCP segment over IPv4, in bytes; 0 for any.
     pub mss: u16,
-    /// Bytes that a packet which the peer compressed may have when it is unpacked; 0: it is dropped.
+    /// Most bytes of an unpacked packet that the peer compressed; 0 drops such packets.
     pub unpacked_max: usize,
 }
 
 /// Compression framing: the marks that compression leaves on packets even where nothing is compressed.
 ///
-/// Millrace never compresses: that tells listeners something of what is inside (the VORACLE attack). The peer may
-/// insist on the framing all the same, says by it whether it has compressed, and what it has is unpacked.
+/// Millrace never compresses, since compression tells listeners something of the plaintext (the VORACLE attack). The
+/// peer may still insist on the framing, which says whether it has compressed a packet. Compressed packets are
+/// unpacked.
 ///
 /// | directive                                | framing | on the wire                                              |
 /// |------------------------------------------|---------|----------------------------------------------------------|
 /// | `comp-lzo` in any form, `compress lzo`   | Lzo     | `fa` before the packet; `66` if it is LZO                 |
-/// | `compress`, `compress stub`, `... lz4`   | Swap    | `fb` for the first byte, which goes to the end; `69` LZ4, likewise |
+/// | `compress`, `compress stub`, `... lz4`   | Swap    | `fb` for the first byte, which goes to the end; `69` if LZ4 |
 /// | `compress stub-v2`, `compress lz4-v2`    | V2      | nothing, or `50 00` before a packet that begins with `50` |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// None.
+    /// No framing.
     #[default]
     None,
     /// A byte before the packet.
     Lzo,
     /// A byte in place of the first, which is moved to the end.
     Swap,
-    /// An escape where the packet looks like one.
+    /// An escape before packets that begin like one.
     V2,
 }
 
@@ -63,8 +64,7 @@ const V2_INDICATOR: u8 = 0x50;
 const V2_PLAIN: u8 = 0;
 const V2_LZ4: u8 = 1;
 const V2_LZO: u8 = 2;
-/// The byte that stock writes for [`V2_PLAIN`]: the number that the method has inside the program. Stock itself does
-/// not take it.
+/// The byte that stock writes for [`V2_PLAIN`]: its internal number of the method. Stock itself does not accept it.
 const V2_PLAIN_OF_STOCK: u8 = 10;
 
 /// How a peer has compressed a packet.
@@ -79,21 +79,21 @@ pub enum Compression {
 /// The content of the framing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unframed {
-    /// A packet: where it is.
+    /// A plain packet: its place in the buffer.
     Payload(Range<usize>),
-    /// A compressed packet, as it was: for [`Framing::unpack`].
+    /// A compressed packet, unchanged: for [`Framing::unpack`].
     Compressed(Compression),
-    /// Not this framing: the ends differ in it. Dropped.
+    /// The bytes do not have this framing, so the two ends differ in it. The packet is dropped.
     Malformed,
 }
 
 impl Framing {
-    /// Bytes that [`frame`](Self::frame) may want in front of a packet.
+    /// Bytes that [`frame`](Self::frame) may need in front of a packet.
     pub const HEAD_ROOM: usize = 2;
-    /// Bytes that [`frame`](Self::frame) may want behind a packet.
+    /// Bytes that [`frame`](Self::frame) may need behind a packet.
     pub const TAIL_ROOM: usize = 1;
 
-    /// Bytes by which it makes an ordinary packet longer.
+    /// Bytes that the framing adds to an ordinary packet.
     #[must_use]
     pub const fn overhead(self) -> usize {
         match self {
@@ -102,9 +102,9 @@ impl Framing {
         }
     }
 
-    /// Puts the framing on the packet at `at` in `buffer` and tells where the result is. `None` if there is less room
-    /// than [`HEAD_ROOM`](Self::HEAD_ROOM) before it and [`TAIL_ROOM`](Self::TAIL_ROOM) after it, where they are
-    /// needed, or no packet.
+    /// Puts the framing on the packet at `at` in `buffer` and returns its new place. `None` if the packet is empty, or
+    /// if room is missing where the framing needs it: [`HEAD_ROOM`](Self::HEAD_ROOM) before the packet and
+    /// [`TAIL_ROOM`](Self::TAIL_ROOM) after it.
     #[must_use]
     pub fn frame(self, buffer: &mut [u8], at: Range<usize>) -> Option<Range<usize>> {
         let first = *buffer.get(at.clone())?.first()?;
@@ -130,7 +130,7 @@ impl Framing {
         }
     }
 
-    /// Takes the framing off what is at `at` in `buffer`.
+    /// Takes the framing off the packet at `at` in `buffer`.
     #[must_use]
     pub fn unframe(self, buffer: &mut [u8], at: Range<usize>) -> Unframed {
         let Some(framed) = buffer.get_mut(at.clone()) else {
@@ -157,9 +157,9 @@ impl Framing {
         }
     }
 
-    /// Unpacks a compressed packet to the beginning of `unpacked`, and returns its length. `framed` is the whole of what
-    /// [`unframe`](Self::unframe) called [`Unframed::Compressed`], and is of no use any more then. `None` if it is none, or
-    /// unpacks to more than there is room for.
+    /// Unpacks a compressed packet to the beginning of `unpacked`, and returns its length. `framed` is the whole packet
+    /// for which [`unframe`](Self::unframe) returned [`Unframed::Compressed`]; its bytes are then of no use. `None` if
+    /// the packet is corrupt or does not fit.
     #[must_use]
     pub fn unpack(self, framed: &mut [u8], unpacked: &mut [u8]) -> Option<usize> {
         let len = framed.len();
@@ -168,7 +168,7 @@ impl Framing {
         };
         let packed = match self {
             Self::Swap => {
-                // The mark stands for the first byte of what was compressed, which is the last of all.
+                // The mark took the place of the first compressed byte, which was moved to the end.
                 framed[0] = framed[len - 1];
                 &framed[..len - 1]
             }
@@ -182,8 +182,8 @@ impl Framing {
     }
 }
 
-/// Bytes that a framing puts in front of a packet. (That of version 2 puts some in front of packets
-/// that begin with a byte that no IP packet and no in-band message of ours begins with.)
+/// Bytes that a framing puts in front of a packet. (Version 2 adds bytes only in front of a first byte that no IP
+/// packet and no in-band message of ours has.)
 fn framing_head(framing: Framing) -> usize {
     usize::from(framing == Framing::Lzo)
 }
@@ -199,7 +199,7 @@ pub struct DataFormat {
     prefix_len: usize,
     cipher: Arc<dyn PacketCipher>,
     shape: Shape,
-    /// The other direction's cipher where packets have epochs: ours must not fall behind the peer's.
+    /// The other direction's cipher, where packets have epochs: our epoch must not fall behind the peer's.
     peer_epoch: Option<Arc<dyn PacketCipher>>,
 }
 
@@ -235,13 +235,12 @@ impl DataFormat {
         Ok((one(&send, peer_epoch), one(&receive, None)))
     }
 
-    /// The cipher's name and whose code runs.
+    /// The names of the cipher and of its back end.
     pub fn cipher(&self) -> (&'static str, &'static str) {
         (self.cipher.name(), self.cipher.backend())
     }
 
-    /// Whether the framing is put around whole payloads here; pieces were framed before they were
-    /// cut.
+    /// The framing to put around whole payloads here: none with `fragment`, as pieces were framed before they were cut.
     fn frames(&self) -> Framing {
         if self.shape.fragments.is_some() {
             Framing::None
@@ -255,8 +254,8 @@ impl DataFormat {
         match &self.peer_epoch {
             None => n + 1,
             Some(peer) => {
-                // An epoch begins anew after so many packets, or when the peer has begun one. Ids
-                // go on instead of starting from 1, which no receiver minds.
+                // A new epoch begins after 2^24 packets, or when the peer has begun one. Ids continue instead of
+                // restarting from 1, which every receiver accepts.
                 let own = 1 + (n >> EPOCH_PACKETS_LOG2);
                 (own.max(u64::from(peer.epoch())) << 48) | (n + 1)
             }
@@ -288,7 +287,7 @@ impl Format for DataFormat {
         let (framing, head) = (self.frames(), self.cipher.head());
         for packet in batch.packets.iter_mut() {
             let range = packet.start as usize..(packet.start + packet.len) as usize;
-            // Nothing but an empty packet has no frame, and none is sealed.
+            // `frame` fails only for an empty packet, and empty packets are never sealed.
             let framed = framing.frame(batch.memory, range.clone()).unwrap_or(range);
             packet.start = framed.start as u32;
             packet.len = framed.len() as u32;
@@ -298,7 +297,7 @@ impl Format for DataFormat {
                 .copy_from_slice(&self.prefix[..self.prefix_len]);
             if self.shape.stream {
                 let len = self.prefix_len + head + framed.len() + self.cipher.tail(framed.len());
-                // The engine has dropped what would be longer than this can say.
+                // Fits 16 bits: the engine has dropped longer packets.
                 let len = record::header(len as u16);
                 batch.memory[prefix - record::HEADER_LEN..prefix].copy_from_slice(&len);
             }
@@ -329,7 +328,7 @@ impl Format for DataFormat {
                 packet.len = range.len() as u32;
                 kind(&memory[range])
             }
-            // There is no room here to unpack it.
+            // Left to the caller: there is no room to unpack it here.
             Unframed::Compressed(_) => Payload::Piece,
             Unframed::Malformed => Payload::Malformed,
         }
@@ -392,7 +391,7 @@ impl Format for DataFormat {
     }
 }
 
-/// Leaves nothing of `bytes` but what is in `range`.
+/// Cuts `bytes` down to `range`.
 fn keep(bytes: &mut Vec<u8>, range: Range<usize>) {
     bytes.truncate(range.end);
     bytes.drain(..range.start);
@@ -400,7 +399,8 @@ fn keep(bytes: &mut Vec<u8>, range: Range<usize>) {
 
 /// The kind of a payload without its framing. [`InBand`](super::inband::InBand) says which message.
 fn kind(payload: &[u8]) -> Payload {
-    // Both magic numbers begin with the same four bits: every packet comes here, and next to none is one of them.
+    // Fast, since every packet comes here and nearly all are IP packets: both magic numbers begin with the same four
+    // bits.
     const MARK: u8 = PING[0] >> 4;
     const { assert!(OCC_MAGIC[0] >> 4 == MARK) };
     if payload.first().is_none_or(|first| first >> 4 != MARK) {

@@ -6,9 +6,9 @@
 //! bits 0..2    0 whole, 1 a piece with others after it, 2 the last piece, 3 not used
 //! bits 2..10   number of the packet (0 for whole ones)
 //! bits 10..15  number of the piece, from 0
-//! bits 15..29  in a last piece: bytes of each of the others, divided by 4
+//! bits 15..29  in a last piece: bytes of each other piece, divided by 4
 //! ```
-//! Pieces but the last are of one size, a multiple of four, so that each piece tells its place.
+//! All pieces but the last have the same size, a multiple of four, so the number of a piece gives its place.
 
 #[cfg(test)]
 mod tests;
@@ -22,9 +22,9 @@ use thiserror::Error;
 
 /// Bytes of the head.
 pub const HEADER_LEN: usize = 4;
-/// Pieces of a packet at most.
+/// Most pieces of a packet.
 pub const MAX_PIECES: usize = 32;
-/// Packets that are being put together at most: as with stock.
+/// Most packets in reassembly at a time, as in stock.
 const WINDOW: u8 = 25;
 /// How long a packet waits for its pieces.
 const LIFETIME: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub struct Fragmenter {
 pub struct Piece {
     /// The header before it.
     pub header: [u8; HEADER_LEN],
-    /// Which bytes of the packet it has.
+    /// The bytes of the packet that the piece carries.
     pub range: Range<usize>,
 }
 
@@ -60,9 +60,9 @@ pub struct TooManyPieces {
 }
 
 impl Fragmenter {
-    /// Cuts packets of more than `most` bytes, which is [`Encapsulation::max_fragment`](super::mtu::Encapsulation);
-    /// at least 4. `number` is that of the packet before the first, random so that a new session's pieces do not
-    /// meet those of the old one.
+    /// Cuts packets of more than `most` bytes, which is [`Encapsulation::max_fragment`](super::mtu::Encapsulation); at
+    /// least 4. `number` is the number before the first packet's: random, so that pieces of a new session do not mix
+    /// with old ones.
     #[must_use]
     pub fn new(most: usize, number: u8) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Fragmenter {
     /// Cuts a packet of `len` bytes as stock does: one piece if it fits, otherwise pieces of nearly the same size.
     ///
     /// # Errors
-    /// If it would need more than 32. The packet is to be dropped.
+    /// If the packet would need more than 32 pieces. Drop it.
     pub fn cut(
         &mut self,
         len: usize,
@@ -119,7 +119,7 @@ fn head(kind: u32, number: u8, index: usize) -> u32 {
 
 /// Bytes of the pieces of a packet that needs more than one: a multiple of four, and no more than `most`.
 ///
-/// The piece length with the same number of pieces, but the last not much shorter than the others.
+/// The number of pieces stays the least possible, and the last is not much shorter than the others.
 fn piece_len(len: usize, most: usize) -> usize {
     let aligned = most & !3;
     let (full, rest) = (len / aligned, len % aligned);
@@ -139,15 +139,15 @@ pub struct Reassembler {
     most: usize,
     newest: u8,
     partial: Vec<Partial>,
-    /// A buffer to use again.
+    /// A buffer for reuse.
     spare: Vec<u8>,
 }
 
-/// A packet of which some pieces are there.
+/// A packet of which some pieces are missing.
 #[derive(Debug)]
 struct Partial {
     number: u8,
-    /// Bytes of its pieces but the last.
+    /// Bytes of every piece but the last.
     size: usize,
     /// Bit n: piece n is there.
     pieces: u32,
@@ -160,11 +160,11 @@ struct Partial {
 /// The result of a piece.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reassembled<'a> {
-    /// It is a whole packet: the payload from its fifth byte on.
+    /// A whole packet: the payload from its fifth byte on.
     Whole,
-    /// It was the missing piece; this is the packet.
+    /// The payload was the missing piece; this is the packet.
     Complete(&'a [u8]),
-    /// Others are missing.
+    /// Other pieces are missing.
     Waiting,
 }
 
@@ -174,12 +174,12 @@ pub enum FragmentError {
     /// Shorter than the head: the peer has no `fragment`.
     #[error("no fragment header; `fragment` must be set at both ends or at neither")]
     NoHeader,
-    /// A head that is none.
+    /// The header has an impossible value.
     #[error(
         "impossible fragment header {0:#010x}; `fragment` must be set at both ends or at neither"
     )]
     Header(u32),
-    /// The packet would be longer than any.
+    /// The packet would be longer than the longest allowed.
     #[error("fragments of a packet that is too long")]
     TooLong,
 }
@@ -196,7 +196,7 @@ impl Reassembler {
         }
     }
 
-    /// Takes what was in a data packet.
+    /// Takes the payload of a data packet.
     ///
     /// # Errors
     /// See [`FragmentError`]; the payload is dropped.
@@ -211,7 +211,7 @@ impl Reassembler {
         let number = (head >> 2) as u8;
         let index = (head >> 10 & 0x1f) as usize;
         let (is_last, size) = match head & 3 {
-            // Without a number, as every sender has it: other bits would be the mark of another version.
+            // Every sender leaves the other bits 0: set bits could be the mark of another version.
             TYPE_WHOLE if head & 0xff == 0 => return Ok(Reassembled::Whole),
             TYPE_PIECE => (false, piece.len()),
             TYPE_LAST => (true, (head >> 15 & 0x3fff) as usize * 4),
@@ -282,7 +282,8 @@ impl Reassembler {
             .retain(|partial| newest.wrapping_sub(partial.number) < WINDOW);
     }
 
-    /// Where the pieces of this packet are; begun anew if there are none, or of another size: an older packet's.
+    /// Finds the slot of this packet. Starts a new one if there is none, or if its pieces have another size: an older
+    /// packet's.
     fn slot(&mut self, number: u8, size: usize, now: Instant) -> usize {
         let found = self.partial.iter().position(|it| it.number == number);
         let mut fresh = Partial {
@@ -321,7 +322,7 @@ impl Partial {
     }
 }
 
-/// Both ways of all keys of a peer.
+/// Cuts and rejoins the packets of a peer, across all its keys.
 pub struct Fragments {
     out: Mutex<Fragmenter>,
     back: Mutex<Reassembler>,
@@ -338,7 +339,7 @@ impl Fragments {
         }
     }
 
-    /// Cuts what a packet is with its framing, and hands each piece out as its header and the rest of it.
+    /// Cuts a packet with its framing, and passes each piece to `emit` as its header and its bytes.
     pub(super) fn split(&self, framed: &[u8], emit: &mut dyn FnMut(&[u8], &[u8])) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         match out.cut(framed.len()) {
@@ -347,17 +348,17 @@ impl Fragments {
         }
     }
 
-    /// Takes a piece, and writes the packet that it completes, framing and all, to `whole`.
+    /// Takes a piece, and writes the packet that it completes, with its framing, to `whole`.
     ///
     /// # Errors
-    /// The verdict on a piece that completes none.
+    /// The verdict on a piece that completes no packet.
     pub(super) fn join(&self, piece: &[u8], whole: &mut Vec<u8>) -> Result<(), Joined> {
         let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         back.expire(now);
         match back.receive(piece, now) {
             Ok(Reassembled::Complete(joined)) => whole.extend_from_slice(joined),
-            // It was long enough for a header.
+            // Does not panic: the piece was long enough for a header.
             Ok(Reassembled::Whole) => whole.extend_from_slice(&piece[HEADER_LEN..]),
             Ok(Reassembled::Waiting) => return Err(Joined::Waits),
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Messages that travel as a packet of the tunnel and are none: pings and the messages of the options check (OCC).
+//! Messages sent like packets of the tunnel that are not IP packets: pings and the options check (OCC).
 //!
 //! Both begin with 16 bytes that no IP packet begins with. Neither may ever reach the interface.
 
@@ -15,10 +15,10 @@ pub const OCC_MAGIC: [u8; 16] = [
 /// The message that asks for the peer's options. Servers answer it at once.
 pub const OCC_REQUEST: [u8; 17] = occ(0);
 
-/// The message that takes leave over UDP, where the ends have not agreed to do so in the control channel.
+/// The exit notice over UDP, for ends that have not agreed to send it in the control channel.
 pub const OCC_EXIT: [u8; 17] = occ(6);
 
-/// The message that says our options: text without its end.
+/// The message that states our options; `text` has no final NUL.
 #[must_use]
 pub fn options(text: &str) -> Vec<u8> {
     let mut message = occ(1).to_vec();
@@ -40,13 +40,13 @@ const fn occ(kind: u8) -> [u8; 17] {
 /// The meaning of a payload that is no packet of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InBand<'a> {
-    /// The peer lives.
+    /// The peer is alive.
     Ping,
     /// The peer wants to know our options: one with a static key, or one that wants to know whether a line works.
     OptionsRequest,
     /// The peer's options: text, as it is.
     Options(&'a [u8]),
-    /// The peer takes leave.
+    /// The peer leaves.
     Exit,
     /// Something else of the options check, such as a test of the path's MTU: not answered.
     Other(u8),

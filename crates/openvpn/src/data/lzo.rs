@@ -1,21 +1,21 @@
 //! LZO1X, as `comp-lzo` compresses: unpacking only, into memory of a fixed size.
 //!
-//! A stream is a sequence of instructions. Each copies bytes from before in the output (a *match*), and has up to three
-//! literal bytes behind it; or is a run of literals. How many literals were behind the last one decides what an
-//! instruction below 16 means:
+//! A stream is a sequence of instructions. Each is a run of literals, or copies earlier output (a *match*) and has up
+//! to three literal bytes behind it. The number of literals behind the previous instruction decides the meaning of an
+//! instruction below 16:
 //!
 //! | instruction | copies | from bytes before, at most |
 //! |---|---|---|
 //! | `0000LLLL`, behind no literal | a run of 4 or more literals | |
 //! | `0000DDSS D`, behind 1 to 3 | 2 bytes | 1,024 |
 //! | `0000DDSS D`, behind a run | 3 bytes | 3,072 |
-//! | `0001DLLL D D` | 3 or more bytes | 49,151; none ends the stream |
+//! | `0001DLLL D D` | 3 or more bytes | 49,151; a distance of 0 bits ends the stream |
 //! | `001LLLLL D D` | 3 or more bytes | 16,384 |
 //! | `01LDDDSS D` to `111DDDSS D` | 3 to 8 bytes | 2,048 |
 //!
-//! Lengths whose bits are all 0 go on in the bytes behind: 255 for each 0, and the first that is none.
+//! A length with all bits 0 continues in the bytes behind: 255 for each 0 byte, plus the first byte that is not 0.
 
-/// Bytes that are no stream, or unpack to more than there is room for.
+/// The bytes are not an LZO stream, or unpack to more than there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a packet that LZO1X has compressed, or one that is too long")]
 pub struct Corrupt;
@@ -23,7 +23,7 @@ pub struct Corrupt;
 /// Unpacks `packed` to the beginning of `unpacked` and returns the length.
 ///
 /// # Errors
-/// [`Corrupt`]: it ends early or late, refers to what is before its beginning, or is longer than `unpacked`.
+/// [`Corrupt`]: the stream ends early or late, refers to bytes before its beginning, or is longer than `unpacked`.
 pub fn unpack(packed: &[u8], unpacked: &mut [u8]) -> Result<usize, Corrupt> {
     let mut input = Input(packed);
     let mut output = Output {
@@ -55,7 +55,7 @@ pub fn unpack(packed: &[u8], unpacked: &mut [u8]) -> Result<usize, Corrupt> {
                 let (low, literals) = input.distance()?;
                 let distance = low + ((bits & 8) << 11);
                 if distance == 0 {
-                    // Where a stream ends there is nothing behind it.
+                    // Nothing may follow the end of a stream.
                     return match input.0 {
                         [] if len == 3 => Ok(output.len),
                         _ => Err(Corrupt),
@@ -79,7 +79,7 @@ pub fn unpack(packed: &[u8], unpacked: &mut [u8]) -> Result<usize, Corrupt> {
     }
 }
 
-/// The last copy.
+/// The literals just before an instruction.
 #[derive(Clone, Copy)]
 enum Before {
     /// A match with no literal behind it, or nothing yet.
@@ -124,7 +124,7 @@ impl<'a> Input<'a> {
         Ok(usize::from(self.byte()?) << shift)
     }
 
-    /// A length of which `bits` stood in the instruction; 0 there means that it goes on, from `most`.
+    /// Reads a length: the `bits` of the instruction or, if they are 0, `most` and the bytes that follow.
     fn length(&mut self, bits: usize, most: usize) -> Result<usize, Corrupt> {
         if bits != 0 {
             return Ok(bits);
@@ -150,7 +150,7 @@ impl<'a> Input<'a> {
 
 struct Output<'a> {
     bytes: &'a mut [u8],
-    /// Invariant: no more than `bytes` has.
+    /// Invariant: at most the length of `bytes`.
     len: usize,
 }
 
@@ -162,7 +162,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Repeats the bytes of `distance` bytes ago. Where `distance` is less than `len`, they repeat themselves.
+    /// Appends `len` bytes copied from `distance` bytes before. Where `distance` is less than `len`, the copied bytes
+    /// repeat.
     fn repeat(&mut self, distance: usize, len: usize) -> Result<(), Corrupt> {
         let from = self.len.checked_sub(distance).ok_or(Corrupt)?;
         if len > self.bytes.len() - self.len {
@@ -195,7 +196,7 @@ mod tests {
         Ok(out)
     }
 
-    /// A stream of one kind of instruction each, and where it may go wrong.
+    /// One stream for each kind of instruction, and the ways in which a stream may be corrupt.
     #[test]
     fn each_instruction_does_what_it_says() {
         // A run of 4 (0x15), 3 bytes from 4 before (M2), and the end.
@@ -312,7 +313,7 @@ mod tests {
         ) {
             let mut writer = Writer::default();
             for (literals, distance, len) in steps {
-                // Now and then few, which go into the instruction before.
+                // Sometimes fewer than four, which go into the previous instruction.
                 let literals = if distance % 3 == 0 { &literals[..literals.len().min(distance % 5)] } else { &literals };
                 writer.literals(literals);
                 if !writer.plain.is_empty() {

@@ -1,9 +1,9 @@
 //! The data channel: heads, ciphers, compression framing, fragments, what is not a packet of the tunnel, and the
 //! arithmetic of sizes.
 //!
-//! A packet leaves through [`plane::mss`], compression framing and [`fragment`], gets its [`header`] and is sealed by a [`cipher`];
-//! [`mod@format`] does these for one key, and [`protocol`] says what a data plane makes it of. It comes in the other way
-//! round. Nothing keeps a packet but [`fragment::Reassembler`].
+//! A packet leaves through [`plane::mss`], compression framing and [`fragment`], gets its [`header`] and is sealed by a
+//! [`cipher`]; [`mod@format`] does these for one key, and [`protocol`] says what a data plane makes it of. A packet
+//! arrives in the reverse order. Only [`fragment::Reassembler`] keeps packets.
 
 pub mod cipher;
 pub mod format;

@@ -1,7 +1,7 @@
 //! Sizes, by stock's arithmetic: how large an inner packet may be for the outer one to fit.
 //!
-//! The two ends compute these figures by themselves and compare one of them; so what matters is that ours are those of
-//! the stock program, even where a better one could be had.
+//! Each end computes these figures and the ends compare one of them. So ours must equal those of the stock program,
+//! even where better ones exist.
 
 use crypto::Cipher;
 
@@ -12,7 +12,7 @@ use crate::digest::Digest;
 
 /// The MTU of the interface, unless `tun-mtu` says another.
 pub const DEFAULT_TUN_MTU: u16 = 1500;
-/// `mssfix` where nothing is said of it and the interface's MTU is the default: bytes of the outer IP packet.
+/// Default of `mssfix` if the interface's MTU is the default: bytes of the outer IP packet.
 pub const DEFAULT_MSSFIX: u16 = 1492;
 /// The least that `fragment` can be.
 pub const MIN_FRAGMENT: u16 = 68;
@@ -47,7 +47,7 @@ impl Outer {
 pub struct Encapsulation {
     /// The cipher of the data channel.
     pub cipher: Cipher,
-    /// The digest beside a cipher that does not authenticate; of no account for one that does.
+    /// The digest beside a cipher that does not authenticate; ignored for an AEAD.
     pub auth: Digest,
     /// The head and the packet id.
     pub layout: Layout,
@@ -59,16 +59,16 @@ pub struct Encapsulation {
     pub outer: Outer,
 }
 
-/// `mssfix`: what the size of TCP segments is made to fit.
+/// `mssfix`: the limit for the size of TCP segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MssFix {
     /// `mssfix 0`: nothing is changed.
     Off,
-    /// `mssfix N`: the UDP or TCP payload shall have at most so many bytes.
+    /// `mssfix N`: the UDP or TCP payload has at most this many bytes.
     Link(u16),
-    /// `mssfix N mtu`: the outer IP packet shall.
+    /// `mssfix N mtu`: the outer IP packet has at most this many bytes.
     Mtu(u16),
-    /// `mssfix N fixed`: the inner packet shall.
+    /// `mssfix N fixed`: the inner packet has at most this many bytes.
     Fixed(u16),
 }
 
@@ -79,13 +79,13 @@ impl MssFix {
         match (fragment, tun_mtu) {
             (Some(fragment), _) => Self::Mtu(fragment),
             (None, DEFAULT_TUN_MTU) => Self::Mtu(DEFAULT_MSSFIX),
-            // Another MTU was chosen so as to fit.
+            // The user chose an MTU that fits.
             (None, tun_mtu) => Self::Fixed(tun_mtu),
         }
     }
 }
 
-/// `fragment`: what pieces are made to fit.
+/// `fragment`: the limit for the size of pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentSize {
     /// Bytes, [`MIN_FRAGMENT`] or more.
@@ -95,8 +95,8 @@ pub struct FragmentSize {
 }
 
 impl Encapsulation {
-    /// Bytes of the UDP or TCP payload that are no part of what is encrypted, with the proxy's and the stream's. For CBC
-    /// the packet id is part of that.
+    /// Unencrypted bytes of the UDP or TCP payload, including those of the proxy and of the stream. With CBC the packet
+    /// id is encrypted, so it does not count.
     #[must_use]
     pub fn protocol_headers(&self) -> usize {
         let transport = match (self.outer.tcp, self.outer.socks) {
@@ -107,7 +107,7 @@ impl Encapsulation {
         transport + self.packet_headers()
     }
 
-    /// Bytes of a data packet that are no part of what is encrypted.
+    /// Unencrypted bytes of a data packet.
     fn packet_headers(&self) -> usize {
         let packet_id = if self.is_cbc() {
             0
@@ -122,7 +122,7 @@ impl Encapsulation {
         self.layout.header_len() + packet_id + cipher
     }
 
-    /// Bytes of what is encrypted that are no part of the inner packet, without padding.
+    /// Encrypted bytes that do not belong to the inner packet, without padding.
     #[must_use]
     pub fn payload_headers(&self) -> usize {
         let packet_id = if self.is_cbc() {
@@ -154,7 +154,7 @@ impl Encapsulation {
     }
 
     /// Bytes of the largest packet that [`Fragmenter`](super::fragment::Fragmenter) leaves whole, and of its pieces:
-    /// with compression framing and without the head that each gets. `None` if there is no room for anything.
+    /// with compression framing, without the fragment header. `None` if nothing fits.
     #[must_use]
     pub fn max_fragment(&self, size: FragmentSize) -> Option<usize> {
         let outer = if size.of_outer_packet {
@@ -168,7 +168,7 @@ impl Encapsulation {
         } else {
             0
         };
-        // The least that pieces are made of.
+        // A piece has at least 4 bytes.
         self.plaintext(room)?
             .checked_sub(super::fragment::HEADER_LEN + packet_id)
             .filter(|&most| most >= 4)
@@ -183,17 +183,17 @@ impl Encapsulation {
             ..*self
         };
         let block = match self.cipher {
-            // To OpenSSL it is a stream cipher.
+            // OpenSSL treats it as a stream cipher.
             Cipher::ChaCha20Poly1305 => 1,
             cipher if cipher.is_aead() => 16,
             cipher => cipher.iv_len(),
         };
         let iv = if self.cipher.is_aead() { 12 } else { 0 };
-        // Stock pretends that BF-CBC is no cipher, and adds its block and IV: the packet id comes to the same.
+        // Stock counts BF-CBC as no cipher and adds its block and IV; the packet id contributes the same either way.
         usize::from(tun_mtu) + plain.payload_headers() + plain.protocol_headers() + block + iv
     }
 
-    /// Bytes of the data packet that an inner packet of `len` bytes comes to, in one piece.
+    /// Bytes of the data packet for an unfragmented inner packet of `len` bytes.
     #[must_use]
     pub fn sealed_len(&self, len: usize) -> usize {
         let text = len + self.payload_headers();
@@ -210,7 +210,7 @@ impl Encapsulation {
         self.cipher.block_len() > 1
     }
 
-    /// Bytes that fit, before encryption, into so many after it.
+    /// Most bytes of plaintext that encrypt to at most `sealed` bytes.
     const fn plaintext(&self, sealed: usize) -> Option<usize> {
         if self.is_cbc() {
             let block = self.cipher.block_len();
@@ -297,8 +297,7 @@ mod tests {
         assert_eq!(rows, 98);
     }
 
-    /// The sizes that are computed are those that come out: no packet is larger than was asked for, and one byte more
-    /// would make it so.
+    /// Computed sizes equal those of real packets: none exceeds the limit, and one byte more would.
     #[test]
     fn sealed_packets_fit_and_are_the_largest_that_do() {
         for cipher in Cipher::ALL {
@@ -396,7 +395,7 @@ mod tests {
         assert_eq!(epoch.mss(MssFix::default_for(1500, None)), Some(1396));
     }
 
-    /// Figures that would go below nothing in stock.
+    /// Sizes that fall below zero in stock.
     #[test]
     fn no_room() {
         for cipher in Cipher::ALL {

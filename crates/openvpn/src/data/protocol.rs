@@ -9,7 +9,7 @@ use plane::{CipherName, Formats, KeyLimits, PeerId, Protocol, SessionKeys};
 use std::time::{Duration, Instant};
 use zeroize::ZeroizeOnDrop;
 
-/// Keys die when the session says so; a data plane is told a time that does not come.
+/// The lifetime of keys for the data plane, which never passes: the session itself removes keys.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The packet id within a packet's number, whose upper 16 bits are the epoch where there is one.
@@ -48,8 +48,8 @@ impl Protocol for OpenVpn {
     }
 }
 
-/// Our name for the session that the keys of this number make with a peer. Those with key id 0 are the first of the
-/// peer's: what [`DataPlane::set_sender`](plane::DataPlane::set_sender) is to be told.
+/// Our name for a peer's session under the keys with this key id. The name for key id 0, the peer's first keys, goes to
+/// [`DataPlane::set_sender`](plane::DataPlane::set_sender).
 #[must_use]
 pub const fn session(peer: PeerId, key_id: u8) -> u32 {
     peer.0 * KEYS_PER_PEER + key_id as u32
@@ -71,8 +71,8 @@ pub fn session_keys(peer: PeerId, material: Material, now: Instant) -> SessionKe
     }
 }
 
-/// How much the keys of this number were used, as a session wants to know it: `usage` is what the data plane has counted,
-/// `bytes` are those of both directions since the keys came.
+/// How much the keys of this number were used, as a session wants to know it: `usage` is what the data plane has
+/// counted, `bytes` are those of both directions since the keys came.
 #[must_use]
 pub const fn usage(key_id: u8, usage: plane::KeyUsage, bytes: u64) -> session::KeyUsage {
     session::KeyUsage {
@@ -88,11 +88,11 @@ pub const fn usage(key_id: u8, usage: plane::KeyUsage, bytes: u64) -> session::K
     }
 }
 
-/// Numbers of packets that a key may have, and after which it is to be renewed.
+/// How many packets a key may have, and after how many to renew it.
 fn limits(layout: Layout, now: Instant) -> KeyLimits {
     let (most, renew) = match layout {
         Layout::V1 | Layout::V2 { .. } => (0xffff_fffe, 0xff00_0000),
-        // Ids go on over epochs, and stock takes one of 2^36 for a key that is used up.
+        // Ids continue across epochs, and stock counts a key as used up at id 2^36.
         Layout::Epoch { .. } => (1 << 36, 1 << 35),
     };
     KeyLimits {

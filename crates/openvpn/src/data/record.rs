@@ -1,4 +1,4 @@
-//! Records: what packets are over TCP, `length:u16, packet`, big-endian.
+//! Records: packets over TCP as `length:u16, packet`, big-endian.
 
 use plane::Record;
 
@@ -18,7 +18,8 @@ pub fn of(packet: &[u8]) -> Option<Vec<u8>> {
     Some([&header(len), packet].concat())
 }
 
-/// The record that `bytes` begin with. A length of 0, which stock does not send either, or above `longest` is malformed.
+/// The record that `bytes` begin with. A length of 0, which stock does not send either, or above `longest` is
+/// malformed.
 #[must_use]
 pub fn next(bytes: &[u8], longest: usize) -> Record {
     let Some(len) = bytes.first_chunk() else {

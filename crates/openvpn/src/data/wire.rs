@@ -34,7 +34,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// The opcode of this number. `None` for those that never were and for the resets 1 and 2 of key method 1, which
+    /// The opcode of this number. `None` for unknown numbers and for the resets 1 and 2 of key method 1, which
     /// no version since 2.0 speaks.
     #[must_use]
     #[inline]
@@ -110,7 +110,7 @@ pub const KEYS_PER_PEER: u32 = 8;
 /// The packets of a client or of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenVpn {
-    /// There is one peer, the server, whatever its packets call us.
+    /// One peer, the server, whatever peer-id its packets carry.
     Client {
         /// `allow-recursive-routing`: packets for the server's own address may go through the tunnel.
         recursive: bool,
@@ -148,8 +148,8 @@ impl Wire for OpenVpn {
 
     const RECORD_HEADER: usize = record::HEADER_LEN;
 
-    /// 8,128 packets and no clock. Stock's default is 64 packets and 15 seconds, which loses packets on lines that reorder
-    /// or stall.
+    /// 8,128 packets and no clock. Stock's default is 64 packets and 15 seconds, which loses packets on lines that
+    /// reorder or stall.
     type Window = ReplayWindow;
 
     #[inline]
@@ -181,7 +181,7 @@ impl Wire for OpenVpn {
         record::of(packet)
     }
 
-    /// A packet that is routed into the tunnel and meant for its other end's outside would go round for ever.
+    /// A packet that is routed into the tunnel and addressed to the peer's outer address would loop for ever.
     fn loops(&self, _datagram: &[u8], to: SocketAddr, _receiver: u32, endpoint: &Endpoint) -> bool {
         to == endpoint.addr && *self != Self::Client { recursive: true }
     }

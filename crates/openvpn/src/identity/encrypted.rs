@@ -17,7 +17,7 @@ use crate::der::{self, BadDer, Reader};
 use crate::identity::IdentityError;
 use crate::identity::kdf::{self, Hash, Pkcs12Use};
 
-/// More rounds than this would keep a router busy for minutes; none so large is known.
+/// More rounds than this would keep a router busy for minutes; no known file has so many.
 const ROUNDS_MAX: u32 = 10_000_000;
 
 const PBES2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 13];
@@ -64,8 +64,7 @@ impl Cipher {
         }
     }
 
-    /// Deciphers, and removes the padding; nothing if the key is not the right one. Lengths are
-    /// checked here too.
+    /// Decrypts, checks lengths and removes the padding; `None` if the key is wrong.
     fn open(self, key: &[u8], iv: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         if key.len() != self.key_len() || iv.len() != self.block_len() {
             return None;
@@ -124,7 +123,7 @@ where
             .for_each(|(byte, before)| *byte ^= before);
         before = sealed;
     }
-    // No oracle: the holder of the file may try passphrases without end.
+    // A padding oracle does no harm: the holder of the file may try passphrases without end.
     let padding = usize::from(*plain.last()?);
     let len = plain.len().checked_sub(padding)?;
     if !(1..=8).contains(&padding)
@@ -178,7 +177,7 @@ impl<'a> Scheme<'a> {
         }
     }
 
-    /// The outer error is of the encoding, the inner names what is not known.
+    /// The outer error means bad encoding; the inner error names an unknown algorithm.
     fn parse_pbes2(reader: &mut Reader<'a>) -> Result<Result<Self, String>, BadDer> {
         let mut parameters = reader.inside(der::SEQUENCE)?;
         let mut kdf = parameters.inside(der::SEQUENCE)?;
@@ -236,7 +235,7 @@ impl<'a> Scheme<'a> {
         }))
     }
 
-    /// Opens what is encrypted so: DER that is one SEQUENCE.
+    /// Decrypts data of this scheme; the plaintext is one DER SEQUENCE.
     pub(super) fn open(
         &self,
         what: &'static str,
@@ -261,15 +260,15 @@ impl<'a> Scheme<'a> {
     }
 }
 
-/// A number of rounds that is not absurd.
+/// Reads a number of rounds within the limit.
 pub(super) fn rounds(reader: &mut Reader<'_>) -> Result<NonZeroU32, BadDer> {
     NonZeroU32::new(reader.number()?)
         .filter(|rounds| rounds.get() <= ROUNDS_MAX)
         .ok_or(BadDer)
 }
 
-/// The algorithm (the content of its AlgorithmIdentifier) and the ciphertext of an encrypted PKCS#8
-/// key; nothing if it is not encrypted.
+/// The algorithm (the content of its AlgorithmIdentifier) and the ciphertext of an encrypted PKCS#8 key; `None` if it
+/// is not encrypted.
 pub(super) fn encrypted_pkcs8(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut reader = der::only(key, der::SEQUENCE).ok()?;
     let algorithm = reader.content(der::SEQUENCE).ok()?;
@@ -309,7 +308,7 @@ pub(super) fn open_legacy(
     sane(what, cipher.open(&key, &iv, sealed))
 }
 
-/// One wrong passphrase in 256 leaves a padding that looks right.
+/// Checks that the plaintext is DER: one wrong passphrase in 256 leaves padding that looks right.
 fn sane(
     what: &'static str,
     opened: Option<Zeroizing<Vec<u8>>>,

@@ -86,15 +86,15 @@ impl Identity {
         self.key.cert.iter().map(AsRef::as_ref)
     }
 
-    /// Makes a signature that is thrown away: the first one of an RSA key takes twice as long as those after it, which have
-    /// what blinds them.
+    /// Makes a signature and discards it. The first one of an RSA key takes twice as long as later ones, which reuse
+    /// its blinding values.
     pub(crate) fn prepare(&self) {
         let all = [
             SignatureScheme::RSA_PSS_SHA256,
             SignatureScheme::RSA_PSS_SHA384,
             SignatureScheme::RSA_PSS_SHA512,
         ];
-        // None for keys of other kinds.
+        // `None` for keys of other kinds.
         if let Some(signer) = self.key.key.choose_scheme(&all) {
             // A failure here fails the handshake too, which tells why.
             let _ = signer.sign(&[]);
@@ -139,8 +139,8 @@ pub(crate) fn certificates(
     Ok(blocks.into_iter().map(CertificateDer::from).collect())
 }
 
-/// Whether bytes have the outline of an X.509 certificate (RFC 5280 section 4.1) and nothing behind it. A private key, of which
-/// none must be sent, has another one.
+/// Whether bytes have the outline of an X.509 certificate (RFC 5280 section 4.1) and nothing behind it. A private key,
+/// which must never be sent, has another outline.
 fn is_certificate(bytes: &[u8]) -> bool {
     der::only(bytes, der::SEQUENCE).is_ok_and(|mut parts| {
         let signed = parts.content(der::SEQUENCE).is_ok();
@@ -164,7 +164,7 @@ pub enum IdentityError {
     /// The file holds something else than it should, or is damaged.
     #[error("{what}: {reason}")]
     Unreadable {
-        /// Which directive's file.
+        /// The directive that names the file.
         what: &'static str,
         /// The fault, and its remedy.
         reason: String,
@@ -172,12 +172,12 @@ pub enum IdentityError {
     /// The file is of a kind that is not supported.
     #[error("{what}: {reason}")]
     Unsupported {
-        /// Which directive's file.
+        /// The directive that names the file.
         what: &'static str,
         /// The missing feature, and the remedy.
         reason: String,
     },
-    /// The key is not the certificate's.
+    /// The private key does not belong to the certificate.
     #[error(
         "the private key does not belong to the certificate; one of the two is of another pair"
     )]

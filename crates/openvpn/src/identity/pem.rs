@@ -9,13 +9,13 @@ use zeroize::Zeroizing;
 pub(crate) struct Block {
     /// The word after `BEGIN`.
     pub(crate) label: String,
-    /// `DEK-Info: ` of an encrypted key, its value.
+    /// The value of the header `DEK-Info: ` of an encrypted key.
     pub(crate) encryption: Option<String>,
     /// The block's bytes.
     pub(crate) content: Zeroizing<Vec<u8>>,
 }
 
-/// Reads all blocks of a file; what is outside of blocks is skipped. What is wrong is said.
+/// Reads all blocks of a file and skips text outside them. The error tells the fault.
 pub(crate) fn blocks(bytes: &[u8]) -> Result<Vec<Block>, String> {
     let mut blocks = Vec::new();
     let mut open: Option<(String, Option<String>, Zeroizing<Vec<u8>>)> = None;
@@ -59,7 +59,7 @@ pub(crate) fn blocks(bytes: &[u8]) -> Result<Vec<Block>, String> {
     }
 }
 
-/// The contents of the blocks with one of these labels; or, if the file is no PEM, the file.
+/// The contents of the blocks with one of these labels; or the whole file, if it is not PEM.
 pub(crate) fn blocks_or_der(bytes: &[u8], labels: &[&str]) -> Result<Vec<Vec<u8>>, String> {
     if bytes.first() == Some(&crate::der::SEQUENCE) {
         return Ok(vec![bytes.to_vec()]);

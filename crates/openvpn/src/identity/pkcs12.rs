@@ -74,7 +74,7 @@ pub(super) fn read(file: &[u8], passphrase: Option<&[u8]>) -> Result<Contents, I
         .key
         .ok_or_else(|| unreadable("there is no private key in it"))?;
     let key = private_key::read_der(WHAT, &own.content, Some(given))?;
-    // The certificate has the key's local id; where ids are missing it comes first.
+    // Our certificate has the key's local id; without ids it comes first.
     let first = bags
         .certificates
         .iter()
@@ -95,7 +95,7 @@ pub(super) fn read(file: &[u8], passphrase: Option<&[u8]>) -> Result<Contents, I
     })
 }
 
-/// The encoding is bad, or something else is.
+/// Why a container cannot be opened: bad encoding, or another error.
 enum Failure {
     Bad(BadDer),
     Because(IdentityError),
@@ -132,7 +132,7 @@ fn open(file: &[u8], passphrase: &[u8]) -> Result<Bags, Failure> {
             return Err(IdentityError::Unsupported { what: WHAT, reason }.into());
         }
     };
-    // One without a MAC is let pass, as stock programs do: what is in it is then checked by use.
+    // A container without a MAC is accepted, as in stock programs: its content is checked by use.
     if !container.is_empty() {
         check_mac(container.inside(der::SEQUENCE)?, safe, passphrase)?;
     }
@@ -209,7 +209,7 @@ fn check_mac(mut mac: Reader<'_>, safe: &[u8], passphrase: &[u8]) -> Result<(), 
         let computed = hmac::sign(&hmac::Key::new(algorithm, &key), safe);
         constant_time::verify_slices_are_equal(computed.as_ref(), tag).is_ok()
     };
-    // Some programs take no passphrase for no characters at all, others for an empty string.
+    // Some programs encode an empty passphrase as no bytes, others as an empty string.
     let good = matches(&kdf::bmp_passphrase(passphrase)) || (passphrase.is_empty() && matches(&[]));
     if good {
         Ok(())
@@ -248,7 +248,7 @@ fn read_bags(content: &[u8], found: &mut Bags, depth: usize) -> Result<(), BadDe
             [prefix @ .., NESTED_BAG] if prefix == BAG => {
                 read_bags(value, found, depth.checked_sub(1).ok_or(BadDer)?)?;
             }
-            // Further keys, revocation lists and secrets are none of ours.
+            // Further keys, revocation lists and secrets are ignored.
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ pub const CREDENTIAL_MAX: usize = 4096;
 /// The largest peer info that is read, its NUL included.
 pub const PEER_INFO_MAX: usize = 8192;
 
-/// The largest record that is read; what is longer was not made by a peer that means well.
+/// The largest record that is read; no well-meaning peer sends a longer one.
 pub const RECORD_MAX: usize = 5 + 48 + 64 + 8 + OPTIONS_MAX + 2 * CREDENTIAL_MAX + PEER_INFO_MAX;
 
 /// The largest record that stock programs read in one piece.
@@ -65,7 +65,7 @@ pub enum Login {
     Absent,
     /// A username, and perhaps a password.
     Given(Credentials),
-    /// One of them is longer than [`CREDENTIAL_MAX`]; the peer is to be told, the session goes on.
+    /// The username or the password is longer than [`CREDENTIAL_MAX`]. The peer is to be told, so the session goes on.
     TooLong,
 }
 
@@ -104,11 +104,11 @@ pub enum KeyMethodError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the {field} has {len} bytes, {max} can be sent; shorten it")]
 pub struct TooLongToSend {
-    /// Which string.
+    /// The name of the string.
     pub field: &'static str,
-    /// How long it is, with the NUL.
+    /// Its length, with the NUL.
     pub len: usize,
-    /// How long it may be, with the NUL.
+    /// The most that it may have, with the NUL.
     pub max: usize,
 }
 
@@ -306,7 +306,7 @@ mod tests {
                 ("V4,dev-type tun", bytes.len() - missing)
             );
         }
-        // Between username and password nothing ends.
+        // A record cannot end between username and password.
         assert!(matches!(
             KeyMethod::decode(&bytes[..bytes.len() - 4], Role::Server),
             Ok(None)

@@ -16,9 +16,9 @@ impl From<KeyMethodError> for Stop {
 
 /// A string of a record.
 pub(super) enum Text<'a> {
-    /// Without the NUL.
+    /// The bytes, without the NUL.
     Fits(&'a [u8]),
-    /// How long it is, with the NUL.
+    /// The length, with the NUL.
     TooLong(usize),
 }
 
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
         Ok(array)
     }
 
-    /// A string, up to its first NUL. What is too long is skipped.
+    /// Reads a string, up to its first NUL. A string that is too long is skipped.
     pub(super) fn string(&mut self, max: usize) -> Result<Text<'a>, Stop> {
         let len = usize::from(u16::from_be_bytes(self.array()?));
         if len > max {

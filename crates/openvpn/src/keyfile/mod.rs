@@ -71,8 +71,7 @@ impl StaticKey {
         Some(key)
     }
 
-    /// Reads a key file, or the inline block of a configuration file. What stands outside the BEGIN and END lines is
-    /// not looked at.
+    /// Reads a key file, or the inline block of a configuration file. Text outside the BEGIN and END lines is ignored.
     ///
     /// # Errors
     /// See [`KeyFileError`].
@@ -176,7 +175,7 @@ pub enum KeyFileError {
         /// The text of the missing line.
         expected: &'static str,
     },
-    /// There is no line that ends it.
+    /// There is no line that ends the key.
     #[error("no line `-----END {expected}-----`; the key is cut off")]
     NoEnd {
         /// The text of the missing line.
@@ -185,18 +184,18 @@ pub enum KeyFileError {
     /// A character that is no hexadecimal digit.
     #[error("line {line} of the key has a character that is no hexadecimal digit")]
     Digit {
-        /// Counted from 1, from the start of the text.
+        /// The line, counted from 1, from the start of the text.
         line: usize,
     },
-    /// Not base64.
+    /// The body is not base64.
     #[error("what stands between BEGIN and END is not base64")]
     Base64,
     /// Too many bytes or too few.
     #[error("the key has {found} bytes, not {expected}")]
     Length {
-        /// How many there must be.
+        /// The length that the key must have.
         expected: &'static str,
-        /// How many there are; may be fewer than in the file if there are too many.
+        /// The length found; may be less than in the file if there are too many bytes.
         found: usize,
     },
     /// The length that is written in a wrapped client key is not that of the bytes.
@@ -206,13 +205,13 @@ pub enum KeyFileError {
     WrappedLength {
         /// The length in the field.
         written: u16,
-        /// Bytes there are.
+        /// Bytes found.
         found: usize,
     },
-    /// The metadata does not fit.
+    /// The metadata is too long.
     #[error("the metadata has {found} bytes; at most {most} fit into a client key", most = v2::MAX_USER_METADATA)]
     Metadata {
-        /// Bytes there are.
+        /// Bytes of metadata.
         found: usize,
     },
     /// The system has no randomness to make a key from.
@@ -224,7 +223,7 @@ pub enum KeyFileError {
 mod tests {
     use super::*;
 
-    /// By `openvpn --genkey secret`.
+    /// Made by `openvpn --genkey secret`.
     const TEXT: &str = include_str!("../../tests/data/static.key");
 
     #[test]

@@ -22,7 +22,7 @@ const SERVER: &str = "OpenVPN tls-crypt-v2 server key";
 pub const MAX_WRAPPED_LEN: usize = 1024;
 /// Bytes of a wrapped client key without metadata: tag, key and length.
 pub const MIN_WRAPPED_LEN: usize = 32 + StaticKey::LEN + 2;
-/// Bytes of metadata that a user can give: what is left, without the byte that says their kind.
+/// Most bytes of metadata that a user can give: the room that is left, without the byte for the kind.
 pub const MAX_USER_METADATA: usize = MAX_WRAPPED_LEN - MIN_WRAPPED_LEN - 1;
 
 /// A client's key, and the same key wrapped for the server.
@@ -178,13 +178,13 @@ impl Metadata {
         Self([&[Self::USER], bytes].concat())
     }
 
-    /// The time at which the key was made, in seconds since 1970: what is there by default.
+    /// The time at which the key was made, in seconds since 1970: the default metadata.
     #[must_use]
     pub fn timestamp(seconds: u64) -> Self {
         Self([&[Self::TIMESTAMP][..], &seconds.to_be_bytes()].concat())
     }
 
-    /// Takes it as it was in the wrapped key: the kind and the rest.
+    /// Takes metadata from a wrapped key: the kind and the rest.
     pub(crate) fn from_wire(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
     }
@@ -193,19 +193,19 @@ impl Metadata {
         &self.0
     }
 
-    /// Its kind: 0 for the administrator's bytes, 1 for a time; others may come. `None` if there is nothing at all.
+    /// The kind: 0 for the administrator's bytes, 1 for a time; others may come. `None` for empty metadata.
     #[must_use]
     pub fn kind(&self) -> Option<u8> {
         self.0.first().copied()
     }
 
-    /// Its text, without the kind.
+    /// The content, without the kind.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.0.get(1..).unwrap_or_default()
     }
 
-    /// The time at which the key was made, in seconds since 1970, if that is what it says.
+    /// The time at which the key was made, in seconds since 1970, if the metadata says it.
     #[must_use]
     pub fn made_at(&self) -> Option<u64> {
         match (self.kind()?, self.body().first_chunk()) {
@@ -233,7 +233,7 @@ impl fmt::Debug for Metadata {
 mod tests {
     use super::*;
 
-    /// By `openvpn --genkey tls-crypt-v2-server` and `--genkey tls-crypt-v2-client`, without and with metadata.
+    /// Made by `openvpn --genkey tls-crypt-v2-server` and `--genkey tls-crypt-v2-client`, without and with metadata.
     const SERVER: &str = include_str!("../../tests/data/v2-server.key");
     const CLIENT: &str = include_str!("../../tests/data/v2-client.key");
     const USER: &str = include_str!("../../tests/data/v2-client-user.key");

@@ -11,7 +11,7 @@ pub struct CipherList(Vec<Cipher>);
 /// The fault of a list of ciphers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CipherListError {
-    /// A name that is not known, without the mark that it may be missing.
+    /// An unknown name without the `?` that lets it be missing.
     #[error(
         "data-ciphers: {0} is not supported here; leave it out, or write ?{0} to do without it where it is missing"
     )]
@@ -19,7 +19,7 @@ pub enum CipherListError {
     /// No cipher is left.
     #[error("data-ciphers: no supported cipher is in the list; the usual list is {DEFAULT}")]
     Empty,
-    /// Stock peers refuse such a list.
+    /// The list is longer than stock peers accept.
     #[error("data-ciphers: the list is longer than the 127 characters that peers accept")]
     TooLong,
 }
@@ -86,7 +86,7 @@ impl CipherList {
         self.0.iter().copied()
     }
 
-    /// Whether `IV_NCP=2` may be said: a peer that knows no more will push one of these two.
+    /// Whether we may say `IV_NCP=2`: a peer that knows only this will push AES-128-GCM or AES-256-GCM.
     #[must_use]
     pub fn has_both_gcm(&self) -> bool {
         self.contains(Cipher::Aes128Gcm) && self.contains(Cipher::Aes256Gcm)
@@ -105,12 +105,12 @@ impl core::fmt::Display for CipherList {
     }
 }
 
-/// The server's choice for a client, or why there is none.
+/// Chooses the cipher for a client, as the server.
 ///
-/// `occ` is the cipher of the client's option string. `fallback` is for clients that say nothing at all.
+/// `occ` is the cipher of the client's option string. `fallback` is for clients that name no cipher at all.
 ///
 /// # Errors
-/// The words for people; the client is told that there is no shared cipher.
+/// The reason, for people; the client is told that there is no shared cipher.
 pub fn choose_as_server(
     list: &CipherList,
     fallback: Option<Cipher>,
@@ -122,7 +122,7 @@ pub fn choose_as_server(
         None if peer.ncp() >= 2 => vec!["AES-256-GCM", "AES-128-GCM"],
         None => Vec::new(),
     };
-    // One that lists its ciphers does not promise to accept the one that it would use by itself.
+    // A client that lists its ciphers may refuse the one in its option string.
     let occ_counts = peer.ciphers().is_none();
     let known = |cipher: &Cipher| {
         let name = cipher.name();
@@ -146,10 +146,10 @@ pub fn choose_as_server(
     }
 }
 
-/// The client's choice: what was pushed, or what the server's option string says, or the fallback.
+/// Chooses the cipher as the client: the pushed one, else that of the server's option string, else the fallback.
 ///
 /// # Errors
-/// The words for people.
+/// The reason, for people.
 pub fn choose_as_client(
     list: &CipherList,
     fallback: Option<Cipher>,
@@ -220,18 +220,18 @@ mod tests {
             ),
             gcm128
         );
-        // 2.4.
+        // A client of version 2.4.
         assert_eq!(choose("DEFAULT", "IV_NCP=2", Some("BF-CBC")), gcm256);
         assert_eq!(
             choose("AES-256-CBC", "IV_NCP=2", Some("AES-256-CBC")),
             Some(Cipher::Aes256Cbc)
         );
-        // 2.3 says nothing of itself but its option string.
+        // A client of version 2.3 sends only its option string.
         assert_eq!(
             choose("DEFAULT:AES-256-CBC", "", Some("AES-256-CBC")),
             Some(Cipher::Aes256Cbc)
         );
-        // 2.5 and later keep to their list.
+        // Clients of version 2.5 and later keep to their list.
         assert_eq!(
             choose("AES-256-CBC", "IV_CIPHERS=AES-256-GCM", Some("AES-256-CBC")),
             None
@@ -241,7 +241,7 @@ mod tests {
             choose_as_server(&list("DEFAULT"), Some(Cipher::BlowfishCbc), &info(""), None),
             Ok(Cipher::BlowfishCbc)
         );
-        // The fallback is not for those who do say.
+        // The fallback is not for clients that name their ciphers.
         assert!(
             choose_as_server(
                 &list("DEFAULT"),

@@ -1,4 +1,4 @@
-//! The abilities that both sides tell each other, and their agreement.
+//! The features that both sides announce, and the choice between them.
 
 pub mod cipher;
 pub mod occ;

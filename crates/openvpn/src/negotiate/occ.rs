@@ -48,9 +48,9 @@ pub struct OccOptions {
     pub fragment: bool,
     /// `key-direction` of the tls-auth key.
     pub key_direction: Option<bool>,
-    /// The configured cipher: what is used where nothing is negotiated. BF-CBC if none is configured.
+    /// The configured cipher, used where none is negotiated; BF-CBC if none is configured.
     pub cipher: Cipher,
-    /// That cipher is one of `data-ciphers`. Only then it is mentioned, for only then it will be accepted.
+    /// Whether `data-ciphers` has that cipher. The string mentions it only then, as it is accepted only then.
     pub cipher_allowed: bool,
     /// `auth`.
     pub auth: Digest,
@@ -88,7 +88,7 @@ impl OccOptions {
         add("mtu-dynamic", self.fragment);
         add("keydir 0", direction == Some(false));
         add("keydir 1", direction == Some(true));
-        // No cipher at all is not among those that stock mentions.
+        // Stock does not mention the cipher `none`.
         let mentioned = self.cipher_allowed && self.cipher != Cipher::None;
         add(&format!("cipher {}", self.cipher.name()), mentioned);
         // An AEAD cipher takes no digest.
@@ -115,7 +115,7 @@ impl OccOptions {
             } else {
                 16
             };
-            // Tag, the IV as if it were sent, and a padding that there is not.
+            // Tag, IV and a block of padding, though neither IV nor padding is sent.
             16 + 12 + block
         } else {
             // The digest is at most 64 bytes, a block at most 16.
@@ -131,7 +131,7 @@ impl OccOptions {
     }
 }
 
-/// The value of a word in a peer's string, for example of `cipher`. `none` for the string's own word for it.
+/// The value of a word in a peer's string, for example of `cipher`. `[null-cipher]` and `[null-digest]` become `none`.
 #[must_use]
 pub fn value<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     text.split(',')

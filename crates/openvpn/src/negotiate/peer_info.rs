@@ -48,13 +48,13 @@ impl IvProto {
         }
     }
 
-    /// Both.
+    /// The bits of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These bits but those of `other`.
+    /// These bits without those of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -67,22 +67,22 @@ impl IvProto {
     }
 }
 
-/// Most lines that are kept of what a peer sends.
+/// Most lines kept from a peer.
 const MAX_LINES: usize = 64;
 /// Longest line that is kept, in bytes.
 const MAX_LINE: usize = 512;
 
 /// The lines of one side.
 ///
-/// Names are letters, digits and underscores; values are printable. Lines of any other shape are left out, so that a name
-/// can become the name of an environment variable.
+/// Names are letters, digits and underscores; values are printable. Lines of any other shape are left out, so that a
+/// name can become the name of an environment variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerInfo {
     lines: Vec<(String, String)>,
 }
 
 impl PeerInfo {
-    /// Reads what a peer sent. Nothing in it is an error: what is not understood is left out.
+    /// Reads what a peer sent. It never fails: malformed lines are left out.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut info = Self::default();
@@ -97,7 +97,8 @@ impl PeerInfo {
         info
     }
 
-    /// Adds a line, or replaces its value. A line that no peer would accept is left out; returns whether it was not.
+    /// Adds a line, or replaces its value. A line that no peer would accept is left out. Returns whether the line was
+    /// set.
     pub fn set(&mut self, name: &str, value: &str) -> bool {
         let named = |it: u8| it.is_ascii_alphanumeric() || it == b'_';
         let usable = !name.is_empty()
@@ -124,7 +125,7 @@ impl PeerInfo {
         self.lines.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The bits of `IV_PROTO`, none if it is not there.
+    /// The bits of `IV_PROTO`; no bits if the line is missing.
     #[must_use]
     pub fn proto(&self) -> IvProto {
         IvProto(self.number("IV_PROTO").unwrap_or(0))

@@ -3,18 +3,18 @@
 /// The effect on an option that a filter matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterAction {
-    /// It is taken, whatever later filters say.
+    /// Takes the option, whatever later filters say.
     Accept,
-    /// It is left out.
+    /// Leaves the option out.
     Ignore,
-    /// The connection is given up.
+    /// Gives up the connection.
     Reject,
 }
 
 /// Filters in their order; the first one that matches decides.
 #[derive(Clone, Debug, Default)]
 pub struct PullFilter {
-    /// Options that begin with the text are treated so.
+    /// The action for options that begin with the text.
     pub rules: Vec<(FilterAction, String)>,
     /// `route-nopull`: no routes, no redirection, no name servers.
     pub no_routes: bool,

@@ -9,7 +9,7 @@ pub enum Refusal {
     /// No server may set this.
     #[error("a server may not set it")]
     NotPullable,
-    /// The words behind it are wrong.
+    /// The words behind the option are wrong.
     #[error("it needs {0}")]
     Malformed(&'static str),
     /// A number is out of its bounds.
@@ -20,21 +20,21 @@ pub enum Refusal {
         /// The most.
         max: u32,
     },
-    /// There are more than can be meant.
+    /// More options of this kind than a server can mean.
     #[error("there are more than {0} of them")]
     TooMany(usize),
     /// `route-nopull` is set.
     #[error("route-nopull is set")]
     NoPull,
-    /// A `pull-filter` says so.
+    /// A `pull-filter` excludes the option.
     #[error("a pull-filter ignores it")]
     Filtered,
-    /// It is for other systems, or changes nothing here.
+    /// The option is for other systems, or changes nothing here.
     #[error("it has no effect here")]
     NoEffect,
 }
 
-/// How addresses of the clients' interfaces are made.
+/// How clients' interfaces get their addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Topology {
     /// A network of four addresses for each client.
@@ -60,7 +60,7 @@ impl Topology {
 /// The IPv6 address of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ifconfig6 {
-    /// Ours.
+    /// Our address.
     pub local: Ipv6Addr,
     /// Leading bits that the network has in common.
     pub prefix: u8,
@@ -68,14 +68,14 @@ pub struct Ifconfig6 {
     pub remote: Option<Ipv6Addr>,
 }
 
-/// A destination or gateway that is given by what it is, not by its address.
+/// A destination or gateway: an address or a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteTarget<A> {
     /// An address.
     Address(A),
     /// The gateway inside the tunnel.
     VpnGateway,
-    /// The gateway of the default route that was there before.
+    /// The gateway of the default route before the tunnel came up.
     NetGateway,
     /// The VPN server's own address.
     RemoteHost,
@@ -102,9 +102,9 @@ pub struct RedirectGateway {
     pub private: bool,
     /// No route to the server is needed, it is on the same network.
     pub local: bool,
-    /// Means `local` if it is on the same network.
+    /// Means `local` if the server is on the same network.
     pub autolocal: bool,
-    /// Two halves instead of the default route.
+    /// Two routes for the halves of all addresses instead of the default route.
     pub def1: bool,
     /// Keep the DHCP server reachable.
     pub bypass_dhcp: bool,
@@ -112,9 +112,9 @@ pub struct RedirectGateway {
     pub bypass_dns: bool,
     /// Block everything else on the local network.
     pub block_local: bool,
-    /// IPv6 as well.
+    /// Redirect IPv6 as well.
     pub ipv6: bool,
-    /// IPv4 not.
+    /// Do not redirect IPv4.
     pub not_ipv4: bool,
 }
 
@@ -163,7 +163,7 @@ pub struct PushedDns {
     pub by_priority: Vec<DnsServer>,
     /// The domains of `dns search-domains` among `search`.
     pub search_domains: Vec<String>,
-    /// Every `dhcp-option` that was taken, without that word, in the server's order: for scripts.
+    /// The words behind every accepted `dhcp-option`, in the server's order: for scripts.
     pub lines: Vec<String>,
 }
 
@@ -177,7 +177,7 @@ pub struct DnsServer {
     pub priority: i8,
     /// Its addresses; port 0 for the usual one.
     pub addresses: Vec<SocketAddr>,
-    /// The domains that it is asked about; all if empty.
+    /// The domains that this server is asked about; all if empty.
     pub resolve_domains: Vec<String>,
     /// `yes`, `optional` or `no`.
     pub dnssec: Option<String>,
@@ -187,7 +187,7 @@ pub struct DnsServer {
     pub sni: Option<String>,
 }
 
-/// A number between bounds.
+/// Reads a number between bounds.
 pub(super) fn number(word: Option<&String>, min: u32, max: u32) -> Result<u32, Refusal> {
     let word = word.ok_or(Refusal::Malformed("a number"))?;
     if word.is_empty() || !word.bytes().all(|it| it.is_ascii_digit()) {
@@ -205,8 +205,8 @@ pub(super) fn seconds(word: Option<&String>) -> Result<Duration, Refusal> {
     Ok(Duration::from_secs(number(word, 0, 24 * 3600)?.into()))
 }
 
-/// A name that is safe to hand on: letters, digits, `.`, `-` and `_`; a `-` in front would be an option
-/// of the program that it is given to.
+/// Checks a name that is safe to hand on: letters, digits, `.`, `-` and `_`. A `-` in front is refused, as a program
+/// could take the name for an option.
 pub(super) fn domain(word: &str) -> Result<String, Refusal> {
     let fits = |it: u8| it.is_ascii_alphanumeric() || b".-_".contains(&it);
     if word.is_empty() || word.len() > 253 || word.starts_with('-') || !word.bytes().all(fits) {
@@ -276,7 +276,7 @@ pub(super) fn prefixed(word: &str) -> Result<(Ipv6Addr, u8), Refusal> {
     ))
 }
 
-/// An address, or one of the words. Names are not looked up: a server could make us ask any name server for anything.
+/// Reads an address or a keyword. Names are not looked up: a server could make us ask any name server for anything.
 fn target<A: core::str::FromStr>(word: &str) -> Result<RouteTarget<A>, Refusal> {
     Ok(match word {
         "vpn_gateway" => RouteTarget::VpnGateway,
@@ -296,12 +296,12 @@ impl PushedDns {
             "DNS" | "DNS6" => bounded(&mut self.servers, address(value)?, 8)?,
             "DOMAIN" | "ADAPTER_DOMAIN_SUFFIX" => self.domain = Some(domain(value)?),
             "DOMAIN-SEARCH" => bounded(&mut self.search, domain(value)?, 16)?,
-            // Scripts may put them into commands.
+            // Scripts may put the words into commands.
             _ if !words.iter().all(|it| is_plain(it)) => return Err(Refusal::NoEffect),
             _ => {}
         }
         let told = match &**kind {
-            // Only the value was judged.
+            // Only the kind and the value were judged.
             "DNS" | "DNS6" | "DOMAIN" | "ADAPTER_DOMAIN_SUFFIX" | "DOMAIN-SEARCH" => &words[..2],
             _ => words,
         };

@@ -24,19 +24,19 @@ pub enum PushError {
     /// A `pull-filter reject` matched.
     #[error("'{0}' is rejected by a pull-filter")]
     Rejected(String),
-    /// The server wants a protocol that is not spoken here: without it the keys would not fit.
+    /// The server requires a protocol feature that we lack, so the keys would not match.
     #[error(
         "'{0}' is not known here; the server is newer than this program, or was not told the truth about it"
     )]
     Protocol(String),
-    /// It never ends.
+    /// The reply is too large, or never ends.
     #[error("the reply has more than {MAX_OPTIONS} options or {MAX_BYTES} bytes")]
     TooLarge,
 }
 
 /// The server's options, read and within bounds.
 ///
-/// `None` and empty lists are what was not pushed.
+/// Options that the server did not push are `None` or empty lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushReply {
     /// The interface's address, and the other end's address (net30, p2p) or the netmask (subnet).
@@ -49,13 +49,13 @@ pub struct PushReply {
     pub routes: Vec<Route<Ipv4Addr>>,
     /// IPv6 routes.
     pub routes_ipv6: Vec<Route<Ipv6Addr>>,
-    /// The gateway of routes that name none. `Some(None)` is `dhcp`, which an interface of layer 3 has not.
+    /// The gateway of routes that name no gateway.
     pub route_gateway: Option<Ipv4Addr>,
     /// The gateway of IPv6 routes.
     pub route_ipv6_gateway: Option<Ipv6Addr>,
-    /// The metric of routes that name none.
+    /// The metric of routes that name no metric.
     pub route_metric: Option<u32>,
-    /// Wait so long before routes are set.
+    /// How long to wait before routes are set.
     pub route_delay: Option<Duration>,
     /// All traffic goes through the tunnel.
     pub redirect_gateway: Option<RedirectGateway>,
@@ -81,19 +81,19 @@ pub struct PushReply {
     pub auth_token: Option<Zeroizing<String>>,
     /// The name that belongs to the token, where it is not the one that we sent.
     pub auth_token_user: Option<String>,
-    /// Ping after so long without sending.
+    /// Ping after this long without sending.
     pub ping: Option<Duration>,
-    /// Connect again after so long without receiving.
+    /// Connect again after this long without receiving.
     pub ping_restart: Option<Duration>,
-    /// End after so long without receiving.
+    /// End after this long without receiving.
     pub ping_exit: Option<Duration>,
     /// `ping-exit` and `ping-restart` wait for a first packet.
     pub ping_timer_rem: bool,
-    /// End after so long with less than so many bytes.
+    /// End after this long with less than this many bytes.
     pub inactive: Option<(Duration, u64)>,
-    /// End after so long.
+    /// End after this long.
     pub session_timeout: Option<Duration>,
-    /// Tell the server when we leave, so many times.
+    /// How many exit notices to send when we leave.
     pub explicit_exit_notify: Option<u32>,
     /// The framing of data packets.
     pub compression: Option<Compression>,
@@ -107,15 +107,15 @@ pub struct PushReply {
     pub setenv_safe: Vec<(String, String)>,
     /// `echo` and `parameter`: for graphical programs.
     pub echo: Vec<String>,
-    /// The options that were not taken, and why. Without secrets.
+    /// The refused options, and why. Without secrets.
     pub refused: Vec<(String, Refusal)>,
 }
 
 impl PushReply {
-    /// Reads options from what stands between the commas.
+    /// Reads options that were already split at the commas.
     ///
     /// # Errors
-    /// [`PushError`] if nothing can be made of the reply. Single options that are wrong are listed in
+    /// [`PushError`] if the whole reply is unusable. Single options that are wrong are listed in
     /// [`refused`](Self::refused) instead, and the rest is taken.
     pub fn parse<'a>(
         options: impl IntoIterator<Item = &'a str>,
@@ -132,7 +132,7 @@ impl PushReply {
                 reply.refused.push((loggable(option), why));
                 continue;
             };
-            // Filters judge the words that are taken below, so that no way of writing them passes a filter.
+            // Filters judge the parsed words, so that quotes and blanks cannot get an option past a filter.
             let plain = Zeroizing::new(words.join(" "));
             let outcome = match filter.decide(&plain) {
                 FilterAction::Accept => reply.take(&words, filter.no_routes)?,
@@ -255,7 +255,7 @@ impl PushReply {
                 bounded(&mut self.setenv_safe, (name.clone(), value), 64)?;
             }
             ("echo" | "parameter", words) => bounded(&mut self.echo, words.join(" "), 64)?,
-            // Taken by stock, and nothing that would be different here.
+            // Options that stock takes and that change nothing here.
             (
                 "socket-flags" | "max-routes" | "persist-tun" | "persist-key" | "persist-local-ip"
                 | "persist-remote-ip" | "verb" | "mute" | "route-method" | "client-nat"
@@ -307,7 +307,7 @@ fn user_of(word: &str) -> Result<String, Refusal> {
 
 /// The option as it may stand in a log: tokens are secret, and a server can push anything of any length.
 pub(crate) fn loggable(option: &str) -> String {
-    // Quotes and backslashes hide no name: a parser would take them away.
+    // Quotes and backslashes cannot hide a name, since they are removed as a parser would.
     let name: String = option
         .trim_start()
         .chars()
@@ -336,7 +336,7 @@ impl Assembler {
     /// part is there.
     ///
     /// # Errors
-    /// [`PushError::TooLarge`] if it goes on for too long.
+    /// [`PushError::TooLarge`] if the parts together are too large.
     pub fn add(&mut self, part: &str) -> Result<Option<Zeroizing<String>>, PushError> {
         let mut more = false;
         for option in part.split(',').filter(|it| !it.is_empty()) {

@@ -2,7 +2,7 @@
 
 use super::loggable;
 
-/// Room for options in one message: stock reads 1,024 bytes and keeps some of it for what comes last.
+/// Room for options in one message: stock reads 1,024 bytes and keeps some of it for the options at the end.
 const BUNDLE: usize = 1024;
 /// Bytes of `PUSH_REPLY` and of the NUL.
 const FRAME: usize = "PUSH_REPLY".len() + 1;
@@ -17,7 +17,7 @@ pub struct PushOptions {
     pub options: Vec<String>,
     /// The MTU of the server's interface in bytes, for clients that can set theirs.
     pub tun_mtu: Option<u32>,
-    /// Whether to push `peer-id` and data packets that carry it, to clients that can.
+    /// The `peer-id` to push to clients whose data packets can carry it.
     pub peer_id: Option<u32>,
 }
 
@@ -37,7 +37,7 @@ pub fn bundles(options: &[String]) -> Vec<String> {
             );
             continue;
         }
-        // There is always a last one.
+        // Always some: `bundles` is never empty.
         let Some(last) = bundles.last_mut() else {
             break;
         };

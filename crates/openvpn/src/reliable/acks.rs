@@ -6,9 +6,9 @@ use crate::packet::AckList;
 /// acknowledgement that is lost costs the peer a timeout, and repeating it costs four bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Acks {
-    /// The oldest first.
+    /// The acknowledgements that are due, the oldest first.
     due: AckList,
-    /// The latest sent, those first that were due first in the latest packet.
+    /// The ids sent last, in the order of the latest packet.
     recent: AckList,
 }
 

@@ -12,9 +12,9 @@ pub use acks::Acks;
 pub use receive::{Message, Receipt, ReceiveWindow};
 pub use send::{Outgoing, SendWindow, WindowFull};
 
-/// Messages in flight at most, as with stock: what every peer has room for.
+/// Most messages in flight, as in stock: every peer has room for them.
 pub const SEND_WINDOW: usize = 6;
-/// Messages that wait for one before them at most, as with stock.
+/// Most messages that wait for an earlier one, as in stock.
 pub const RECEIVE_WINDOW: usize = 12;
 
 /// How far `id` is after `base`. Ids before `base` are very far: numbers wrap, though no session lives to see it.

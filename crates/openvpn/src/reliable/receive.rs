@@ -3,7 +3,7 @@
 use super::{RECEIVE_WINDOW, distance, is_before};
 use crate::packet::Opcode;
 
-/// Up to twelve messages, of which the next has yet to come or to be taken.
+/// A window of twelve messages, which begins with the one to hand on next.
 #[derive(Debug)]
 pub struct ReceiveWindow {
     /// The number of the message to hand on next.
@@ -26,9 +26,9 @@ pub struct Message {
 pub enum Receipt {
     /// It is new. Acknowledge it.
     New,
-    /// It was here before: the acknowledgement was lost. Acknowledge it again.
+    /// Received before: our acknowledgement was lost. Acknowledge it again.
     Duplicate,
-    /// It is further ahead than any message may be. Not to be acknowledged: it is not kept.
+    /// Further ahead than any message may be. Do not acknowledge it: it is not kept.
     TooFarAhead,
 }
 

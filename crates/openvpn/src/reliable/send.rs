@@ -9,11 +9,11 @@ use crate::packet::{AckList, Opcode};
 
 /// A message is sent again at once when this many later ones were acknowledged and it was not.
 const EARLY_RETRANSMIT: u8 = 3;
-/// The longest time between two transmissions of a message. Doubled without an end, a message had five
-/// chances in a `hand-window` of a minute, too few on a line that loses one packet in ten.
+/// The longest time between two transmissions of a message. Without this limit, doubling would leave five tries in a
+/// `hand-window` of a minute: too few on a line that loses one packet in ten.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// Up to six messages on their way.
+/// A window of up to six messages on their way.
 #[derive(Debug)]
 pub struct SendWindow {
     /// The number of the next message.
@@ -74,7 +74,7 @@ impl SendWindow {
         self.next_id
     }
 
-    /// How many messages can be added. A message that is not acknowledged holds up those six after it.
+    /// How many messages can be added: none beyond the sixth from the oldest unacknowledged message.
     #[must_use]
     pub fn room(&self) -> usize {
         let in_use = self
@@ -133,11 +133,11 @@ impl SendWindow {
         })
     }
 
-    /// Forgets what was acknowledged. Numbers of messages that are long gone, or never were, do nothing. A message that
-    /// three later ones have overtaken is due now.
+    /// Forgets acknowledged messages and ignores unknown numbers. A message that three later ones have overtaken is due
+    /// now.
     pub fn acknowledge(&mut self, acks: &AckList, now: Instant) {
         for &ack in acks.as_slice() {
-            // Only what was sent lately counts as overtaking: a peer may acknowledge what it likes.
+            // Only messages in the window count as overtaking: a peer may acknowledge any number.
             let Some(at) = self.messages.iter().position(|message| message.id == ack) else {
                 continue;
             };
@@ -156,7 +156,7 @@ impl SendWindow {
         self.messages.clear();
     }
 
-    /// Makes everything due now, with the first timeout: for when the peer is heard of for the first time.
+    /// Makes all messages due now, with the first timeout: for when we first hear from the peer.
     pub fn schedule_now(&mut self, now: Instant) {
         for message in &mut self.messages {
             message.due = now;

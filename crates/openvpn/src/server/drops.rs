@@ -7,23 +7,23 @@ use crate::wrap::WrapError;
 /// Why a packet changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The session that it belongs to does not want it.
+    /// The packet's session dropped it.
     #[error(transparent)]
     Session(Dropped),
-    /// A stranger's, which the wrap does not let through.
+    /// A stranger's packet that the wrap refused.
     #[error(transparent)]
     Wrap(WrapError),
-    /// A stranger's that begins no session.
+    /// A stranger's packet that begins no session.
     #[error(transparent)]
     Cookie(CookieError),
-    /// A reset beyond those that are answered in a while (`connect-freq-initial`). It may be shown again when
+    /// A reset over the limit of `connect-freq-initial`. Pass it in again when
     /// [`Listener::answers_resets`](super::Listener::answers_resets).
     #[error("a reset too many, see connect-freq-initial")]
     Limited,
-    /// A session beyond those that may begin in a while (`connect-freq`).
+    /// A session over the limit of `connect-freq`.
     #[error("a session too many, see connect-freq")]
     TooSoon,
-    /// Too many clients are about to come in. It may be shown again when
+    /// Too many clients are waiting to be let in. Pass the packet in again when
     /// [`Listener::answers_resets`](super::Listener::answers_resets).
     #[error("a session too many: others are about to come in")]
     Crowded,
@@ -47,18 +47,18 @@ pub enum Refused {
 /// How many packets were dropped, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// Sessions did not want them: of another session, key id or place.
+    /// Packets that sessions dropped: wrong session, key id or state.
     pub session: u64,
-    /// Cut off, too long, of an unknown kind.
+    /// Packets that are cut off, too long or of an unknown kind.
     pub malformed: u64,
-    /// Sealed with another key, or not at all.
+    /// Packets sealed with another key, or not at all.
     pub not_authentic: u64,
-    /// There before.
+    /// Packets that were received before.
     pub replay: u64,
-    /// Of no session, and beginning none.
+    /// Packets that belong to no session and begin none.
     pub unknown: u64,
-    /// Resets that were not answered at once, because of `connect-freq-initial` or as too many clients were about to come in,
-    /// and sessions that did not begin, because of `connect-freq`.
+    /// Resets not answered at once, because of `connect-freq-initial` or too many waiting clients, and sessions that
+    /// did not begin, because of `connect-freq`.
     pub limited: u64,
     /// Clients that were not let in, because of `max-clients`.
     pub full: u64,

@@ -15,13 +15,13 @@ use crate::packet::{AckList, ControlHead, ControlPacket, Head, Opcode};
 use crate::session::{CloseReason, Dropped, Output, Session, Start, Times};
 use crate::wrap::{EarlyNegotiation, FirstPacket};
 
-/// Most peer ids that there are; the last one means that there is none.
+/// Number of usable peer ids: the last of the 2^24 means "no peer id".
 const MAX_SESSIONS: usize = (1 << 24) - 1;
 
 /// All sessions of a server.
 ///
-/// Sessions are numbered, and the number is the peer id. The daemon talks to a session through [`Listener::with`], so that
-/// what it puts out is sent to the right address and its next deadline is known.
+/// A session's number is its peer id. The daemon calls a session through [`Listener::with`], which sends the output to
+/// the right address and updates the session's deadline.
 pub struct Listener {
     settings: ListenerSettings,
     cookies: CookieKeeper,
@@ -29,9 +29,9 @@ pub struct Listener {
     starts: Option<ResetLimiter>,
     pub(super) table: Table,
     drops: Drops,
-    /// No session begins any more.
+    /// The server is ending: no new session may begin.
     closing: bool,
-    /// The time of day, and when it was.
+    /// The time of day, and the instant at which it was read.
     clock: (SystemTime, Instant),
 }
 
@@ -57,10 +57,10 @@ impl Listener {
         }
     }
 
-    /// Takes a control packet. `called` is our address that it came to; answers leave from there.
+    /// Takes a control packet. `called` is our address to which it was sent; answers leave from that address.
     ///
     /// # Errors
-    /// Why it was dropped; it is counted in [`drops`](Self::drops).
+    /// Why the packet was dropped; [`drops`](Self::drops) counts it.
     pub fn receive(
         &mut self,
         datagram: &[u8],
@@ -116,7 +116,7 @@ impl Listener {
             .map_err(Refused::Wrap)?;
         match head.opcode {
             Opcode::HardResetClientV2 | Opcode::HardResetClientV3 => {
-                // One that is not the first message is no client's.
+                // A client's reset is always message 0 of key 0.
                 if first.packet.message_id != Some(0) || first.packet.key_id != 0 {
                     return Err(Refused::NotFirst);
                 }
@@ -138,7 +138,7 @@ impl Listener {
                 self.answer(first, from.address, called, now, seconds, out);
                 Ok(())
             }
-            // A cookie proves an address, which a connection has proved already.
+            // Over TCP the connection has proved the address, so there is no cookie.
             _ if from.is_stream() => Err(Refused::Cookie(CookieError::NotThirdPacket)),
             _ => {
                 let own = self
@@ -154,7 +154,7 @@ impl Listener {
         }
     }
 
-    /// Whether there is room for one more client. One that begins anew shall not be kept out by its own old session.
+    /// Checks that there is room for one more client. A reconnecting client is not kept out by its own old session.
     fn room(&self, from: Remote) -> Result<(), Refused> {
         let most = self.max_clients();
         if self.table.len() >= most
@@ -167,11 +167,11 @@ impl Listener {
     }
 
     pub(super) fn max_clients(&self) -> usize {
-        // With as many that are not let in yet there are numbers for all.
+        // Half of all numbers: as many sessions again may be waiting to be let in.
         self.settings.max_clients.min(MAX_SESSIONS / 2)
     }
 
-    /// Answers a reset, and forgets it.
+    /// Answers a reset without keeping any state.
     fn answer(
         &self,
         mut first: FirstPacket,
@@ -233,7 +233,7 @@ impl Listener {
         )
         .map_err(Refused::Begin)?;
         session.control_traffic().add_received(len);
-        // A client that begins over and over has one session that is up, and one that may become so.
+        // A client that starts over again and again has at most one session that is up and one that is starting.
         for id in self.table.at(from).to_vec() {
             self.with(id, out, |session, out| {
                 if !session.is_up() {
@@ -251,7 +251,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Talks to a session. `None` if there is none of this number.
+    /// Runs `call` on a session and sends its output. `None` if no session has this number.
     pub fn with<R>(
         &mut self,
         id: ClientId,
@@ -264,7 +264,7 @@ impl Listener {
         Some(result)
     }
 
-    /// Passes on what a session puts out.
+    /// Passes on the output of a session.
     fn route(&mut self, client: ClientId, outputs: Vec<Output>, out: &mut Vec<ServerOutput>) {
         let Some((to, called)) = self.table.entry(client).map(|it| (it.remote, it.called)) else {
             return;
@@ -312,7 +312,7 @@ impl Listener {
         }
     }
 
-    /// Does what time asks for. `times` tells what the data plane saw last of a client.
+    /// Runs the timers that are due. `times` returns a client's last packet times in the data plane.
     pub fn expired(
         &mut self,
         now: Instant,
@@ -328,19 +328,19 @@ impl Listener {
         }
     }
 
-    /// The sessions for which there is something to do: [`Session::expired`], after [`Session::activity`].
+    /// The sessions with a timer that is due: call [`Session::activity`], then [`Session::expired`].
     #[must_use]
     pub fn due(&self, now: Instant) -> Vec<ClientId> {
         self.table.due(now)
     }
 
-    /// No session begins from now on: the server goes. A client that it has sent away would come back before it is gone,
-    /// and be left without a word.
+    /// Stops accepting sessions because the server is ending. A client that was told to leave could otherwise reconnect
+    /// just before the server is gone.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Other limits from now on: `max-clients`, `connect-freq-initial` and `connect-freq`, as in [`ListenerSettings`].
+    /// Changes the limits `max-clients`, `connect-freq-initial` and `connect-freq`, as in [`ListenerSettings`].
     pub fn limit(
         &mut self,
         max_clients: usize,
@@ -365,16 +365,17 @@ impl Listener {
         self.table.at(remote).last().copied()
     }
 
-    /// When [`expired`](Self::expired) has something to do.
+    /// When to call [`expired`](Self::expired) next.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.table.next_deadline()
     }
 
-    /// An authentic data packet of the client came over UDP from another address: control packets go there from now on.
+    /// Moves a client to a new UDP address, from which one of its authentic data packets came: control packets go there
+    /// from now on.
     ///
-    /// Returns `false`, and changes nothing, if the session of another client is at that address: a client that could take it
-    /// would cut the other off. A client over TCP is where its connection is.
+    /// Returns `false` and changes nothing if another client's session has that address: taking it over would cut that
+    /// client off. A client over TCP is never moved.
     pub fn floated(&mut self, client: ClientId, to: Endpoint, out: &mut Vec<ServerOutput>) -> bool {
         let (to, called) = (Remote::udp(to.addr), to.source);
         let Some(entry) = self.table.entry(client) else {
@@ -402,7 +403,7 @@ impl Listener {
         true
     }
 
-    /// A TCP connection has ended: so have the sessions on it, and no others.
+    /// Ends the sessions of a TCP connection that was closed, and no others.
     pub fn disconnected(&mut self, from: Remote, out: &mut Vec<ServerOutput>) {
         debug_assert!(from.is_stream());
         for id in self.table.at(from).to_vec() {
@@ -418,20 +419,20 @@ impl Listener {
         self.table.entry(id).map(|it| &*it.session)
     }
 
-    /// The way to a client, from our address that it calls.
+    /// The line to a client, from our address that the client calls.
     #[must_use]
     pub fn line(&self, id: ClientId) -> Option<Line> {
         let entry = self.table.entry(id)?;
         Some(entry.remote.line(entry.called))
     }
 
-    /// Where a client is.
+    /// The address and transport of a client.
     #[must_use]
     pub fn remote(&self, id: ClientId) -> Option<Remote> {
         self.table.entry(id).map(|it| it.remote)
     }
 
-    /// All sessions, those that are not up yet among them.
+    /// All sessions, including those that are not up yet.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.table.ids()
     }
@@ -454,8 +455,8 @@ impl Listener {
         self.drops
     }
 
-    /// Sets the time of day, `wall` at `now`. The daemon says it each time that it wakes up: a router may start with a
-    /// wrong clock, and the age of client keys is told by the right one.
+    /// Sets the time of day: `wall` at `now`. The daemon calls this at each wake-up. A router may start with a wrong
+    /// clock, and the age of client keys needs the right one.
     pub fn set_wall_clock(&mut self, now: Instant, wall: SystemTime) {
         self.clock = (wall, now);
     }

@@ -3,8 +3,8 @@
 use plane::{Endpoint, Line, StreamId};
 use std::net::SocketAddr;
 
-/// Where a client is. The same address over UDP and over TCP, or on two connections, is two clients: behind one NAT
-/// they may be different machines.
+/// A client's address and transport. The same address over UDP and over TCP, or on two connections, is two clients:
+/// behind one NAT they may be different machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Remote {
     /// The outer address and port.
@@ -23,7 +23,7 @@ impl Remote {
         }
     }
 
-    /// A client at the other end of the TCP connection .
+    /// A client at the other end of the TCP connection.
     #[must_use]
     pub const fn tcp(address: SocketAddr, connection: StreamId) -> Self {
         Self {
@@ -32,13 +32,13 @@ impl Remote {
         }
     }
 
-    /// Whether it comes over TCP.
+    /// Whether the client comes over TCP.
     #[must_use]
     pub const fn is_stream(&self) -> bool {
         self.connection.is_some()
     }
 
-    /// The line to it, from `called`: our address that it calls, where that is known.
+    /// The line to the client, from `called`: our address that the client calls, if known.
     #[must_use]
     pub const fn line(&self, called: Option<plane::Source>) -> Line {
         let endpoint = Endpoint {

@@ -22,9 +22,9 @@ pub struct ListenerSettings {
     pub wrap: WrapSettings,
     /// `max-clients`, at most 2^24 - 1, the number of peer ids.
     pub max_clients: usize,
-    /// `connect-freq-initial`: so many resets are answered in such a time.
+    /// `connect-freq-initial`: how many resets are answered in which time.
     pub resets: (u32, Duration),
-    /// `connect-freq`: so many sessions may begin in such a time; `None` for no limit. Not for TCP.
+    /// `connect-freq`: how many sessions may begin in which time; `None` for no limit. Not for TCP.
     pub starts: Option<(u32, Duration)>,
     /// `force-cookie` of `tls-crypt-v2`: clients before 2.6 that use it are not let in, for they make the server keep
     /// a session before they have proved their address.
@@ -50,11 +50,11 @@ impl ListenerSettings {
 /// Something to do, in the order in which it comes.
 #[derive(Debug)]
 pub enum ServerOutput {
-    /// Send this, for a session or to a stranger.
+    /// Send this datagram, for a session or to a stranger.
     Send {
-        /// Where to.
+        /// The destination.
         to: Remote,
-        /// From which of our addresses: the one that the receiver called. `None` lets the kernel choose.
+        /// Our address to send from: the one that the receiver called. `None` lets the kernel choose.
         called: Option<Source>,
         /// One datagram; over TCP one packet behind its length.
         datagram: Vec<u8>,
@@ -63,12 +63,13 @@ pub enum ServerOutput {
     Started {
         /// Its number.
         client: ClientId,
-        /// Where it is.
+        /// The client's address and transport.
         from: Remote,
         /// Metadata of its tls-crypt-v2 key, for a script to judge.
         metadata: Option<Metadata>,
     },
-    /// A session asks for something; never [`Output::Send`]. After [`Output::Closed`] the number may be another's.
+    /// A session asks for something; never [`Output::Send`]. After [`Output::Closed`] another session may get the
+    /// number.
     Client {
         /// The client.
         client: ClientId,

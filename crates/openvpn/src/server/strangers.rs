@@ -1,9 +1,9 @@
-//! Strangers: clients that have shown neither a good certificate nor a good login. Anybody who has an address is one, so the memory
-//! of their sessions is bounded.
+//! Strangers: clients that have shown neither a good certificate nor a good login. Anybody who has an address is one,
+//! so the memory of their sessions is bounded.
 //!
-//! Clients that come at once, as after a restart, are strangers too. So where memory is short nobody is turned away for good: a
-//! client that begins waits until those before it are in, and takes the place of a session whose client has let the server wait
-//! for long. Sources that have many sessions lose theirs first.
+//! Clients that come at once, as after a restart, are strangers too. So where memory is short nobody is turned away for
+//! good: a client that begins waits until those before it are in, and takes the place of a session whose client has let
+//! the server wait for long. Sources that have many sessions lose theirs first.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,20 +19,21 @@ use plane::SourceNetwork;
 /// Bytes of strangers' sessions beyond which clients that begin have to wait.
 const ROOM: u64 = 5 << 19;
 
-/// Bytes that they have at most: clients that have begun send more.
+/// Most bytes of strangers' sessions: clients that have begun send more.
 const MOST: u64 = ROOM + ROOM / 2;
 
-/// Sessions that are not up yet, at least, where `max-clients` is less.
+/// Least number of sessions that may be not yet up, where `max-clients` is smaller.
 const HALF_OPEN_MIN: usize = 64;
 
 /// How soon to ask again whether a session gives way.
 const AGAIN: Duration = Duration::from_millis(100);
 
 impl Listener {
-    /// The session that gives way to one that begins; `None` while there is room. It is the oldest that may give way, of the
-    /// source that has the most sessions.
+    /// The session that gives way to one that begins; `None` while there is room. It is the oldest that may give way,
+    /// of the source that has the most sessions.
     ///
-    /// Sessions that are not up take no place of `max-clients`: any sender can have them. They have as many of their own.
+    /// Sessions that are not up do not count against `max-clients`, as any sender can open them. They have a limit of
+    /// the same size.
     ///
     /// # Errors
     /// No session gives way yet.
@@ -59,7 +60,7 @@ impl Listener {
     /// Makes room for a session that begins.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no room.
     pub(super) fn make_room(
         &mut self,
         now: Instant,
@@ -67,14 +68,14 @@ impl Listener {
     ) -> Result<(), Refused> {
         match self.giving_way(now) {
             Ok(Some(id)) => self.crowd_out(id, out),
-            // It was answered when there was room.
+            // The client's reset was answered when there was room, so let it in.
             Err(why) if self.table.stranger_bytes() >= MOST => return Err(why),
             _ => {}
         }
         Ok(())
     }
 
-    /// Ends the largest sessions of strangers where they have too much together.
+    /// Ends the largest sessions of strangers while all of them together use too much memory.
     pub(super) fn bound_strangers(&mut self, out: &mut Vec<ServerOutput>) {
         while self.table.stranger_bytes() > MOST {
             let largest = self.table.half_open().max_by_key(|(_, entry)| entry.bytes);
@@ -89,7 +90,7 @@ impl Listener {
         });
     }
 
-    /// Bytes of memory that sessions of strangers have.
+    /// Bytes of memory that strangers' sessions use.
     #[must_use]
     pub const fn stranger_bytes(&self) -> u64 {
         self.table.stranger_bytes()
@@ -111,7 +112,7 @@ impl Listener {
         self.limiter.is_open(now) && self.giving_way(now).is_ok()
     }
 
-    /// When to ask that again, where the answer was no.
+    /// When to call [`answers_resets`](Self::answers_resets) again after it returned `false`.
     #[must_use]
     pub fn answers_resets_at(&self, now: Instant) -> Option<Instant> {
         match self.limiter.is_open(now) {

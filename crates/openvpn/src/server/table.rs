@@ -9,8 +9,8 @@ use super::remote::Remote;
 use crate::session::Session;
 use crate::session_id::SessionId;
 
-/// A client's session: a dense number below 2^24, which is its peer id too. Used again as late as possible, for packets of
-/// the one before may still be on their way.
+/// A client's session: a dense number below 2^24, which is its peer id too. Numbers are reused as late as possible,
+/// since packets of the previous session may still be in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u32);
 
@@ -33,8 +33,8 @@ pub(super) struct Entry {
     pub(super) bytes: u64,
 }
 
-/// Invariant: `by_remote` and `deadlines` have each entry under its remote and its `queued`, `half_open` has those that are not
-/// up, and `stranger_bytes` is the sum of all `bytes`.
+/// Invariant: `by_remote` and `deadlines` have each entry under its remote and its `queued`, `half_open` has those that
+/// are not up, and `stranger_bytes` is the sum of all `bytes`.
 #[derive(Default)]
 pub(super) struct Table {
     entries: Vec<Option<Entry>>,
@@ -123,7 +123,7 @@ impl Table {
         self.by_remote.entry(remote).or_default().push(id);
     }
 
-    /// The client called this address of ours.
+    /// Notes which of our addresses the client called.
     pub(super) fn called(&mut self, id: ClientId, called: Option<Source>) {
         if let Some(Some(entry)) = self.entries.get_mut(id.slot()) {
             entry.called = called;
@@ -144,7 +144,7 @@ impl Table {
         self.by_remote.get(&remote).map_or(&[], |it| it)
     }
 
-    /// The session of this remote that the client has given this name.
+    /// The session of this remote that has this session id at the client.
     pub(super) fn find(&self, remote: Remote, peer: SessionId) -> Option<ClientId> {
         let named = |id: &&ClientId| {
             self.entry(**id)
@@ -159,12 +159,12 @@ impl Table {
         ids.filter_map(|id| Some((*id, self.entry(*id)?)))
     }
 
-    /// How many they are.
+    /// The number of sessions that are not up.
     pub(super) fn half_open_len(&self) -> usize {
         self.half_open.len()
     }
 
-    /// Bytes of memory that sessions of strangers have.
+    /// Bytes of memory that strangers' sessions use.
     pub(super) const fn stranger_bytes(&self) -> u64 {
         self.stranger_bytes
     }

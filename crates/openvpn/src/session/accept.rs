@@ -16,9 +16,9 @@ use crate::wrap::Wrap;
 /// How a client's session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// With its reset, which is answered by the session.
+    /// With its reset, which the session answers.
     Reset,
-    /// With the packet that follows the resets; the answer was the listener's.
+    /// With the packet that follows the resets; the listener has answered the reset.
     AfterResets(SessionId),
 }
 
@@ -26,8 +26,8 @@ impl Session {
     /// Begins a session with a client's reset: over TCP, where the address needs no proof, and with clients of
     /// tls-crypt-v2 that cannot be asked to prove theirs.
     ///
-    /// `packet` and `wrap` are what [`open_first`](crate::wrap::WrapSettings::open_first) made of the datagram. `wall` is
-    /// the time of day at `now`.
+    /// `packet` and `wrap` are what [`open_first`](crate::wrap::WrapSettings::open_first) made of the datagram. `wall`
+    /// is the time of day at `now`.
     ///
     /// # Errors
     /// [`CloseReason`] if it is no reset, or the system has no random numbers.

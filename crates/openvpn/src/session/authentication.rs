@@ -1,4 +1,4 @@
-//! A client's identity: asked of the daemon, and answered.
+//! Authentication of a client: the question to the daemon, and its answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Session {
         let Some(record) = &mut self.primary.peer else {
             return Ok(());
         };
-        // The password is nowhere to be found once the question was answered.
+        // Takes the password out of the record, so that no copy stays after the answer.
         let login = core::mem::replace(&mut record.login, Login::Absent);
         let (peer_info, options) = (record.peer_info.clone(), record.options.clone());
         let Some(source) = self.primary.source.clone() else {
@@ -95,7 +95,7 @@ impl Session {
         Ok(())
     }
 
-    /// The daemon's answer. One to a question that is no longer open does nothing.
+    /// Takes the daemon's answer. An answer to a closed question does nothing.
     pub fn authenticated(
         &mut self,
         id: AuthId,
@@ -123,7 +123,7 @@ impl Session {
         self.run(now, out);
     }
 
-    /// The daemon's answer takes longer, because another service must answer first: the client is told to wait so long.
+    /// Tells the client to wait this long: the daemon's answer needs another service first.
     pub fn authentication_pending(
         &mut self,
         timeout: Duration,
@@ -154,7 +154,7 @@ fn login_of(login: &Login) -> Option<(String, Zeroizing<String>)> {
     }
 }
 
-/// Why a login is wrong whatever the daemon would say.
+/// Why a login is refused without asking the daemon.
 fn refusal(
     server: &ServerSide,
     login: Option<&(String, Zeroizing<String>)>,

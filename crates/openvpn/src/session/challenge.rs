@@ -29,15 +29,15 @@ pub fn parse_static_response(text: &str) -> Option<(Zeroizing<String>, Zeroizing
 /// A dynamic challenge: the reason of a refusal that begins with `CRV1:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DynamicChallenge {
-    /// Show what is typed.
+    /// Whether to show what the user types.
     pub echo: bool,
-    /// An answer is wanted; otherwise the text is only to be read.
+    /// Whether an answer is wanted; otherwise the text is only to be read.
     pub response_required: bool,
-    /// Names the question to the server.
+    /// Identifies the question to the server.
     pub state: String,
     /// The user name to answer with.
     pub username: String,
-    /// For people.
+    /// The question, for people.
     pub text: String,
 }
 

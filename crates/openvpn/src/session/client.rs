@@ -23,27 +23,28 @@ use crate::session_id::SessionId;
 
 /// How often a client asks for its options.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// When it asks the second time. Servers before 2.5 forget what they hear while they still let a client in.
+/// When a client asks the second time. Servers before 2.5 forget requests that come while they still authenticate the
+/// client.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How often the data channel says that we leave, where the control channel cannot.
+/// Interval between exit notices on the data channel, for servers that take none on the control channel.
 const EXIT_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of clients only.
 pub(super) struct ClientSide {
     pub(super) settings: Arc<ClientSettings>,
     credentials: Option<Credentials>,
-    /// The server's token, which is shown instead of the password.
+    /// The server's token, which replaces the password.
     token: Option<Credentials>,
-    /// The credentials have left for the server.
+    /// The credentials were sent to the server.
     shown: bool,
     assembler: Assembler,
     /// When to ask for the options next, and when to give up.
     pull: Option<(Instant, Instant)>,
-    /// How often the server is told that we leave.
+    /// How many exit notices to send.
     exit_notify: u32,
-    /// How often it has yet to be told, and when next.
+    /// Exit notices still to send, and when the next is due.
     leaving: Option<(u32, Instant)>,
-    /// It was warned of a push to the running session.
+    /// The log already has a warning about a push to the running session.
     warned: bool,
 }
 
@@ -99,7 +100,7 @@ impl Session {
         }
     }
 
-    /// Changes what is shown to the server from the next negotiation on. A token goes before it.
+    /// Changes the credentials for the next negotiations. A token takes precedence over them.
     pub fn set_credentials(&mut self, credentials: Option<Credentials>) {
         if let Some(client) = self.client_side() {
             client.credentials = credentials;
@@ -122,7 +123,7 @@ impl Session {
         self.primary.write_record(&record)
     }
 
-    /// Whether a server was told the name and the password, or the token.
+    /// Whether the server was sent the name and the password, or the token.
     #[must_use]
     pub fn has_shown_login(&self) -> bool {
         matches!(&self.side, Side::Client(client) if client.shown)
@@ -216,7 +217,7 @@ impl Session {
         log::log!(if warned { Level::Debug } else { Level::Warn }, "{words}");
     }
 
-    /// The server asks for patience: as long as it says, but no longer than keys would last.
+    /// Extends the wait for the server as it asked, but to no longer than keys last.
     fn auth_is_pending(&mut self, timeout: Option<Duration>, now: Instant) {
         let settings = self.settings();
         let window = settings.hand_window;
@@ -319,7 +320,7 @@ impl Session {
             (true, _) if !settings.epoch || !cipher.is_aead() => return not_offered("aead-epoch"),
             (true, None) => return not_offered("aead-epoch without a peer id"),
             (true, Some(peer_id)) => Layout::Epoch { peer_id },
-            // A server that knows no peer ids, or pushes the number that stands for none.
+            // A server without peer ids, or one that pushes the number that means "no peer id".
             (false, None | Some(NO_PEER_ID)) => Layout::V1,
             (false, Some(peer_id)) => Layout::V2 { peer_id },
         };
@@ -333,7 +334,8 @@ impl Session {
         Ok(())
     }
 
-    /// The answer to [`Output::Judge`] with this number. One to a question that is no longer open does nothing.
+    /// Takes the daemon's verdict on the [`Output::Judge`] with this number. A verdict on a closed question does
+    /// nothing.
     pub fn judged(
         &mut self,
         key_id: u8,
@@ -352,7 +354,7 @@ impl Session {
         }
     }
 
-    /// Leaves, and tells the peer if that was agreed on. [`Output::Closed`] follows, perhaps later.
+    /// Leaves the session, and tells the peer if that was agreed on. [`Output::Closed`] follows, perhaps later.
     pub fn leave(&mut self, now: Instant, out: &mut Vec<Output>) {
         let (up, stream) = (self.is_up(), self.settings().transport().is_stream());
         let in_band = self.settings().in_band;
@@ -369,7 +371,7 @@ impl Session {
             return self.run(now, out);
         }
         if stream || !in_band {
-            // The end of the connection says it, or nothing can.
+            // The closed connection tells the server, or no message can.
             return self.close_now(CloseReason::Local, out);
         }
         if let Some(client) = self.client_side() {
@@ -378,7 +380,7 @@ impl Session {
         self.say_exit(now, out);
     }
 
-    /// Says on the data channel that we leave, once more or for the last time.
+    /// Sends the next exit notice on the data channel, or closes the session after the last.
     fn say_exit(&mut self, now: Instant, out: &mut Vec<Output>) {
         let Some(client) = self.client_side() else {
             return;
@@ -394,13 +396,14 @@ impl Session {
         }
     }
 
-    /// The server has said its last word. It waits to hear that it arrived, and a server that restarts for every client.
+    /// Ends a session that the server closed. The server waits for our acknowledgement; one that restarts waits for
+    /// every client.
     fn sent_away(&mut self, reason: CloseReason, now: Instant, out: &mut Vec<Output>) {
         self.flush(now, out);
         self.close_now(reason, out);
     }
 
-    /// The peer said on the data channel that it leaves.
+    /// Handles an exit notice from the peer on the data channel.
     pub fn peer_exits(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self.role() {
             Role::Client => self.close_now(CloseReason::Restart(Restart::default()), out),
@@ -409,7 +412,7 @@ impl Session {
     }
 }
 
-/// Merges the timers: pushed values go before configured ones.
+/// Merges the timers: pushed values override configured ones.
 fn merged(ours: &Timers, reply: &PushReply) -> Timers {
     let mut timers = Timers {
         ping: reply.ping.or(ours.ping),

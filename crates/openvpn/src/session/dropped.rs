@@ -6,16 +6,16 @@ use crate::wrap::WrapError;
 /// Why a packet changed nothing. It costs a counter and, at most, a line in a detailed log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Dropped {
-    /// It belongs to the data channel.
+    /// The packet belongs to the data channel.
     #[error("packet of the data channel")]
     Data,
-    /// It is no control packet.
+    /// The datagram is not a control packet.
     #[error(transparent)]
     Packet(PacketError),
-    /// The wrap does not let it through.
+    /// The wrap refuses the packet.
     #[error(transparent)]
     Wrap(WrapError),
-    /// It comes from, or is meant for, another session.
+    /// The packet comes from, or is meant for, another session.
     #[error("control packet of another session")]
     OtherSession,
     /// No negotiation with this key id goes on, nor may one begin.
@@ -24,7 +24,7 @@ pub enum Dropped {
     /// This kind of packet has no place here.
     #[error("control packet of opcode {0:?}, which has no place here")]
     Unexpected(Opcode),
-    /// It is too far ahead of what has come.
+    /// The message is too far ahead of those that have come.
     #[error("control packet from too far ahead")]
     TooFarAhead,
     /// The client begins a renewal of the keys too soon after the one before. It sends the packet again.

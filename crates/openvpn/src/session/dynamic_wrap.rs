@@ -6,8 +6,8 @@ use crate::keyfile::StaticKey;
 use crate::role::Role;
 use crate::wrap::Wrap;
 
-/// Made of its key when the first packet needs it: expanded, the key takes seven times the memory, and most sessions of a
-/// server wait an hour for their renegotiation.
+/// Built from its key when the first packet needs it. The expanded key takes seven times the memory, and most sessions
+/// of a server wait an hour for their renegotiation.
 pub(super) struct DynamicWrap {
     exported: Zeroizing<[u8; StaticKey::LEN]>,
     made: Option<Wrap>,

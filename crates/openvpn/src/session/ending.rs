@@ -11,7 +11,7 @@ use crate::role::Role;
 const LINGER: Duration = Duration::from_secs(5);
 
 impl Session {
-    /// The negotiation that goes on cannot go on.
+    /// Handles a failed negotiation.
     pub(super) fn fail(&mut self, reason: CloseReason, now: Instant, out: &mut Vec<Output>) {
         if let Phase::Closing { reason, .. } = &self.phase {
             let reason = reason.clone();
@@ -27,7 +27,7 @@ impl Session {
             log::warn!("keys were not renewed: {reason}");
             self.slots.withdraw(self.primary.key_id, out);
             self.primary = *previous;
-            // It is tried again, and a client that must not come in again is out when the old keys die.
+            // Renewal is tried again. A client that is no longer allowed is out when the old keys die.
             let (window, tran) = (self.settings().hand_window, self.settings().tran_window);
             self.renegotiate_at = Some(now + window);
             self.slots.die_by(now + tran);
@@ -35,12 +35,12 @@ impl Session {
                 return;
             }
         }
-        // The last word may be an alert that says why.
+        // The last packet may be an alert that says why.
         self.flush(now, out);
         self.close_now(reason, out);
     }
 
-    /// Ends the session once the peer has acknowledged what was said, or after a while.
+    /// Ends the session once the peer has acknowledged all messages, or after a while.
     pub(super) fn linger(&mut self, reason: CloseReason, early: bool, now: Instant) {
         let until = now + LINGER;
         self.phase = Phase::Closing {

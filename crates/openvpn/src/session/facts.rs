@@ -22,7 +22,7 @@ impl Session {
         }
     }
 
-    /// Which end we are.
+    /// Our role: client or server.
     #[must_use]
     pub fn role(&self) -> Role {
         match &self.side {
@@ -31,13 +31,13 @@ impl Session {
         }
     }
 
-    /// Whether [`Closed`](crate::session::Output::Closed) came.
+    /// Whether the session has put out [`Closed`](crate::session::Output::Closed).
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// The bytes of its control packets.
+    /// The byte counts of the session's control packets.
     #[must_use]
     pub fn control_traffic(&self) -> &Arc<ControlTraffic> {
         &self.traffic
@@ -67,7 +67,7 @@ impl Session {
         self.certificate.as_ref()
     }
 
-    /// Client: whether the server has answered, but nothing inside TLS.
+    /// Client: whether the server has answered, but sent nothing inside TLS.
     #[must_use]
     pub fn is_tls_unanswered(&self) -> bool {
         self.peer.is_some() && !self.primary.heard_tls
@@ -79,21 +79,22 @@ impl Session {
         self.options.as_deref()
     }
 
-    /// How long the peer may be silent before the session ends (`ping-restart`), if that is limited, once the session is up.
+    /// How long the peer may be silent before the session ends (`ping-restart`), if that is limited, once the session
+    /// is up.
     #[must_use]
     pub fn ping_restart(&self) -> Option<Duration> {
         self.liveness.ping_restart()
     }
 
-    /// After how long a silence of our own the peer is pinged, and after how long a one of its the session ends, once the
+    /// Our silence after which the peer is pinged, and the peer's silence after which the session ends, once the
     /// session is up.
     #[must_use]
     pub fn keep_alive(&self) -> (Option<Duration>, Option<Duration>) {
         self.liveness.keep_alive()
     }
 
-    /// The peer asked on the data channel for our options (`OCC_REQUEST`). They are sent to it as a packet of data: those
-    /// that were said in the control channel.
+    /// Answers the peer's `OCC_REQUEST` with a data packet that has our option string, the same as in the control
+    /// channel.
     pub fn options_asked(&self, out: &mut Vec<Output>) {
         let options = self.settings().occ.local(self.role());
         out.push(Output::SendData(inband::options(&options)));

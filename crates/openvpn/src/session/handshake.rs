@@ -1,10 +1,10 @@
-//! TLS handshakes away from their sessions.
+//! TLS handshakes on other threads.
 //!
-//! The cost of a handshake is signatures and key agreements, which need nothing of the session but its TLS. So a server
-//! that has several processors takes the TLS of a session, with the bytes that have come for it, to another thread
-//! ([`Output::Handshake`]), and brings it back ([`Session::handshaken`]). Meanwhile the session goes on: packets are
-//! acknowledged and sent again, time passes, it may end. Messages for TLS wait in the receive window, so that one piece
-//! of work of a session is away at most, and the order is that of the messages.
+//! The cost of a handshake is signatures and key agreements, which need only the TLS of the session. So a server with
+//! several processors hands the TLS of a session, with the bytes that came for it, to another thread
+//! ([`Output::Handshake`]), and takes it back ([`Session::handshaken`]). Meanwhile the session goes on: packets are
+//! acknowledged and sent again, time passes, it may end. Messages for TLS wait in the receive window, so that at most
+//! one handshake of a session is away, and messages stay in order.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::verify::PeerCertificate;
 
 /// TLS of a session in the midst of its handshake, and the messages that have come for it.
 pub struct Handshake {
-    /// Counted by the session.
+    /// The number that the session gave this handshake.
     number: u64,
     tls: Box<TlsSession>,
     messages: Vec<Vec<u8>>,
@@ -30,7 +30,7 @@ impl Handshake {
         }
     }
 
-    /// Does the work. It takes a millisecond or several of a processor.
+    /// Runs the handshake, which takes one or several milliseconds of a processor.
     #[must_use]
     pub fn run(self) -> Handshaken {
         let Self {
@@ -57,7 +57,7 @@ impl core::fmt::Debug for Handshake {
     }
 }
 
-/// The result of a [`Handshake`]. It goes back to the session that it is of.
+/// The result of a [`Handshake`]. Return it to its session.
 #[derive(Debug)]
 pub struct Handshaken {
     pub(super) number: u64,
@@ -75,7 +75,7 @@ impl Session {
         out.extend(work.map(|it| Output::Handshake(Box::new(it))));
     }
 
-    /// Takes back the TLS of its handshake. That of a negotiation that has failed meanwhile is forgotten.
+    /// Takes back the TLS of a handshake. TLS of a negotiation that has failed meanwhile is dropped.
     pub fn handshaken(&mut self, done: Handshaken, now: Instant, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Closed) {
             return;

@@ -15,7 +15,7 @@ use crate::tls::{TlsError, TlsSession, TlsSettings};
 use crate::verify::PeerCertificate;
 use crate::wrap::{EarlyNegotiation, Wrap};
 
-/// Most bytes of TLS that wait to be sent. The longest handshakes, with chains of RSA certificates, have some 16 KiB.
+/// Most TLS bytes that may wait to be sent. The longest handshakes, with chains of RSA certificates, have some 16 KiB.
 const MAX_TLS_OUT: usize = 64 * 1024;
 
 /// How far a negotiation has come.
@@ -23,7 +23,7 @@ const MAX_TLS_OUT: usize = 64 * 1024;
 pub(super) enum Step {
     /// Our reset is not acknowledged, or the peer's has not come.
     Reset,
-    /// The TLS handshake goes on, or the peer's record has yet to come.
+    /// The TLS handshake is running, or the peer's record has yet to come.
     Tls,
     /// Client: our record is written, the peer's has yet to come. Server: the peer's has come.
     Records,
@@ -40,7 +40,7 @@ pub(super) enum Authorisation {
     Open,
     /// The daemon was asked.
     Asked(AuthId),
-    /// It may.
+    /// The peer may use the keys.
     Granted,
 }
 
@@ -49,9 +49,9 @@ pub(super) enum Authorisation {
 pub(super) enum Event {
     /// Client: the server's reset asks for our wrapped key once more.
     ResendClientKey,
-    /// These messages are to be given to TLS on another thread: [`KeyState::give_away`] is next.
+    /// These messages go to TLS on another thread: call [`KeyState::give_away`] next.
     Handshake(Vec<Vec<u8>>),
-    /// Client: control is to judge the server, whose certificate is good by all rules.
+    /// Client: the server's certificate passed all rules; the daemon has yet to give its verdict.
     Verified(Box<PeerCertificate>),
     /// The TLS handshake is done.
     Handshaked,
@@ -59,7 +59,7 @@ pub(super) enum Event {
     Record,
     /// The negotiation is [`Step::Active`].
     Active,
-    /// Messages of the peer.
+    /// Text messages from the peer.
     Text(Zeroizing<Vec<u8>>),
 }
 
@@ -70,11 +70,11 @@ pub(super) struct KeyState {
     send: SendWindow,
     receive: ReceiveWindow,
     acks: Acks,
-    /// There from [`Step::Tls`] on, until other keys have followed. Not while it is [away](Self::away).
+    /// Set from [`Step::Tls`] on until newer keys follow; `None` while the handshake is [away](Self::away).
     pub(super) tls: Option<Box<TlsSession>>,
-    /// The number of the handshake that is done elsewhere, and since when.
+    /// The number of the handshake that another thread runs, and when it was handed out.
     pub(super) away: Option<(u64, Instant)>,
-    /// When it began, and later by as long as it was away.
+    /// When the negotiation began, moved forward by the time that its handshake was away.
     pub(super) waits_since: Instant,
     handshaked: bool,
     tls_out: Vec<u8>,
@@ -82,9 +82,9 @@ pub(super) struct KeyState {
     record: Zeroizing<Vec<u8>>,
     /// The peer has sent something inside TLS.
     pub(super) heard_tls: bool,
-    /// Our random bytes, until keys were made of them.
+    /// Our random bytes, until keys are derived from them.
     pub(super) source: Option<KeySource>,
-    /// The peer's record, until keys were made of it.
+    /// The peer's record, until keys are derived from it.
     pub(super) peer: Option<KeyMethod>,
     /// The next message of TLS carries the wrapped client key.
     append_client_key: bool,
@@ -105,12 +105,12 @@ impl KeyState {
         now: Instant,
     ) -> Result<Self, CloseReason> {
         let mut send = SendWindow::new(timeout);
-        // The window is empty.
+        // Cannot fail: the window is empty.
         let _ = send.push(reset, Vec::new(), now);
         Self::with(role, key_id, send, ReceiveWindow::new(), Step::Reset, now)
     }
 
-    /// Goes on behind resets that were exchanged without keeping anything.
+    /// Resumes after a reset exchange for which the server kept no state.
     #[cfg(feature = "server")]
     pub(super) fn resume(timeout: Duration, now: Instant) -> Result<Self, CloseReason> {
         let send = SendWindow::starting_at(1, timeout);
@@ -171,7 +171,7 @@ impl KeyState {
         receipt.is_acknowledged()
     }
 
-    /// Goes on as far as what has come allows, and says what happened first. Call it until nothing did.
+    /// Advances as far as the received messages allow and returns the first event. Call it until it returns `None`.
     pub(super) fn progress(
         &mut self,
         settings: &TlsSettings,
@@ -200,7 +200,7 @@ impl KeyState {
         Ok(None)
     }
 
-    /// Takes what was sent as acknowledged, if nothing but that is missing. Returns whether it was.
+    /// Counts everything sent as acknowledged if the negotiation waits for nothing else. Returns whether it did.
     pub(super) fn conclude(&mut self) -> bool {
         let concluded = self.step == Step::Exchanged && self.tls_out.is_empty();
         if concluded {
@@ -209,14 +209,14 @@ impl KeyState {
         concluded
     }
 
-    /// Gives away its TLS, under this number.
+    /// Hands out the TLS session for a handshake on another thread, under this number.
     pub(super) fn give_away(&mut self, number: u64, now: Instant) -> Option<Box<TlsSession>> {
         let tls = self.tls.take()?;
         self.away = Some((number, now));
         Some(tls)
     }
 
-    /// Takes back the TLS of a handshake. `None` if it is of another negotiation.
+    /// Takes back the TLS session of a handshake. `None` if it belongs to another negotiation.
     pub(super) fn take_back(
         &mut self,
         done: Handshaken,
@@ -233,7 +233,7 @@ impl KeyState {
         Some(done.outcome.map_err(failed))
     }
 
-    /// Hands what has come in order to TLS.
+    /// Hands the messages that arrived to TLS, in order.
     fn read(&mut self, settings: &TlsSettings) -> Result<Option<Event>, CloseReason> {
         let mut apart = Vec::new();
         // Messages for TLS wait until there is a TLS session; before that only the reset is taken.
@@ -272,7 +272,7 @@ impl KeyState {
         Ok((!apart.is_empty()).then_some(Event::Handshake(apart)))
     }
 
-    /// Looks at what TLS has to say.
+    /// Reads what TLS decrypted: first the peer's record, then messages.
     fn deliver(&mut self) -> Result<Option<Event>, CloseReason> {
         let Some(tls) = &mut self.tls else {
             return Ok(None);
@@ -298,7 +298,7 @@ impl KeyState {
             return match decoded {
                 Some((record, length)) => {
                     self.peer = Some(record);
-                    // The rest are messages, which came early.
+                    // Bytes after the record are messages that came early.
                     self.record = Zeroizing::new(self.record.split_off(length));
                     self.step = match self.role {
                         Role::Client => Step::Exchanged,
@@ -324,7 +324,7 @@ impl KeyState {
         Ok(None)
     }
 
-    /// Control's answer to [`Event::Verified`].
+    /// Applies the daemon's verdict on [`Event::Verified`].
     pub(super) fn judged(&mut self, verdict: Result<(), String>) -> Result<(), CloseReason> {
         match &mut self.tls {
             Some(tls) => tls.judged(verdict).map_err(failed),
@@ -332,7 +332,7 @@ impl KeyState {
         }
     }
 
-    /// Writes our record, which the peer's answers or answered.
+    /// Writes our record into TLS.
     pub(super) fn write_record(&mut self, record: &KeyMethod) -> Result<(), CloseReason> {
         let bytes = record
             .encode(self.role)
@@ -345,7 +345,7 @@ impl KeyState {
         Ok(())
     }
 
-    /// Writes a message.
+    /// Writes a message into TLS.
     pub(super) fn say(&mut self, plain: &[u8]) -> Result<(), CloseReason> {
         match &mut self.tls {
             Some(tls) => tls.write_plain(plain).map_err(failed),
@@ -358,7 +358,7 @@ impl KeyState {
         self.append_client_key = true;
     }
 
-    /// Takes from TLS what it wants to send.
+    /// Collects the bytes that TLS wants to send.
     fn fill(&mut self) -> Result<(), CloseReason> {
         if let Some(tls) = &mut self.tls {
             self.tls_out.extend(tls.take_tls());
@@ -371,7 +371,7 @@ impl KeyState {
         Ok(())
     }
 
-    /// The packets that are due, wrapped. `largest` is how many bytes of payload a packet may have.
+    /// Wraps and sends the packets that are due.
     pub(super) fn flush(
         &mut self,
         link: &mut Link<'_>,
@@ -390,7 +390,7 @@ impl KeyState {
             };
             let rest = self.tls_out.split_off(room.min(self.tls_out.len()));
             let payload = core::mem::replace(&mut self.tls_out, rest);
-            // There is room.
+            // Cannot fail: there is room.
             let _ = self.send.push(opcode, payload, now);
         }
         while let Some(message) = self.send.pop_due(now) {
@@ -418,12 +418,12 @@ impl KeyState {
         }
     }
 
-    /// Everything that was said has reached the peer.
+    /// Whether the peer has acknowledged everything that we sent.
     pub(super) fn is_quiet(&self) -> bool {
         self.send.is_empty() && self.tls_out.is_empty()
     }
 
-    /// When something is to be sent again.
+    /// When the next retransmission is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.send.next_deadline()
     }

@@ -1,4 +1,4 @@
-//! Keys: derived, installed, and followed by others.
+//! Derives, installs and replaces keys.
 
 use std::time::Instant;
 
@@ -68,7 +68,8 @@ impl Session {
         Ok(())
     }
 
-    /// When the newest keys begin to seal: late enough for a peer that is slow to accept them, and before others follow.
+    /// When the newest keys begin to seal: late enough for a peer that is slow to accept them, and before others
+    /// follow.
     pub(super) fn seals_from(&self) -> Instant {
         let defer = self.settings().defer();
         self.primary.started + self.interval.map_or(defer, |it| defer.min(it / 2))

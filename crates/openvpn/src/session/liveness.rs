@@ -1,4 +1,4 @@
-//! Silence: when to ping, when to give up, when enough is enough.
+//! Timers of a session that is up: pings, timeouts, inactivity and the session limit.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub(super) struct Liveness {
     since: Instant,
     control_received: Instant,
     control_sent: Instant,
-    /// When `inactive` began to count, and the bytes then.
+    /// When the current `inactive` period began, and the byte count at that time.
     counted: (Instant, u64),
 }
 
@@ -37,12 +37,12 @@ pub(super) enum Due {
 }
 
 impl Liveness {
-    /// After how long a silence the session ends, if it does.
+    /// How long the peer may be silent before the session ends; `None` for no limit.
     pub(super) const fn ping_restart(&self) -> Option<Duration> {
         self.timers.ping_restart
     }
 
-    /// After how long a silence of our own a ping is sent, and after how long a one of the peer the session ends.
+    /// Our silence after which a ping is sent, and the peer's silence after which the session ends.
     pub(super) fn keep_alive(&self) -> (Option<Duration>, Option<Duration>) {
         let limit = |limit: Option<Duration>| limit.filter(|it| !it.is_zero());
         let Timers {
@@ -57,7 +57,7 @@ impl Liveness {
         )
     }
 
-    /// Why a session ends whose peer was silent for too long, in front of another data plane's clock.
+    /// Why to end a session when another data plane's clock reports that the peer was silent for too long.
     pub(super) fn silence(&self) -> CloseReason {
         match self.timers.ping_exit.filter(|it| !it.is_zero()) {
             Some(limit) => CloseReason::PingExit(limit),
@@ -127,7 +127,8 @@ impl Liveness {
             let (since, before) = self.counted;
             let moved = self.times.payload_bytes.saturating_sub(before);
             if moved > 0 && moved >= bytes {
-                // Not now: it may be long ago. A ping may have come later, but this is asked at each.
+                // Count from the last packet: it may have come long before `now`. A later ping matters little, as each
+                // ping checks this.
                 let last = self.times.last_received.max(self.times.last_sent);
                 let at = last.map_or(now, |last| last.clamp(since, now.max(since)));
                 self.counted = (at, self.times.payload_bytes);

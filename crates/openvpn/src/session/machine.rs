@@ -24,19 +24,19 @@ use crate::session_id::SessionId;
 use crate::verify::PeerCertificate;
 use crate::wrap::Wrap;
 
-/// The least time between two renewals of the keys that a client begins. Each costs the server a handshake.
+/// Least time between two key renewals that a client starts: each costs the server a handshake.
 const RENEWED_APART: Duration = Duration::from_secs(1);
 
-/// The agreement of both sides when the session came up.
+/// Features that both sides agreed on when the session came up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
     pub(super) cipher: Cipher,
     pub(super) layout: Layout,
-    /// Keys come from the exporter.
+    /// Data keys come from the TLS exporter.
     pub(super) exporter: bool,
     /// Renegotiations are wrapped by keys from the exporter.
     pub(super) dynamic_wrap: bool,
-    /// `EXIT` is understood.
+    /// Both sides understand `EXIT` in the control channel.
     pub(super) cc_exit: bool,
 }
 
@@ -46,10 +46,10 @@ pub(super) enum Phase {
     Starting,
     /// Packets may flow.
     Up,
-    /// It only waits for the peer to hear of it.
+    /// The session has ended and waits until the peer has acknowledged the last messages.
     Closing {
         until: Instant,
-        /// Over as soon as the peer has acknowledged everything.
+        /// Close as soon as the peer has acknowledged everything, without waiting for `until`.
         early: bool,
         reason: CloseReason,
     },
@@ -69,36 +69,36 @@ impl From<(ServerSide, Servers)> for Side {
 
 /// One peer's session, from the first packet to the last.
 ///
-/// A session. Each call puts out everything that is to be done, in order. Once [`Output::Closed`] came, there is
-/// nothing more to do with it.
+/// Each call appends what the caller has to do to `out`, in order. After [`Output::Closed`] the session does nothing
+/// more.
 pub struct Session {
     pub(super) side: Side,
     pub(super) own: SessionId,
     pub(super) peer: Option<SessionId>,
     pub(super) wrap: Wrap,
-    /// The wrap of renegotiations, where it is another.
+    /// The wrap of renegotiations, if they have one of their own (dynamic tls-crypt).
     pub(super) dynamic: Option<Box<DynamicWrap>>,
     pub(super) primary: KeyState,
-    /// The negotiation before, which may have something to acknowledge still.
+    /// The previous negotiation, which may still have messages to acknowledge.
     pub(super) previous: Option<Box<KeyState>>,
     pub(super) slots: Slots,
     pub(super) agreed: Option<Agreed>,
     pub(super) liveness: Liveness,
     pub(super) phase: Phase,
-    /// Half of what wears the newest keys out was used, when that was told last.
+    /// At the last usage report, the newest keys had used up half of a limit.
     pub(super) half_worn: bool,
-    /// When new keys are wanted, if time is what they are wanted for.
+    /// When to renew the keys because of their age; `None` for never.
     pub(super) renegotiate_at: Option<Instant>,
-    /// How long the last keys were the newest: a peer that renews them more often than we would is followed.
+    /// How long the previous keys stayed the newest: a peer that renews more often than we would sets this pace.
     pub(super) interval: Option<Duration>,
-    /// The messages for the next negotiation.
+    /// Messages to send after the running negotiation.
     pub(super) queued: VecDeque<Message>,
-    /// Handshakes that were handed out.
+    /// Number of TLS handshakes handed to other threads so far.
     pub(super) handshakes: u64,
     pub(super) certificate: Option<Arc<PeerCertificate>>,
     /// The peer's option string, once it has come.
     pub(super) options: Option<String>,
-    /// Seconds since 1970, and when.
+    /// The wall clock in seconds since 1970, and the instant at which it was read.
     clock: (u64, Instant),
     pub(super) traffic: Arc<ControlTraffic>,
 }
@@ -143,7 +143,7 @@ impl Session {
     /// Takes a packet of the control channel from the peer's address.
     ///
     /// # Errors
-    /// Why it was dropped. Nothing has changed then.
+    /// Why the packet was dropped. The session is then unchanged.
     pub fn receive(
         &mut self,
         datagram: &[u8],
@@ -203,12 +203,12 @@ impl Session {
         if !ours && !common {
             return Err(Dropped::Unexpected(opcode));
         }
-        // A hard reset that is not the first message of the first key was made by no peer that keeps to the protocol.
+        // By the protocol, a hard reset is always message 0 of key 0.
         if opcode.is_hard_reset() && (key_id != 0 || packet.message_id != Some(0)) {
             return Err(Dropped::Unexpected(opcode));
         }
         if self.peer.is_none() {
-            // The answer to our reset names our session; what does not was not meant for it.
+            // An answer to our reset names our session id; any other packet belongs to another session.
             if !opcode.is_hard_reset() || packet.peer_session != Some(self.own) {
                 return Err(Dropped::OtherSession);
             }
@@ -218,8 +218,8 @@ impl Session {
             if key_id != next_key_id(self.primary.key_id) {
                 return Err(Dropped::KeyId(key_id));
             }
-            // A peer that begins anew has had everything of the negotiation before, and stock ones are deaf to it from then
-            // on: were the last acknowledgement lost, it would be waited for in vain.
+            // A peer that starts a new negotiation has received all of the previous one. Stock peers then ignore the
+            // previous one, so a lost acknowledgement would never be repeated.
             if self.primary.conclude()
                 && let Err(reason) = self.advance(now, out)
             {
@@ -249,8 +249,8 @@ impl Session {
         Ok(())
     }
 
-    /// Does what time asks for. Call it at [`next_deadline`](Self::next_deadline), and
-    /// [`activity`](Self::activity) just before.
+    /// Runs the timers that are due. Call it at [`next_deadline`](Self::next_deadline), just after
+    /// [`activity`](Self::activity).
     pub fn expired(&mut self, now: Instant, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Closed) {
             return;
@@ -283,7 +283,7 @@ impl Session {
         if matches!(self.phase, Phase::Up) {
             match self.liveness.due(now) {
                 Some(Due::Ping) => out.push(Output::SendPing),
-                // No peer is there to be told, or the daemon ends anyway.
+                // The peer is gone, or the daemon ends anyway: send nothing.
                 Some(Due::Close(reason)) => self.close_now(reason, out),
                 None => {}
             }
@@ -291,7 +291,7 @@ impl Session {
         Ok(())
     }
 
-    /// When [`expired`](Self::expired) has something to do; in the past if it has already.
+    /// When to call [`expired`](Self::expired) next; in the past if a timer is already due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let window = self.settings().hand_window;
@@ -319,17 +319,17 @@ impl Session {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Tells when the data plane moved something last.
+    /// Reports when the data plane last sent and received packets.
     pub fn activity(&mut self, times: Times) {
         self.liveness.activity(times);
     }
 
-    /// Sets `inactive` and `session-timeout` for only this peer, where they are given. For a session that is up.
+    /// Overrides `inactive` and `session-timeout` for this peer, where given. For a session that is up.
     pub fn limit(&mut self, inactive: Option<(Duration, u64)>, timeout: Option<Duration>) {
         self.liveness.limit(inactive, timeout);
     }
 
-    /// Goes on as far as possible, and sends what is due.
+    /// Advances the negotiation as far as possible, then sends the packets that are due.
     pub(super) fn run(&mut self, now: Instant, out: &mut Vec<Output>) {
         if let Err(reason) = self.advance(now, out) {
             self.fail(reason, now, out);
@@ -358,7 +358,7 @@ impl Session {
                 continue;
             }
             match event {
-                // Above.
+                // Handled above.
                 Event::Handshake(_) => {}
                 Event::ResendClientKey => self.primary.append_client_key(),
                 Event::Verified(peer) => out.push(Output::Judge {
@@ -371,7 +371,7 @@ impl Session {
                 Event::Text(text) => self.text(&text, now, out)?,
             }
         }
-        // The one before has nothing to say but what was on its way when the new one began.
+        // The previous negotiation can only deliver messages that were in flight when the new one began.
         while let Some(previous) = &mut self.previous
             && let Ok(Some(event)) = previous.progress(&tls, true, now)
         {
@@ -409,7 +409,7 @@ impl Session {
         {
             let expected = self.settings().occ.expected(self.role());
             for difference in crate::negotiate::occ::differences(&expected, &record.options) {
-                // A session that comes up in spite of them works: the user need do nothing.
+                // A session that comes up in spite of differences works, so the user need do nothing.
                 log::info!("WARNING: {difference}");
             }
             self.options = Some(record.options.clone());
@@ -438,7 +438,7 @@ impl Session {
         }
     }
 
-    /// The session is up from now on.
+    /// Marks the session as up and starts its timers.
     pub(super) fn up(&mut self, timers: super::Timers, now: Instant, out: &mut Vec<Output>) {
         self.phase = Phase::Up;
         self.liveness = Liveness::new(timers, now);
@@ -451,7 +451,7 @@ impl Session {
         }
         let (wall, role) = (self.wall(now) as u32, self.role());
         let transport = match self.settings().transport() {
-            // IPv6 and UDP; a packet over IPv4 is a little smaller than it might be.
+            // IPv6 and UDP headers; packets over IPv4 could be 20 bytes larger.
             Transport::Udp => 48,
             Transport::Tcp => 40 + 20 + 2,
         };
@@ -486,7 +486,7 @@ impl Session {
         }
     }
 
-    /// Seconds since 1970. It runs with `now` from when it was told, so a clock that is set meanwhile moves nothing.
+    /// The wall clock in seconds since 1970. It advances with `now`, so setting the system clock does not change it.
     pub(super) fn wall(&self, now: Instant) -> u64 {
         let (seconds, then) = self.clock;
         seconds + now.saturating_duration_since(then).as_secs()

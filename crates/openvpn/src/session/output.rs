@@ -1,4 +1,4 @@
-//! Requests of a session to its surroundings.
+//! Requests of a session to its caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{Cipher, PeerInfo};
 use crate::push::PushReply;
 
-/// The keys of both directions of one negotiation, and all that must be known to use them.
+/// Keys of both directions from one negotiation, with all parameters for their use.
 #[derive(Clone, Debug)]
 pub struct DataKeys {
     /// The number in each packet's first byte: 0 for a session's first keys, then 1 to 7 in turn. Keys with the same
@@ -34,21 +34,21 @@ pub struct DataKeys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AuthId(pub u64);
 
-/// The client that wants to come in: the question that is answered by [`Session::authenticated`](super::Session::authenticated).
+/// A client's request to come in. Answer it with [`Session::authenticated`](super::Session::authenticated).
 pub struct AuthRequest {
-    /// To be named in the answer.
+    /// The id to name in the answer.
     pub id: AuthId,
-    /// Empty if the client sent none.
+    /// The user name; empty if the client sent none.
     pub username: String,
-    /// Empty if the client sent none.
+    /// The password; empty if the client sent none.
     pub password: Zeroizing<String>,
     /// The client's certificate, whose chain and usage were checked. `None` where none is required and none was shown.
     pub certificate: Option<Arc<PeerCertificate>>,
-    /// The client's word about itself. Not to be trusted with anything but protocol.
+    /// The client's peer info. Trust it for protocol features only.
     pub peer_info: Arc<PeerInfo>,
-    /// The client's option string, as it is.
+    /// The client's option string, unparsed.
     pub options: String,
-    /// The keys of a session that is already up are to be renewed.
+    /// Whether this renews the keys of a session that is already up.
     pub renegotiation: bool,
     /// How the password relates to our tokens.
     pub token: TokenState,
@@ -57,7 +57,7 @@ pub struct AuthRequest {
 /// How a password relates to the tokens that this server gives out (`auth-gen-token`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenState {
-    /// It is not a token, or none are given out.
+    /// The password is not a token, or this server issues no tokens.
     Initial,
     /// A good token for this user.
     Authenticated,
@@ -104,29 +104,30 @@ pub enum Output {
     },
     /// Send a ping (the 16 bytes of `ping`) on the data channel.
     SendPing,
-    /// Send this payload on the data channel, through framing and all. It is no IP packet.
+    /// Send this payload on the data channel with the usual framing. It is not an IP packet.
     SendData(Vec<u8>),
-    /// Server: call [`Handshake::run`] on any thread and bring back what comes of it, by
-    /// [`Session::handshaken`](super::Session::handshaken). The session has no other work of this kind until then. Only
-    /// where the settings [ask for it](crate::tls::TlsSettings::hand_out_handshakes).
+    /// Server: call [`Handshake::run`] on any thread and pass the result to
+    /// [`Session::handshaken`](super::Session::handshaken). A session has at most one handshake out at a time. Only if
+    /// the settings [ask for it](crate::tls::TlsSettings::hand_out_handshakes).
     Handshake(Box<Handshake>),
-    /// Client: judge the server, whose certificate is good by all rules; answer with
-    /// [`Session::judged`](super::Session::judged). Only where the settings
-    /// [ask for verdicts](crate::tls::TlsSettings::ask_for_verdicts). The negotiation waits for it, no longer than it may
-    /// take as a whole.
+    /// Client: give a verdict on the server, whose certificate passed all rules. Answer with
+    /// [`Session::judged`](super::Session::judged). The negotiation waits for the verdict until its own time limit.
+    /// Only if the settings [ask for verdicts](crate::tls::TlsSettings::ask_for_verdicts).
     Judge {
-        /// The number of the negotiation, to be named in the answer.
+        /// The number of the negotiation, to name in the answer.
         key_id: u8,
         /// The server's certificate and those that signed it.
         peer: Box<PeerCertificate>,
     },
     /// Client: the server's options. Keys follow.
     Pushed(Box<PushReply>),
-    /// Client: the server renewed the token; the session uses it by itself. For those who keep it over a reconnect.
+    /// Client: the server renewed the token, and the session uses it by itself. Keep it to use after a reconnect.
     AuthToken(Zeroizing<String>),
-    /// Server: ask whether this client may come in; answer with [`Session::authenticated`](super::Session::authenticated).
+    /// Server: ask whether this client may come in; answer with
+    /// [`Session::authenticated`](super::Session::authenticated).
     Authenticate(Box<AuthRequest>),
-    /// Server: the client is authenticated and waits for its options: answer with [`Session::push`](super::Session::push).
+    /// Server: the client is authenticated and waits for its options: answer with
+    /// [`Session::push`](super::Session::push).
     PushRequested,
     /// A message from the peer that the session does not deal with: `INFO`, `AUTH_PENDING`, `CR_RESPONSE` and such.
     Message(Message),
@@ -153,7 +154,7 @@ pub enum CloseReason {
     /// The TLS handshake failed. The text names the reason and, where there is one, the remedy.
     #[error("TLS handshake failed: {0}")]
     Tls(String),
-    /// The peer broke the protocol in a way that leaves nothing to go on with.
+    /// The peer broke the protocol, and the session cannot go on.
     #[error("the peer does not keep to the protocol: {0}")]
     Protocol(String),
     /// Client: the server does not let us in.
@@ -168,22 +169,22 @@ pub enum CloseReason {
     /// Server: the client was let in and did not ask for its options.
     #[error("the client did not ask for options within {} seconds", .0.as_secs())]
     NoPushRequest(Duration),
-    /// Client: what the server pushed cannot be used. Where a setting helps the text names it.
+    /// Client: the server's pushed options are unusable. The text names the setting that helps, if any.
     #[error("the server's options: {0}")]
     Push(String),
     /// Both sides have no data cipher in common. The text names the remedy.
     #[error("{0}")]
     NoCipher(String),
-    /// Nothing was heard from the peer for so long; a client tries again.
+    /// Nothing was heard from the peer for this long; a client tries again.
     #[error("Inactivity timeout (--ping-restart), nothing heard for {} seconds", .0.as_secs())]
     PingRestart(Duration),
-    /// Nothing was heard from the peer for so long; the program ends.
+    /// Nothing was heard from the peer for this long; the program ends.
     #[error("Inactivity timeout (--ping-exit), nothing heard for {} seconds", .0.as_secs())]
     PingExit(Duration),
-    /// The tunnel carried too little for so long (`inactive`).
+    /// The tunnel carried too little for this long (`inactive`).
     #[error("Inactivity timeout (--inactive), idle for {} seconds", .0.as_secs())]
     Inactive(Duration),
-    /// The session was to last no longer than this (`session-timeout`).
+    /// The session reached its time limit (`session-timeout`).
     #[error("Session timeout (--session-timeout), up for {} seconds", .0.as_secs())]
     SessionTimeout(Duration),
     /// The last keys may not be used any longer, and no others were agreed on.
@@ -201,19 +202,19 @@ pub enum CloseReason {
     /// Server: the client has begun another session, and proved its identity.
     #[error("the client has begun another session")]
     Replaced,
-    /// Server: it was not let in yet, and too many others were not either.
+    /// Server: too many clients were waiting to be let in, and this one gave way.
     #[error("it made room for others: too many clients negotiate at once")]
     Crowded,
     /// The data plane cannot go on with the peer, for a reason that the log has; a client tries again.
     #[error("the data plane cannot go on with the peer")]
     DataPlane,
-    /// We ended it.
+    /// We ended the session.
     #[error("ended by us")]
     Local,
 }
 
 impl CloseReason {
-    /// The names that [`refusal`](Self::refusal) gives.
+    /// All names that [`refusal`](Self::refusal) returns.
     pub const REFUSALS: [&'static str; 7] = [
         "auth_failed",
         "handshake_timeout",
@@ -224,7 +225,7 @@ impl CloseReason {
         "tls_failed",
     ];
 
-    /// The name of the counter of sessions that came to nothing for this reason; none where nothing was refused.
+    /// The name of the counter of sessions that failed for this reason; `None` if no peer was refused.
     #[must_use]
     pub const fn refusal(&self) -> Option<&'static str> {
         Some(match self {

@@ -1,4 +1,4 @@
-//! When keys are worn out, and new ones are negotiated.
+//! Renews keys that are worn out.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::data::header::Layout;
 use crate::negotiate::Cipher;
 use crate::role::Role;
 
-/// Packet ids have 32 bits and must not come again: renewal begins with a 256th of them left.
+/// Packet ids have 32 bits and must not repeat: renewal begins when 1/256 of them are left.
 const PACKET_ID_RENEW: u64 = 0xff00_0000;
 /// Epochs have 16 bits.
 const EPOCH_RENEW: u16 = 0xf000;
@@ -41,7 +41,7 @@ pub struct KeyUsage {
 }
 
 impl KeyUsage {
-    /// The usage if all of it came once more.
+    /// Twice this usage.
     const fn doubled(&self) -> Self {
         Self {
             key_id: self.key_id,
@@ -57,7 +57,7 @@ impl KeyUsage {
 }
 
 impl Session {
-    /// Tells how much the newest keys were used. Some megabytes late is early enough.
+    /// Reports how much the newest keys were used. A report may be late by some megabytes.
     pub fn traffic(&mut self, usage: &KeyUsage, now: Instant, out: &mut Vec<Output>) {
         if self.slots.newest() != Some(usage.key_id) {
             return;
@@ -91,7 +91,7 @@ impl Session {
             return Some("too many forgeries");
         }
         if matches!(agreed.layout, Layout::Epoch { .. }) {
-            // Each epoch has keys of its own; only they run out.
+            // Each epoch has keys of its own, so only the epochs run out.
             return (usage.epoch >= EPOCH_RENEW).then_some("the epochs run out");
         }
         if usage.sealed >= PACKET_ID_RENEW {
@@ -109,8 +109,8 @@ impl Session {
             .then_some("the usage limit of AES-GCM is near")
     }
 
-    /// True where ten seconds of packets, however fast they come, cannot wear the newest keys out: by what was told of them
-    /// last, half of the packet ids (2^31) and of what AES-GCM may seal are left, and there is no limit in bytes or packets.
+    /// Whether ten seconds of traffic at any speed cannot wear out the newest keys. By the last report, half of the
+    /// packet ids (2^31) and of AES-GCM's limit are left, and no limit in bytes or packets is set.
     #[must_use]
     pub fn wears_slowly(&self) -> bool {
         let limits = self.settings().renegotiate;
@@ -119,8 +119,8 @@ impl Session {
         !limited && !self.half_worn && self.agreed.as_ref().is_some_and(large_blocks)
     }
 
-    /// The key id of the newest keys that are installed, whose use [`traffic`](Self::traffic) is to be told. Keys that a
-    /// renewal installed are none any more when it has failed: those before them are the newest again.
+    /// The key id of the newest installed keys, whose use to report by [`traffic`](Self::traffic). If a renewal fails
+    /// its keys are removed, and the previous keys are the newest again.
     #[must_use]
     pub fn newest_keys(&self) -> Option<u8> {
         self.slots.newest()
@@ -133,7 +133,7 @@ impl Session {
         }
     }
 
-    /// Sets when time asks for new keys.
+    /// Schedules the next renewal by time.
     pub(super) fn schedule_renegotiation(&mut self) {
         let established = self.primary.established;
         let times = self.settings().renegotiate.time;

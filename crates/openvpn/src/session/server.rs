@@ -13,25 +13,25 @@ use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{IvProto, PeerInfo, cipher, occ};
 use crate::push::{PushOptions, bundles};
 
-/// How long the same options are not sent again to a client that asks again.
+/// How long a client that asks for its options again gets no second answer.
 const ANSWERED_FOR: Duration = Duration::from_secs(30);
 
-/// That there are servers in this build. Where there are none, no value of it exists, and the compiler leaves out what
-/// would be done for one.
+/// Marks that this build has the server role. Without it the type has no value, and the compiler leaves out the code
+/// for servers.
 #[cfg(feature = "server")]
 pub(super) type Servers = ();
 
-/// See above.
+/// This build has no server role.
 #[cfg(not(feature = "server"))]
 pub(super) type Servers = core::convert::Infallible;
 
 /// The state of servers only.
 pub(super) struct ServerSide {
     pub(super) settings: Arc<ServerSettings>,
-    /// Questions asked so far.
+    /// Authentication questions asked so far.
     pub(super) asked: u64,
     pub(super) peer_info: Arc<PeerInfo>,
-    /// The user name of the first negotiation, which others must keep.
+    /// The user name of the first negotiation, which later ones must repeat.
     pub(super) username: Option<String>,
     /// The refusal that the client gets once it listens.
     pub(super) refusal: Option<AuthFailed>,
@@ -39,7 +39,7 @@ pub(super) struct ServerSide {
     pub(super) answer_by: Option<Instant>,
     /// The client has asked for its options, or needs no asking.
     pub(super) push_wanted: bool,
-    /// The daemon was asked for them.
+    /// The daemon was asked for the client's options.
     push_asked: bool,
     /// The reply that was sent, and when.
     reply: Vec<String>,
@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// The client's word about itself. Empty until it has sent one.
+    /// The client's peer info; empty until the client has sent it.
     #[must_use]
     pub fn peer_info(&self) -> Option<&Arc<PeerInfo>> {
         match &self.side {
@@ -98,13 +98,13 @@ impl Session {
         self.go_on(now, out)
     }
 
-    /// Goes on once the client is let in, and listens.
+    /// Continues once the client is let in and listens.
     pub(super) fn go_on(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
         if self.primary.authorisation != Authorisation::Granted {
             return Ok(());
         }
         if self.agreed.is_some() {
-            // The client seals with them without waiting to hear that it may.
+            // Install now: the client seals with these keys without waiting for our confirmation.
             if self.primary.step >= Step::Exchanged && !self.primary.installed {
                 self.install_keys(now, out)?;
                 self.renew_token(now)?;
@@ -228,13 +228,13 @@ impl Session {
 
     fn renew_token(&mut self, now: Instant) -> Result<(), CloseReason> {
         match self.issue_token(now) {
-            // The name is known; only the first reply has it.
+            // Push only the token: the first reply had the user name.
             Some(options) => self.say(&Message::PushReply(options[0].clone())),
             None => Ok(()),
         }
     }
 
-    /// Until when a client that is let in must have asked for its options: otherwise it would have its
+    /// Deadline by which a client that is let in must ask for its options. Without it a silent client would keep its
     /// place for ever.
     pub(super) fn request_by(&self) -> Option<Instant> {
         let Side::Server(server, _) = &self.side else {
@@ -301,7 +301,8 @@ impl Session {
         }
     }
 
-    /// The client said that it leaves. What it sends once more must find the session, or it would begin another.
+    /// Handles the client's exit notice. The session stays for a while, so that a retransmitted packet does not begin a
+    /// new one.
     pub(super) fn client_exits(&mut self, now: Instant, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Starting | Phase::Up) {
             self.slots.clear(out);
@@ -312,7 +313,7 @@ impl Session {
     /// Tells the client why it is not let in, and ends the session.
     pub(super) fn refuse(&mut self, failed: AuthFailed, now: Instant) -> Result<(), CloseReason> {
         if self.primary.step != Step::Active {
-            // It would not listen yet.
+            // The client would not listen yet.
             if let Some(server) = self.server_side() {
                 server.answer_by = None;
                 server.refusal = Some(failed);
@@ -351,7 +352,7 @@ impl Session {
     }
 }
 
-/// The agreement of both ends, in words for the client.
+/// The negotiated features, as options for the client.
 fn negotiated(agreed: &Agreed, info: &PeerInfo) -> Vec<String> {
     let mut list = Vec::new();
     if info.negotiates_cipher() {
@@ -365,7 +366,7 @@ fn negotiated(agreed: &Agreed, info: &PeerInfo) -> Vec<String> {
         }
     };
     add("cc-exit", agreed.cc_exit);
-    // A client that understands the one understands the other in this place.
+    // A client that takes `cc-exit` here takes `tls-ekm` here, too.
     add("tls-ekm", agreed.cc_exit && agreed.exporter);
     add("dyn-tls-crypt", agreed.dynamic_wrap);
     add("aead-epoch", matches!(agreed.layout, Layout::Epoch { .. }));

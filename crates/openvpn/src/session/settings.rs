@@ -15,7 +15,7 @@ use crate::wrap::WrapSettings;
 pub struct Settings {
     /// Certificates and rules.
     pub tls: Arc<TlsSettings>,
-    /// The option string, which says and compares the rest of the configuration.
+    /// The option string, with which the ends compare the rest of their configuration.
     pub occ: OccOptions,
     /// The ciphers that may be negotiated, the preferred one first.
     pub data_ciphers: CipherList,
@@ -23,11 +23,11 @@ pub struct Settings {
     pub fallback: Option<Cipher>,
     /// The digest beside ciphers that do not authenticate.
     pub auth: Digest,
-    /// Whether keys may come from the TLS exporter. Off, the peer is taken for one of version 2.5.
+    /// Whether keys may come from the TLS exporter. If not, we treat the peer like version 2.5.
     pub exporter: bool,
     /// Whether the epoch format is offered.
     pub epoch: bool,
-    /// Whether the marks of compression on packets are understood, which a client says.
+    /// Whether compression framing is understood; a client announces this.
     pub framings: bool,
     /// Whether messages may be sent in data packets, for which the data plane must seal what it is given.
     pub in_band: bool,
@@ -35,7 +35,7 @@ pub struct Settings {
     pub renegotiate: Renegotiate,
     /// How long a negotiation may take.
     pub hand_window: Duration,
-    /// How long keys open packets after others have followed them.
+    /// How long old keys still open packets after new keys have followed.
     pub tran_window: Duration,
     /// How long to wait before sending a control packet the second time.
     pub tls_timeout: Duration,
@@ -84,11 +84,11 @@ impl Settings {
 /// When a side asks for new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renegotiate {
-    /// After a time between these; a server chooses at random, a client takes the longest. `None` is never.
+    /// After a time in this range: a server chooses at random, a client takes the longest. `None` is never.
     pub time: Option<(Duration, Duration)>,
-    /// After so many bytes, of both directions.
+    /// After this many bytes in both directions.
     pub bytes: Option<u64>,
-    /// After so many packets, of both directions.
+    /// After this many packets in both directions.
     pub packets: Option<u64>,
 }
 
@@ -105,7 +105,7 @@ impl Renegotiate {
 }
 
 impl Default for Renegotiate {
-    /// An hour.
+    /// Renews keys every hour.
     fn default() -> Self {
         Self::every(Duration::from_secs(3600))
     }
@@ -114,15 +114,15 @@ impl Default for Renegotiate {
 /// The limits of silence, and of the time that the tunnel is up. `None` is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {
-    /// Send a ping after so long without sending.
+    /// Send a ping after this long without sending.
     pub ping: Option<Duration>,
-    /// End with [`CloseReason::PingRestart`](super::CloseReason::PingRestart) after so long without receiving.
+    /// End with [`CloseReason::PingRestart`](super::CloseReason::PingRestart) after this long without receiving.
     pub ping_restart: Option<Duration>,
-    /// End with [`CloseReason::PingExit`](super::CloseReason::PingExit) after so long without receiving.
+    /// End with [`CloseReason::PingExit`](super::CloseReason::PingExit) after this long without receiving.
     pub ping_exit: Option<Duration>,
-    /// End after so long with less than so many bytes of payload.
+    /// End after this long with less than this many bytes of payload.
     pub inactive: Option<(Duration, u64)>,
-    /// End after so long, whatever happens.
+    /// End after this long, whatever happens.
     pub session_timeout: Option<Duration>,
 }
 
@@ -139,7 +139,7 @@ pub struct ClientSettings {
     pub filter: PullFilter,
     /// `tun-mtu-max`: the largest MTU that the server may push, in bytes.
     pub tun_mtu_max: u32,
-    /// Tell the server when we leave, so many times; the server may push another number.
+    /// How many exit notices to send; the server may push another number.
     pub explicit_exit_notify: Option<u32>,
 }
 
@@ -157,7 +157,7 @@ impl ClientSettings {
         }
     }
 
-    /// All that we say of ourselves, in stock's order.
+    /// Our full peer info, in stock's order.
     pub(super) fn peer_info(&self) -> PeerInfo {
         let common = &self.common;
         let mut info = PeerInfo::default();

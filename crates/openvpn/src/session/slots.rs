@@ -4,16 +4,16 @@ use std::time::Instant;
 
 use super::output::Output;
 
-/// Most keys that are installed at a time: those in use, those before them, and those before these while packets
-/// that were sealed with them may still be on their way.
+/// Most sets of keys installed at a time: the current, the previous, and the ones before while their packets may still
+/// be in flight.
 const MAX_KEYS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     key_id: u8,
-    /// From when on they are preferred for sealing; `None` while the peer may not have them.
+    /// When these keys become preferred for sealing; `None` while the peer may not have them.
     seals_from: Option<Instant>,
-    /// When they go.
+    /// When these keys are removed.
     dies: Option<Instant>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Notes newly installed keys, for which there is [room](Self::make_room). Those before them die at `older_die`, if they do not sooner.
+    /// Adds newly installed keys, for which there is [room](Self::make_room). Older keys die at `older_die` or sooner.
     pub(super) fn install(
         &mut self,
         key_id: u8,
@@ -51,7 +51,7 @@ impl Slots {
     /// Removes the oldest keys until others can be installed.
     pub(super) fn make_room(&mut self, now: Instant, out: &mut Vec<Output>) {
         let surplus = self.slots.split_off(self.slots.len().min(MAX_KEYS - 1));
-        // Others seal before these are gone.
+        // Switch sealing to other keys before these are removed.
         self.choose(now, out);
         for oldest in surplus {
             out.push(Output::RemoveKeys {
@@ -60,7 +60,7 @@ impl Slots {
         }
     }
 
-    /// The peer has the newest keys for certain: they may seal from then on.
+    /// Lets the newest keys seal from `seals_from` on: the peer has them for certain.
     pub(super) fn confirm(&mut self, seals_from: Instant, now: Instant, out: &mut Vec<Output>) {
         if let Some(newest) = self.slots.first_mut() {
             newest.seals_from.get_or_insert(seals_from);
@@ -68,7 +68,7 @@ impl Slots {
         self.choose(now, out);
     }
 
-    /// Others will follow the newest keys, so these must not wait any longer: the oldest will have to go for the others.
+    /// Lets the newest keys seal at once: others will follow, and the oldest must make room for them.
     pub(super) fn hurry(&mut self, now: Instant, out: &mut Vec<Output>) {
         if let Some(newest) = self.slots.first_mut() {
             newest.seals_from = Some(newest.seals_from.map_or(now, |it| it.min(now)));
@@ -84,14 +84,14 @@ impl Slots {
         }
     }
 
-    /// None of the keys is used any more from then on.
+    /// Ends the use of all keys by this time.
     pub(super) fn die_by(&mut self, at: Instant) {
         for slot in &mut self.slots {
             slot.dies = Some(slot.dies.map_or(at, |it| it.min(at)));
         }
     }
 
-    /// Removes keys whose time is over, and lets others seal whose time has come.
+    /// Removes expired keys, and seals with newer keys whose time has come.
     pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<Output>) {
         let dead: Vec<u8> = self
             .slots
@@ -106,7 +106,7 @@ impl Slots {
         }
     }
 
-    /// Lets those seal whose time has come, the newest of them; or if there are none, the newest of all.
+    /// Chooses the keys that seal: the newest whose time has come, or else the newest of all.
     fn choose(&mut self, now: Instant, out: &mut Vec<Output>) {
         let chosen = self
             .slots
@@ -123,7 +123,7 @@ impl Slots {
         self.sealing = chosen;
     }
 
-    /// Removes all.
+    /// Removes all keys.
     pub(super) fn clear(&mut self, out: &mut Vec<Output>) {
         for slot in self.slots.drain(..) {
             out.push(Output::RemoveKeys {
@@ -144,7 +144,7 @@ impl Slots {
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let sealing = |it: &&Slot| Some(it.key_id) == self.sealing;
-        // Only what is newer than the keys that seal can take over from them.
+        // Only keys newer than those that seal can take over from them.
         let newer = self.slots.iter().take_while(|it| !sealing(it));
         let takes_over = newer.filter_map(|it| it.seals_from).min();
         let dies = self.slots.iter().filter_map(|it| it.dies).min();

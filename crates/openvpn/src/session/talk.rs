@@ -23,7 +23,7 @@ impl Session {
                     Side::Client(_) => self.message_for_client(message, now, out)?,
                     Side::Server(..) => self.message_for_server(message, now, out)?,
                 },
-                // A peer can have as many of these as it likes.
+                // A peer can send any number of these.
                 Err(error) => log::debug!("dropped {error}"),
             }
             if !matches!(self.phase, Phase::Starting | Phase::Up) {
@@ -33,7 +33,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says something, now or when the negotiation that goes on has ended: stock peers do not listen to the one before.
+    /// Sends a message now, or after the running negotiation: meanwhile stock peers ignore the previous one.
     pub(super) fn say(&mut self, message: &Message) -> Result<(), CloseReason> {
         if self.primary.step == Step::Active {
             return self.primary.say(&message.emit());

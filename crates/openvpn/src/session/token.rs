@@ -3,8 +3,8 @@
 //! ```text
 //! "SESS_ID_AT_" | base64( session id[12] | issued first: u64 | issued now: u64 | HMAC-SHA256[32] )
 //! ```
-//! Times are seconds since 1970. The HMAC is over the user name and all that is in front of it, so the server keeps
-//! nothing, and all servers with the same key know each other's tokens.
+//! Times are seconds since 1970. The HMAC is over the user name and all bytes before the HMAC. So the server keeps no
+//! state, and servers with the same key accept each other's tokens.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct TokenKeeper {
     key: Hmac,
     /// How long a session may go on with tokens; `None` for ever.
     lifetime: Option<Duration>,
-    /// How often clients come for a new one. A token is good for twice that.
+    /// How often clients renew their token. A token is good for twice that.
     renewal: Duration,
 }
 
@@ -40,17 +40,17 @@ pub(super) struct TokenSession {
     began: u64,
 }
 
-/// The findings about a password.
+/// The result of checking a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checked {
     pub(super) state: TokenState,
-    /// Where the token is good.
+    /// The token's session, if the token is good.
     pub(super) session: Option<TokenSession>,
 }
 
 impl TokenKeeper {
-    /// A keeper. `secret` is random, or that of `auth-gen-token-secret`, of which the first 32 bytes of the second half
-    /// count with a file of 128 bytes; hand those in. `renewal` is `reneg-sec` unless it is set.
+    /// A keeper. `secret` is random or from `auth-gen-token-secret`; of a file of 128 bytes, pass the first 32 bytes of
+    /// the second half. `renewal` is `reneg-sec` by default.
     #[must_use]
     pub fn new(secret: &[u8; 32], lifetime: Option<Duration>, renewal: Duration) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl TokenKeeper {
         }
     }
 
-    /// A token for a session that begins, or goes on.
+    /// Issues a token for a new session, or for one that goes on.
     pub(super) fn issue(
         &self,
         username: &str,
@@ -85,7 +85,7 @@ impl TokenKeeper {
         (text, session)
     }
 
-    /// Judges a password. Whatever text is in it, it is at most a wrong password.
+    /// Checks a password. A malformed token counts as a wrong password.
     pub(super) fn check(&self, username: &str, password: &str, now: u64) -> Checked {
         let none = Checked {
             state: TokenState::Initial,
@@ -113,7 +113,7 @@ impl TokenKeeper {
         };
         let (began, issued) = (time(ID_LEN), time(ID_LEN + 8));
         let renewal = self.renewal.as_secs().saturating_mul(2);
-        // A time of its own in the future is a clock that was set; the user can log in again.
+        // A time in the future means that our clock was set back; the user can log in again.
         let fresh = began <= issued && issued <= now && now - issued < renewal;
         let alive = self
             .lifetime

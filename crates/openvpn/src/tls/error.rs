@@ -9,13 +9,13 @@ use crate::verify::VerifyError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// The certificate or key of this end.
+    /// The certificate or key of this end cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// A file of certificates or a revocation list cannot be read.
     #[error("{what}: {reason}")]
     Unreadable {
-        /// Which directive's file.
+        /// The directive that names the file.
         what: &'static str,
         /// The fault, and its remedy.
         reason: String,
@@ -23,7 +23,7 @@ pub enum SettingsError {
     /// Something that the configuration must have is not there.
     #[error("{0}")]
     Missing(&'static str),
-    /// Nothing that a directive names is known.
+    /// A directive names only unknown values.
     #[error("{directive} {value}: {reason}")]
     NothingLeft {
         /// The directive.
@@ -33,7 +33,7 @@ pub enum SettingsError {
         /// Why nothing is left and what to do.
         reason: &'static str,
     },
-    /// A directive asks for something that is not done.
+    /// A directive asks for something that Millrace does not do.
     #[error("{directive}: {reason}")]
     Refused {
         /// The directive, with its value.
@@ -47,7 +47,7 @@ pub enum SettingsError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The peer's certificate does not satisfy us.
+    /// The peer's certificate is refused.
     #[error(transparent)]
     Certificate(#[from] VerifyError),
     /// The peer refuses us with an alert.
@@ -63,7 +63,7 @@ pub enum TlsError {
     /// The two ends have no version, suite or group in common.
     #[error("no common ground with the peer: {reason}; {offered}; {remedy}")]
     Incompatible {
-        /// The part that is not common.
+        /// The missing common part: version, suite or group.
         reason: String,
         /// The offers of both ends, as far as they are known.
         offered: String,
@@ -78,16 +78,16 @@ pub enum TlsError {
     /// The peer sent what TLS forbids, or something on the way changed it.
     #[error("the peer breaks TLS: {0}")]
     Protocol(String),
-    /// The peer sent more than is kept for it.
+    /// The peer sent more bytes than are kept for it.
     #[error("the peer sent more than {0} bytes that were not read yet")]
     Flood(usize),
-    /// More was to be sent than is kept.
+    /// More bytes wait to be sent than are kept.
     #[error("more than {0} bytes wait to be sent")]
     Full(usize),
     /// The peer closed the TLS session.
     #[error("the peer closed the TLS session")]
     Closed,
-    /// Something was asked for that comes only after the handshake.
+    /// The call needs a finished handshake.
     #[error("the TLS handshake is not done yet")]
     NotReady,
     /// The TLS library refuses what we ask of it.

@@ -11,7 +11,7 @@ use rustls::{ServerConfig, ServerConnection};
 use crate::tls::verifier::PeerVerifier;
 use crate::tls::{ClientCertificate, Connection, TlsError, TlsSettings};
 
-/// Shows the one certificate that there is, and takes note of what the client offers.
+/// Presents our only certificate, and notes what the client offers.
 #[derive(Debug)]
 struct Watching {
     identity: SingleCertAndKey,

@@ -12,37 +12,37 @@ use crate::tls::verifier::PeerVerifier;
 use crate::tls::{Connection, TlsError, TlsSettings, client};
 use crate::verify::{PeerCertificate, VerifyError, VerifyFault};
 
-/// Bytes of what the peer said that are kept until they are read. The largest record of the
-/// protocol is well below.
+/// Most decrypted bytes of the peer that are kept until they are read. The largest record of the protocol is well
+/// below.
 const PLAIN_MAX: usize = 64 * 1024;
 
-/// Bytes that wait to be sent, in the clear during the handshake or encrypted after it.
+/// Most bytes that wait to be sent, in the clear during the handshake or encrypted after it.
 const SEND_MAX: usize = 64 * 1024;
 
-/// The fatal alert `access_denied` in the clear (RFC 8446, sections 5.1 and 6): what rustls had to say instead is
-/// encrypted, with our certificate before it. Servers take it as long as they have decrypted nothing of the client's.
+/// The fatal alert `access_denied` in the clear (RFC 8446, sections 5.1 and 6). rustls would send our certificate first
+/// and encrypt the alert. Servers accept a clear alert until they have decrypted something of the client's.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
-/// Whether control lets the peer pass.
+/// The daemon's verdict on the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It has to be asked, once the certificate is found good.
+    /// To be asked for, once the certificate is found good.
     Wanted,
-    /// It was asked. Until it answers, nothing is sent.
+    /// The daemon was asked. Nothing is sent until it answers.
     Asked,
-    /// It does, or need not be asked.
+    /// The peer may pass, or needs no verdict.
     Accepted,
-    /// It does not; the alert has yet to be sent.
+    /// The peer is refused; the alert has yet to be sent.
     Refused,
-    /// It does not, and the peer was told.
+    /// The peer is refused and was told.
     Told,
 }
 
-/// One negotiation and what follows inside it.
+/// TLS of one negotiation: the handshake and the data after it.
 pub struct TlsSession {
     connection: Connection,
     verifier: Arc<PeerVerifier>,
-    /// The peer's bytes that were not read yet.
+    /// Decrypted bytes of the peer that were not read yet.
     plain: Zeroizing<Vec<u8>>,
     failed: Option<TlsError>,
     peer_closed: bool,
@@ -96,7 +96,7 @@ impl TlsSession {
 
     fn take_in(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
         while !bytes.is_empty() && !self.peer_closed {
-            // It reads from memory, so only what is kept for the peer can be at fault.
+            // Reading from memory fails only if the kept plaintext is full.
             self.connection
                 .read_tls(&mut bytes)
                 .map_err(|error| TlsError::Protocol(error.to_string()))?;
@@ -110,7 +110,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Moves what was decrypted over to us.
+    /// Moves decrypted bytes into `plain`.
     fn keep_plain(&mut self, len: usize) -> Result<(), TlsError> {
         let before = self.plain.len();
         let total = before + len;
@@ -130,8 +130,8 @@ impl TlsSession {
             .map_err(|error| TlsError::Library(error.to_string()))
     }
 
-    /// The peer, once its certificate is found good, if control must judge it; only once. Until
-    /// [`Self::judged`] nothing is sent: our own certificate is not for every server.
+    /// The peer on which the daemon must give a verdict, once its certificate is found good; only once. Nothing is sent
+    /// until [`Self::judged`], since our own certificate is not for every server.
     pub fn question(&mut self) -> Option<PeerCertificate> {
         let peer = self.verifier.verified();
         let peer = PeerCertificate::clone(peer.filter(|_| self.verdict == Verdict::Wanted)?);
@@ -139,8 +139,8 @@ impl TlsSession {
         Some(peer)
     }
 
-    /// Control's answer. After a refusal the session is of no use, but an alert waits in [`Self::take_tls`]. Nothing
-    /// happens where no question is open.
+    /// Takes the daemon's verdict. After a refusal the session is of no use, but an alert waits in [`Self::take_tls`].
+    /// Does nothing if no question is open.
     pub fn judged(&mut self, verdict: Result<(), String>) -> Result<(), TlsError> {
         if self.verdict != Verdict::Asked {
             return Ok(());
@@ -202,7 +202,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Whether the handshake goes on, or control has yet to accept the peer.
+    /// Whether the handshake goes on, or the daemon has yet to accept the peer.
     pub fn is_handshaking(&self) -> bool {
         self.verdict != Verdict::Accepted || self.connection.is_handshaking()
     }
@@ -224,8 +224,8 @@ impl TlsSession {
             .map_err(|error| TlsError::Library(error.to_string()))
     }
 
-    /// The peer's verified certificate; none before the handshake is done, nor if the peer sent
-    /// none to a server that does not insist.
+    /// The peer's verified certificate. `None` before the handshake is done, or if the peer of a server that requires
+    /// no certificate sent none.
     pub fn peer(&self) -> Option<&PeerCertificate> {
         let verified = self.verifier.verified()?;
         (!self.is_handshaking()).then_some(verified)

@@ -15,7 +15,7 @@ use crate::verify::{
     PeerCertificate, PeerRules, RevocationLists, Revocations, RevokedSerials, Trust,
 };
 
-/// A version of TLS that is spoken.
+/// A TLS version that Millrace supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
     /// TLS 1.2
@@ -27,7 +27,7 @@ pub enum TlsVersion {
 /// `verify-client-cert`: what a server asks of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClientCertificate {
-    /// No certificate is asked for.
+    /// The server asks for no certificate.
     None,
     /// A client may show one; if it does, it must be good.
     Optional,
@@ -43,7 +43,7 @@ pub enum CertificateProfile {
     /// go lower (RSA 1024, SHA-1); Millrace does not.
     #[default]
     Legacy,
-    /// Equal to `legacy` here, which already asks for this.
+    /// The same as `legacy`, which is already this strict.
     Preferred,
     /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 only.
     SuiteB,
@@ -111,11 +111,11 @@ pub struct TlsSettings {
     trust: Arc<Trust>,
     hints: Arc<[DistinguishedName]>,
     revocations: Mutex<Revocations>,
-    /// Control has the last word on each peer.
+    /// The daemon has the last word on each peer.
     pub(super) verdicts: bool,
-    /// Handshakes are done on other threads.
+    /// Other threads do the handshakes.
     apart: bool,
-    /// It is no earlier than this.
+    /// The current time is at least this, whatever the clock shows.
     earliest: UnixTime,
     warnings: Vec<String>,
     /// Versions, suites and groups, for the log.
@@ -185,7 +185,7 @@ impl TlsSettings {
         })
     }
 
-    /// Which end we are.
+    /// Our role: client or server.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -200,16 +200,15 @@ impl TlsSettings {
         &self.offer
     }
 
-    /// Does what the first handshake would take longer for than those after it. Takes as long as a signature, of which it
-    /// makes one.
+    /// Makes one signature to warm up our key, so that the first handshake takes no longer than later ones.
     pub fn prepare(&self) {
         if let Some(identity) = &self.identity {
             identity.prepare();
         }
     }
 
-    /// Puts another revocation list in the place of the one before; sessions that start from now
-    /// on are checked with it. A list that cannot be read changes nothing.
+    /// Replaces the revocation list; sessions that start from now on are checked with the new one. A list that cannot
+    /// be read changes nothing.
     pub fn replace_crl(&self, crl: &[u8]) -> Result<(), SettingsError> {
         let lists = revocation_lists(crl)?;
         self.revocations
@@ -219,7 +218,7 @@ impl TlsSettings {
         Ok(())
     }
 
-    /// Whether a certificate that was good when its session began is revoked now, or one of those that signed it.
+    /// Whether a peer's certificate, or one that signed it, has been revoked since its session began.
     pub fn is_revoked(&self, peer: &PeerCertificate) -> bool {
         let revocations = self
             .revocations
@@ -229,20 +228,20 @@ impl TlsSettings {
         peer.chain.iter().any(|certificate| {
             let serials = revocations.serials.as_ref();
             let by_name = serials.map(|it| it.contains(&certificate.serial));
-            // Where that cannot be told, the next negotiation decides.
+            // If the lookup fails, the next negotiation decides.
             let listed = |it: &Arc<RevocationLists>| it.name(certificate, self.trust.algorithms());
             by_name == Some(Ok(true)) || revocations.lists.as_ref().is_some_and(listed)
         })
     }
 
-    /// Each peer whose certificate is good by all rules needs a verdict of control, too (`tls-verify` of a client): the
+    /// Requires the daemon's verdict on each peer whose certificate passes all rules (`tls-verify` of a client). The
     /// session asks for it by [`Output::Judge`](crate::session::Output::Judge).
     pub fn ask_for_verdicts(&mut self) {
         self.verdicts = true;
     }
 
-    /// Sessions do not do their handshakes themselves (a server's only): they put out
-    /// [`Output::Handshake`](crate::session::Output::Handshake).
+    /// Makes a server's sessions hand out their handshakes by [`Output::Handshake`](crate::session::Output::Handshake)
+    /// instead of doing them.
     pub fn hand_out_handshakes(&mut self) {
         self.apart = self.role == Role::Server;
     }
@@ -252,8 +251,8 @@ impl TlsSettings {
         self.apart
     }
 
-    /// It is this time or later, whatever the clock shows: certificates that are not valid yet by a clock that is behind it
-    /// are judged by it.
+    /// Sets the earliest time that it can be now. A certificate that is not valid yet by a clock behind this time is
+    /// judged by this time instead.
     pub fn set_earliest(&mut self, earliest: SystemTime) {
         let since = earliest.duration_since(SystemTime::UNIX_EPOCH);
         self.earliest = UnixTime::since_unix_epoch(since.unwrap_or_default());

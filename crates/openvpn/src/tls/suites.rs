@@ -38,7 +38,7 @@ const SUITES_1_2: [(SupportedCipherSuite, &str, &str); 6] = [
     ),
 ];
 
-/// The suites of TLS 1.3, which both call the same.
+/// The suites of TLS 1.3, which have the same name in IANA's list and in OpenSSL.
 const SUITES_1_3: [(SupportedCipherSuite, &str); 3] = [
     (suite::TLS13_AES_256_GCM_SHA384, "TLS-AES-256-GCM-SHA384"),
     (
@@ -80,8 +80,8 @@ pub(super) fn default_1_3() -> Vec<SupportedCipherSuite> {
     SUITES_1_3.iter().map(|(suite, _)| *suite).collect()
 }
 
-/// The suites that `tls-cipher` names, in its order. Names of other suites go to `unknown`; a list of nothing else means
-/// all suites that it does not exclude, which the second value tells.
+/// The suites that `tls-cipher` names, in its order. Names of other suites go to `unknown`. If all names are unknown,
+/// the result is all suites that the list does not exclude, and the second value is `true`.
 pub(super) fn parse_1_2(
     list: &str,
     unknown: &mut Vec<String>,
@@ -159,9 +159,9 @@ pub(super) fn parse_1_3(list: &str, unknown: &mut Vec<String>) -> Vec<SupportedC
     found
 }
 
-/// The groups without `tls-groups`, as peers with OpenSSL 3.5 have them: one that a quantum computer
-/// does not break first. A client sends its share for the first and for X25519, which is a part of
-/// it, so that a peer that knows only the classical ones costs no round more.
+/// The groups without `tls-groups`, as peers with OpenSSL 3.5 have them: a post-quantum group comes first. A client
+/// sends shares for the first and for X25519, which is a part of it. So a peer that knows only classical groups costs
+/// no extra round trip.
 pub(super) fn default_groups() -> Vec<&'static dyn SupportedKxGroup> {
     vec![
         kx_group::X25519MLKEM768,

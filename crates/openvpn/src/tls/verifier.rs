@@ -15,11 +15,11 @@ use crate::tls::ClientCertificate;
 use crate::tls::suites;
 use crate::verify::{PeerCertificate, Revocations, Time, Trust, Usage, VerifyError, VerifyFault};
 
-/// Most suites of a client that are kept for the log.
+/// Most of a client's suites that are kept for the log.
 #[cfg(feature = "server")]
 const SUITES_MAX: usize = 16;
 
-/// Checks the certificate of one peer in one negotiation, and keeps what came of it.
+/// Checks the certificate of one peer in one negotiation, and keeps the result.
 pub(super) struct PeerVerifier {
     pub(super) trust: Arc<Trust>,
     pub(super) revocations: Revocations,
@@ -28,7 +28,7 @@ pub(super) struct PeerVerifier {
     pub(super) client_certificate: ClientCertificate,
     /// The names of the authorities, which a server tells its clients.
     pub(super) hints: Arc<[DistinguishedName]>,
-    /// It is no earlier than this, whatever the clock shows.
+    /// The current time is at least this, whatever the clock shows.
     earliest: UnixTime,
     verified: OnceLock<Arc<PeerCertificate>>,
     refused: Mutex<Option<VerifyError>>,
@@ -79,8 +79,8 @@ impl PeerVerifier {
         format!("we offer {ours}")
     }
 
-    /// The peer, once its certificate was found good. That it has the key to it is known only at
-    /// the end of the handshake.
+    /// The peer, once its certificate was found good. Only the end of the handshake proves that the peer has the
+    /// private key.
     pub(super) fn verified(&self) -> Option<&Arc<PeerCertificate>> {
         self.verified.get()
     }
@@ -125,7 +125,7 @@ impl PeerVerifier {
         }
     }
 
-    /// Judges by the clock, and where that is behind what is known of the time, by what is known.
+    /// Judges by the clock, or by the earliest possible time if the clock is behind it.
     fn judge(
         &self,
         peer: &CertificateDer<'_>,
@@ -183,7 +183,7 @@ impl PeerVerifier {
     }
 }
 
-/// A certificate is not valid yet, but by a clock that is known to be wrong.
+/// The refusal of a certificate that is not valid yet by a clock known to be wrong.
 fn clock_wrong(refused: VerifyError, clock: UnixTime, known: UnixTime) -> VerifyError {
     let (clock, known) = (Time::of(clock), Time::of(known));
     VerifyError {

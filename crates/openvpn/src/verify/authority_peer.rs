@@ -46,7 +46,7 @@ pub(super) fn chain<'a>(
         checked(own)?;
         let all = candidates.authorities.iter().chain(&candidates.links);
         let mut named: Vec<_> = all.filter(|it| it.subject == own.issuer).collect();
-        // Of an authority that was renewed, the certificate that is valid now; those of `ca` first.
+        // After a CA renewal, the certificate that is valid now comes first; among equals, those of `ca`.
         named.sort_by_key(|it| check_dates(it, candidates.now).is_err());
         let issuer = named.into_iter().take(budget).find(|issuer| {
             budget -= 1;

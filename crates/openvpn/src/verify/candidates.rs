@@ -1,4 +1,4 @@
-//! The certificates of which a chain may consist, and which of them is at fault if there is none.
+//! The certificates that may form a chain, and which of them is at fault if they form none.
 
 use webpki::VerifiedPath;
 
@@ -11,20 +11,20 @@ use crate::verify::strength::{key_weakness, signature_weakness};
 use crate::verify::time::Time;
 use crate::verify::{VerifyError, VerifyFault};
 
-/// All certificates of which a chain may consist, taken apart.
+/// All certificates that may form a chain, parsed.
 pub(super) struct Candidates<'a> {
-    /// The peer's own.
+    /// The peer's own certificate.
     pub(super) own: Certificate<'a>,
     /// The peer's certificates, and the authorities at which no chain may end.
     pub(super) links: Vec<Certificate<'a>>,
-    /// `ca`, whole, in its order.
+    /// All certificates of `ca`, in its order.
     pub(super) authorities: Vec<Certificate<'a>>,
     pub(super) profile: CertificateProfile,
     pub(super) now: Time,
 }
 
 impl<'a> Candidates<'a> {
-    /// The certificates of a path that ends at this one of the authorities.
+    /// The certificates of a path that ends at this authority.
     pub(super) fn along(
         &self,
         path: &VerifiedPath<'_>,
@@ -41,8 +41,8 @@ impl<'a> Candidates<'a> {
         Ok(chain)
     }
 
-    /// The authorities that may have signed the one at which a chain ended: those that it signed in
-    /// turn, and those whose name it has in other kinds of string, by which webpki does not find them.
+    /// The authorities that may have signed the one at which a chain ended. webpki does not find those that it signed
+    /// in turn, nor those whose name it has in other kinds of string.
     pub(super) fn above(&self, anchor: &Certificate<'_>) -> Vec<&Certificate<'a>> {
         if name::same(anchor.subject, anchor.issuer) {
             return Vec::new();
@@ -53,8 +53,7 @@ impl<'a> Candidates<'a> {
             .collect()
     }
 
-    /// The certificate among these that may have signed this one; of an authority that was renewed, the one that is
-    /// valid now.
+    /// The certificate among these that may have signed this one; after a CA renewal, the one that is valid now.
     fn issuer<'c>(
         &self,
         certificate: &Certificate<'_>,
@@ -96,7 +95,7 @@ impl<'a> Candidates<'a> {
                 return refusal(certificate, VerifyFault::Weak, weakness);
             }
             let trusted = self.issuer(certificate, &self.authorities);
-            // The peer's own root may be among what it sent: that it signed itself makes it no authority of ours.
+            // The peer may have sent its own root: signing itself does not make it one of our authorities.
             let Some(issuer) = trusted.or_else(|| {
                 let sent = self.issuer(certificate, &self.links);
                 sent.filter(|it| !it.is_self_issued())

@@ -27,10 +27,10 @@ struct BasicConstraints {
     path_length: Option<u32>,
 }
 
-/// A certificate, taken apart.
+/// A parsed certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Certificate<'a> {
-    /// All of it, as it is on the wire.
+    /// The whole certificate, as it is on the wire.
     pub(crate) der: &'a [u8],
     /// 1, 2 or 3.
     pub(crate) version: u32,
@@ -97,7 +97,7 @@ impl<'a> Certificate<'a> {
         })
     }
 
-    /// The subject; empty if its encoding is broken.
+    /// The subject; `None` if its encoding is broken.
     pub(crate) fn subject_name(&self) -> Option<Name> {
         Name::parse(self.subject).ok()
     }
@@ -123,7 +123,7 @@ impl<'a> Certificate<'a> {
         matches!(self.basic_constraints(), Ok(Some(it)) if it.authority)
     }
 
-    /// Whether it restricts the names that it signs for, or that cannot be told.
+    /// Whether it restricts the names that it signs for, or its extensions cannot be read.
     pub(crate) fn has_name_constraints(&self) -> bool {
         !matches!(self.extension(NAME_CONSTRAINTS), Ok(None))
     }
@@ -187,9 +187,8 @@ impl<'a> Certificate<'a> {
         }))
     }
 
-    /// Whether it may sign certificates. Without basic constraints that is what OpenSSL makes of a
-    /// certificate: a key usage or a Netscape type of an authority will do, and so will a
-    /// self-issued certificate of version 1, which can have no extensions.
+    /// Whether it may sign certificates. Without basic constraints, OpenSSL's rules decide: a key usage or a Netscape
+    /// type of an authority will do, and so will a self-issued certificate of version 1, which can have no extensions.
     pub(crate) fn may_sign(&self) -> bool {
         let (Ok(usage), Ok(constraints), Ok(netscape)) = (
             self.key_usage(),

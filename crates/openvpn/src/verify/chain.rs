@@ -1,4 +1,4 @@
-//! From the peer's certificate up to one that is trusted.
+//! Builds the chain from the peer's certificate up to one that is trusted.
 
 use std::cell::RefCell;
 
@@ -21,15 +21,15 @@ use crate::verify::{
 /// The longest chain, as in stock programs.
 pub(super) const DEPTH_MAX: usize = 16;
 
-/// Whom we trust, and which rules hold.
+/// The trusted authorities, and the rules for peers.
 pub(crate) struct Trust {
-    /// `ca`, whole, in its order.
+    /// All certificates of `ca`, in its order.
     authorities: Vec<CertificateDer<'static>>,
-    /// The authorities of these at which a chain may end.
+    /// The authorities at which a chain may end.
     anchors: Vec<TrustAnchor<'static>>,
     /// Where each of `anchors` is among `authorities`.
     anchor_places: Vec<usize>,
-    /// The others, which complete a chain if the peer does not send them.
+    /// The other authorities, which complete a chain if the peer does not send them.
     links: Vec<CertificateDer<'static>>,
     algorithms: Vec<&'static dyn SignatureVerificationAlgorithm>,
     profile: CertificateProfile,
@@ -82,7 +82,7 @@ impl Trust {
         &self.algorithms
     }
 
-    /// The subjects of the authorities, whole, for the server's request.
+    /// The full subjects of the authorities, for the server's request.
     pub(crate) fn subjects(&self) -> impl Iterator<Item = &[u8]> {
         self.anchors.iter().map(|anchor| anchor.subject.as_ref())
     }
@@ -127,7 +127,7 @@ impl Trust {
                 .iter()
                 .any(|authority| authority.as_ref() == own.der)
         {
-            // webpki would refuse it, as `openssl req -x509` makes authorities of such.
+            // webpki would refuse such a certificate, as `openssl req -x509` marks it as an authority.
             check_dates(&own, time)?;
             check_purpose(&own, usage)?;
             revocations.check(&own, &[&own], time, &self.algorithms)?;
@@ -195,7 +195,8 @@ impl Trust {
             Usage::Client => KeyUsage::client_auth(),
             Usage::Server => KeyUsage::server_auth(),
         };
-        // Why the chains that webpki found good are not, or the certificates of the one that is.
+        // The result of our own checks on chains that webpki found good: the refusal, or the certificates of the good
+        // chain.
         let examined = RefCell::new(None);
         let examine = |path: &VerifiedPath<'_>| {
             let anchor = self.authority_of(path.anchor());
@@ -210,8 +211,8 @@ impl Trust {
                     Ok(())
                 }
                 Err(refused) => {
-                    // An authority that was renewed is there twice: that the old one has expired
-                    // says nothing of the peer, what is found on the way to the new one does.
+                    // A renewed authority is there twice. The expiry of its old certificate says nothing of the peer; a
+                    // fault on the way to the new one does.
                     if !matches!(&*examined, Some(Err(VerifyError { fault, .. })) if !matches!(fault, VerifyFault::Time | VerifyFault::Early))
                     {
                         *examined = Some(Err(refused));
@@ -242,8 +243,8 @@ impl Trust {
         }
     }
 
-    /// Where among the authorities the one is that webpki calls by this anchor. Its name and key do
-    /// not tell: an authority that was renewed has the same.
+    /// Finds the authority that webpki calls by this anchor. Name and key are not enough: a renewed authority has the
+    /// same.
     fn authority_of(&self, anchor: &TrustAnchor<'_>) -> Option<usize> {
         self.anchors
             .iter()
@@ -263,7 +264,7 @@ impl Trust {
         for certificate in chain {
             check_dates(certificate, candidates.now)?;
         }
-        // Authorities below the one at hand, those that signed themselves anew not counted.
+        // The number of authorities below this one, not counting self-issued ones.
         let mut below = 0;
         for issuer in chain.iter().skip(1) {
             if !issuer.may_sign() {
@@ -291,11 +292,11 @@ impl Trust {
     }
 }
 
-/// For each of the authorities whether a chain may end at it.
+/// Tells for each of the authorities whether a chain may end at it.
 ///
-/// One whose issuer is there too is a link: the chain must go on to its root, so that the root's
-/// dates and the link's revocation count. Authorities from which no way leads to a root, since they
-/// have signed only each other, are trusted each for itself, as one is whose issuer is not there.
+/// An authority whose issuer is there too is a link: the chain must go on to its root, so that the root's dates and the
+/// link's revocation count. Authorities that have signed only each other lead to no root. Each of them is trusted for
+/// itself, like an authority whose issuer is not there.
 fn ends_of_chains(authorities: &[Certificate<'_>]) -> Vec<bool> {
     let issuers: Vec<Vec<usize>> = authorities
         .iter()

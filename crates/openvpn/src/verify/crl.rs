@@ -38,12 +38,12 @@ struct RevocationList {
     signed_by: OnceLock<Box<[u8]>>,
 }
 
-/// The word of a list about a certificate.
+/// The status of a certificate by the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// No list revokes it.
     Good,
-    /// It is revoked.
+    /// A list revokes it.
     Revoked,
     /// The list cannot be relied upon; why, and what to do.
     Unusable(String),
@@ -61,8 +61,8 @@ impl RevocationLists {
         Ok(Self { lists })
     }
 
-    /// Whether a list of the certificate's issuer names its serial number. Where the issuer's key is not known, its name
-    /// decides.
+    /// Whether a list of the certificate's issuer names its serial number. Where the issuer's key is not known, its
+    /// name decides.
     pub(crate) fn name(
         &self,
         certificate: &ChainCertificate,
@@ -85,10 +85,10 @@ impl RevocationLists {
         })
     }
 
-    /// The word of the lists of the authority with this name and key about a serial number.
+    /// The status of a serial number by the lists of the authority with this name and key.
     ///
-    /// An authority may have several: one that replaces another, or, after a change of its key, one
-    /// for each key. What any of them revokes is revoked; else one that can be relied upon is enough.
+    /// An authority may have several lists: one that replaces another, or, after a change of its key, one
+    /// for each key. A certificate that any list revokes is revoked; else one reliable list is enough.
     pub(crate) fn standing(
         &self,
         issuer: &[u8],
@@ -137,7 +137,7 @@ impl RevocationList {
         Ok(list)
     }
 
-    /// The list, and whether it has an extension without whose understanding it must not be used.
+    /// Reads a list. The flag tells whether it has a critical extension, and so must not be used.
     fn read(bytes: &[u8]) -> Result<(Self, bool), BadDer> {
         let mut outer = der::only(bytes, der::SEQUENCE)?;
         let body = outer.element(der::SEQUENCE)?;
@@ -187,7 +187,7 @@ impl RevocationList {
         Ok((list, partial))
     }
 
-    /// Why the list does not count at this time; nothing if it does.
+    /// Why the list does not count at this time; `None` if it does.
     fn untimely(&self, now: Time) -> Option<String> {
         if self.this_update > now {
             return Some(format!(
@@ -242,7 +242,7 @@ pub(super) fn verifies(
         .any(|known| known.verify_signature(key, message, signature).is_ok())
 }
 
-/// Whether one of these extensions is critical. All that a complete list needs are not.
+/// Whether one of these extensions is critical. A complete list needs no critical ones.
 fn has_critical(extensions: &[u8]) -> Result<bool, BadDer> {
     let mut extensions = Reader::new(extensions);
     while !extensions.is_empty() {

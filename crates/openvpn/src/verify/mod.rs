@@ -49,9 +49,9 @@ pub struct VerifyError {
 pub enum VerifyFault {
     /// It cannot be read, or is of a form that is not supported.
     Unreadable,
-    /// Its time is over, or that of one above it.
+    /// The certificate, or one above it, has expired.
     Time,
-    /// Its time has not come yet, or that of one above it.
+    /// The certificate, or one above it, is not valid yet.
     Early,
     /// The time cannot be judged, as the clock is known to be wrong.
     Clock,

@@ -1,11 +1,11 @@
-//! Refusals that more than one step of the verification has.
+//! Refusals that several steps of the verification share.
 
 use crate::verify::certificate::Certificate;
 use crate::verify::rules::{CLIENT_AUTH, SERVER_AUTH};
 use crate::verify::time::Time;
 use crate::verify::{Usage, VerifyError, VerifyFault};
 
-/// A certificate is refused for this reason.
+/// The refusal of a certificate, for this reason.
 pub(super) fn refusal(
     certificate: &Certificate<'_>,
     fault: VerifyFault,
@@ -29,7 +29,7 @@ pub(super) fn wrong_purpose(certificate: &Certificate<'_>) -> VerifyError {
     refusal(certificate, VerifyFault::Purpose, reason.to_owned())
 }
 
-/// A certificate that says what it is for must be for this end of TLS.
+/// Checks that a certificate which states its purpose is for this end of TLS.
 pub(super) fn check_purpose(own: &Certificate<'_>, usage: Usage) -> Result<(), VerifyError> {
     let (bit, purpose) = match usage {
         Usage::Client => (0x80, CLIENT_AUTH),

@@ -30,8 +30,8 @@ pub(crate) struct Revocations {
 }
 
 impl Revocations {
-    /// Fails if the certificate is revoked, or if that cannot be told. `issuers` are those of which
-    /// one has signed it: one in a chain, and at its end those that may have.
+    /// Fails if the certificate is revoked, or if that cannot be told. `issuers` may have signed it: one inside a
+    /// chain, perhaps several at its end.
     pub(super) fn check(
         &self,
         certificate: &Certificate<'_>,

@@ -22,7 +22,7 @@ pub enum Usage {
 /// `remote-cert-ku`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyUsageRule {
-    /// The extension must be there, whatever it says (TLS itself needs what it needs of it).
+    /// The extension must be present, whatever its bits (TLS itself checks those that it needs).
     Present,
     /// All bits of one of these must be set; 0x80 is digitalSignature, the first.
     AnyOf(Vec<u16>),
@@ -35,7 +35,7 @@ pub enum NameRule {
     Subject(String),
     /// The common name (or the field that `x509-username-field` names).
     Name(String),
-    /// How the common name begins.
+    /// The beginning of the common name.
     NamePrefix(String),
 }
 
@@ -108,7 +108,7 @@ impl PeerRules {
         );
     }
 
-    /// The peer's common name, or what stands for it.
+    /// The peer's common name, or the field that replaces it.
     pub(crate) fn common_name(&self, certificate: &Certificate<'_>) -> Result<String, String> {
         let default = ["CN".to_owned()];
         let fields = if self.username_fields.is_empty() {
@@ -120,7 +120,7 @@ impl PeerRules {
         for field in fields {
             let value = match field.as_str() {
                 "ext:subjectAltName" => certificate.mail_address().unwrap_or(None),
-                // The certificate's number, not the part of a name that is called so.
+                // The certificate's number, not the attribute of that name in the subject.
                 "serialNumber" => Some(format!("0x{}", hex(certificate.serial).replace(':', ""))),
                 part => certificate.subject_name().and_then(|name| name.last(part)),
             };
@@ -141,7 +141,7 @@ impl PeerRules {
         Ok(values.join("_"))
     }
 
-    /// Checks the peer's own certificate. What is wrong is said with what to do.
+    /// Checks the peer's own certificate. The error tells the fault and the remedy.
     pub(crate) fn check(
         &self,
         certificate: &Certificate<'_>,

@@ -17,7 +17,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// The decimal digits of an INTEGER's content.
 pub(crate) fn decimal(integer: &[u8]) -> String {
     match integer.first() {
-        // An authority that forgot the zero in front; stock programs call it negative, too.
+        // The authority left out the leading zero; stock programs call the number negative, too.
         Some(128..) => format!("-{}", digits(&negated(integer))),
         _ => digits(der::unsigned(integer)),
     }
@@ -38,8 +38,7 @@ fn negated(integer: &[u8]) -> Vec<u8> {
 
 /// The decimal digits of a number, most significant byte first.
 fn digits(bytes: &[u8]) -> String {
-    // RFC 5280 allows 20 bytes. The work grows with the square, so what is far beyond stays in
-    // hexadecimal.
+    // RFC 5280 allows 20 bytes. The work grows with the square, so much longer numbers stay in hexadecimal.
     if bytes.len() > 64 {
         return hex(bytes);
     }

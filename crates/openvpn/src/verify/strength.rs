@@ -28,7 +28,7 @@ const WEAK_SIGNATURES: &[(&[u8], &str)] = &[
 
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// Why the key of a certificate cannot be used; nothing if it can.
+/// Why the key of a certificate cannot be used; `None` if it can.
 pub(crate) fn key_weakness(
     certificate: &Certificate<'_>,
     profile: CertificateProfile,
@@ -54,7 +54,7 @@ pub(crate) fn key_weakness(
     Some(reason)
 }
 
-/// Why the signature on a certificate is not believed; nothing if it can be.
+/// Why the signature on a certificate is too weak; `None` if it is strong enough.
 pub(crate) fn signature_weakness(
     certificate: &Certificate<'_>,
     profile: CertificateProfile,

@@ -1,7 +1,7 @@
 //! Wrapped client keys of tls-crypt-v2: WKc, at the end of a client's first packets.
 //!
-//! Everything here is read before anything is known of the sender. The length field is the sender's word: it is
-//! compared with what is there before it is used, and every size is bounded.
+//! Everything here comes from a sender that is not authenticated yet. The length field is compared with the actual
+//! length before use, and every size is bounded.
 
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -84,7 +84,7 @@ pub(super) fn split(packet: &[u8], head: usize) -> Result<(&[u8], &[u8]), Client
 /// Why a wrapped client key was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientKeyError {
-    /// It is shorter or longer than any, or than its own length field says.
+    /// The key's length is out of bounds, or differs from its length field.
     #[error("wrapped client key of an impossible length")]
     Length,
     /// It was wrapped with the key of another server, or it is forged.

@@ -16,7 +16,7 @@ pub(super) struct SyntheticIv {
 }
 
 impl SyntheticIv {
-    /// From the 64 bytes for each in a key file, of which the first 32 are used.
+    /// Takes 64 bytes of a key file for each key, and uses the first 32.
     #[allow(clippy::expect_used)]
     pub(super) fn new(cipher: &[u8], hmac: &[u8]) -> Self {
         // All callers pass 64 bytes of a key; AWS-LC refuses only keys of a wrong length.
@@ -37,14 +37,14 @@ impl SyntheticIv {
         tag
     }
 
-    /// Decrypts `text` in place. `false` if it is not authentic: what `text` then has is of no use.
+    /// Decrypts `text` in place. `false` if it is not authentic: `text` is then of no use.
     #[must_use]
     pub(super) fn open(&self, associated: &[u8], tag: &[u8; TAG_LEN], text: &mut [u8]) -> bool {
         self.apply(tag, text);
         self.hmac.verify(&[associated, text], tag)
     }
 
-    /// The key stream, by XOR. Counter mode decrypts as it encrypts.
+    /// XORs the key stream into `text`. Counter mode decrypts as it encrypts.
     #[allow(clippy::expect_used)]
     fn apply(&self, tag: &[u8; TAG_LEN], text: &mut [u8]) {
         let mut iv = [0; 16];

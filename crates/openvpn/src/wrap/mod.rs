@@ -4,7 +4,7 @@
 //! seals and takes each number once from what it opens. A server that has no session yet opens a stranger's first
 //! packet with [`WrapSettings::open_first`], which remembers nothing.
 //!
-//! A wrap is a filter: it keeps out those who have no key. Who the peer is, TLS finds out.
+//! A wrap is a filter: it keeps out senders without the key. TLS finds out who the peer is.
 
 pub(crate) mod client_key;
 mod ctr;
@@ -116,7 +116,7 @@ impl Wrap {
     /// it.
     ///
     /// `exported` is from TLS (label `EXPORTER-OpenVPN-dynamic-tls-crypt`). The key file of this wrap, where it has
-    /// one, is mixed in. It counts and remembers by itself.
+    /// one, is mixed in. The new wrap has its own counter and replay window.
     #[must_use]
     pub fn dynamic(&self, exported: &[u8; StaticKey::LEN], role: Role) -> Self {
         let key = match &self.keys.material {
@@ -136,7 +136,7 @@ impl Wrap {
         self.keys.material.as_deref()
     }
 
-    /// Bytes that it adds to a packet, without the wrapped client key.
+    /// Bytes that the wrap adds to a packet, without the wrapped client key.
     #[must_use]
     pub fn overhead(&self) -> usize {
         match &self.keys.method {
@@ -146,7 +146,7 @@ impl Wrap {
         }
     }
 
-    /// Bytes of the wrapped client key that it appends to the opcodes which carry one; 0 but for a client with
+    /// Bytes of the wrapped client key that the wrap appends to opcodes which carry one; 0 except for a client with
     /// tls-crypt-v2.
     #[must_use]
     pub fn client_key_len(&self) -> usize {
@@ -156,27 +156,28 @@ impl Wrap {
         }
     }
 
-    /// Whether it is tls-crypt or made like it, so that packets cannot be read.
+    /// Whether packets are encrypted: tls-crypt or a variant of it.
     #[must_use]
     pub const fn is_encrypted(&self) -> bool {
         matches!(self.keys.method, Method::TlsCrypt(_))
     }
 
-    /// Whether packets go as they are.
+    /// Whether packets have no wrap.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         matches!(self.keys.method, Method::None)
     }
 
-    /// Goes on after a reset that another [`Wrap`] sealed, as a server does when it has answered without keeping
-    /// anything: that reset was the first packet.
+    /// Continues after a reset that another [`Wrap`] sealed as the first packet, as a server does that answered without
+    /// keeping state.
     pub fn skip_reset(&mut self) {
         self.counter = Counter::after(1);
     }
 
-    /// Wraps a packet under the next number. `now` is in seconds since 1970; that of the first call is the time of all.
+    /// Wraps a packet under the next number. `now` is in seconds since 1970; every packet carries the time of the first
+    /// call.
     ///
-    /// A packet that is sent again is wrapped again: the number is new.
+    /// A packet that is sent again is wrapped again, under a new number.
     #[must_use]
     pub fn seal(&mut self, packet: &ControlPacket, now: u32) -> Vec<u8> {
         let plain = packet.emit();
@@ -199,8 +200,7 @@ impl Wrap {
     /// Unwraps a packet: authentic first, then new, then parsed.
     ///
     /// # Errors
-    /// See [`WrapError`]. A packet that is refused leaves no trace, but for one that is authentic and malformed: its
-    /// number is spent.
+    /// See [`WrapError`]. A refused packet changes nothing, but one that is authentic and malformed uses up its number.
     pub fn open(&mut self, packet: &[u8]) -> Result<ControlPacket, WrapError> {
         let head = control_head(packet)?;
         let wrapped = if head.opcode.carries_client_key() {
@@ -275,7 +275,7 @@ impl Keys {
     }
 }
 
-/// The head of a packet that is not longer than any.
+/// Reads the head of a packet, unless the packet is too long.
 fn control_head(packet: &[u8]) -> Result<ControlHead, WrapError> {
     if packet.len() > MAX_CONTROL_LEN {
         return Err(WrapError::TooLong(packet.len()));
@@ -289,13 +289,13 @@ pub enum WrapError {
     /// More bytes than any control packet has.
     #[error("control packet of {0} bytes")]
     TooLong(usize),
-    /// It was not sealed with the right key, or not at all, or it is too short to say: a stranger, or a peer with
-    /// another key, key direction or digest.
+    /// The packet was not sealed with our key, or it is too short: it is a stranger's, or the peer has another key, key
+    /// direction or digest.
     #[error(
         "control packet is not authentic; do both ends have the same tls-auth or tls-crypt key?"
     )]
     NotAuthentic,
-    /// It was here before, or is too old to tell.
+    /// The packet was received before, or is too old to tell.
     #[error("control packet is a replay")]
     Replay,
     /// The wrapped client key of tls-crypt-v2 was refused.

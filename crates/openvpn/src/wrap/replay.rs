@@ -1,4 +1,4 @@
-//! Numbers of wrapped control packets, and the window that sees to it that each is taken once.
+//! Numbers of wrapped control packets, and the window that accepts each number once.
 //!
 //! A number is a 32-bit counter from 1 under a 32-bit time. The time is that of the session's first packet and stays:
 //! peers have broken on a time that moves.
@@ -56,7 +56,7 @@ impl Counter {
     pub(super) fn next(&mut self, now: u32) -> ReplayId {
         let mut time = *self.time.get_or_insert(now);
         if self.last == u32::MAX {
-            // A greater time begins a new count. It need not be true.
+            // A greater time begins a new count. It need not be the real time.
             time = time.saturating_add(1).max(now);
             self.time = Some(time);
             self.last = 0;

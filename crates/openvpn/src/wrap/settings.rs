@@ -34,9 +34,9 @@ pub struct FirstPacket {
     pub len: usize,
     /// The packet, unwrapped.
     pub packet: ControlPacket,
-    /// A wrap for this client, with nothing sent and this packet received: the reset is answered with it, and if the
-    /// packet begins a session it is the session's. A server that answered without keeping it calls
-    /// [`Wrap::skip_reset`] on that of the client's next packet.
+    /// A wrap for this client, with nothing sent and this packet received. It seals the answer to a reset, and becomes
+    /// the session's wrap if the packet begins a session. A server that answered without keeping state calls
+    /// [`Wrap::skip_reset`] on the wrap of the client's next packet.
     pub wrap: Wrap,
     /// The number of the packet, where the wrap has one. It may well be a replay.
     pub number: Option<ReplayId>,
@@ -124,7 +124,7 @@ impl WrapSettings {
     /// The cost: an HMAC and decryption of the packet, for tls-crypt-v2 twice that and the preparation of a key.
     ///
     /// # Errors
-    /// See [`WrapError`]. That the packet is a replay cannot be seen.
+    /// See [`WrapError`]. A replayed packet is not detected.
     pub fn open_first(&self, packet: &[u8], now: u64) -> Result<FirstPacket, WrapError> {
         let head = control_head(packet)?;
         let (keys, wrapped, metadata) = if head.opcode.carries_client_key() {

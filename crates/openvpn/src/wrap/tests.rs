@@ -101,7 +101,7 @@ fn message(opcode: Opcode) -> ControlPacket {
     }
 }
 
-/// Packets of stock open, and their content seals to the same bytes.
+/// Captured packets of stock open, and sealing their content again gives the same bytes.
 #[test]
 fn packets_of_stock() {
     let mut seen = 0;
@@ -185,11 +185,11 @@ fn both_ways_and_never_twice() {
         }
         let answer = server.seal(&packet, 1000);
         assert_eq!(client.open(&answer), Ok(packet));
-        // Its own packets are not for the sender, unless both directions have one key.
+        // A sender cannot open its own packets, unless both directions have one key.
         let reflected = server.open(&answer);
         match name {
             "none" => assert!(reflected.is_ok()),
-            // One key for both directions: only the number, which the client has used too, tells.
+            // With one key for both directions, only the number reveals the reflection: the client has used it, too.
             "tls-auth-sha512-both" => assert_eq!(reflected, Err(WrapError::Replay)),
             _ => assert_eq!(reflected, Err(WrapError::NotAuthentic), "{name}"),
         }
@@ -208,7 +208,7 @@ fn every_damage_is_found() {
             assert!(server.open(&bytes[..at]).is_err(), "{name}, {at} bytes");
         }
         assert!(server.open(&[&bytes[..], &[0]].concat()).is_err());
-        // None of these has spent the number.
+        // None of the refused packets has used up the number.
         assert!(server.open(&bytes).is_ok());
         let long = [&bytes[..], &[0; MAX_CONTROL_LEN]].concat();
         assert_eq!(server.open(&long), Err(WrapError::TooLong(long.len())));
@@ -238,7 +238,7 @@ fn opcodes_with_a_client_key_are_for_servers_that_have_one() {
     }
 }
 
-/// A key that comes again, cut off or with a length that lies, is skipped or refused without a look beyond its ends:
+/// A repeated client key that is cut off or has a false length is skipped or refused without reading beyond its ends:
 /// CVE-2026-13698 of OpenVPN.
 #[test]
 fn cve_2026_13698_a_client_key_that_comes_again() {
@@ -253,14 +253,13 @@ fn cve_2026_13698_a_client_key_that_comes_again() {
         lying[end..].copy_from_slice(&length.to_be_bytes());
         assert!(server.open(&lying).is_err(), "length {length}");
     }
-    // Only a length of the key counts now, not what is in it: that was judged when it came first.
+    // Only the length of the key is checked now; its content was checked when it first came.
     let mut other = bytes.clone();
     other[end - 50] ^= 1;
     assert!(server.open(&other).is_ok());
 }
 
-/// A reset that answers one client has nothing of another's packet: CVE-2026-40215 of OpenVPN was a buffer that was
-/// used again.
+/// A reset for one client has no bytes of another client's packet: CVE-2026-40215 of OpenVPN was a reused buffer.
 #[test]
 fn cve_2026_40215_answers_have_nothing_of_other_clients() {
     let settings = WrapSettings::tls_crypt_v2_server(&server_key(), None);
@@ -287,8 +286,8 @@ fn cve_2026_40215_answers_have_nothing_of_other_clients() {
     assert_eq!(client.open(&bytes), Ok(reply));
 }
 
-/// The wrap of renegotiations owns its keys; that it came from the session's wrap is forgotten: CVE-2026-13117 of
-/// OpenVPN was a use after free here.
+/// The wrap of renegotiations owns its keys and outlives the session's wrap: CVE-2026-13117 of OpenVPN was a use after
+/// free here.
 #[test]
 fn cve_2026_13117_the_dynamic_wrap_outlives_its_origin() {
     let (client, server) = pair("tls-crypt-v2");
@@ -323,12 +322,12 @@ fn a_server_without_state() {
     reset.peer_session = None;
     reset.message_id = Some(0);
     let bytes = client.seal(&reset, 1000);
-    // Any number of times: it remembers nothing.
+    // Works any number of times: the settings remember no packet.
     for _ in 0..3 {
         let mut first = settings.open_first(&bytes, 1000).unwrap();
         assert_eq!(first.packet, reset);
         assert!(!first.announces_early_negotiation());
-        // But the session that may begin with it does.
+        // The session that may begin with the packet does remember it.
         assert_eq!(first.wrap.open(&bytes), Err(WrapError::Replay));
     }
     let mut first = settings.open_first(&bytes, 1000).unwrap();
@@ -397,10 +396,10 @@ fn keys_that_are_too_old() {
     assert_eq!(open(CLIENT, Some(DAY), made + DAY + 1), too_old);
     assert_eq!(open(CLIENT, Some(DAY), made - DAY), Ok(()));
     assert_eq!(open(CLIENT, Some(0), u64::MAX), too_old);
-    // It does not say when it was made.
+    // This key has no timestamp.
     assert_eq!(open(USER, Some(u64::MAX), made), too_old);
     assert_eq!(open(USER, None, made), Ok(()));
-    // A time that is cut off is none.
+    // A time that is cut off counts as missing.
     let short = Metadata::from_wire(&[1, 0, 0]);
     let key = ClientKey::generate(&server_key(), &short).unwrap();
     assert_eq!(open(&key.to_text(), Some(DAY), made), too_old);

@@ -38,7 +38,7 @@ impl TlsCrypt {
         }
     }
 
-    /// Wraps the plain packet `packet`, head and all. There is room behind for `room` bytes more.
+    /// Wraps the plain packet `packet`, head and all, with capacity for `room` bytes behind it.
     pub(super) fn seal(&self, packet: &[u8], number: ReplayId, room: usize) -> Vec<u8> {
         // Only packets are sealed, which have a head.
         let (head, rest) = packet.split_at(CONTROL_HEAD_LEN.min(packet.len()));

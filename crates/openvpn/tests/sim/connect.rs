@@ -13,7 +13,7 @@ use crate::plane::Event;
 use crate::setup::Setup;
 use crate::world::{World, millis, secs};
 
-/// The wraps of a client and of a server that belong together.
+/// Matching wraps of a client and a server.
 fn wraps() -> Vec<(&'static str, WrapSettings, WrapSettings)> {
     let key = StaticKey::generate().unwrap();
     let server_key = ServerKey::generate().unwrap();
@@ -137,7 +137,7 @@ fn the_wire_may_be_bad() {
     }
 }
 
-/// A server must not keep anything for a sender that has not proved its address.
+/// A server must keep no state for a sender that has not proved its address.
 #[test]
 fn nothing_is_kept_before_the_third_packet() {
     for (name, client, server) in wraps() {
@@ -153,7 +153,7 @@ fn nothing_is_kept_before_the_third_packet() {
             world.arrive(address, crate::world::SERVER, &reset);
         }
         assert!(world.listener.is_empty(), "{name}");
-        // Each was answered; more than the limit would not be.
+        // The server answered each packet; beyond the limit it would not.
         assert_eq!(world.sent.len(), 51, "{name}");
         for _ in 0..100 {
             world.arrive(address, crate::world::SERVER, &reset);
@@ -176,7 +176,7 @@ fn a_hundred_clients_and_one_that_comes_again() {
     assert!((0..100).all(|at| world.client_is_up(at)));
     assert_eq!(world.listener.len(), 100);
 
-    // The program of client 7 starts anew, with the same port.
+    // Client 7's program restarts with the same port.
     world.clients[7].alive = false;
     let address = world.clients[7].address;
     let again = world.add_client_at(address);
@@ -218,7 +218,7 @@ fn options_in_many_parts_arrive_whole() {
     assert_eq!(reply.routes.len(), 300);
 }
 
-/// Servers before 2.5 forget a request that comes while they let the client in.
+/// Servers before 2.5 drop a push request that arrives while they authenticate the client, so the client repeats it.
 #[test]
 fn options_are_asked_for_again_after_a_second() {
     let mut world = World::with_client(Setup::new());

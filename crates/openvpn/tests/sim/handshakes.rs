@@ -1,4 +1,4 @@
-//! Handshakes of a server that are done elsewhere.
+//! Server handshakes that run in other threads.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn apart() -> Setup {
     setup
 }
 
-/// Messages that come meanwhile are acknowledged: nothing is sent twice.
+/// Packets that arrive meanwhile are acknowledged, so that the peer retransmits nothing.
 #[test]
 fn a_session_goes_on_while_its_handshake_takes_long() {
     let mut world = World::new(apart());
@@ -35,7 +35,7 @@ fn a_session_goes_on_while_its_handshake_takes_long() {
     let messages = world.sent.iter().filter(|(_, _, it)| it[0] >> 3 == 4);
     let (mut all, mut distinct) = (0, HashSet::new());
     for (from, _, datagram) in messages {
-        // After the acknowledgements, which may be more the second time, come the number and the message.
+        // The packet id and the message follow the acknowledgements, which may be more the second time.
         let acks = usize::from(datagram[9]);
         let head = 10 + 4 * acks + if acks > 0 { 8 } else { 0 };
         all += 1;
@@ -44,7 +44,7 @@ fn a_session_goes_on_while_its_handshake_takes_long() {
     assert_eq!(all, distinct.len(), "a message was sent twice");
 }
 
-/// A slow one holds no other.
+/// A slow handshake delays no other client.
 #[test]
 fn other_clients_come_in_before_one_that_takes_long() {
     let mut world = World::new(apart());
@@ -90,7 +90,7 @@ fn keys_are_renewed_by_handshakes_elsewhere() {
     }
 }
 
-/// The session it was for has ended.
+/// The handshake's session has already ended.
 #[test]
 fn a_handshake_that_comes_too_late_changes_nothing() {
     let mut world = World::new(apart());

@@ -1,4 +1,4 @@
-//! Strangers on the wire: they cost a drop, and disturb no client.
+//! Strangers on the wire: each of their packets costs a drop, and disturbs no client.
 
 use plane::{Endpoint, StreamId};
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ fn assert_undisturbed(world: &mut World) {
     assert_eq!(server.sent, client.opened);
 }
 
-/// Every packet that ever was comes again, from its own and from another address.
+/// Replays every packet, from its own and from another address.
 #[test]
 fn replays_change_nothing() {
     let mut world = World::with_client(crypted());
@@ -55,12 +55,12 @@ fn replays_change_nothing() {
         world.run_for(millis(20));
     }
     assert!(world.listener.drops().replay > 0);
-    // The stranger's resets are answered, and that was all.
+    // The server answers the stranger's resets, and keeps no session.
     assert_eq!(world.listener.len(), 1);
     assert_undisturbed(&mut world);
 }
 
-/// Single bits are turned in packets that are on their way, and the true ones come after them.
+/// Flips single bits in packets on their way; the unchanged packets follow.
 #[test]
 fn forged_packets_change_nothing() {
     let mut world = World::with_client(crypted());
@@ -89,7 +89,7 @@ fn forged_packets_change_nothing() {
     assert_undisturbed(&mut world);
 }
 
-/// Without any wrap any sender can make packets; only one that knows the session's name is heard.
+/// Without a wrap any sender can make packets; the peer accepts only those with the session's id.
 #[test]
 fn packets_of_other_sessions_change_nothing() {
     let mut world = World::with_client(Setup::new());
@@ -102,7 +102,7 @@ fn packets_of_other_sessions_change_nothing() {
             for length in [0, 1, 8, 9, 14, 22, 26, 40, 200] {
                 let mut packet: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
                 packet.insert(0, opcode << 3 | key_id);
-                // No model of data packets is of these lengths.
+                // The simulated data packets never have these lengths.
                 world.arrive(client, SERVER, &packet);
                 world.arrive(SERVER, client, &packet);
             }
@@ -113,7 +113,7 @@ fn packets_of_other_sessions_change_nothing() {
     assert_undisturbed(&mut world);
 }
 
-/// OpenVPN 2.7.6 had to learn this: a hard reset is message 0 of key 0, or it is nothing.
+/// A hard reset must be message 0 of key 0, as OpenVPN 2.7.6 also requires.
 #[test]
 fn hard_resets_with_another_message_id_are_dropped() {
     let mut world = World::with_client(Setup::new());
@@ -128,7 +128,7 @@ fn hard_resets_with_another_message_id_are_dropped() {
     assert_eq!(resets(&world), 0);
     world.arrive(from, to, &reset);
     assert_eq!(resets(&world), 1);
-    // Nor do they end a session that is up.
+    // Invalid resets do not end an established session either.
     world.run_for(secs(2));
     let mut wrong = reset;
     *wrong.last_mut().unwrap() = 5;
@@ -153,7 +153,7 @@ fn sessions_begin_as_often_as_they_may() {
     assert!(world.client_is_up(second));
 }
 
-/// CVE-2026-35058, -12932 and -13698 of OpenVPN: lengths of wrapped client keys that are not true.
+/// Wrapped client keys with false lengths (CVE-2026-35058, -12932 and -13698 of OpenVPN).
 #[test]
 fn wrapped_keys_of_any_length_are_dropped() {
     let server = ServerKey::generate().unwrap();
@@ -181,7 +181,8 @@ fn wrapped_keys_of_any_length_are_dropped() {
     assert!(world.client_is_up(0));
 }
 
-/// A router that starts before it knows the time takes every key, as none is from the past; when it does, no longer.
+/// A router that starts before it knows the time accepts every client key, because none looks expired; once it knows
+/// the time, it checks the age.
 #[test]
 fn the_age_of_client_keys_is_told_by_the_clock_as_it_is_now() {
     let server = ServerKey::generate().unwrap();
@@ -205,7 +206,7 @@ fn the_age_of_client_keys_is_told_by_the_clock_as_it_is_now() {
     assert!(world.client_is_up(late));
 }
 
-/// A client moves only to an address where no other client is.
+/// A client can float only to an address that no other client uses.
 #[test]
 fn floating_takes_no_clients_place() {
     let mut setup = Setup::new();
@@ -227,14 +228,14 @@ fn floating_takes_no_clients_place() {
     assert!(world.listener.floated(first, Endpoint::new(free), &mut out));
     assert!(out.is_empty());
     assert_eq!(world.listener.remote(first), Some(Remote::udp(free)));
-    // Control goes on at the new address.
+    // The control channel continues at the new address.
     world.run_for(secs(20));
     assert!(!world.renegotiated(a).is_empty());
     assert!(world.client_is_up(a) && world.client_is_up(b));
 }
 
-/// Behind one NAT a stranger has a client's address and port, over the other transport or on another connection: what
-/// becomes of its sessions is nothing to the client's.
+/// Behind a NAT a stranger can share a client's address and port, over another transport or connection. The stranger's
+/// sessions do not affect the client's.
 #[test]
 fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
     let mut setup = Setup::new();
@@ -277,13 +278,14 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
     assert!(world.listener.session(own[1]).is_some());
     assert!(world.listener.session(client).is_some());
     world.listener.disconnected(second, &mut out);
-    // The client's own goes on, new keys and all.
+    // The client's own session goes on, including a key renewal.
     world.run_for(secs(20));
     assert_eq!(world.up(), client);
     assert!(world.client_is_up(0) && !world.renegotiated(0).is_empty());
 }
 
-/// Any sender can have sessions that never come up: they take no client's place, and give way to those of other addresses.
+/// Any sender can begin sessions that never complete: they take no client's slot, and give way to sessions from other
+/// addresses.
 #[test]
 fn sessions_that_never_come_up_keep_no_client_out() {
     let mut setup = Setup::new();
@@ -309,7 +311,7 @@ fn sessions_that_never_come_up_keep_no_client_out() {
     let second = world.add_client();
     world.run_for(secs(8));
     assert!(world.client_is_up(second));
-    // Two are in, which is all that may be: no other is even answered.
+    // Two clients are connected, which is the limit: the server does not even answer a third.
     let third = world.add_client();
     world.run_for(secs(8));
     assert!(!world.client_is_up(third));
@@ -317,7 +319,7 @@ fn sessions_that_never_come_up_keep_no_client_out() {
     assert!(world.client_is_up(0) && world.client_is_up(second));
 }
 
-/// Where every source has one session only, which a stranger with a short IPv6 prefix brings about, the oldest gives way.
+/// A stranger with a short IPv6 prefix can make every source have only one session; then the oldest gives way.
 #[test]
 fn sessions_of_many_networks_that_never_come_up_keep_no_client_out() {
     let mut setup = Setup::new();
@@ -340,7 +342,7 @@ fn sessions_of_many_networks_that_never_come_up_keep_no_client_out() {
     assert!(world.client_is_up(0) && world.client_is_up(second));
 }
 
-/// A stranger's TLS message that never ends fills its session, whose part of the memory is bounded: of one source, and of many.
+/// A stranger's endless TLS message fills its session's buffer, which is limited for each source and for many together.
 #[test]
 fn strangers_have_so_many_bytes_and_keep_no_client_out() {
     for hosts in [1, 250] {
@@ -354,7 +356,7 @@ fn strangers_have_so_many_bytes_and_keep_no_client_out() {
             let stranger = SocketAddr::from((host, 10_000 + connection));
             let remote = Remote::tcp(stranger, StreamId(connection.into()));
             let (mut out, now) = (Vec::new(), world.now);
-            // A session that does not begin has to wait.
+            // A session that cannot begin has to wait.
             let _ = world.listener.receive(&reset, remote, None, now, &mut out);
             let answer = out.iter().find_map(|it| match it {
                 ServerOutput::Send { datagram, .. } => Some(datagram[1..9].to_vec()),
@@ -376,7 +378,7 @@ fn strangers_have_so_many_bytes_and_keep_no_client_out() {
                 packet.extend(&theirs);
                 packet.extend(number.to_be_bytes());
                 packet.extend(part);
-                // It may have ended: the largest gives way.
+                // The session may have ended, because the largest one gives way.
                 let _ = world.listener.receive(&packet, remote, None, now, &mut out);
             }
             world.perform_server(out);
@@ -396,7 +398,7 @@ fn strangers_have_so_many_bytes_and_keep_no_client_out() {
     }
 }
 
-/// A client whose handshake waits for the server's processors is not at fault.
+/// A client whose handshake waits for the server's CPU is not evicted.
 #[test]
 fn sessions_that_wait_for_the_server_give_way_to_none() {
     let mut setup = Setup::new();
@@ -419,7 +421,7 @@ fn sessions_that_wait_for_the_server_give_way_to_none() {
     assert!(world.server_closed().is_empty());
 }
 
-/// A server that ends says so, and lets no client in again before it is gone: a client that came back would get no answer.
+/// A server that ends says goodbye and admits no client meanwhile: a returning client would get no answer.
 #[test]
 fn a_server_that_ends_lets_no_client_in() {
     let mut world = World::with_client(Setup::new());

@@ -1,4 +1,4 @@
-//! Links that lose, double and delay.
+//! Links that lose, duplicate and delay.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::world::millis;
 /// The fate of a datagram: the delays after which copies arrive.
 pub(crate) type Link = Box<dyn FnMut(&mut Random, &[u8]) -> Vec<Duration>>;
 
-/// Control packets are lost, doubled, delayed and so reordered; data packets only delayed.
+/// Loses, duplicates, delays and so reorders control packets; only delays data packets.
 pub(crate) fn bad_link(loss_percent: u64) -> Link {
     Box::new(move |random, datagram| {
         let delay = |random: &mut Random| millis(5 + random.below(60));

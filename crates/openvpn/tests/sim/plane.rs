@@ -1,7 +1,7 @@
-//! A data plane as small as can be.
+//! A minimal data plane.
 //!
-//! A data packet of the model has the key id, the peer id and the sealing key itself in it. Only the holder of that key,
-//! installed for opening under that number, can open it.
+//! A simulated data packet contains the key id, the peer id and the sealing key itself. Only a plane with that key
+//! installed for opening under that id can open it.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use openvpn::session::{AuthRequest, CloseReason, DataKeys, Layout, Output, Times};
 
 #[derive(Debug)]
-// There are few of them.
+// Events are few, so their size does not matter.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Event {
     Pushed(openvpn::push::PushReply),
@@ -20,19 +20,19 @@ pub(crate) enum Event {
     Token(String),
     Message(String),
     Authenticate(AuthRequest),
-    /// A server is to be judged, in the negotiation of this number.
+    /// The client must judge the server's certificate, in the negotiation with this key id.
     Judge(u8),
     Closed(CloseReason),
 }
 
-/// The model of a data plane for one peer.
+/// A simulated data plane for one peer.
 #[derive(Default)]
 pub(crate) struct Plane {
     pub(crate) keys: BTreeMap<u8, DataKeys>,
     pub(crate) sealing: Option<u8>,
     pub(crate) sent: u64,
     pub(crate) opened: u64,
-    /// Data packets that no installed key opens.
+    /// Number of data packets that no installed key opens.
     pub(crate) lost: u64,
     pub(crate) times: Times,
 }
@@ -66,7 +66,7 @@ impl Plane {
         }
     }
 
-    /// Does what concerns keys; what else there is becomes an event.
+    /// Applies outputs about keys, and returns all others as events.
     pub(crate) fn perform(&mut self, output: Output) -> Option<Event> {
         Some(match output {
             Output::InstallKeys(keys) => {

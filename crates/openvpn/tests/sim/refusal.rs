@@ -1,4 +1,4 @@
-//! Clients are let in, or not, or later; tokens; goodbyes.
+//! Clients that are admitted, refused or deferred; tokens; goodbyes.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn a_refused_client_is_told_why() {
     }
 }
 
-/// Control sees a login of any length: a long one that counted as none would let in a client without a password.
+/// Control sees logins of any length: if a long one counted as none, a client could connect without a password.
 #[test]
 fn a_long_login_is_a_login() {
     let (name, password) = ("n".repeat(3000), "p".repeat(4000));
@@ -161,7 +161,7 @@ fn tokens_take_the_place_of_the_password() {
     assert_eq!(tokens.len(), world.requests().len());
     assert!(tokens.windows(2).all(|it| it[0] != it[1]));
 
-    // Its lifetime ends: the user must log in again.
+    // The token's lifetime ends: the user must log in again.
     world.run_for(secs(200));
     let Some(CloseReason::AuthFailed(failed)) = world.closed(0) else {
         panic!("{:?}", world.closed(0));
@@ -204,7 +204,7 @@ fn a_client_says_goodbye() {
     }
 }
 
-/// The server finds it out by its silence. Its client does not wait for times at which it would say nothing.
+/// The server notices by the client's silence. The client does not wait at times when it would send nothing.
 #[test]
 fn a_client_that_cannot_say_goodbye_goes_at_once() {
     for (in_band, closed) in [(true, None), (false, Some(&CloseReason::Local))] {
@@ -212,7 +212,7 @@ fn a_client_that_cannot_say_goodbye_goes_at_once() {
         setup.both(|it| it.exporter = false);
         setup.client.explicit_exit_notify = Some(2);
         setup.client.common.in_band = in_band;
-        // Goodbyes in the control channel are not agreed on.
+        // The ends have not agreed on goodbyes in the control channel.
         let flags = (FilterAction::Ignore, "protocol-flags".to_owned());
         setup.client.filter.rules.push(flags);
         let mut world = World::with_client(setup);
@@ -242,7 +242,7 @@ fn a_server_says_goodbye() {
     assert!(world.listener.is_empty());
 }
 
-/// A server that restarts waits until its clients have heard of it, and no longer.
+/// A restarting server waits until its clients have acknowledged the goodbye, and no longer.
 #[test]
 fn a_goodbye_is_acknowledged() {
     let mut world = World::with_client(Setup::new());
@@ -257,7 +257,7 @@ fn a_goodbye_is_acknowledged() {
     assert!(world.listener.is_empty());
 }
 
-/// CVE-2026-12996 of OpenVPN: an answer in the moment in which something else was being sent.
+/// An answer that arrives while another message is being sent (CVE-2026-12996 of OpenVPN).
 #[test]
 fn answers_come_at_any_moment() {
     for delay in 0..60 {

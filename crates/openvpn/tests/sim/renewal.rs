@@ -1,4 +1,4 @@
-//! Keys are renewed, and no packet is lost by it.
+//! Key renewals, which lose no packet.
 
 use openvpn::keyfile::StaticKey;
 use openvpn::message::Message;
@@ -24,7 +24,7 @@ fn renewing(client: u64, server: u64, crypt: bool, exporter: bool) -> Setup {
     setup
 }
 
-/// Without chance: what happens shall depend only on the seed.
+/// Renewal at an exact time without jitter, so that everything depends on the seed alone.
 fn exactly(time: u64) -> Renegotiate {
     Renegotiate {
         time: (time > 0).then_some((secs(time), secs(time))),
@@ -33,7 +33,7 @@ fn exactly(time: u64) -> Renegotiate {
     }
 }
 
-/// Data flows every 20 ms both ways while keys are renewed ten times and more over a bad wire.
+/// Data flows every 20 ms both ways during ten or more renewals over a bad wire.
 #[test]
 fn no_packet_is_lost_by_renewal() {
     for (client, server) in [(10, 0), (0, 10), (10, 10), (3600, 7)] {
@@ -57,7 +57,7 @@ fn no_packet_is_lost_by_renewal() {
                 assert_eq!(server.sent, client.opened, "{what}");
                 let renewed = world.renegotiated(0);
                 assert!(renewed.len() >= 8, "{what}: {renewed:?}");
-                // 1 to 7 in turn, and never 0 again.
+                // Key ids cycle from 1 to 7, and never return to 0.
                 let expected: Vec<u8> = (0..renewed.len()).map(|it| (it % 7 + 1) as u8).collect();
                 assert_eq!(renewed, expected, "{what}");
             }
@@ -65,7 +65,7 @@ fn no_packet_is_lost_by_renewal() {
     }
 }
 
-/// Each renewal costs the server a handshake: a client gets one a second, and keeps its session.
+/// Each renewal costs the server a handshake: it serves one a second for a client, which keeps its session.
 #[test]
 fn a_client_that_renews_without_end_is_served_once_a_second() {
     let mut world = World::with_client(renewing(0, 0, false, true));
@@ -94,21 +94,21 @@ fn the_old_keys_seal_for_a_while() {
     world.run_until(secs(3600 + 62));
     assert_eq!(world.clients[0].plane.sealing, Some(1));
     assert_eq!(world.planes[&id].sealing, Some(1));
-    // And open for an hour.
+    // The old key still opens packets for an hour.
     assert_eq!(world.clients[0].plane.keys.len(), 2);
     world.run_until(secs(7210));
     assert_eq!(world.renegotiated(0), [1, 2]);
     assert!(!world.clients[0].plane.keys.contains_key(&0));
 }
 
-/// With keys from the exporter, renewals are wrapped by a key that only these two have. CVE-2026-13117 of OpenVPN was in
-/// that wrap.
+/// With exporter keys, a key private to these two ends wraps renewals. OpenVPN's CVE-2026-13117 was in that wrap.
 #[test]
 fn renewals_are_wrapped_by_a_key_of_their_own() {
     let mut world = World::with_client(renewing(10, 0, false, true));
     world.run_for(secs(40));
     assert!(world.renegotiated(0).len() >= 3);
-    // Without any wrap the payload of a soft reset would end in four bytes of message id 0, and the packet would be short.
+    // Unwrapped, the payload of a soft reset would end with the four bytes of message id 0, and the packet would be
+    // short.
     let resets = world.sent.iter().filter(|it| it.2[0] >> 3 == 3);
     for (_, _, datagram) in resets {
         assert!(datagram[0] & 7 > 0 && datagram.len() >= 9 + 8 + 32 + 5);
@@ -131,13 +131,13 @@ fn use_wears_keys_out() {
     world.client(0, |it, now, out| it.traffic(&usage, now, out));
     world.run_for(secs(2));
     assert_eq!(world.renegotiated(0), [1]);
-    // Of keys that are old already nothing is wanted.
+    // Usage reports about an old key trigger no renewal.
     world.client(0, |it, now, out| it.traffic(&usage, now, out));
     world.run_for(secs(2));
     assert_eq!(world.renegotiated(0), [1]);
 }
 
-/// The use of keys may be told every ten seconds, until that is too seldom.
+/// Usage may be reported every ten seconds, until that becomes too seldom for the wear of the keys.
 #[test]
 fn keys_wear_slowly_until_half_of_them_is_used() {
     let wears_slowly = |world: &World| world.clients[0].session.wears_slowly();
@@ -203,7 +203,7 @@ fn a_renewal_that_fails_does_not_end_the_server_s_half() {
     world.run_until(secs(200));
     assert_eq!(world.up(), id);
     assert_eq!(world.planes[&id].sealing, Some(0));
-    // But not for ever: the last keys are given up like any others that were to be replaced.
+    // The server's half ends eventually: the last keys expire like any others due for replacement.
     world.run_until(secs(165 + 3600));
     assert_eq!(world.server_closed(), [&CloseReason::WornOut]);
     assert!(world.listener.is_empty());
@@ -245,8 +245,8 @@ fn both_ends_may_begin_at_once() {
     assert_eq!(both.count(), 1);
 }
 
-/// The last acknowledgement of a negotiation is lost and the client begins the next, as stock clients do, which do not
-/// answer for the one before from then on.
+/// The last acknowledgement of a negotiation is lost, and the client begins the next one. Stock clients do so, and no
+/// longer answer for the earlier negotiation.
 #[test]
 fn a_new_beginning_acknowledges_what_came_before() {
     let mut world = World::with_client(renewing(0, 0, false, true));
@@ -258,7 +258,7 @@ fn a_new_beginning_acknowledges_what_came_before() {
     };
     let session = |datagram: &[u8]| datagram[1..9].to_vec();
     let client = session(&world.sent[0].2);
-    // Of the first renewal the client acknowledges nothing but in passing.
+    // The link drops the client's acknowledgements of the first renewal, except those inside other packets.
     world.link = Box::new(move |_, datagram| {
         let lost = datagram[0] == 5 << 3 | 1 && session(datagram) == client;
         if lost { Vec::new() } else { vec![millis(10)] }
@@ -272,8 +272,8 @@ fn a_new_beginning_acknowledges_what_came_before() {
     assert_eq!(world.up(), id);
 }
 
-/// CVE-2026-40215 of OpenVPN: what was left in a buffer of one negotiation was sent in the next. A message whose packet
-/// is lost while new keys are negotiated goes with the old ones, as with the stock program; none comes twice, or late.
+/// CVE-2026-40215 of OpenVPN sent leftovers of one negotiation's buffer in the next. A message whose packet is lost
+/// during a renewal is sent with the old keys, as with the stock program; none arrives twice or late.
 #[test]
 fn what_is_said_is_said_once() {
     let mut lost = 0;

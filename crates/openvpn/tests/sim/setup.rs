@@ -1,4 +1,4 @@
-//! How both ends are set up.
+//! The configuration of both ends.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -57,7 +57,7 @@ pub(crate) fn common(role: Role) -> Settings {
     Settings::new(tls(role), occ)
 }
 
-/// Settings that a test changes before a world is made.
+/// Settings that a test changes before it creates a world.
 pub(crate) struct Setup {
     pub(crate) client: ClientSettings,
     pub(crate) server: ServerSettings,

@@ -72,7 +72,7 @@ fn a_server_that_is_not_there_is_given_up() {
         world.closed(0),
         Some(&CloseReason::HandshakeWindow(secs(60)))
     );
-    // 0, 2, 6, and then every 8 seconds.
+    // Retransmissions at 0, 2 and 6 s, and then every 8 s.
     assert!((8..=11).contains(&world.sent.len()), "{}", world.sent.len());
 }
 

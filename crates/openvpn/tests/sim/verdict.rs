@@ -1,4 +1,4 @@
-//! A client's program judges its server, and takes its time.
+//! A client's program judges its server's certificate, and takes its time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::plane::Event;
 use crate::setup::{Setup, tls_settings};
 use crate::world::{World, millis, secs};
 
-/// A client that asks about its server has begun.
+/// Starts a client that asks for a verdict on its server.
 fn asking() -> World {
     let mut setup = Setup::new();
     let mut tls = tls_settings(Role::Client);
@@ -18,7 +18,7 @@ fn asking() -> World {
     World::with_client(setup)
 }
 
-/// The numbers of the negotiations in which it was asked.
+/// Key ids of the negotiations in which the client asked.
 fn questions(world: &World) -> Vec<u8> {
     let asked = world.clients[0].events.iter().filter_map(|it| match it {
         Event::Judge(key_id) => Some(*key_id),

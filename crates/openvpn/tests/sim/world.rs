@@ -1,4 +1,4 @@
-//! Hosts: real sessions, with the model of a data plane around each.
+//! Hosts with real sessions, and a simulated data plane around each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -34,14 +34,14 @@ pub(crate) struct Host {
     pub(crate) address: SocketAddr,
     pub(crate) plane: Plane,
     pub(crate) events: Vec<Event>,
-    /// Whether it still reads and sends.
+    /// Whether the client still reads and sends.
     pub(crate) alive: bool,
 }
 
-/// The server's handshakes that are done elsewhere.
+/// The server's handshakes in other threads.
 #[derive(Default)]
 pub(crate) struct Handshakes {
-    /// How long one takes.
+    /// Duration of a handshake.
     pub(crate) take: Duration,
     away: BTreeMap<(Instant, u64), (ClientId, Handshaken)>,
     pub(crate) done: u64,
@@ -79,17 +79,17 @@ pub(crate) struct World {
     pub(crate) server_events: Vec<(ClientId, Event)>,
     pub(crate) judge: Judge,
     pub(crate) push: Vec<String>,
-    /// Whether requests for options are answered.
+    /// Whether the server answers push requests.
     pub(crate) pushes: bool,
     pub(crate) link: Link,
     pub(crate) random: Random,
     pub(crate) handshakes: Handshakes,
-    /// Both ends send data this often.
+    /// Interval at which both ends send data.
     pub(crate) data_every: Option<Duration>,
     next_data: Instant,
     flying: BTreeMap<(Instant, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
     number: u64,
-    /// All datagrams, in the order in which they were sent: from, to, bytes.
+    /// All datagrams in sending order: source, destination, bytes.
     pub(crate) sent: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
 }
 
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// A world with one client, which has begun.
+    /// Creates a world with one client that has started connecting.
     pub(crate) fn with_client(setup: Setup) -> Self {
         let mut world = Self::new(setup);
         world.add_client();
@@ -165,7 +165,7 @@ impl World {
         at
     }
 
-    /// Calls into a client and does what it puts out.
+    /// Calls into a client and processes its outputs.
     pub(crate) fn client<R>(
         &mut self,
         at: usize,
@@ -279,7 +279,7 @@ impl World {
         self.sent.push((from, to, datagram));
     }
 
-    /// Both ends send a data packet to all that are up.
+    /// Sends a data packet from both ends of every established session.
     fn send_data(&mut self) {
         for at in 0..self.clients.len() {
             let host = &mut self.clients[at];
@@ -310,7 +310,7 @@ impl World {
                 return;
             }
             let mut out = Vec::new();
-            // Drops are counted.
+            // The data plane counts drops.
             let _ = self
                 .listener
                 .receive(datagram, Remote::udp(from), None, now, &mut out);
@@ -412,7 +412,7 @@ impl World {
         self.perform_server(out);
     }
 
-    /// The one session of the server that is up.
+    /// The server's only established session.
     pub(crate) fn up(&self) -> ClientId {
         let mut up = self
             .listener

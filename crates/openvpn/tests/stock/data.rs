@@ -1,4 +1,4 @@
-//! A data channel of pings.
+//! A data channel that carries pings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ struct Key {
 pub(crate) struct Data {
     keys: BTreeMap<u8, Key>,
     sealing: Option<u8>,
-    /// Pings that were opened.
+    /// Number of opened pings.
     pub(crate) opened: u32,
-    /// Data packets that could not be opened.
+    /// Number of data packets that failed to open.
     pub(crate) failed: u32,
     pub(crate) times: Times,
 }
 
 impl Data {
-    /// Does what concerns keys, and gives back what does not.
+    /// Applies outputs about keys, and returns all others.
     pub(crate) fn perform(&mut self, output: Output) -> Option<Output> {
         match output {
             Output::InstallKeys(keys) => {

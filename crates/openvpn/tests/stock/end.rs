@@ -1,4 +1,4 @@
-//! Our ends: a session or a listener on a socket, with a data channel of pings.
+//! Our ends: a session or a listener on a socket, with a data channel that carries pings.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) fn common(role: Role) -> Settings {
     options.ca = file("ca.crt");
     options.identity = Some(Identity::from_pem(&cert, &key, b"", None).unwrap());
     let occ = OccOptions {
-        // The name of this program's device in these tests.
+        // The stock program's device name in these tests.
         dev_type: match role {
             Role::Client => "tun",
             Role::Server => "null",
@@ -129,7 +129,7 @@ impl ClientEnd {
                 _ => None,
             };
             if let Some(packet) = packet {
-                // The program may be gone.
+                // The stock program may be gone.
                 let _ = self.socket.send(&packet);
             }
         }

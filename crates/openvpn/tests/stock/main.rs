@@ -1,6 +1,6 @@
-//! Runs these sessions against the stock program, over a socket of the loopback in a network namespace of their own.
+//! Tests our sessions against the stock program, over a loopback socket in a separate network namespace.
 //!
-//! Skipped where `openvpn` or `unshare` is missing, or namespaces cannot be made.
+//! Skipped if `openvpn` or `unshare` is missing, or namespaces cannot be made.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -25,7 +25,7 @@ use openvpn::wrap::WrapSettings;
 use end::{ClientEnd, ServerEnd, common};
 use program::{Stock, in_namespace};
 
-/// A wrap, as our settings for both roles and as options of the program for the other role.
+/// A wrap as our settings for both roles, and as the stock program's options for the other role.
 struct Wrapped {
     name: &'static str,
     client: WrapSettings,
@@ -81,7 +81,7 @@ fn settings(role: Role, tls_auth: bool) -> Settings {
     settings
 }
 
-/// Connects, lets pings of both ends be opened, and renews the keys twice.
+/// Connects, exchanges pings in both directions, and renews the keys twice.
 #[test]
 fn client_of_the_stock_server() {
     in_namespace(|| {
@@ -185,7 +185,7 @@ fn server_case(wrapped: &Wrapped, exporter: bool, cipher: Cipher) {
     server.run_until(|it| it.renewed >= 2 && it.data.opened >= 4, &what, &stock);
     assert_eq!(server.data.failed, 0, "{what}");
     assert!(stock.log().contains("Initialization Sequence Completed"));
-    // The program says nothing while it renews keys, not even goodbye.
+    // The stock program is silent during a renewal and sends not even a goodbye.
     let opened = server.data.opened;
     server.run_until(|it| it.data.opened > opened, &what, &stock);
     stock.terminate();
@@ -201,7 +201,7 @@ fn server_case(wrapped: &Wrapped, exporter: bool, cipher: Cipher) {
     }
 }
 
-/// User name, password, and the token that takes their place when keys are renewed.
+/// User name, password, and the token that replaces them when keys are renewed.
 #[test]
 fn passwords_and_tokens_both_ways() {
     in_namespace(|| {
@@ -274,7 +274,7 @@ fn passwords_and_tokens_both_ways() {
             "--auth-user-pass-verify",
             "/bin/true",
             "via-env",
-            // The program sends the new token when something else wakes it up.
+            // The stock program sends the new token only when another event wakes it.
             "--ping",
             "1",
         ])

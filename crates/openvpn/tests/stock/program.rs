@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 const INNER: &str = "MILLRACE_TEST_IN_NAMESPACE";
 
-/// How long anything may take here.
+/// Most time that any step may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a test in a process of its own, whose network is its own.
+/// Runs a test in a separate process with its own network namespace.
 pub(crate) fn in_namespace(test: impl FnOnce()) {
     if std::env::var_os(INNER).is_some() {
         return test();
@@ -21,7 +21,7 @@ pub(crate) fn in_namespace(test: impl FnOnce()) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    // The program's `--version` ends with 1; what `unshare` cannot start, with 126 or 127.
+    // `--version` exits with 1; 126 and 127 mean that `unshare` could not start the program.
     let can = match can {
         Ok(status) if matches!(status.code(), Some(0 | 1)) => {
             let openvpn = Command::new("openvpn").arg("--version").output();
@@ -56,13 +56,14 @@ pub(crate) struct Stock {
     port: u16,
 }
 
-/// One that no other test of this process has. Below those that the kernel hands out, in a network of the process's own.
+/// A port that no other test of this process uses, below the kernel's ephemeral ports, in the process's own network
+/// namespace.
 fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Programs started so far: their directories must differ.
+/// Programs started so far, to give each its own directory.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Stock {
@@ -116,7 +117,8 @@ impl Stock {
         stock
     }
 
-    /// Options whose file is written first; what follows the name of the option follows the name of the file.
+    /// Adds options with a file argument, and writes the files. Text after the option's name is put behind the file's
+    /// name.
     pub(crate) fn with_inline(mut self, files: &[(&str, String)]) -> Self {
         for (option, text) in files {
             self = self.with_file(option, text);
@@ -180,7 +182,7 @@ impl Stock {
 impl Drop for Stock {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It may have ended by itself.
+            // The program may have ended by itself.
             let _ = child.kill();
             let _ = child.wait();
         }

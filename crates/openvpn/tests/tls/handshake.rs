@@ -1,4 +1,4 @@
-//! Handshakes, and what the session is for.
+//! TLS handshakes, and the keys derived from their sessions.
 
 use openvpn::keys::{KeyBlock, dynamic_tls_crypt};
 use openvpn::role::Role;
@@ -50,8 +50,8 @@ fn every_kind_of_key_and_both_versions_connect() {
     }
 }
 
-/// By default a group that a quantum computer does not break; with a peer that does not have it, a
-/// classical one, without a round more.
+/// The default is a quantum-safe group. With a peer that lacks it, a classical group is used without an extra round
+/// trip.
 #[test]
 fn the_strongest_group_in_common_is_agreed_on() {
     let classical = || Some("X25519:secp256r1:secp384r1".to_owned());
@@ -112,7 +112,7 @@ fn both_ends_export_the_same_keys() {
 #[test]
 fn what_is_said_arrives_byte_by_byte_too() {
     let mut pair = pair_of("p256", TlsVersion::V1_3);
-    // Said before the handshake is done; it waits.
+    // Data sent before the handshake is complete waits.
     pair.client.write_plain(b"early ").expect("kept");
     pair.connect();
     pair.client.write_plain(b"late").expect("sent");
@@ -226,7 +226,7 @@ fn suites_that_do_not_meet_are_explained() {
         "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
         "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
     );
-    // The server knows what both offer; the client is told nothing of the server's.
+    // The server sees both offers; the client learns nothing of the server's.
     for says in ["look at tls-cipher", "it offers", its, "and we", mine] {
         assert!(server.contains(says), "{says}: {server}");
     }
@@ -269,7 +269,7 @@ fn old_suites_are_left_out_or_refused() {
             settings.offer()
         );
     }
-    // A server of TLS 1.2 that has ECDHE with AES-GCM is reached by a file that names only others.
+    // A client whose file names only other suites still reaches a TLS 1.2 server with ECDHE and AES-GCM.
     let mut client = options("p256", Role::Client);
     client.cipher = Some("TLS-DHE-RSA-WITH-AES-256-CBC-SHA".to_owned());
     let mut server = options("p256", Role::Server);

@@ -1,4 +1,4 @@
-//! Keys and containers in every form in which people keep them.
+//! Keys and containers in every format that people use.
 
 use openvpn::identity::{Identity, IdentityError};
 use openvpn::role::Role;
@@ -15,7 +15,7 @@ fn with_key(key: &str, passphrase: Option<&[u8]>) -> Result<Identity, IdentityEr
 #[test]
 fn keys_in_the_clear_are_read() {
     for key in ["rsa2048/server.key", "keys/pkcs1.pem", "keys/pkcs8.der"] {
-        // A passphrase that is not needed does no harm.
+        // An unneeded passphrase does no harm.
         for passphrase in [None, PASSPHRASE] {
             with_key(key, passphrase).unwrap_or_else(|error| panic!("{key}: {error}"));
         }
@@ -119,7 +119,7 @@ fn containers_of_all_ages_open() {
         let container = file(&format!("keys/{name}.p12"));
         let own = Identity::from_pkcs12(&container, b"", Some(passphrase.as_bytes()))
             .unwrap_or_else(|error| panic!("{name}: {error}"));
-        // The authority of the container is trusted where there is no ca.
+        // Without `ca`, the CA inside the container is trusted.
         let mut client = TlsOptions::new(Role::Client);
         client.identity = Some(own);
         let mut pair = Pair::new(client, options("rsa2048", Role::Server));
@@ -159,7 +159,7 @@ fn damaged_containers_are_errors_and_no_more() {
         cut.truncate(at);
         assert!(Identity::from_pkcs12(&cut, b"", PASSPHRASE).is_err());
     }
-    // One with one round, so that trying all changes takes no time: the head of the structure.
+    // With a single PBKDF2 round, trying every change at the structure's start takes little time.
     for at in 0..60 {
         let mut changed = container.clone();
         changed[at] ^= 0x55;

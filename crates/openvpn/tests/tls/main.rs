@@ -1,4 +1,4 @@
-//! TLS between two ends in memory, with certificates of every kind; and against OpenSSL.
+//! TLS between two ends in memory, with all kinds of certificates, and against OpenSSL.
 
 mod handshake;
 mod identity;
@@ -17,12 +17,12 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// `cert` and `key` of an end.
+/// The `cert` and `key` of an end.
 fn identity(cert: &str, key: &str) -> Identity {
     Identity::from_pem(&file(cert), &file(key), b"", None).expect("certificate and key fit")
 }
 
-/// The options of an end of the authority in this directory.
+/// Options of an end that uses the CA in this directory.
 fn options(kind: &str, role: Role) -> TlsOptions {
     let name = match role {
         Role::Client => "client",
@@ -55,8 +55,8 @@ impl Pair {
         }
     }
 
-    /// Carries bytes until neither end has more to say, or one is not satisfied. What the
-    /// unsatisfied end says last is carried too, so that the other end's error is known as well.
+    /// Carries bytes until neither end has more to send, or one fails. The failing end's last message is carried too,
+    /// so that the other end's error is known as well.
     fn run(&mut self) -> (Result<(), TlsError>, Result<(), TlsError>) {
         let (mut client, mut server) = (Ok(()), Ok(()));
         loop {

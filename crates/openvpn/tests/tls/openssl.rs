@@ -1,4 +1,4 @@
-//! Runs this TLS against OpenSSL's, over a socket of the loopback.
+//! Tests our TLS against OpenSSL's, over a loopback socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,18 +10,18 @@ use openvpn::tls::{TlsSession, TlsVersion};
 use crate::verdict::asking;
 use crate::{options, session};
 
-/// A process that does not outlive its test.
+/// A process that ends with its test.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Carries TLS over a socket until one end is not satisfied; what we say about it.
+/// Carries TLS over a socket until one end fails; returns our error message.
 fn refuse(tls: &mut TlsSession, socket: &mut TcpStream) -> String {
     let mut buffer = [0; 4096];
     loop {
@@ -53,7 +53,7 @@ fn path(name: &str) -> String {
     format!("{}/tests/certs/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// OpenSSL is the client; what it exports must be what we export.
+/// With OpenSSL as the client, both ends must export the same keys.
 #[test]
 fn openssl_exports_the_same_keys() {
     if require::require(Command::new("openssl").arg("version").output()).is_none() {
@@ -113,7 +113,7 @@ fn openssl_exports_the_same_keys() {
     }
 }
 
-/// OpenSSL plays servers of former times; each is refused with what to do.
+/// OpenSSL imitates obsolete servers; the client refuses each with a remedy.
 #[test]
 fn servers_of_former_times_are_refused_with_a_remedy() {
     if require::require(Command::new("openssl").arg("version").output()).is_none() {
@@ -177,7 +177,7 @@ fn servers_of_former_times_are_refused_with_a_remedy() {
     }
 }
 
-/// An OpenSSL that waits for a client to be judged is told at once that it is refused.
+/// An OpenSSL client that waits for the verdict learns of a refusal at once.
 #[test]
 fn openssl_understands_the_alert_of_a_refusal() {
     if require::require(Command::new("openssl").arg("version").output()).is_none() {

@@ -1,4 +1,4 @@
-//! Which certificates are refused because they are revoked.
+//! Certificates that are refused because they are revoked.
 
 use std::sync::Arc;
 
@@ -41,13 +41,13 @@ fn revoked_certificates_are_refused() {
         .expect_err("partial")
         .to_string();
     assert!(partial.contains("complete"), "{partial}");
-    // A list of another authority says nothing.
+    // A CRL from another CA has no effect.
     let mut other = options("p384", Role::Client);
     other.crl = Some(file("odd/crl.pem"));
     Pair::new(other, options("p384", Role::Server)).connect();
 }
 
-/// A session that goes on is judged by its whole certificate: another authority may have given out the same number.
+/// A running session is checked with its whole certificate, because another CA may have issued the same serial number.
 #[test]
 fn a_list_ends_sessions_of_its_own_authority_only() {
     let mut with_list = client();
@@ -57,7 +57,7 @@ fn a_list_ends_sessions_of_its_own_authority_only() {
     assert!(settings.is_revoked(&revoked));
     let good = client_sees("p256/server.crt", client()).unwrap();
     assert!(!settings.is_revoked(&good));
-    // An authority of the same name, which has a list of its own.
+    // Another CA of the same name, which has its own CRL.
     let mut with_other = client();
     with_other.crl = Some(file("odd/crl-forged.pem"));
     let namesake = TlsSettings::new(with_other).unwrap();
@@ -88,7 +88,7 @@ fn one_good_list_of_several_is_enough() {
     }
 }
 
-/// An authority revokes its own, however it writes its name in the list.
+/// A CA's CRL applies to its certificates, however it encodes its name there.
 #[test]
 fn names_in_lists_are_compared_by_what_they_say() {
     let mut options = client();
@@ -98,7 +98,7 @@ fn names_in_lists_are_compared_by_what_they_say() {
     client_sees("p256/server.crt", options).expect("not revoked");
 }
 
-/// A directory in which these serial numbers are found; without, one that cannot be read.
+/// A directory that contains these serial numbers, or `None` for an unreadable one.
 #[derive(Debug)]
 struct Directory(Option<Vec<String>>);
 
@@ -109,7 +109,7 @@ impl RevokedSerials for Directory {
     }
 }
 
-/// The result of both ends of a chain of three, each with this directory if `looks` is its role.
+/// The result at both ends of a three-certificate chain, where the end with role `looks` uses this directory.
 fn with_directory(looks: Role, serials: Option<&[&str]>) -> Result<PeerCertificate, VerifyError> {
     let with = |role| {
         let mut options = options("p256", role);
@@ -156,7 +156,7 @@ fn a_directory_revokes_every_certificate_of_the_chain_at_both_ends() {
     }
 }
 
-/// A certificate that is trusted by its fingerprint or for itself is revoked all the same.
+/// The directory also revokes certificates that are trusted by fingerprint or by themselves.
 #[test]
 fn a_directory_revokes_what_has_no_authority() {
     let mut trusted = client();

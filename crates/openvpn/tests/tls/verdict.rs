@@ -1,4 +1,4 @@
-//! Control has the last word on a server.
+//! Control decides last whether to accept a server.
 
 use openvpn::role::Role;
 use openvpn::tls::{TlsError, TlsOptions, TlsSession, TlsSettings, TlsVersion};
@@ -11,7 +11,7 @@ pub(crate) fn asking(options: TlsOptions) -> TlsSession {
     TlsSession::new(&settings).expect("a session")
 }
 
-/// A client that asks and its server, as far as they come without an answer.
+/// A client that waits for the verdict and its server, as far as they get without it.
 fn waiting(version: TlsVersion) -> Pair {
     let of = |role| TlsOptions {
         version_min: version,

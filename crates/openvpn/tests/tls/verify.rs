@@ -1,4 +1,4 @@
-//! Which certificates are accepted, and what is said of those that are not.
+//! Accepted certificates, and the errors for all others.
 
 use openvpn::identity::Identity;
 use openvpn::role::Role;
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::{Pair, file, identity, options};
 
-/// The verdict of a client with these options on a server with this certificate (and the P-256 key).
+/// Returns the verdict of a client with these options on a server with this certificate (and the P-256 key).
 pub(crate) fn client_sees(cert: &str, client: TlsOptions) -> Result<PeerCertificate, VerifyError> {
     let mut server = options("p256", Role::Server);
     server.identity = Some(identity(cert, "p256/server.key"));
@@ -130,8 +130,8 @@ fn the_common_name_may_be_another_field() {
     );
 }
 
-/// A router whose clock runs behind what is known of the time (here: the year in which the tests run, while 2100 is known to
-/// be over) takes a certificate that is valid by then, and otherwise says what is wrong with the clock.
+/// The clock is behind a known lower bound (here: it shows the current year, and 2100 is known to be past). A
+/// certificate valid at the bound is accepted; otherwise the error blames the clock.
 #[test]
 fn a_clock_that_is_known_to_be_wrong_is_told_from_a_certificate_that_is() {
     let sees = |known: u64, cert: &str| {
@@ -156,7 +156,8 @@ fn a_clock_that_is_known_to_be_wrong_is_told_from_a_certificate_that_is() {
     let says = ["clock of this host is wrong", "2099-", "set it"];
     let seen = sees(before, "odd/not-yet.crt");
     assert_refused(seen, "CN=not-yet", VerifyFault::Clock, &says);
-    // A certificate that is over by the clock, or certainly, is over; one that is good by the clock is good.
+    // A certificate that has expired by the clock or by the bound is expired; one that is valid by the clock is
+    // accepted.
     let seen = sees(before, "odd/expired.crt");
     assert_refused(seen, "CN=expired", VerifyFault::Time, &["expired on"]);
     let seen = sees(after, "odd/not-yet.crt");
@@ -233,7 +234,7 @@ fn strangers_are_refused() {
         VerifyFault::Unknown,
         &["peer-fingerprint"],
     );
-    // Another authority has the name with another key.
+    // Another CA has the same name and a different key.
     let mut other = client();
     other.ca = file("odd/ca-other.crt");
     let seen = client_sees("p256/server.crt", other);
@@ -265,7 +266,7 @@ fn the_link_to_the_authority_may_come_from_either_end() {
     };
     assert_eq!(sees(&["p256/ca.crt"], "odd/sub.crt"), Ok(3));
     assert_eq!(sees(&["odd/sub.crt", "p256/ca.crt"], ""), Ok(3));
-    // An authority whose own is not here is trusted for itself.
+    // An intermediate CA without its issuer is trusted by itself.
     assert_eq!(sees(&["odd/sub.crt"], ""), Ok(2));
     assert!(sees(&["p256/ca.crt"], "").is_err());
 }
@@ -283,7 +284,7 @@ fn who_must_not_sign_has_not_signed() {
     );
 }
 
-/// OpenSSL takes such a certificate; webpki takes no authority for a peer.
+/// OpenSSL accepts a peer certificate with CA:TRUE; webpki rejects it.
 #[test]
 fn a_peers_certificate_may_say_ca_true() {
     let with_sub = || {
@@ -301,7 +302,7 @@ fn a_peers_certificate_may_say_ca_true() {
     let seen = client_sees("odd/ca-flag-by-sub.crt", client());
     let says = ["'CN=Sub CA' is not among those of ca"];
     assert_refused(seen, "CN=ca-flag-by-sub", VerifyFault::Unknown, &says);
-    // All other rules hold.
+    // All other rules still apply.
     let mut other = client();
     other.ca = file("odd/ca-other.crt");
     let seen = client_sees("odd/ca-flag.crt", other);
@@ -309,7 +310,7 @@ fn a_peers_certificate_may_say_ca_true() {
     let wants_server = client_with(|rules| rules.remote_cert_tls(Usage::Server));
     let seen = client_sees("odd/ca-flag.crt", wants_server);
     assert_refused(seen, "CN=ca-flag", VerifyFault::Rule, &[]);
-    // An authority that only signs is no peer.
+    // A CA that may only sign certificates cannot be a peer.
     let mut server = options("p256", Role::Server);
     server.identity = Some(identity("odd/sub.crt", "odd/sub.key"));
     let Err(TlsError::Certificate(refused)) = Pair::new(client(), server).run().0 else {
@@ -318,7 +319,7 @@ fn a_peers_certificate_may_say_ca_true() {
     assert_eq!(refused.fault, VerifyFault::Purpose, "{refused}");
 }
 
-/// OpenSSL sends the whole chain with its root, where it finds it.
+/// OpenSSL sends the whole chain with its root, if it finds the root.
 #[test]
 fn a_root_that_the_peer_sends_is_not_taken_for_one_of_ca() {
     for (ca, says) in [
@@ -376,7 +377,7 @@ fn a_self_signed_certificate_can_be_trusted_by_name_or_by_print() {
         1
     );
 
-    // Its fingerprint is told when another one is refused.
+    // The error shows the refused certificate's fingerprint.
     let mut pinned = TlsOptions::new(Role::Client);
     pinned.identity = client().identity;
     pinned.rules.peer_fingerprints = vec![Fingerprint::Sha256([0; 32])];
@@ -486,7 +487,7 @@ fn an_authority_may_be_renewed_with_its_key() {
         let peer = client_sees("p256/server.crt", of(names, None)).expect("the new one is good");
         let new = client_sees("p256/server.crt", client()).expect("accepted");
         assert_eq!(peer.chain[1].sha256, new.chain[1].sha256);
-        // The error names the peer's fault, and not that the old authority has expired.
+        // The error names the peer's fault instead of the old CA's expiry.
         let seen = client_sees("odd/revoked.crt", of(names, Some(file("odd/crl.pem"))));
         assert_refused(seen, "CN=revoked", VerifyFault::Revoked, &["crl-verify"]);
         let seen = client_sees("odd/sha1.crt", of(names, None));
@@ -509,7 +510,7 @@ fn authorities_that_signed_each_other_are_trusted() {
         options
     };
     client_sees("odd/by-cross-x.crt", with(None)).expect("trusted");
-    // A certificate that the other has revoked is not trusted.
+    // The other CA's CRL also revokes a cross-signed certificate.
     let seen = client_sees("odd/by-cross-x.crt", with(Some("odd/crl-cross-y.pem")));
     assert_refused(seen, "CN=Cross X", VerifyFault::Revoked, &["crl-verify"]);
 }
@@ -521,7 +522,7 @@ fn what_ca_names_signs_only_as_far_as_it_may() {
         options.ca = file(ca);
         options
     };
-    // A peer's certificate in `ca` is trusted for itself and makes no others.
+    // A peer's certificate in `ca` is trusted by itself, and cannot sign others.
     let seen = client_sees("odd/by-peer.crt", with("odd/peer-as-ca.crt"));
     assert_refused(
         seen,

@@ -13,11 +13,11 @@ fn bytes_are_as_libubox_lays_them_out() {
     ];
     #[rustfmt::skip]
     let wanted = [
-        // Named, type 5 (32 bits), 20 bytes: the name's length, the name, a zero, up to a multiple of 4.
+        // Named, type 5 (32 bits), 20 bytes: the name's length, the name, a zero, and padding to a multiple of 4.
         0x85, 0, 0, 20,  0, 6, b'a', b'c',  b't', b'i', b'o', b'n',  0, 0, 0, 0,  0, 0, 0, 0,
-        // Type 7 (8 bits), 17 bytes, and three zeros behind.
+        // Type 7 (8 bits), 17 bytes, and three bytes of padding.
         0x87, 0, 0, 17,  0, 7, b'l', b'i',  b'n', b'k', b'-', b'u',  b'p', 0, 0, 0,  1, 0, 0, 0,
-        // Type 1 (a list), as long as what it holds with its zeros: type 3 (a text) with an empty name.
+        // Type 1 (a list), with its content's padded length: type 3 (a text) with an empty name.
         0x81, 0, 0, 32,  0, 3, b'd', b'n',  b's', 0, 0, 0,
         0x83, 0, 0, 17,  0, 0, 0, 0,  b'1', b'0', b'.', b'8',  b'.', b'0', b'.', b'1',  0, 0, 0, 0,
     ];
@@ -37,16 +37,16 @@ fn what_is_cut_or_too_deep_is_refused() {
         &[0x85, 0, 0][..],
         &[0x85, 0, 0, 3],
         &[0x85, 0, 0, 9, 0, 0, 0, 0],
-        // A name without its zero, and one that is longer than all.
+        // A name without its final zero, and a name length beyond the end.
         &[0x87, 0, 0, 8, 0, 2, b'a', b'b'],
         &[0x87, 0, 0, 8, 0xff, 0xff, 0, 0],
-        // A text without an end, a number of three bytes.
+        // A text without its final zero, and a number of three bytes.
         &[0x83, 0, 0, 12, 0, 1, b'a', 0, b'a', b'b', b'c', b'd'],
         &[0x85, 0, 0, 11, 0, 1, b'a', 0, 1, 2, 3, 0],
     ] {
         assert_eq!(from_bytes(bytes), Err(Malformed), "{bytes:?}");
     }
-    // A zero ends a text.
+    // A text ends at its first zero.
     let cut = to_bytes(&[(String::new(), Value::text("a\0b"))]);
     assert_eq!(from_bytes(&cut).unwrap()[0].1, Value::text("a"));
 }

@@ -1,16 +1,16 @@
-//! The options of one section, each checked where it is read.
+//! Options of one section, each checked when it is read.
 
 use super::Fault;
 use crate::uci::{Section, Value};
 use std::ops::RangeInclusive;
 
-/// A section, and what was found to be wrong in it.
+/// A section, and the faults found in it.
 pub(crate) struct Options<'s> {
     section: &'s Section,
     name: String,
-    /// Faults with which the section is of no use.
+    /// Faults that make the section unusable.
     pub(crate) faults: Vec<Fault>,
-    /// Options that were left out.
+    /// Faults of options that were left out.
     pub(crate) warnings: Vec<Fault>,
 }
 
@@ -42,7 +42,7 @@ impl<'s> Options<'s> {
         self.warnings.push(self.fault(option, words));
     }
 
-    /// Names that are none of ours are slips, or another program's.
+    /// Warns about unknown options: mistakes, or another program's.
     pub(crate) fn warn_of_others(&mut self, known: impl Iterator<Item = &'static str>) {
         let known: Vec<&str> = known.collect();
         for setting in &self.section.settings {
@@ -54,7 +54,7 @@ impl<'s> Options<'s> {
     }
 
     pub(crate) fn text(&self, option: &str) -> Option<&'s str> {
-        // A list of one is taken for it.
+        // A list with one value counts as an option.
         match &self.section.setting(option)?.value {
             Value::Text(text) => Some(text.as_str()),
             Value::List(list) => list.first().map(|it| it.as_str()),
@@ -66,7 +66,7 @@ impl<'s> Options<'s> {
         setting.into_iter().flat_map(|it| it.values())
     }
 
-    /// A value, or `None` where there is none or a wrong one, which is a fault.
+    /// Parses a value. `None` if it is missing, or wrong, which is a fault.
     pub(crate) fn parsed<T>(
         &mut self,
         option: &str,
@@ -81,7 +81,7 @@ impl<'s> Options<'s> {
         }
     }
 
-    /// A number; what is wrong is as if it was not there.
+    /// Reads a number; a wrong value counts as missing.
     pub(crate) fn number(&mut self, option: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let value = self.text(option)?.parse().ok();
         let value = value.filter(|it| range.contains(it));
@@ -92,7 +92,7 @@ impl<'s> Options<'s> {
         value
     }
 
-    /// Yes or no, in all words of UCI.
+    /// Reads a boolean, in all spellings of UCI.
     pub(crate) fn flag(&mut self, option: &str, usual: bool) -> bool {
         match self.text(option) {
             None => usual,

@@ -1,4 +1,4 @@
-//! Keys, addresses and peers as options, by the names that OpenWrt's WireGuard protocol has for them.
+//! Keys, addresses and peers as options, named as in OpenWrt's WireGuard protocol.
 
 use super::options::Options;
 use super::{Fault, Source};
@@ -6,7 +6,7 @@ use crate::uci::{Package, Section};
 use config::tunnel::{Interface, Peer, Table, Tunnel};
 use config::types::{AllowedIp, Endpoint, InterfaceAddr, Key32};
 
-/// Where WireGuard listens unless it is told otherwise.
+/// WireGuard's default port.
 const PORT: u32 = 51820;
 
 /// Most peers of one interface.
@@ -87,7 +87,7 @@ pub(super) fn read(
             !twice
         });
         let routed = own.flag("route_allowed_ips", false);
-        // One that is wrong takes no other with it.
+        // A faulty peer does not affect the others.
         options.warnings.append(&mut own.warnings);
         if !own.faults.is_empty() {
             options.warnings.append(&mut own.faults);

@@ -45,7 +45,7 @@ fn interfaces_and_devices_are_listed() {
             "spare mr-spare br-iot,br-lan"
         ]
     );
-    // A word that may be a device is held, in case the device comes.
+    // An unknown word is kept, in case a device of that name appears.
     let unknown: Vec<&str> = all.unknown.iter().map(|it| it.1.name.as_str()).collect();
     assert_eq!(unknown, ["eth7"]);
 }
@@ -55,7 +55,7 @@ fn what_cannot_be_held_is_a_fault_with_its_line() {
     for (word, told) in [
         ("wifi", "its device is not in the file"),
         ("wan", "interface wan has protocol dhcp"),
-        // By whatever name: it is the WAN's device.
+        // Every name of the WAN's device is refused.
         ("eth1", "interface wan has protocol dhcp"),
         ("modem", "interface wan has protocol dhcp"),
         ("br-arm", "interface arm has a gateway"),
@@ -72,7 +72,7 @@ fn what_cannot_be_held_is_a_fault_with_its_line() {
         assert!(fault.starts_with(&start) && fault.contains(told), "{fault}");
         assert!(fault.ends_with("nothing of it is held back"), "{fault}");
     }
-    // Of nothing else, nothing is left.
+    // A list with only refused words is left out.
     assert!(read(&(tunnel("office", &["wan"]) + LAN)).is_empty());
 }
 
@@ -101,7 +101,7 @@ fn a_host_without_the_file_lists_nothing() {
 }
 
 proptest! {
-    /// For any words in the file, only names of devices are listed, and none that leads out.
+    /// For any words in the file, the lists hold only device names, and none that leads out of the router.
     #[test]
     fn only_devices_of_the_lan_are_listed(words in prop::collection::vec("[ -&(-~]{0,17}|lan|wan|modem|eth1|mr-home|br-lan", 0..6)) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -117,7 +117,7 @@ proptest! {
         }
     }
 
-    /// No text is too strange.
+    /// Any text is read or refused, without a panic.
     #[test]
     fn any_text_is_read_or_refused(text in any::<String>()) {
         let _ = Lists::read(&text);
@@ -132,7 +132,7 @@ fn a_wrong_line_is_put_down_to_the_section_that_is_open() {
         + "config interface 'office'\n list only_through 'iot' 'guest'\n";
     let line = text.lines().count();
     assert_eq!(Lists::read(&text).unwrap_err().line, line);
-    // Of another's section that is opened again behind a tunnel's.
+    // The wrong line is in another's section, which is opened again below a tunnel's.
     let text = LAN.to_owned()
         + &tunnel("office", &["lan"])
         + "config interface 'wan'\n option metric 1 2\n";

@@ -46,7 +46,7 @@ fn an_interface_of_wireguard_becomes_ours_and_nothing_else_changes() {
     assert_eq!(taken.changes.len(), 2);
     assert!(taken.hints.iter().any(|it| it.contains("nohostroute")));
     assert!(taken.hints.iter().any(|it| it.contains("mr-wg0")));
-    // Done twice, there is nothing to do.
+    // A second run finds nothing to do.
     let twice = take_over(&taken.network, "", None, &good).unwrap();
     assert!(twice.changes.is_empty() && twice.network == taken.network);
 }
@@ -67,7 +67,7 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     assert_eq!(others.section("office").unwrap().text("enabled"), Some("0"));
     assert_eq!(others.section("inline").unwrap().text("enabled"), Some("1"));
     let hints = taken.hints.join("\n");
-    // An instance that would not work stays as it is, and lines that are left out of a file are told.
+    // An instance whose file would not work stays as it is, and ignored lines of a file are reported.
     let bad = |file: &str| match file {
         "/etc/openvpn/office.ovpn" => Err(format!("{file}: no remote")),
         _ => Ok(Judged::default()),
@@ -87,7 +87,7 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     }
 }
 
-/// The stock service obeyed every line of the file. The interface gets the permission only where the file needs one.
+/// The OpenVPN service obeyed every line of the file. The interface gets the permission only if the file needs it.
 #[test]
 fn a_file_that_names_others_keeps_the_permission_that_it_had() {
     let openvpn = "config openvpn 'office'\n\toption enabled '1'\n\toption config '/etc/openvpn/office.ovpn'\n";
@@ -121,7 +121,7 @@ fn what_is_written_in_an_unusual_way_is_refused() {
     let text = file().replace("option proto 'wireguard'", "option proto 'wire''guard'");
     let error = take_over(&text, "", None, &good).unwrap_err();
     assert_eq!(error, TakeOverError::Unusual("network"));
-    // The word stands in the line before the value.
+    // The word occurs in the line before the value as well.
     let text = file().replace(
         "config interface 'wg0' # wireguard\n\toption proto 'wireguard'",
         "config interface 'wg0'; option wireguard 1; option proto 'wireguard'",

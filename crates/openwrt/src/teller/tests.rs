@@ -29,7 +29,7 @@ fn update(routes: &[u8]) -> Update {
     }
 }
 
-/// A teller with what it wants done.
+/// A teller, with the effects that it asked for.
 struct Told {
     teller: Teller,
     now: Instant,
@@ -55,7 +55,7 @@ impl Told {
         effects
     }
 
-    /// Waits for the next deadline, and lets it pass.
+    /// Moves the clock to the deadline and handles it.
     fn expire(&mut self) -> Vec<Effect> {
         self.now = self.teller.deadline().unwrap();
         self.handle(Event::Deadline)
@@ -75,7 +75,7 @@ fn the_last_state_is_told_once_and_whole() {
     let mut told = Told::connected();
     let first = told.handle(Event::Up(update(&[1])));
     assert_eq!(calls(&first), [update(&[1]).to_arguments("office")]);
-    // A state that comes meanwhile waits, and only the last one counts.
+    // A new state waits for the answer, and only the last one counts.
     assert_eq!(told.handle(Event::Up(update(&[2]))), []);
     assert_eq!(told.handle(Event::Up(update(&[3]))), []);
     let next = told.handle(Event::Answered(Status::Ok));
@@ -94,7 +94,7 @@ fn what_netifd_does_not_take_while_it_ends_the_interface_is_not_said() {
     let refused = told.handle(Event::Answered(Status::PermissionDenied));
     assert_eq!(refused, []);
     assert_eq!(calls(&told.expire()).len(), 1);
-    // Anything else is, once.
+    // Any other refusal is logged, once.
     let other = told.handle(Event::Answered(Status::NotFound));
     assert!(matches!(&other[..], [Effect::Log(log::Level::Warn, _)]));
     told.expire();
@@ -145,7 +145,7 @@ fn faults_come_first_and_survive_a_connection() {
         }
     }
     assert_eq!(said, [update(&[1]).to_arguments("office")]);
-    // A fault that netifd has is not told again.
+    // A fault that netifd has is not sent again.
     told.handle(Event::Answered(Status::Ok));
     assert_eq!(told.handle(Event::Fault(fault("a"))), []);
     assert_eq!(calls(&told.handle(Event::Fault(fault("b")))).len(), 1);
@@ -158,14 +158,14 @@ fn what_does_not_answer_is_connected_to_anew() {
     let late = told.expire();
     assert!(matches!(&late[..], [Effect::Log(..), Effect::Disconnect]));
     assert_eq!(told.expire(), [Effect::Connect]);
-    // Nor does one that does not greet.
+    // A daemon that does not greet is left as well.
     assert_eq!(told.expire(), [Effect::Disconnect]);
     assert_eq!(told.expire(), [Effect::Connect]);
     assert_eq!(calls(&told.handle(Event::Connected)).len(), 1);
 }
 
-/// Reloads, lost links, renewals, crashes of the program, of netifd and of ubus, in any order and at any moment: in the
-/// end netifd has what the tunnel wants, it took the device no more often than it had to, and nothing was told in vain.
+/// Reloads, lost links, renewals, crashes of the program, of netifd and of ubus, in any order and at any moment. In
+/// the end netifd has the tunnel's state, took the device as rarely as possible, and got no superfluous message.
 #[test]
 fn four_hundred_random_schedules_end_as_they_should() {
     for seed in 0..400 {

@@ -32,7 +32,7 @@ fn a_greeting_a_lookup_and_a_call_are_these_bytes() {
         .call("a.b", "go", vec![("on".to_owned(), Value::flag(true))])
         .unwrap();
     assert_eq!(client.transmit(), b"");
-    // In any pieces.
+    // The bytes may arrive in any pieces.
     for byte in greeting {
         client.receive(&[byte]).unwrap();
     }
@@ -81,7 +81,7 @@ fn calls_are_made_one_after_the_other_and_late_answers_do_not_count() {
     let lookups = sent(&mut client);
     assert_eq!(lookups.len(), 1);
     let number = lookups[0].number;
-    // One of another request.
+    // A status for another request.
     answer(&mut client, &[status(number.wrapping_sub(1), Status::Ok)]);
     assert_eq!(client.event(), None);
     answer(&mut client, &[status(number, Status::NotFound)]);
@@ -92,7 +92,7 @@ fn calls_are_made_one_after_the_other_and_late_answers_do_not_count() {
     assert_eq!(client.event(), ended(first, Status::NotFound));
     let lookup = sent(&mut client).remove(0);
     assert_eq!(lookup.text_of(attr::OBJECT_PATH).as_deref(), Some("y"));
-    // A look-up that found nothing and says so with a status of 0.
+    // A look-up that finds nothing may still end with status 0.
     answer(&mut client, &[status(lookup.number, Status::Ok)]);
     assert_eq!(client.event(), ended(second, Status::NotFound));
     for _ in 0..CALLS_MAX {
@@ -104,7 +104,7 @@ fn calls_are_made_one_after_the_other_and_late_answers_do_not_count() {
 #[test]
 fn what_cannot_be_read_ends_the_connection() {
     for bytes in [
-        // Another version, too long, shorter than its own head.
+        // Wrong version, too long, shorter than its own head.
         &[1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4][..],
         &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0xff, 0xff, 0xff],
         &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3],
@@ -127,7 +127,7 @@ proptest! {
             client.call("a", "b", Vec::new());
         }
         let _ = client.receive(&bytes);
-        // Near to what is right: the answer to the first request, with anything in it.
+        // A nearly valid answer to the first request, with random content.
         let mut client = Client::new();
         client.receive(&hello()).unwrap();
         client.call("a", "b", Vec::new());

@@ -73,12 +73,12 @@ fn what_is_said_twice_counts_as_with_libuci() {
         (Some("2"), Some("3"), None)
     );
     assert_eq!(values(x, "l"), ["1", "2"].map(str::to_owned));
-    // A value that is not there is as good as an empty one.
+    // A missing value equals an empty one.
     let package = parse("config a\n option n 1\n option n\n option m\n list l\n");
     let a = &package.sections[0];
     assert_eq!((a.text("n"), a.text("m")), (None, None));
     assert_eq!(values(a, "l"), [String::new()]);
-    // An option with several words is as good as a list.
+    // An option with several words equals a list.
     let package = parse("config a\n option l '1  2'\n");
     assert_eq!(
         values(&package.sections[0], "l"),
@@ -118,7 +118,7 @@ fn a_statement_of_others_that_is_wrong_takes_nothing_with_it() {
     for (name, proto) in [("lan", "static"), ("office", "millrace"), ("wan", "dhcp")] {
         assert_eq!(package.section(name).unwrap().text("proto"), Some(proto));
     }
-    // One of ours, one that hides what comes after it, and a file that is none.
+    // A fault in our section, a quote that hides the rest of the file, and a file that is not UCI.
     for text in [
         "config interface office\n option proto millrace\n option a-b c\n",
         "config interface office\nconfig interface lan\n option x 'y\n",

@@ -1,57 +1,57 @@
-//! The file around an ADB: a schema, and blocks, either as they are or deflated.
+//! The file around an ADB: a schema and blocks, either plain or deflated.
 
 use crate::compress::{self, UnpackError};
 use std::io;
 use thiserror::Error;
 
-/// The schema of a package.
+/// Schema of a package.
 pub const PACKAGE: [u8; 4] = *b"pckg";
-/// The schema of an index.
+/// Schema of an index.
 pub const INDEX: [u8; 4] = *b"indx";
 
 const PLAIN: &[u8] = b"ADB.";
 const DEFLATED: &[u8] = b"ADBd";
-/// Blocks begin at multiples of this from the first one.
+/// Blocks are aligned to this many bytes, counted from the first block.
 const ALIGNMENT: usize = 8;
-/// The most blocks: one for each file, and a few.
+/// The most blocks: one for each file, and a few others.
 const MOST_BLOCKS: usize = 20_000;
 
 /// The content of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Block<'a> {
-    /// A signature of the ADB in front.
+    /// A signature of the ADB.
     Signature(&'a [u8]),
-    /// A file of a package.
+    /// The content of a file in a package.
     Data(&'a [u8]),
 }
 
-/// Why bytes are no ADB file.
+/// Why bytes are not a valid ADB file.
 #[derive(Debug, Error)]
 pub enum ContainerError {
-    /// Another format.
+    /// The file has another format.
     #[error("not an ADB file")]
     Magic,
-    /// An ADB of another schema.
+    /// The ADB has another schema.
     #[error("an ADB file of another schema")]
     Schema,
-    /// It cannot be unpacked.
+    /// The file cannot be unpacked.
     #[error("{0}")]
     Unpack(#[from] UnpackError),
-    /// A block that cannot stand there.
+    /// A block is not allowed at its position.
     #[error("ADB: block {0}: {1}")]
     Block(usize, &'static str),
 }
 
-/// A file's content.
+/// The unpacked content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     schema: [u8; 4],
-    /// Blocks, behind the schema.
+    /// The blocks, without the schema.
     bytes: Vec<u8>,
 }
 
 impl Container {
-    /// One with an ADB in front.
+    /// Starts a file with an ADB block.
     #[must_use]
     pub fn new(schema: [u8; 4], payload: &[u8]) -> Self {
         let bytes = Vec::new();
@@ -70,7 +70,7 @@ impl Container {
 
     fn push(&mut self, kind: u32, payload: &[&[u8]]) {
         let length: usize = payload.iter().map(|it| it.len()).sum();
-        // 30 bits: what is packed is far below a gigabyte.
+        // 30 bits suffice: packages are far below a gigabyte.
         let size = (length + 4) as u32 & 0x3fff_ffff;
         self.bytes
             .extend_from_slice(&(kind << 30 | size).to_le_bytes());
@@ -81,19 +81,19 @@ impl Container {
         self.bytes.resize(end, 0);
     }
 
-    /// The file, deflated.
+    /// Writes the file, deflated.
     ///
     /// # Errors
-    /// None of a vector's.
+    /// Never in practice: writing to a vector does not fail.
     pub fn write(&self) -> io::Result<Vec<u8>> {
         let plain = [PLAIN, &self.schema, &self.bytes].concat();
         Ok([DEFLATED, &compress::deflate(&plain)?].concat())
     }
 
-    /// Reads a file, plain or deflated, of one schema.
+    /// Reads a plain or deflated file of the given schema.
     ///
     /// # Errors
-    /// When it is none. The blocks are looked at by [`Self::blocks`].
+    /// When the file is invalid. [`Self::blocks`] checks the blocks.
     pub fn read(bytes: &[u8], schema: [u8; 4]) -> Result<Self, ContainerError> {
         let plain = match bytes.strip_prefix(DEFLATED) {
             Some(deflated) => compress::inflate(deflated)?,
@@ -105,10 +105,10 @@ impl Container {
         Ok(Self { schema, bytes })
     }
 
-    /// The payload of the ADB, and the blocks behind it.
+    /// Returns the payload of the ADB and the blocks after it.
     ///
     /// # Errors
-    /// When there is none in front, blocks are in disorder, or do not fit into the file.
+    /// When the first block is not an ADB, or blocks are out of order or exceed the file.
     pub fn blocks(&self) -> Result<(&[u8], Vec<Block<'_>>), ContainerError> {
         let mut payload = None;
         let mut blocks = Vec::new();

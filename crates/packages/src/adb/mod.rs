@@ -1,8 +1,8 @@
 //! ADB, the format of apk 3's packages and indexes (apk-v3(5) of apk-tools, and what its reader expects).
 //!
-//! A file is a schema and blocks. The first block's payload holds values, which refer to each other by their offset from its
-//! start; what is signed is that payload. A value is a word: four bits say what it is, the others are a number or where the
-//! value stands.
+//! A file is a schema and blocks. The payload of the first block holds values, which refer to each other by offset
+//! from its start; signatures cover that payload. A value is a word: four bits give its kind, the others are a number
+//! or the value's offset.
 
 mod container;
 mod reader;
@@ -14,13 +14,13 @@ pub use writer::{NULL, Writer};
 
 /// The kind of a word, in its highest four bits.
 mod tag {
-    /// Null, with the value 0; true and false are not used.
+    /// Null, with the value 0; the format's true and false are not used.
     pub(super) const SPECIAL: u32 = 0x0;
-    /// A number below 2^28, in the word.
+    /// A number below 2^28, in the word itself.
     pub(super) const INT: u32 = 0x1;
-    /// A number of 32 bits elsewhere, aligned to 4.
+    /// A 32-bit number at an offset, aligned to 4.
     pub(super) const INT_32: u32 = 0x2;
-    /// A number of 64 bits elsewhere, aligned to 4.
+    /// A 64-bit number at an offset, aligned to 4.
     pub(super) const INT_64: u32 = 0x3;
     /// Bytes with a length of 8 bits.
     pub(super) const BLOB_8: u32 = 0x8;
@@ -28,16 +28,16 @@ mod tag {
     pub(super) const BLOB_16: u32 = 0x9;
     /// Bytes with a length of 32 bits, aligned to 4.
     pub(super) const BLOB_32: u32 = 0xa;
-    /// Words of one kind, and in front of them their number plus 1, aligned to 4.
+    /// Words of one kind, after their number plus 1, aligned to 4.
     pub(super) const ARRAY: u32 = 0xd;
-    /// Words, each with a meaning of its own.
+    /// Words that each have their own meaning.
     pub(super) const OBJECT: u32 = 0xe;
 }
 
-/// The bytes in front of the first value: two versions of the format (0), two reserved bytes, the root's word.
+/// The bytes before the first value: two versions of the format (0), two reserved bytes, the root's word.
 const HEADER: usize = 8;
 
-/// How far a word can refer: 28 bits.
+/// Limit of the offset in a word: 28 bits.
 const REACH: usize = 1 << 28;
 
 #[cfg(test)]
@@ -127,11 +127,11 @@ mod tests {
         let root = writer.object(&[name, wide, NULL, small, NULL]);
         let payload = writer.finish(root).unwrap();
         let expected = [
-            // Versions, and the root: an object at 16.
+            // Versions, and the root: an object at offset 16.
             &[0, 0, 0, 0, 16, 0, 0, 0xe0][..],
-            // Three bytes; aligned; a wide number.
+            // A blob of three bytes; the next value, aligned, is a 32-bit number.
             &[3, b'a', b'b', b'c', 0, 0, 0, 0x10],
-            // Five slots, of which the first is their number and the last, null, is cut off.
+            // Five words: their count comes first, and the last slot, a null, is cut off.
             &[
                 5, 0, 0, 0, 8, 0, 0, 0x80, 12, 0, 0, 0x20, 0, 0, 0, 0, 5, 0, 0, 0x10,
             ],

@@ -1,4 +1,4 @@
-//! Reads the values of an ADB. Each is looked up where its word says, within the payload.
+//! Reads the values of an ADB. Each value is at the offset in its word, within the payload.
 
 use super::{HEADER, tag};
 use thiserror::Error;
@@ -9,31 +9,31 @@ const MOST_SLOTS: usize = 20_000;
 /// Why a value cannot be read.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum ValueError {
-    /// The payload is too short, or of a later version.
+    /// The payload is too short, or of a newer version.
     #[error("ADB: a payload of another version, or none")]
     Header,
-    /// Another kind of value.
+    /// The value is of another kind.
     #[error("ADB: word {0:#010x} is of another kind")]
     Kind(u32),
-    /// It stands beyond the end, or is not aligned.
+    /// The value is beyond the end of the payload, or not aligned.
     #[error("ADB: word {0:#010x} refers to where nothing can stand")]
     Place(u32),
-    /// An array with too many slots.
+    /// An array has too many slots.
     #[error("ADB: word {0:#010x} has more than {MOST_SLOTS} slots")]
     Many(u32),
 }
 
-/// A payload.
+/// A payload to read values from.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     payload: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Of the payload of an ADB block.
+    /// Reads the payload of an ADB block.
     ///
     /// # Errors
-    /// When its header is none that is understood.
+    /// When the header is not a known one.
     pub fn new(payload: &'a [u8]) -> Result<Self, ValueError> {
         match payload.get(..HEADER) {
             Some([0, 0, ..]) => Ok(Self { payload }),
@@ -41,16 +41,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The word of the root.
+    /// Returns the word of the root.
     #[must_use]
     pub fn root(self) -> u32 {
         self.u32_at(4).unwrap_or_default()
     }
 
-    /// A number.
+    /// Reads a number.
     ///
     /// # Errors
-    /// When it is none.
+    /// When the value is not a number.
     pub fn int(self, word: u32) -> Result<u64, ValueError> {
         let value = match word >> 28 {
             tag::INT => return Ok(u64::from(word & 0x0fff_ffff)),
@@ -66,10 +66,10 @@ impl<'a> Reader<'a> {
         value.ok_or(ValueError::Place(word))
     }
 
-    /// Bytes; none of a null.
+    /// Reads a blob; empty for null.
     ///
     /// # Errors
-    /// When it is something else, or does not stand in the payload.
+    /// When the value is of another kind or outside the payload.
     pub fn blob(self, word: u32) -> Result<&'a [u8], ValueError> {
         let width = match word >> 28 {
             tag::SPECIAL if word == 0 => return Ok(&[]),
@@ -95,15 +95,15 @@ impl<'a> Reader<'a> {
         self.payload.get(begin..end).ok_or(ValueError::Place(word))
     }
 
-    /// The words of an array; none of a null.
+    /// Reads the words of an array; empty for null.
     ///
     /// # Errors
-    /// When it is something else, too long, or does not stand in the payload.
+    /// When the value is of another kind, too long or outside the payload.
     pub fn array(self, word: u32) -> Result<Vec<u32>, ValueError> {
         self.slots(tag::ARRAY, word)
     }
 
-    /// The words of an object, which [`Self::slot`] numbers from 1; none of a null.
+    /// Reads the words of an object, which [`Self::slot`] numbers from 1; empty for null.
     ///
     /// # Errors
     /// The errors of [`Self::array`].
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         self.slots(tag::OBJECT, word)
     }
 
-    /// A slot of an object by its number from 1; null where the object ends before.
+    /// Returns a slot of an object by its number from 1; null beyond the object's end.
     #[must_use]
     pub fn slot(object: &[u32], number: usize) -> u32 {
         object.get(number - 1).copied().unwrap_or_default()
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where a word refers to, aligned to 4.
+/// Returns the offset in a word, which must be aligned to 4.
 fn offset(word: u32) -> Result<usize, ValueError> {
     let at = (word & 0x0fff_ffff) as usize;
     if at.is_multiple_of(4) {

@@ -3,14 +3,14 @@
 use super::{HEADER, REACH, tag};
 use std::collections::HashMap;
 
-/// The word of what is absent.
+/// The word of an absent value.
 pub const NULL: u32 = 0;
 
-/// The payload so far. Values are written before what refers to them, the root last.
+/// The payload so far. Values precede the words that refer to them; the root comes last.
 #[derive(Debug)]
 pub struct Writer {
     payload: Vec<u8>,
-    /// Where equal bytes stand already.
+    /// Offsets of the bytes written so far, to share equal ones.
     known: HashMap<Vec<u8>, usize>,
 }
 
@@ -24,7 +24,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// A number.
+    /// Writes a number and returns its word.
     pub fn int(&mut self, value: u64) -> u32 {
         match u32::try_from(value) {
             Ok(small) if small < 1 << 28 => word(tag::INT, small as usize),
@@ -33,7 +33,7 @@ impl Writer {
         }
     }
 
-    /// Bytes; none are null.
+    /// Writes a blob and returns its word; null if it is empty.
     pub fn blob(&mut self, bytes: &[u8]) -> u32 {
         let Some((kind, alignment, bytes)) = with_length(bytes) else {
             return NULL;
@@ -41,7 +41,7 @@ impl Writer {
         word(kind, self.place(&bytes, alignment))
     }
 
-    /// Bytes that share their place with no equal ones, because they are written over later.
+    /// Writes a blob that is not shared with equal ones, because it is overwritten later.
     pub fn own_blob(&mut self, bytes: &[u8]) -> u32 {
         let Some((kind, alignment, bytes)) = with_length(bytes) else {
             return NULL;
@@ -49,24 +49,24 @@ impl Writer {
         word(kind, self.append(&bytes, alignment))
     }
 
-    /// Values of one kind.
+    /// Writes an array of values of one kind.
     pub fn array(&mut self, words: &[u32]) -> u32 {
         self.slots(tag::ARRAY, words)
     }
 
-    /// Values by their numbers, from 1.
+    /// Writes an object from its slots, which count from 1.
     pub fn object(&mut self, words: &[u32]) -> u32 {
         self.slots(tag::OBJECT, words)
     }
 
-    /// The payload, with its root; `None` where it is larger than words can refer to.
+    /// Returns the payload with its root; `None` if it is too large for the offset in a word.
     #[must_use]
     pub fn finish(mut self, root: u32) -> Option<Vec<u8>> {
         self.payload[4..8].copy_from_slice(&root.to_le_bytes());
         (self.payload.len() < REACH).then_some(self.payload)
     }
 
-    /// Nulls at the end are not written, and nothing of an object that has nothing else.
+    /// Writes slots without the nulls at the end; an object of nulls only is null itself.
     fn slots(&mut self, kind: u32, words: &[u32]) -> u32 {
         let Some(last) = words.iter().rposition(|&it| it != NULL) else {
             return NULL;
@@ -99,7 +99,7 @@ impl Writer {
     }
 }
 
-/// The tag of bytes by their length, what they are aligned to, and both behind each other.
+/// The tag, the alignment, and the length followed by the bytes.
 fn with_length(bytes: &[u8]) -> Option<(u32, usize, Vec<u8>)> {
     let length = bytes.len();
     let (kind, alignment) = match length {
@@ -112,7 +112,7 @@ fn with_length(bytes: &[u8]) -> Option<(u32, usize, Vec<u8>)> {
     Some((kind, alignment, [&length[..alignment], bytes].concat()))
 }
 
-/// Cut to 28 bits; that nothing was cut is what [`Writer::finish`] looks at.
+/// Builds a word, cutting the value to 28 bits. [`Writer::finish`] checks that no value was cut.
 fn word(kind: u32, value: usize) -> u32 {
     kind << 28 | (value & (REACH - 1)) as u32
 }

@@ -12,36 +12,36 @@ mod compare {
     pub(super) const GREATER: u64 = 4;
     pub(super) const FUZZY: u64 = 8;
     pub(super) const CONFLICT: u64 = 16;
-    /// Of a name without a version.
+    /// Bits of a dependency without a version.
     pub(super) const ANY: u64 = EQUAL | LESS | GREATER;
 }
 
 /// The description of a package, in a package and in an index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Its name.
+    /// The package's name.
     pub name: String,
-    /// `1.2.3-r1`.
+    /// The version, such as `1.2.3-r1`.
     pub version: String,
-    /// In a package 20 bytes that tell builds apart; in an index the SHA-256 of the package's ADB.
+    /// In a package, 20 bytes that identify the build; in an index, the SHA-256 of the package's ADB.
     pub identity: Vec<u8>,
-    /// Its purpose.
+    /// The package's purpose.
     pub description: String,
-    /// A word of `/etc/apk/arch`, or `noarch`.
+    /// An architecture of `/etc/apk/arch`, or `noarch`.
     pub architecture: String,
-    /// The licence, as SPDX has it.
+    /// The SPDX name of the licence.
     pub license: String,
-    /// The source package. Packages of one origin may write over each other's files.
+    /// The source package. Packages of the same origin may overwrite each other's files.
     pub origin: String,
-    /// Name and address.
+    /// The maintainer's name and address.
     pub maintainer: String,
-    /// A page about it.
+    /// The project's web page.
     pub url: String,
-    /// Seconds since 1970.
+    /// Build date, in seconds since 1970.
     pub date: u64,
-    /// Bytes of its files.
+    /// Total size of the files, in bytes.
     pub installed_size: u64,
-    /// Bytes of the package, in an index.
+    /// Size of the package, in bytes; only in an index.
     pub file_size: u64,
     /// `NAME`, `NAME>=VERSION`, `!NAME`.
     pub depends: Vec<String>,
@@ -49,7 +49,7 @@ pub struct Info {
     pub provides: Vec<String>,
 }
 
-/// Writes it; its word.
+/// Writes the description and returns its word.
 pub(crate) fn write(writer: &mut Writer, info: &Info) -> Result<u32, ApkError> {
     let mut slots = [NULL; 16];
     let texts = [
@@ -76,7 +76,7 @@ pub(crate) fn write(writer: &mut Writer, info: &Info) -> Result<u32, ApkError> {
     Ok(writer.object(&slots))
 }
 
-/// Reads it where its word says.
+/// Reads the description that `word` refers to.
 pub(crate) fn read(reader: &mut Limited<'_>, word: u32) -> Result<Info, ApkError> {
     let slots = reader.object(word)?;
     let mut text = |number| {
@@ -107,7 +107,7 @@ pub(crate) fn read(reader: &mut Limited<'_>, word: u32) -> Result<Info, ApkError
     Ok(info)
 }
 
-/// Sorted by their names, each name once, as apk looks for them.
+/// Writes dependencies sorted by name, each name once, as apk expects.
 fn write_dependencies(writer: &mut Writer, texts: &[String]) -> Result<u32, ApkError> {
     let mut sorted = BTreeMap::new();
     for text in texts {
@@ -147,7 +147,7 @@ fn write_dependencies(writer: &mut Writer, texts: &[String]) -> Result<u32, ApkE
     for (name, (version, bits)) in sorted {
         let name = writer.blob(name.as_bytes());
         let version = writer.blob(version.as_bytes());
-        // Equality goes without saying.
+        // Equality is the default and is not written.
         let bits = match bits {
             0 | compare::EQUAL => NULL,
             bits => writer.int(bits),
@@ -202,7 +202,7 @@ mod tests {
         read_dependencies(&mut Limited::new(reader), reader.root())
     }
 
-    /// Reads the root that is written.
+    /// Writes a root and reads it back.
     fn read_written(root: impl FnOnce(&mut Writer) -> u32) -> Result<Info, ApkError> {
         let mut writer = Writer::default();
         let root = root(&mut writer);
@@ -227,7 +227,7 @@ mod tests {
         ));
     }
 
-    /// A file of 150 kB at most, each of which would be read as more than a gigabyte.
+    /// A file of 150 kB at most that would expand to more than a gigabyte.
     #[test]
     fn a_value_that_is_referred_to_again_and_again_is_not_copied_without_end() {
         let dependencies = |writer: &mut Writer, count, name_length: usize| {
@@ -246,7 +246,7 @@ mod tests {
         });
         assert!(matches!(long, Err(ApkError::Content(_))), "long names");
         let mut writer = Writer::default();
-        // One of a single letter: what is empty is not written.
+        // A name of a single letter, because empty values are not written.
         let many = dependencies(&mut writer, 19_000, 1);
         let info = writer.object(&of(many));
         let infos = writer.array(&vec![info; 19_000]);

@@ -1,17 +1,17 @@
-//! A reader of values that are copied. Any number of words may refer to one value: without limits a small file would become
-//! as large as there is memory.
+//! A reader that limits how much is copied. Many words may refer to one value, so a small file could otherwise fill
+//! all memory.
 
 use super::ApkError;
 use crate::adb::{Reader, ValueError};
 
-/// The most bytes of a text, or of a script.
+/// The most bytes of a text or a script.
 pub(crate) const LONGEST: usize = 64 << 10;
-/// The most that all values of a file come to, in bytes: several times OpenWrt's largest index.
+/// Limit for all values of a file together, in bytes: several times OpenWrt's largest index.
 const MOST: usize = 64 << 20;
-/// The price of a text besides its bytes, as it takes room without any.
+/// Cost of a text besides its bytes, since even an empty text takes memory.
 const TEXT: usize = 32;
 
-/// Reads the values of one file, until they come to more than [`MOST`].
+/// Reads the values of one file, up to a total of [`MOST`].
 #[derive(Debug)]
 pub(crate) struct Limited<'a> {
     reader: Reader<'a>,
@@ -19,7 +19,7 @@ pub(crate) struct Limited<'a> {
 }
 
 impl<'a> Limited<'a> {
-    /// Of a file.
+    /// Makes a reader of one file.
     pub(crate) fn new(reader: Reader<'a>) -> Self {
         let left = MOST;
         Self { reader, left }

@@ -1,6 +1,6 @@
-//! apk's packages, version 3: an ADB of the package's description and paths, and a block for each file's content.
+//! apk packages, version 3: an ADB with the description and paths, and a block for each file's content.
 //!
-//! Slots have the numbers of apk-tools' schemas. What is here is what OpenWrt's packages use.
+//! Slots are numbered as in apk-tools' schemas. Only the parts that OpenWrt's packages use are here.
 
 pub(crate) mod info;
 pub(crate) mod limited;
@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use std::io;
 use thiserror::Error;
 
-/// The length of a package's own number.
+/// Length of a package's identity, in bytes.
 const ID: usize = 20;
-/// Scripts by when they run; the order is that of the slots.
+/// The scripts' names, by when they run, in the order of their slots.
 pub const SCRIPTS: [&str; 7] = [
     "trigger",
     "pre-install",
@@ -31,50 +31,50 @@ pub const SCRIPTS: [&str; 7] = [
 /// A package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Apk {
-    /// Its description.
+    /// The package's description.
     pub info: Info,
-    /// Scripts by their names in [`SCRIPTS`].
+    /// Scripts by name, as in [`SCRIPTS`].
     pub scripts: BTreeMap<String, Vec<u8>>,
     /// The files to be installed.
     pub tree: Tree,
 }
 
-/// Why bytes are no package, or something no package can say.
+/// Why bytes are not a valid package, or a package cannot be written.
 #[derive(Debug, Error)]
 pub enum ApkError {
-    /// The file around it.
+    /// The container is invalid.
     #[error("{0}")]
     Container(#[from] ContainerError),
-    /// A value in it.
+    /// A value is invalid.
     #[error("{0}")]
     Value(#[from] ValueError),
-    /// A path in it.
+    /// A path is invalid.
     #[error("{0}")]
     Tree(#[from] TreeError),
-    /// Something that does not belong together.
+    /// Parts of the package contradict each other.
     #[error("apk: {0}")]
     Content(&'static str),
-    /// A dependency that is none.
+    /// A dependency is invalid.
     #[error("apk: {0:?} is no dependency")]
     Dependency(String),
     /// A script's name is not in [`SCRIPTS`].
     #[error("apk: no script is called {0}")]
     Script(String),
-    /// None of a vector's.
+    /// Writing failed, which does not happen with a vector.
     #[error("{0}")]
     Write(#[from] io::Error),
 }
 
-/// Writes a package. Its identity and the size of its files are found here.
+/// Writes a package. This computes its identity and the size of its files.
 ///
 /// # Errors
-/// When a dependency or a script's name is none.
+/// When a dependency or a script's name is invalid.
 pub fn write(package: &Apk) -> Result<Vec<u8>, ApkError> {
     let mut writer = Writer::default();
     let size = package.tree.size();
     let info = Info {
         identity: vec![0; ID],
-        // None would be a package without files.
+        // A size of 0 would mean a package without files.
         installed_size: size.max(1),
         file_size: 0,
         ..package.info.clone()
@@ -101,10 +101,10 @@ pub fn write(package: &Apk) -> Result<Vec<u8>, ApkError> {
     Ok(container.write()?)
 }
 
-/// Reads a package, and checks every file against its size and SHA-256, and its own identity.
+/// Reads a package, and checks every file's size and SHA-256 and the package's identity.
 ///
 /// # Errors
-/// When it is none, or what belongs together does not.
+/// When the package is invalid or its parts contradict each other.
 pub fn read(bytes: &[u8]) -> Result<Apk, ApkError> {
     let container = Container::read(bytes, PACKAGE)?;
     let (payload, blocks) = container.blocks()?;
@@ -143,16 +143,16 @@ pub fn read(bytes: &[u8]) -> Result<Apk, ApkError> {
     })
 }
 
-/// The SHA-256 of the ADB, by which indexes know a package.
+/// Computes the SHA-256 of the ADB, by which indexes identify a package.
 ///
 /// # Errors
-/// When it is no package.
+/// When the bytes are not a package.
 pub fn identity(bytes: &[u8]) -> Result<[u8; 32], ApkError> {
     let container = Container::read(bytes, PACKAGE)?;
     Ok(hash::sha256(container.blocks()?.0))
 }
 
-/// Where the identity's bytes stand in a payload, and they.
+/// Finds the identity's bytes in a payload; returns their offset and the bytes.
 fn place_of_identity(payload: &[u8]) -> Result<(usize, &[u8]), ApkError> {
     let reader = Reader::new(payload)?;
     let root = reader.object(reader.root())?;
@@ -162,7 +162,7 @@ fn place_of_identity(payload: &[u8]) -> Result<(usize, &[u8]), ApkError> {
     if identity.len() != ID {
         return Err(ApkError::Content("an identity of other than 20 bytes"));
     }
-    // Behind the byte of its length.
+    // The bytes follow the byte with their length.
     Ok(((word & 0x0fff_ffff) as usize + 1, identity))
 }
 
@@ -229,7 +229,7 @@ mod tests {
         let mut tree = Tree::default();
         tree.file("usr/sbin/millrace", 0o755, b"program").unwrap();
         let bytes = write(&package(tree)).unwrap();
-        // Deflate may change with its crate, and what it holds may not.
+        // The compressed bytes may change with the deflate crate; the content must not.
         let plain = compress::inflate(&bytes[4..]).unwrap();
         assert_eq!(
             hash::hex(&plain),

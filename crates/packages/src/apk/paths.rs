@@ -5,12 +5,12 @@ use crate::adb::{NULL, Reader, Writer};
 use crate::hash;
 use crate::tree::{Entry, Kind, LONGEST_PATH, LONGEST_TARGET, Tree};
 
-/// A link's kind in front of its target, as `st_mode` has it.
+/// The `st_mode` file type of a link, which precedes its target.
 const LINK: u16 = 0o120_000;
-/// The name of user and group.
+/// Name of the files' user and group.
 const OWNER: &[u8] = b"root";
 
-/// A directory, and what stands in it but directories, by name.
+/// A directory, and its files and links by name.
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
     path: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Directory<'a> {
     pub(super) files: Vec<(&'a str, &'a Entry)>,
 }
 
-/// The root, and all directories in the order of their paths.
+/// Returns the root and all directories, in the order of their paths.
 pub(super) fn directories(tree: &Tree) -> Vec<Directory<'_>> {
     let directory = |path, mode| Directory {
         path,
@@ -32,7 +32,7 @@ pub(super) fn directories(tree: &Tree) -> Vec<Directory<'_>> {
             continue;
         }
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        // A tree has every parent, in front of what is in it.
+        // In a tree, every parent precedes its content.
         if let Ok(at) = directories.binary_search_by(|it| it.path.cmp(parent)) {
             directories[at].files.push((name, entry));
         }
@@ -40,7 +40,7 @@ pub(super) fn directories(tree: &Tree) -> Vec<Directory<'_>> {
     directories
 }
 
-/// Writes them, everything of one date; their word.
+/// Writes the directories, everything with the same date, and returns their word.
 pub(super) fn write(writer: &mut Writer, directories: &[Directory<'_>], date: u64) -> u32 {
     let mut paths = Vec::new();
     for directory in directories {
@@ -82,7 +82,7 @@ fn write_access(writer: &mut Writer, mode: u32) -> u32 {
     writer.object(&[mode, owner, owner])
 }
 
-/// Reads them, with the content of the blocks behind, each of which names its directory and file.
+/// Reads the directories. Each block after the ADB names its directory and file, and has the content.
 pub(super) fn read<'a>(
     reader: Reader<'_>,
     word: u32,
@@ -147,7 +147,7 @@ pub(super) fn read<'a>(
     Ok(tree)
 }
 
-/// The content of the block that has to be a file's.
+/// Returns the content of a block, which must belong to the given file.
 fn block(block: Option<&[u8]>, path: u32, file: u32) -> Result<&[u8], ApkError> {
     let head = [path.to_le_bytes(), file.to_le_bytes()].concat();
     let content = block.and_then(|it| it.strip_prefix(head.as_slice()));

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::net::SocketAddr;
 
-/// A call of control, in the words of [`DataPlane`]. Questions that change nothing are not recorded.
+/// A call of control, named as in [`DataPlane`]. Queries that change nothing are not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// [`DataPlane::open_line`].

@@ -1,17 +1,17 @@
-//! Queries for names of devices that have name servers of their own behind a tunnel.
+//! Redirects DNS queries of devices that have name servers of their own behind a tunnel.
 
 use netio::netlink::{HOOK_INPUT, HOOK_PREROUTING};
 
 use super::{REFUSE, REFUSING, WantedChain, quoted, way, who};
 use crate::resolved::Resolved;
 
-/// Before what the guard leads to the router (-105), and before firewalls (-100).
+/// Before the guard's redirect to the router (-105), and before firewalls (-100).
 const LEADING: i32 = -110;
 
-/// The match for a query, of UDP and of TCP.
+/// The condition that matches a DNS query over UDP or TCP.
 const QUERY: &str = "meta l4proto { tcp, udp } th dport 53";
 
-/// The entries with name servers of their own, and for each the conditions of which any is enough.
+/// The entries with name servers of their own, each with its conditions, any of which is enough.
 fn bound(entries: &[Resolved]) -> impl Iterator<Item = (&Resolved, Vec<String>)> {
     let bound = entries.iter().filter(|it| !it.dns.is_empty());
     bound.map(|it| {
@@ -20,7 +20,7 @@ fn bound(entries: &[Resolved]) -> impl Iterator<Item = (&Resolved, Vec<String>)>
     })
 }
 
-/// The rules that mark queries, also those to the router itself, for the tunnel.
+/// The rules that mark queries for the tunnel, also queries to the router itself.
 pub(super) fn marking(entries: &[Resolved]) -> Vec<String> {
     let mut rules = Vec::new();
     for (entry, conditions) in bound(entries) {
@@ -34,8 +34,8 @@ pub(super) fn marking(entries: &[Resolved]) -> Vec<String> {
     rules
 }
 
-/// The chains that lead queries to the name servers, and refuse those that have none of their family; none where no entry
-/// has name servers.
+/// The chains that redirect queries to the entries' name servers, and refuse queries without a name server of their
+/// family. Empty if no entry has name servers.
 pub(super) fn chains(entries: &[Resolved], lan: &[String]) -> Vec<WantedChain> {
     let from = format!("iifname {}", quoted(lan));
     let (mut lead, mut refuse) = (Vec::new(), Vec::new());

@@ -12,7 +12,7 @@ fn wanted() -> WantedTable {
     )
 }
 
-/// The chains as the kernel would tell them.
+/// The chains as the kernel would list them.
 fn made(wanted: &WantedTable) -> Vec<Option<Chain>> {
     let chain = |it: &WantedChain| {
         let rule = |place| ChainRule {
@@ -44,7 +44,7 @@ fn the_text_writes_marks_only_under_the_mask() {
     }
     assert!(text.contains("ether saddr { 02:00:5e:10:00:01, 02:00:5e:10:00:02 } jump to_1"));
     assert!(text.contains("to_1 ip daddr { 192.168.1.0/24, 192.168.2.0/24 } return"));
-    // An entry that blocks a network of the LAN is not kept from it.
+    // An entry that blocks a network of the LAN has no exception for that network.
     assert!(!text.contains("to_4 ip daddr { 192.168.1.0/24, 192.168.2.0/24 } return"));
     assert!(text.contains("prerouting iifname != { \"br-lan\", \"br-guest\" } return"));
 }
@@ -69,7 +69,7 @@ fn names_of_a_device_are_led_to_the_servers_of_its_entry_and_refused_without() {
     let query = "meta l4proto { tcp, udp } th dport 53";
     let from = "iifname { \"br-lan\", \"br-guest\" }";
     let text = told("dns = [\"10.8.0.1\"]");
-    // Marked before what is for the router itself is left alone.
+    // Queries are marked before packets to the router itself are skipped.
     let mark = text.find(&format!("prerouting {who} {query} goto way_1000000"));
     assert!(mark.unwrap() < text.find("fib daddr").unwrap(), "{text}");
     assert!(text.contains(&format!(

@@ -5,29 +5,29 @@ use std::time::Instant;
 
 use crate::control::codes::{ErrorCode, OutgoingResult};
 
-/// How far a call is.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Outgoing-Call-Request was sent; until then the reply must come.
+    /// Call request sent; the reply must arrive by this time.
     Requested(Instant),
-    /// Packets flow.
+    /// The call is up.
     Up,
-    /// Call-Clear-Request was sent; until then the notice of its end must come.
+    /// Call-Clear-Request sent; the notice of the call's end must arrive by this time.
     Clearing(Instant),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub(super) state: State,
-    /// 0 until the reply is there; 0 may be the peer's call ID as well.
+    /// 0 before the reply; a peer's call ID may also be 0.
     pub(super) peer_call_id: u16,
 }
 
-/// Calls by our call ID, and requests that wait for an answer, by the peer's.
+/// Calls by our call ID, and unanswered requests by the peer's call ID.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) by_id: BTreeMap<u16, Call>,
-    /// Invariant: with `by_id` not more than the connection's `max_calls`.
+    /// Invariant: together with `by_id` at most the connection's `max_calls`.
     pub(super) offered: Vec<u16>,
 }
 
@@ -36,7 +36,7 @@ impl Calls {
         self.by_id.len() + self.offered.len()
     }
 
-    /// The call that has this ID at the peer.
+    /// Our ID of the call that has this ID at the peer.
     pub(super) fn by_peer(&self, peer_call_id: u16) -> Option<u16> {
         self.by_id
             .iter()
@@ -63,16 +63,16 @@ impl Call {
 /// A server's answer to a request for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The call is there, with this ID on our side.
+    /// The call is accepted with our ID.
     Accept {
-        /// Our call ID. No two calls of one server should have the same, as clients may share an address.
+        /// Our call ID. Unique within a server, because clients may share an address.
         call_id: u16,
     },
-    /// There will be none.
+    /// The call is refused.
     Refuse {
-        /// Why.
+        /// The reason.
         result: OutgoingResult,
-        /// More, if that is a general error.
+        /// The general error, if `result` says so.
         error: ErrorCode,
     },
 }
@@ -86,13 +86,13 @@ pub enum CallError {
     /// The call ID is taken.
     #[error("there is a call with ID {0}")]
     Taken(u16),
-    /// The connection has as many calls as it may.
+    /// The connection already has its maximum of calls.
     #[error("the control connection has {0} calls, which is the most that it may have")]
     Full(u16),
-    /// No such call or request.
+    /// No call or request has this ID.
     #[error("there is no call with ID {0}")]
     Unknown(u16),
-    /// Only clients open calls, only servers answer them.
+    /// Wrong role: only clients open calls, and only servers answer them.
     #[error("only clients open calls, and only servers answer them")]
     Role,
 }

@@ -1,15 +1,15 @@
-//! Result, error and reason codes of the control connection (RFC 2637, section 2), each with a sentence for people.
+//! Result, error and reason codes of the control connection (RFC 2637, section 2), with texts for people.
 
 use core::fmt;
 
-/// An enum of the codes that the RFC gives a meaning, and `Other` for the rest.
+/// Defines an enum of the codes that the RFC defines, with `Other` for the rest.
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $value:literal, $text:literal;)+ }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$variant_doc])* $variant,)+
-            /// A code that the RFC does not know.
+            /// A code that the RFC does not define.
             Other(u8),
         }
 
@@ -45,21 +45,21 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Why something failed in general (RFC 2637, section 2.16); says more where a result code is "general error".
+    /// A general error (RFC 2637, section 2.16); explains a result code of "general error".
     ErrorCode {
-        /// 0.
+        /// Code 0.
         None = 0, "no general error";
-        /// 1.
+        /// Code 1.
         NotConnected = 1, "there is no control connection yet";
-        /// 2.
+        /// Code 2.
         BadFormat = 2, "a length is wrong or the magic cookie is";
-        /// 3.
+        /// Code 3.
         BadValue = 3, "a field is out of range or a reserved field is not zero";
-        /// 4.
+        /// Code 4.
         NoResource = 4, "too few resources now";
-        /// 5.
+        /// Code 5.
         BadCallId = 5, "the call ID is invalid here";
-        /// 6.
+        /// Code 6.
         PacError = 6, "an error of the access concentrator's own";
     }
 }
@@ -67,15 +67,15 @@ codes! {
 codes! {
     /// The result of Start-Control-Connection-Request (RFC 2637, section 2.2).
     StartResult {
-        /// 1.
+        /// Code 1.
         Established = 1, "established";
-        /// 2.
+        /// Code 2.
         GeneralError = 2, "general error";
-        /// 3.
+        /// Code 3.
         AlreadyExists = 3, "there is a control connection already";
-        /// 4.
+        /// Code 4.
         NotAuthorized = 4, "not authorized to open a control connection";
-        /// 5.
+        /// Code 5.
         VersionNotSupported = 5, "protocol version not supported";
     }
 }
@@ -83,11 +83,11 @@ codes! {
 codes! {
     /// Why a control connection is to be closed (RFC 2637, section 2.3).
     StopReason {
-        /// 1.
+        /// Code 1.
         None = 1, "general request";
-        /// 2.
+        /// Code 2.
         Protocol = 2, "cannot support the peer's version of the protocol";
-        /// 3.
+        /// Code 3.
         LocalShutdown = 3, "the peer is being shut down";
     }
 }
@@ -95,9 +95,9 @@ codes! {
 codes! {
     /// The result of Stop-Control-Connection-Request and of Echo-Request (RFC 2637, sections 2.4 and 2.6).
     PlainResult {
-        /// 1.
+        /// Code 1.
         Ok = 1, "done";
-        /// 2.
+        /// Code 2.
         GeneralError = 2, "general error";
     }
 }
@@ -105,19 +105,19 @@ codes! {
 codes! {
     /// The result of Outgoing-Call-Request (RFC 2637, section 2.8).
     OutgoingResult {
-        /// 1.
+        /// Code 1.
         Connected = 1, "connected";
-        /// 2.
+        /// Code 2.
         GeneralError = 2, "general error";
-        /// 3.
+        /// Code 3.
         NoCarrier = 3, "no carrier";
-        /// 4.
+        /// Code 4.
         Busy = 4, "busy";
-        /// 5.
+        /// Code 5.
         NoDialTone = 5, "no dial tone";
-        /// 6.
+        /// Code 6.
         TimeOut = 6, "the call was not established in time";
-        /// 7.
+        /// Code 7.
         DoNotAccept = 7, "calls are administratively prohibited";
     }
 }
@@ -125,11 +125,11 @@ codes! {
 codes! {
     /// The result of Incoming-Call-Request (RFC 2637, section 2.10).
     IncomingResult {
-        /// 1.
+        /// Code 1.
         Connect = 1, "connect";
-        /// 2.
+        /// Code 2.
         GeneralError = 2, "general error";
-        /// 3.
+        /// Code 3.
         DoNotAccept = 3, "not accepted";
     }
 }
@@ -137,13 +137,13 @@ codes! {
 codes! {
     /// Why a call has ended (RFC 2637, section 2.13).
     DisconnectResult {
-        /// 1.
+        /// Code 1.
         LostCarrier = 1, "lost carrier";
-        /// 2.
+        /// Code 2.
         GeneralError = 2, "general error";
-        /// 3.
+        /// Code 3.
         AdminShutdown = 3, "shut down by the administrator";
-        /// 4.
+        /// Code 4.
         Request = 4, "ended at our request";
     }
 }

@@ -1,18 +1,18 @@
-//! Two hosts that call each other at the same time.
+//! Resolves two hosts calling each other at the same time.
 
 use std::net::Ipv4Addr;
 
 /// Which of two control connections between the same hosts stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// The one that this host began: the peer's is closed without an answer.
+    /// Our connection stays: the peer's is closed without an answer.
     Ours,
-    /// The one that the peer began: ours is closed without another message on it, and the peer's request is answered.
+    /// The peer's connection stays: ours is closed without another message, and the peer's request is answered.
     Theirs,
 }
 
-/// Decides a collision as both ends do: the connection of the host with the higher address stays (RFC 2637,
-/// section 3.1.3). `None` if both addresses are the same, which is a host that called itself.
+/// Decides a collision like the other end: the connection of the host with the higher address stays (RFC 2637, section
+/// 3.1.3). `None` if both addresses are equal, because the host called itself.
 #[must_use]
 pub fn keep(ours: Ipv4Addr, theirs: Ipv4Addr) -> Option<Keep> {
     match u32::from(ours).cmp(&u32::from(theirs)) {

@@ -12,18 +12,18 @@ use crate::control::message::{
 use crate::control::stream::Stream;
 use crate::control::text::Text;
 
-/// Bytes that may wait for a peer to read them: more than all calls' messages at once.
+/// Most bytes that may wait for a peer to read: more than the messages of all calls at once.
 const MAX_TRANSMIT: usize = 16 * 1024;
 
-/// How long a client may take for its first message: it has it ready before it connects.
+/// Time for a client's first message, which it has ready before it connects.
 const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The one that calls: PNS in the RFC.
+    /// The end that calls: PNS in the RFC.
     Client,
-    /// The one that is called: PAC in the RFC.
+    /// The end that is called: PAC in the RFC.
     Server,
 }
 
@@ -32,17 +32,17 @@ pub enum Role {
 pub struct Settings {
     /// Our host name, for the peer's logs.
     pub name: String,
-    /// Our maker, for the peer's logs.
+    /// Our vendor name, for the peer's logs.
     pub vendor: String,
-    /// Packets that we take without having acknowledged them.
+    /// Receive window: unacknowledged packets that we accept.
     pub window: u16,
-    /// Silence after which the peer is asked whether it is there: 60 s in the RFC (section 3.1.4).
+    /// Silence after which the peer gets an Echo-Request: 60 s in the RFC (section 3.1.4).
     pub echo_interval: Duration,
-    /// How long it may take to answer that, and every other request: 60 s in the RFC.
+    /// Time for the reply to an Echo-Request, and to every other request: 60 s in the RFC.
     pub reply_timeout: Duration,
-    /// How long we wait for the peer to confirm that the connection ends.
+    /// Time for the peer to confirm the end of the connection.
     pub stop_timeout: Duration,
-    /// The most calls that the connection may have.
+    /// Most calls on the connection.
     pub max_calls: u16,
 }
 
@@ -62,18 +62,18 @@ impl Default for Settings {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Until then the first message must come.
+    /// Waits until this time for the first message.
     Starting(Instant),
     Established,
-    /// We asked to stop; until then that must be confirmed.
+    /// We asked to stop, and wait until this time for the confirmation.
     Stopping(Instant),
     Closed,
 }
 
 /// One control connection, client or server.
 ///
-/// Bytes of TCP go in by [`receive`](Self::receive); what [`transmit`](Self::transmit) holds goes out. Events have to be
-/// taken after each call.
+/// Received TCP bytes go in by [`receive`](Self::receive); [`transmit`](Self::transmit) holds bytes to send. Take the
+/// events after each call.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) role: Role,
@@ -81,9 +81,9 @@ pub struct Connection {
     pub(super) state: State,
     pub(super) stream: Stream,
     pub(super) calls: Calls,
-    /// When the peer was last heard.
+    /// When the last message of the peer arrived.
     pub(super) heard: Instant,
-    /// An Echo-Request that was not answered: its identifier, and until when it must be.
+    /// An unanswered Echo-Request: its identifier, and the deadline for its answer.
     pub(super) echo: Option<(u32, Instant)>,
     echoes: u32,
     serial: u16,
@@ -93,7 +93,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection whose TCP connection has just been made. A client says the first word.
+    /// A control connection on a new TCP connection. A client sends the first message.
     #[must_use]
     pub fn new(role: Role, settings: Settings, now: Instant) -> Self {
         let start = match role {
@@ -126,7 +126,7 @@ impl Connection {
         self.state == State::Established
     }
 
-    /// Whether it has ended.
+    /// Whether the connection has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
@@ -138,13 +138,13 @@ impl Connection {
         &self.counters
     }
 
-    /// Bytes that TCP has to send.
+    /// Bytes to send over TCP.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
         &self.transmit
     }
 
-    /// TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, len: usize) {
         self.transmit.drain(..len.min(self.transmit.len()));
     }
@@ -154,7 +154,7 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Asks for a call; [`Event::CallUp`] or [`Event::CallDown`] follows (RFC 2637, section 3.2.2).
+    /// Requests a call; [`Event::CallUp`] or [`Event::CallDown`] follows (RFC 2637, section 3.2.2).
     ///
     /// # Errors
     /// See [`CallError`].
@@ -219,7 +219,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends a call (RFC 2637, sections 2.12 and 2.13): a client asks for it, a server says so.
+    /// Ends a call (RFC 2637, sections 2.12 and 2.13): a client requests the end, a server announces it.
     ///
     /// # Errors
     /// [`CallError::Unknown`].
@@ -241,7 +241,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the peer that nothing needs escaping (RFC 2637, section 2.15); some servers wait for it.
+    /// Tells the peer that no characters need escaping (RFC 2637, section 2.15); some servers wait for this.
     ///
     /// # Errors
     /// [`CallError::Unknown`], also while the call is not up.
@@ -257,8 +257,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the connection and its calls (RFC 2637, section 2.3). [`Event::Closed`] follows when the peer has confirmed it
-    /// or its time is over.
+    /// Ends the connection and its calls (RFC 2637, section 2.3). [`Event::Closed`] follows when the peer has confirmed
+    /// it, or after a time-out.
     pub fn stop(&mut self, reason: StopReason, now: Instant) {
         match self.state {
             State::Established => {
@@ -273,12 +273,12 @@ impl Connection {
         }
     }
 
-    /// Ends the connection and its calls at once, without a word to the peer.
+    /// Ends the connection and its calls at once, without telling the peer.
     pub fn abandon(&mut self, reason: CloseReason) {
         self.close(reason);
     }
 
-    /// The TCP connection has ended.
+    /// Notes that the TCP connection has ended.
     pub fn stream_ended(&mut self) {
         let reason = match self.state {
             State::Stopping(_) => CloseReason::Local,
@@ -287,7 +287,7 @@ impl Connection {
         self.close(reason);
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// When [`expire`](Self::expire) must be called next.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
@@ -303,7 +303,7 @@ impl Connection {
         }
     }
 
-    /// Does what is due. Calling it early does nothing.
+    /// Handles timers that are due. An early call does nothing.
     pub fn expire(&mut self, now: Instant) {
         match self.state {
             State::Starting(until) if now >= until => self.close(CloseReason::StartTimeOut),
@@ -321,7 +321,7 @@ impl Connection {
         while let Some((&call_id, call)) = self.calls.by_id.iter().find(|(_, call)| due(call)) {
             let end = match call.state {
                 CallState::Requested(_) => {
-                    // The reply may still come: the peer is to end what it opens then.
+                    // The reply may still come, so the peer must end a call that it opens late.
                     self.send(&Message::CallClearRequest { call_id });
                     CallEnd::TimeOut
                 }
@@ -344,7 +344,7 @@ impl Connection {
         }
     }
 
-    /// Whether one more call with this ID can be had.
+    /// Checks that one more call with this ID can be opened.
     fn room_for(&self, call_id: u16) -> Result<(), CallError> {
         if self.state != State::Established {
             Err(CallError::NotEstablished)

@@ -3,66 +3,65 @@
 use crate::control::codes::{DisconnectResult, ErrorCode, OutgoingResult, StartResult, StopReason};
 use crate::control::message::{Host, LinkInfo, MessageError, OutgoingCall};
 
-/// Something that has happened, in the order in which it did.
+/// An event, in order of occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// At most a handful wait at a time; a box for each would cost more than the room that it saves.
+// Only a handful of events wait at a time, so boxing the long variants would cost more than it saves.
 #[allow(clippy::large_enum_variant)]
 pub enum Event {
-    /// The connection is there; calls can be opened.
+    /// The connection is established; calls can be opened.
     Established(Host),
-    /// The peer wants a call: [`answer_call`](crate::control::Connection::answer_call) must follow.
+    /// The peer requests a call: [`answer_call`](crate::control::Connection::answer_call) must follow.
     CallRequested(OutgoingCall),
-    /// A call is there: packets of GRE may flow.
+    /// A call is up: GRE packets may flow.
     CallUp {
         /// Our call ID, which the peer writes into its packets.
         call_id: u16,
-        /// The peer's call ID, to write into ours.
+        /// The peer's call ID, for our packets.
         peer_call_id: u16,
-        /// Packets that the peer takes without having acknowledged them.
+        /// The peer's receive window, in packets.
         window: u16,
         /// The peer's processing delay, in tenths of a second.
         delay: u16,
     },
-    /// The peer said how packets are to be escaped. Packets of GRE escape nothing.
+    /// The peer has set which characters to escape. GRE packets escape none.
     LinkInfo(LinkInfo),
-    /// A call has ended, or was not to be had.
+    /// A call has ended, or could not be opened.
     CallDown {
         /// Our call ID.
         call_id: u16,
-        /// Why.
+        /// Why the call ended.
         end: CallEnd,
     },
-    /// The connection has ended; its calls have been reported before. The TCP connection is to be closed once everything
-    /// was sent.
+    /// The connection has ended, after the events of its calls. Close the TCP connection once everything was sent.
     Closed(CloseReason),
 }
 
 /// Why a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallEnd {
-    /// We ended it.
+    /// We ended the call.
     #[error("ended by us")]
     Local,
-    /// The client ended it by Call-Clear-Request.
+    /// The client ended the call by Call-Clear-Request.
     #[error("ended by the client")]
     Cleared,
-    /// The server ended it by Call-Disconnect-Notify.
+    /// The server ended the call by Call-Disconnect-Notify.
     #[error("ended by the server: {result} ({error})")]
     Disconnected {
         /// The server's reason.
         result: DisconnectResult,
-        /// More, if that is a general error.
+        /// The general error, if `result` says so.
         error: ErrorCode,
     },
-    /// The server did not accept it.
+    /// The server refused the call.
     #[error("the server refuses the call: {result} ({error})")]
     Refused {
         /// The server's reason.
         result: OutgoingResult,
-        /// More, if that is a general error.
+        /// The general error, if `result` says so.
         error: ErrorCode,
     },
-    /// The server did not answer the request.
+    /// The server did not answer the request for the call.
     #[error("the server did not answer the request for a call")]
     TimeOut,
     /// The control connection has ended.
@@ -73,10 +72,10 @@ pub enum CallEnd {
 /// Why a control connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// We closed it.
+    /// We closed the connection.
     #[error("closed by us")]
     Local,
-    /// The peer closed it by Stop-Control-Connection-Request.
+    /// The peer closed the connection by Stop-Control-Connection-Request.
     #[error("closed by the peer: {0}")]
     Stopped(StopReason),
     /// The server refused Start-Control-Connection-Request.
@@ -84,7 +83,7 @@ pub enum CloseReason {
     Refused {
         /// The server's reason.
         result: StartResult,
-        /// More, if that is a general error.
+        /// The general error, if `result` says so.
         error: ErrorCode,
     },
     /// The peer speaks another version of PPTP.
@@ -93,43 +92,43 @@ pub enum CloseReason {
     /// The TCP connection ended without the peer saying so in PPTP.
     #[error("the peer closed the TCP connection")]
     StreamEnded,
-    /// The peer's bytes cannot be told apart into messages.
+    /// The peer's bytes cannot be split into messages.
     #[error(transparent)]
     Framing(MessageError),
-    /// The first message did not come.
+    /// The first message did not arrive in time.
     #[error("no answer at the PPTP port: what listens there may be no PPTP server")]
     StartTimeOut,
-    /// An Echo-Request was not answered.
+    /// The peer did not answer an Echo-Request.
     #[error("the peer is gone: it does not answer echo requests")]
     EchoTimeOut,
-    /// Stop-Control-Connection-Request was not answered.
+    /// The peer did not answer Stop-Control-Connection-Request.
     #[error("closed by us; the peer did not confirm it")]
     StopTimeOut,
-    /// The client has not logged in.
+    /// The client did not log in in time.
     #[error("no login in time")]
     NoLogin,
-    /// The client has asked for one call after the other.
+    /// The client requested too many calls without a login.
     #[error("too many calls without a login")]
     TooManyCalls,
-    /// There are too many clients that have not logged in, and this one makes room.
+    /// Too many clients have not logged in, and this one was closed to make room.
     #[error("too many connections without a login")]
     Crowded,
-    /// More waits to be sent than a peer that reads could leave.
+    /// More bytes wait than a peer that reads would leave.
     #[error("the peer does not read what is sent to it")]
     NotReading,
 }
 
-/// Counts of faulty messages.
+/// Counters of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that were understood.
     pub messages: u64,
     /// Messages skipped because of their kind, type or length.
     pub skipped: u64,
-    /// Messages that do not belong into the state of the connection.
+    /// Messages not allowed in the connection's state.
     pub unexpected: u64,
-    /// Messages about calls that there are not.
+    /// Messages about unknown calls.
     pub unknown_calls: u64,
-    /// Requests for calls that were refused.
+    /// Refused requests for calls.
     pub refused_calls: u64,
 }

@@ -7,7 +7,7 @@ use crate::control::message::{
 };
 use crate::control::text::Text;
 
-/// Reads a message whose cookie and length were checked; `None` if bytes are missing.
+/// Reads a message whose cookie and length were checked; `None` if the slice is too short.
 pub(super) fn parse(reader: &mut Reader<'_>) -> Option<Result<Message, MessageError>> {
     let len = reader.u16()?;
     let message_type = reader.u16()?;
@@ -125,7 +125,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Option<Result<Message, MessageEr
                 counters,
             })
         }
-        // 15: `len_of` knows no other.
+        // Kind 15: `len_of` accepts no other kind.
         _ => {
             let peer_call_id = reader.u16()?;
             let _reserved = reader.u16()?;
@@ -202,7 +202,7 @@ impl Put for Vec<u8> {
 pub(super) fn write(message: &Message, out: &mut Vec<u8>) {
     let kind = message.kind();
     let len = Message::len_of(kind).unwrap_or(HEADER_LEN);
-    // At most 220.
+    // The length is at most 220.
     out.put16(len as u16).put16(1).put32(COOKIE);
     out.put16(kind).put16(0);
     match message {

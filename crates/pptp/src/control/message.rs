@@ -1,7 +1,7 @@
 //! The messages of the control connection (RFC 2637, section 2).
 //!
-//! Each has one length, which is in its header, and a magic cookie, which shows that the stream is still in step.
-//! Reserved fields are written as zero and not looked at: deployed peers are not strict about them.
+//! Each kind of message has a fixed length, stated in its header. A magic cookie shows that the stream is still in
+//! step. Reserved fields are written as zero and ignored when read: deployed peers do not always zero them.
 
 use crate::bytes::Reader;
 use crate::control::codes::{
@@ -24,7 +24,7 @@ pub const MAX_LEN: usize = 220;
 /// Both kinds of framing, or both kinds of bearer (RFC 2637, section 2.1).
 pub const BOTH: u32 = 3;
 
-/// Both sides' words about themselves (RFC 2637, sections 2.1 and 2.2).
+/// A host's description of itself (RFC 2637, sections 2.1 and 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The version of the protocol that the sender speaks.
@@ -33,32 +33,32 @@ pub struct Host {
     pub framing: u32,
     /// Bits: 1 analog, 2 digital.
     pub bearer: u32,
-    /// Calls that an access concentrator can have; 0 of a client.
+    /// Most calls of an access concentrator; 0 for a client.
     pub max_channels: u16,
     /// The firmware's version.
     pub firmware: u16,
     /// The host's name.
     pub name: Text<64>,
-    /// The maker.
+    /// The vendor's name.
     pub vendor: Text<64>,
 }
 
 /// Outgoing-Call-Request (RFC 2637, section 2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutgoingCall {
-    /// The caller's call ID: the peer writes it into each packet of GRE. 0 is valid.
+    /// The caller's call ID, which the peer writes into each GRE packet. 0 is valid.
     pub call_id: u16,
     /// A number for logs.
     pub serial: u16,
-    /// The least speed in bits a second.
+    /// The lowest speed, in bits per second.
     pub min_bps: u32,
-    /// The greatest speed in bits a second.
+    /// The highest speed, in bits per second.
     pub max_bps: u32,
     /// Bits: 1 analog, 2 digital.
     pub bearer: u32,
     /// Bits: 1 asynchronous, 2 synchronous.
     pub framing: u32,
-    /// Packets that the caller can take without having acknowledged them.
+    /// The caller's receive window, in packets.
     pub window: u16,
     /// The caller's processing delay, in tenths of a second.
     pub delay: u16,
@@ -77,17 +77,17 @@ pub struct OutgoingReply {
     pub call_id: u16,
     /// The call ID of the request.
     pub peer_call_id: u16,
-    /// Whether the call is there.
+    /// Whether the call was established.
     pub result: OutgoingResult,
-    /// More, if `result` is a general error.
+    /// The general error, if `result` says so.
     pub error: ErrorCode,
-    /// A cause of the telephone network's.
+    /// Cause code of the telephone network.
     pub cause: u16,
-    /// Bits a second.
+    /// Speed in bits per second.
     pub speed: u32,
-    /// Packets that the answering side can take without having acknowledged them.
+    /// The answering side's receive window, in packets.
     pub window: u16,
-    /// Its processing delay, in tenths of a second.
+    /// The answering side's processing delay, in tenths of a second.
     pub delay: u16,
     /// A number for logs.
     pub channel: u32,
@@ -125,11 +125,11 @@ pub struct IncomingReply {
     pub peer_call_id: u16,
     /// Whether the call is to be answered.
     pub result: IncomingResult,
-    /// More, if `result` is a general error.
+    /// The general error, if `result` says so.
     pub error: ErrorCode,
-    /// Packets that the answering side can take without having acknowledged them.
+    /// The answering side's receive window, in packets.
     pub window: u16,
-    /// Its processing delay, in tenths of a second.
+    /// The answering side's processing delay, in tenths of a second.
     pub delay: u16,
 }
 
@@ -138,11 +138,11 @@ pub struct IncomingReply {
 pub struct IncomingConnected {
     /// The call ID of the reply.
     pub peer_call_id: u16,
-    /// Bits a second.
+    /// Speed in bits per second.
     pub speed: u32,
-    /// Packets that the access concentrator can take without having acknowledged them.
+    /// The access concentrator's receive window, in packets.
     pub window: u16,
-    /// Its processing delay, in tenths of a second.
+    /// The access concentrator's processing delay, in tenths of a second.
     pub delay: u16,
     /// Bits: 1 asynchronous, 2 synchronous.
     pub framing: u32,
@@ -153,13 +153,13 @@ pub struct IncomingConnected {
 pub struct Disconnect {
     /// The sender's call ID.
     pub call_id: u16,
-    /// Why.
+    /// Why the call ended.
     pub result: DisconnectResult,
-    /// More, if `result` is a general error.
+    /// The general error, if `result` says so.
     pub error: ErrorCode,
-    /// A cause of the telephone network's.
+    /// Cause code of the telephone network.
     pub cause: u16,
-    /// Counters of the vendor's, as text.
+    /// Vendor-specific counters, as text.
     pub statistics: Text<128>,
 }
 
@@ -177,49 +177,49 @@ pub struct WanErrors {
 pub struct LinkInfo {
     /// The receiver's call ID.
     pub peer_call_id: u16,
-    /// Characters to escape when sending. Packets of GRE escape nothing.
+    /// Characters that the receiver must escape when sending. GRE packets escape none.
     pub send_accm: u32,
-    /// Characters that come escaped.
+    /// Characters that arrive escaped.
     pub receive_accm: u32,
 }
 
 /// A message of the control connection (RFC 2637, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// A message lives for one call; a box for the long ones would cost more than the room that it saves.
+// A message lives for one call, so boxing the long variants would cost more than it saves.
 #[allow(clippy::large_enum_variant)]
 pub enum Message {
     /// Start-Control-Connection-Request, section 2.1.
     StartRequest(Host),
     /// Start-Control-Connection-Reply, section 2.2.
     StartReply {
-        /// Who answers.
+        /// The answering host.
         host: Host,
-        /// Whether the connection is there.
+        /// Whether the connection was established.
         result: StartResult,
-        /// More, if `result` is a general error.
+        /// The general error, if `result` says so.
         error: ErrorCode,
     },
     /// Stop-Control-Connection-Request, section 2.3.
     StopRequest(StopReason),
     /// Stop-Control-Connection-Reply, section 2.4.
     StopReply {
-        /// Whether it was closed.
+        /// Whether the connection was closed.
         result: PlainResult,
-        /// More, if `result` is a general error.
+        /// The general error, if `result` says so.
         error: ErrorCode,
     },
     /// Echo-Request, section 2.5.
     EchoRequest {
-        /// Comes back in the reply.
+        /// A number that the reply repeats.
         identifier: u32,
     },
     /// Echo-Reply, section 2.6.
     EchoReply {
-        /// That of the request.
+        /// The request's identifier.
         identifier: u32,
         /// Whether the request was valid.
         result: PlainResult,
-        /// More, if `result` is a general error.
+        /// The general error, if `result` says so.
         error: ErrorCode,
     },
     /// Outgoing-Call-Request, section 2.7.
@@ -245,18 +245,18 @@ pub enum Message {
     SetLinkInfo(LinkInfo),
 }
 
-/// Why bytes are no message of the control connection.
+/// Why bytes are not a valid control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// The stream is out of step, which cannot be mended: the connection must be closed (RFC 2637, section 2).
+    /// The stream is out of step and cannot recover: the connection must be closed (RFC 2637, section 2).
     #[error(
         "the magic cookie is {0:#010x}, not {COOKIE:#010x}: what talks at this port is not PPTP"
     )]
     Cookie(u32),
-    /// No message is as long as the header says.
+    /// The length in the header fits no message.
     #[error("a message of {0} bytes: PPTP has messages of {HEADER_LEN} to {MAX_LEN}")]
     Length(u16),
-    /// A message of another length than its kind has.
+    /// The length is wrong for this kind of message.
     #[error("a message of kind {kind} has {len} bytes")]
     KindLength {
         /// The control message type.
@@ -264,19 +264,19 @@ pub enum MessageError {
         /// The length in the header.
         len: u16,
     },
-    /// A management message, which the RFC reserves.
+    /// A management message, which the RFC reserves for later use.
     #[error("a message of type {0}, which is no control message")]
     Type(u16),
-    /// A kind that the RFC does not know.
+    /// A kind that the RFC does not define.
     #[error("a control message of the unknown kind {0}")]
     Kind(u16),
-    /// Fewer or more bytes than the header says.
+    /// The slice has fewer or more bytes than the header says.
     #[error("the bytes are not one whole message")]
     Incomplete,
 }
 
 impl MessageError {
-    /// Whether the length of the message is still known, so that the next one can be read.
+    /// Whether the message's length is still known, so that the next message can be read.
     #[must_use]
     pub const fn in_step(self) -> bool {
         matches!(
@@ -286,7 +286,7 @@ impl MessageError {
     }
 }
 
-/// The length in a header, checked as far as possible without the rest of the message.
+/// The length in a header, with the checks that need only the header.
 ///
 /// # Errors
 /// [`MessageError::Cookie`] and [`MessageError::Length`].
@@ -327,7 +327,7 @@ impl Message {
         }
     }
 
-    /// The bytes that a message of this kind has, `None` for a kind that the RFC does not know.
+    /// Length of a message of this kind in bytes; `None` if the RFC does not define the kind.
     #[must_use]
     pub const fn len_of(kind: u16) -> Option<usize> {
         Some(match kind {

@@ -1,5 +1,5 @@
 //! The control connection of PPTP (RFC 2637, sections 2 and 3): one TCP connection to port 1723, which opens and ends
-//! calls and notices when the peer is gone.
+//! calls and detects a dead peer.
 
 mod call;
 mod codes;

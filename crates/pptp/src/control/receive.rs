@@ -1,4 +1,4 @@
-//! A control connection's reaction to a message (RFC 2637, sections 3.1 to 3.3).
+//! Handles the messages that a control connection receives (RFC 2637, sections 3.1 to 3.3).
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::control::message::{
 };
 
 impl Connection {
-    /// Takes bytes of the TCP connection.
+    /// Takes bytes received on the TCP connection.
     pub fn receive(&mut self, mut bytes: &[u8], now: Instant) {
         while self.state != State::Closed {
             match self.stream.next(&mut bytes) {
@@ -47,7 +47,7 @@ impl Connection {
                 self.close(CloseReason::Stopped(reason));
             }
             (State::Stopping(_), _, Message::StopReply { .. }) => self.close(CloseReason::Local),
-            // Messages that crossed our request to stop.
+            // These messages crossed our request to stop.
             (State::Stopping(_), _, _) => {}
             (_, Role::Server, Message::StartRequest(host)) => self.start_requested(host),
             (
@@ -85,7 +85,7 @@ impl Connection {
                     self.counters.unknown_calls += 1;
                 }
             }
-            // Calls to a client are refused, and so are incoming calls of a telephone network.
+            // A client refuses calls to itself, and either end refuses incoming calls of a telephone network.
             (State::Established, _, Message::OutgoingCallRequest(call)) => {
                 self.counters.refused_calls += 1;
                 let result = OutgoingResult::DoNotAccept;
@@ -163,7 +163,7 @@ impl Connection {
     fn call_replied(&mut self, reply: &OutgoingReply) {
         let call_id = reply.peer_call_id;
         let Some(call) = self.calls.by_id.get_mut(&call_id) else {
-            // The reply to a request that we gave up: the server is to give it up too.
+            // We gave this request up, so the server must end the call.
             self.counters.unknown_calls += 1;
             if reply.result == OutgoingResult::Connected {
                 self.send(&Message::CallClearRequest { call_id });
@@ -183,7 +183,7 @@ impl Connection {
                 });
             }
             CallState::Requested(_) => self.end_call(call_id, CallEnd::Refused { result, error }),
-            // The request to end the call crossed the reply.
+            // Our request to end the call crossed the reply.
             CallState::Clearing(_) if result == OutgoingResult::Connected => {
                 call.peer_call_id = reply.call_id;
             }
@@ -192,7 +192,7 @@ impl Connection {
         }
     }
 
-    /// `peer_call_id` is the client's ID.
+    /// Handles a Call-Clear-Request; `peer_call_id` is the client's ID.
     fn call_cleared(&mut self, peer_call_id: u16) {
         if let Some(call_id) = self.calls.by_peer(peer_call_id) {
             self.send(&disconnect(call_id, DisconnectResult::Request));

@@ -1,8 +1,8 @@
-//! Messages out of a stream of bytes (RFC 2637, section 2).
+//! Splits a TCP byte stream into messages (RFC 2637, section 2).
 
 use crate::control::message::{HEADER_LEN, MAX_LEN, Message, MessageError, length};
 
-/// Joins what TCP cuts. Holds at most one message, in place.
+/// Reassembles messages from TCP segments. Holds at most one message, in place.
 #[derive(Debug)]
 pub struct Stream {
     bytes: [u8; MAX_LEN],
@@ -17,7 +17,7 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// A stream that has read nothing.
+    /// A stream that has read no bytes.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -29,8 +29,8 @@ impl Stream {
     /// Takes bytes from the front of `input` until a message is complete; `None` when `input` ends before that.
     ///
     /// # Errors
-    /// If [`MessageError::in_step`], that message was skipped and the next call goes on; else the connection has to be
-    /// closed, and each further call says the same.
+    /// If [`MessageError::in_step`], the stream skipped that message and the next call continues. Otherwise the
+    /// connection must be closed, and each further call returns the same error.
     pub fn next(&mut self, input: &mut &[u8]) -> Option<Result<Message, MessageError>> {
         self.fill(HEADER_LEN, input);
         let header = self
@@ -49,13 +49,13 @@ impl Stream {
         Some(Message::parse(&self.bytes[..whole]))
     }
 
-    /// Bytes of a message that is not complete.
+    /// Bytes of the incomplete message.
     #[must_use]
     pub const fn pending(&self) -> usize {
         self.len
     }
 
-    /// Moves bytes until there are `wanted`, which is at most `MAX_LEN`.
+    /// Moves bytes from `input` until the buffer has `wanted`, which is at most `MAX_LEN`.
     fn fill(&mut self, wanted: usize, input: &mut &[u8]) {
         let missing = wanted.saturating_sub(self.len).min(input.len());
         let (taken, rest) = input.split_at(missing);

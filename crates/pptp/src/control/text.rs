@@ -1,4 +1,4 @@
-//! Fields of text of a fixed size.
+//! Text fields of a fixed size.
 
 use core::fmt;
 

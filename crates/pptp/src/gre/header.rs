@@ -28,38 +28,38 @@ const VERSION: u16 = 0x0001;
 pub struct Header {
     /// The call ID that the receiver of the packet gave the call.
     pub call_id: u16,
-    /// The packet's number; there with every payload.
+    /// The packet's sequence number; required with a payload.
     pub sequence: Option<u32>,
     /// The highest number that the sender of the packet has received.
     pub acknowledgement: Option<u32>,
 }
 
-/// Why a packet is none of PPTP's.
+/// Why a packet is not a PPTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Shorter than its header.
+    /// The packet is shorter than its header.
     #[error("the packet ends within its header")]
     Short,
-    /// Flags that PPTP does not use, or without the flag for the key, or another version.
+    /// Flags that PPTP does not use, a missing key flag, or another version.
     #[error("flags and version are {0:#06x}, which enhanced GRE does not have")]
     Flags(u16),
-    /// Another payload than PPP.
+    /// A payload other than PPP.
     #[error("protocol {0:#06x} is not PPP")]
     Protocol(u16),
-    /// Longer payload than there are bytes.
+    /// The header promises more payload than the packet has.
     #[error("the header promises more payload than there is")]
     Length,
-    /// A payload must have a number.
+    /// A payload without a sequence number.
     #[error("a payload without a sequence number")]
     Unnumbered,
 }
 
-/// A packet: its header, and where its payload lies.
+/// A packet: its header and the range of its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// The header.
     pub header: Header,
-    /// The payload's place in the bytes that were parsed; empty in a mere acknowledgement. Bytes behind it are padding.
+    /// The payload's range in the parsed bytes; empty in a pure acknowledgement. Bytes after it are padding.
     pub payload: Range<usize>,
 }
 
@@ -114,7 +114,7 @@ impl Header {
         8 + 4 * (self.sequence.is_some() as usize + self.acknowledgement.is_some() as usize)
     }
 
-    /// The header's bytes for a payload of `payload` bytes, and how many of them there are.
+    /// The header's bytes for a payload of `payload` bytes, and the header's length.
     #[must_use]
     pub fn write(&self, payload: u16) -> ([u8; MAX_HEADER_LEN], usize) {
         let mut bytes = [0; MAX_HEADER_LEN];

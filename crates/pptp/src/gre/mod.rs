@@ -1,7 +1,7 @@
 //! Enhanced GRE, which carries the frames of PPP (RFC 2637, section 4).
 //!
-//! Nothing in it is authenticated: packets can be put in by all that can send from the peer's address. What is refused costs a
-//! counter, see [`Counters`].
+//! GRE authenticates nothing: anyone who can send from the peer's address can inject packets. Refused packets are
+//! counted, see [`Counters`].
 
 mod header;
 mod receiver;

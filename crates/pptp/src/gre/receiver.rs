@@ -1,64 +1,64 @@
-//! Numbers of received packets, and when they are to be acknowledged (RFC 2637, sections 4.2 and 4.3).
+//! Tracks numbers of received packets, and when to acknowledge them (RFC 2637, sections 4.2 and 4.3).
 
 use std::time::{Duration, Instant};
 
 use plane::{ReplayCheck, ReplayWindow};
 
-/// The longest time that a packet goes unacknowledged: the RFC asks for less than the peer's time-out, whose least is
-/// not given; deployed peers use half a second.
+/// Longest time that a packet stays unacknowledged. The RFC asks for less than the peer's time-out but gives no minimum
+/// for it; deployed peers use half a second.
 pub const ACK_DELAY: Duration = Duration::from_millis(500);
 
-/// How far a number may be ahead of the expected one. One further on must be followed by its successor to be believed:
-/// a forged packet would else make everything genuine look old.
+/// Largest accepted jump ahead of the expected number. A larger jump counts only once the following number arrives too.
+/// Otherwise one forged packet could make all genuine ones look old.
 pub const MAX_JUMP: u32 = 4096;
 
-/// Number 0 of the wire as a number of 64 bits, so that there is room below.
+/// The 64-bit number for number 0 on the wire; leaves room for lower numbers.
 const ORIGIN: u64 = 1 << 32;
 
-/// Where an accepted packet stands among the others.
+/// Position of an accepted packet relative to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is the one that was expected.
+    /// The packet has the expected number.
     InOrder,
-    /// So many packets before it have not come, so far.
+    /// This many packets before it are still missing.
     Ahead(u64),
-    /// One with a higher number came before it.
+    /// A packet with a higher number arrived earlier.
     Late,
 }
 
 /// Why a packet was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It was here before.
+    /// The packet was received before.
     #[error("a duplicate")]
     Duplicate,
-    /// Too far behind to tell whether it was here before.
+    /// Too old to tell whether the packet was received before.
     #[error("a packet older than the window")]
     TooOld,
-    /// Too far ahead to be believed without its successor.
+    /// Too far ahead to be accepted without its successor.
     #[error("a packet too far ahead of the others")]
     Jump,
 }
 
-/// The state of receiving for one call.
+/// The receiving state of one call.
 #[derive(Debug)]
 pub struct Receiver {
     /// The number after the highest one.
     next: u64,
     window: ReplayWindow,
-    /// Whether anything was accepted.
+    /// Whether any packet was accepted.
     begun: bool,
     /// The number that would confirm a jump.
     jump: Option<u32>,
-    /// Packets since the last acknowledgement, after how many one is sent at once, and until when at the latest.
+    /// Packets since the last acknowledgement; the count that triggers one at once; the latest time for the next one.
     unacknowledged: u32,
     acknowledge_after: u32,
     due: Option<Instant>,
 }
 
 impl Receiver {
-    /// Nothing received. `window` is the number of packets that we allow the peer to send ahead: a peer that keeps to it
-    /// begins with half (RFC 2637, section 4.2.2), so a quarter is acknowledged without delay.
+    /// A receiver before the first packet. `window` is our receive window. A peer that observes it begins with half
+    /// (RFC 2637, section 4.2.2), so a quarter is acknowledged without delay.
     #[must_use]
     pub fn new(window: u16) -> Self {
         Self {
@@ -72,9 +72,9 @@ impl Receiver {
         }
     }
 
-    /// Notes a number of the wire, which comes back as one of 64 bits that never wraps.
+    /// Notes a number from the wire, and returns it as a 64-bit number that never wraps.
     ///
-    /// The first number may be 0 (RFC 2637, section 4.3), 1 as of many peers, or any if its successor follows.
+    /// The first number may be 0 (RFC 2637, section 4.3), 1 as many peers send, or any number whose successor follows.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -123,7 +123,7 @@ impl Receiver {
         Err(Refusal::Jump)
     }
 
-    /// The number to acknowledge, once there is one; the caller sends it.
+    /// The number to acknowledge, if any; the caller must send it.
     pub fn acknowledgement(&mut self) -> Option<u32> {
         if self.unacknowledged == 0 {
             return None;
@@ -134,7 +134,7 @@ impl Receiver {
         Some((self.next - 1) as u32)
     }
 
-    /// When an acknowledgement must have been sent, be it with a packet or by itself.
+    /// When an acknowledgement must be sent, alone or with a packet.
     #[must_use]
     pub const fn deadline(&self) -> Option<Instant> {
         self.due

@@ -1,35 +1,35 @@
-//! Numbers of sent packets, and what the peer's acknowledgements tell (RFC 2637, sections 4.2 and 4.4).
+//! Numbers sent packets, and evaluates the peer's acknowledgements (RFC 2637, sections 4.2 and 4.4).
 //!
-//! The RFC would have a sender stop when its window is full. All deployed Unix peers send regardless, as the packets
-//! inside have a congestion control of their own; so does this crate. The window is kept as a figure: how much is in
-//! flight, and how far away the peer is.
+//! The RFC requires a sender to stop when its window is full. Deployed Unix peers and this crate send regardless,
+//! because the inner packets have their own congestion control. The window only serves as a measurement, along with the
+//! packets in flight and the round-trip time.
 
 use std::time::{Duration, Instant};
 
-/// The time-out before anything was measured (the RFC names no value), and its limits.
+/// Time-out before the first measurement (the RFC names no value), and its limits.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 const MIN_TIMEOUT: Duration = Duration::from_millis(50);
 const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The peer acknowledges what was not sent.
+/// The peer acknowledges a packet that was never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer acknowledges packet {0}, which was not sent")]
 pub struct BadAcknowledgement(pub u32);
 
-/// The state of sending for one call.
+/// The sending state of one call.
 #[derive(Debug)]
 pub struct Sender {
     next: u32,
-    /// The first number that was not acknowledged.
+    /// The lowest number not yet acknowledged.
     oldest: u32,
-    /// Packets sent: `next` without its wrapping.
+    /// Packets sent, a count that does not wrap like `next`.
     total: u64,
-    /// The peer's window, and how much of it may be used: half at first.
+    /// The peer's window (`limit`), and the part in use (`window`): half at first.
     limit: u32,
     window: u32,
-    /// Acknowledged since the window last grew.
+    /// Packets acknowledged since the window last grew.
     credit: u32,
-    /// A packet whose acknowledgement is being timed.
+    /// The packet being timed, and when it was sent.
     timed: Option<(u32, Instant)>,
     round_trip: Option<Duration>,
     deviation: Duration,
@@ -37,7 +37,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Nothing sent; the peer takes `window` packets without having acknowledged them.
+    /// A sender before its first packet. `window` is the peer's receive window, in packets.
     #[must_use]
     pub fn new(window: u16) -> Self {
         let limit = u32::from(window).max(1);
@@ -55,7 +55,7 @@ impl Sender {
         }
     }
 
-    /// The number of the packet that is sent now; the first has 0.
+    /// The number of the packet sent now; the first is 0.
     pub fn number(&mut self, now: Instant) -> u32 {
         let number = self.next;
         self.next = number.wrapping_add(1);
@@ -71,14 +71,14 @@ impl Sender {
         number
     }
 
-    /// The peer has received this packet and, as far as it knows, those before it.
+    /// Notes that the peer has received this packet and, as far as it knows, all earlier ones.
     ///
     /// # Errors
     /// [`BadAcknowledgement`], which changes nothing.
     pub fn acknowledged(&mut self, number: u32, now: Instant) -> Result<(), BadAcknowledgement> {
         let news = number.wrapping_sub(self.oldest).wrapping_add(1);
         if news == 0 || news > self.in_flight() {
-            // An old one once more, which reordering brings about, is no fault.
+            // Reordering may repeat an old acknowledgement, which is not an error.
             let age = u64::from(self.oldest.wrapping_sub(number));
             let done = self.total - u64::from(self.in_flight());
             return if age > 0 && age <= done {
@@ -94,7 +94,7 @@ impl Sender {
             self.measured(now.saturating_duration_since(sent));
             self.timed = None;
         }
-        // RFC 2637, section 4.2.3: one more after a window without a time-out.
+        // RFC 2637, section 4.2.3: the window grows by one after a full window without a time-out.
         self.credit = self.credit.saturating_add(news);
         if self.credit >= self.window {
             self.credit = 0;
@@ -103,7 +103,8 @@ impl Sender {
         Ok(())
     }
 
-    /// RFC 2637, section 4.4: an eighth of what is new counts for the mean, a quarter for the deviation.
+    /// Updates mean and deviation (RFC 2637, section 4.4): a new sample weighs an eighth in the mean, a quarter in the
+    /// deviation.
     fn measured(&mut self, sample: Duration) {
         let mean = self.round_trip.unwrap_or(sample);
         let error = sample.abs_diff(mean);
@@ -113,7 +114,8 @@ impl Sender {
         self.timeout = (mean + self.deviation * 4).clamp(MIN_TIMEOUT, MAX_TIMEOUT);
     }
 
-    /// RFC 2637, sections 4.2.3 and 4.4: the window is halved, the time-out doubled; what is in flight counts as lost.
+    /// Handles a time-out (RFC 2637, sections 4.2.3 and 4.4): halves the window, doubles the time-out, counts packets
+    /// in flight as lost.
     fn timed_out(&mut self) {
         self.window = self.window.div_ceil(2);
         self.credit = 0;
@@ -121,19 +123,19 @@ impl Sender {
         self.oldest = self.next.wrapping_sub(1);
     }
 
-    /// Packets that were sent and neither acknowledged nor given up.
+    /// Sent packets that are neither acknowledged nor given up.
     #[must_use]
     pub const fn in_flight(&self) -> u32 {
         self.next.wrapping_sub(self.oldest)
     }
 
-    /// How many may be in flight by the RFC; not enforced.
+    /// Packets that may be in flight by the RFC; not enforced.
     #[must_use]
     pub const fn window(&self) -> u32 {
         self.window
     }
 
-    /// The mean time until an acknowledgement, which peers delay by up to half a second.
+    /// Mean time until an acknowledgement, which peers delay by up to half a second.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip

@@ -1,4 +1,4 @@
-//! The packets of one call.
+//! The GRE tunnel of one call.
 
 use core::ops::Range;
 use std::time::Instant;
@@ -7,39 +7,39 @@ use crate::gre::header::{Header, MAX_HEADER_LEN, Packet};
 use crate::gre::receiver::{Arrival, Receiver, Refusal};
 use crate::gre::sender::Sender;
 
-/// Packets of one call, counted.
+/// Counters of one call's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets with a payload that were accepted.
     pub received: u64,
     /// Acknowledgements without a payload.
     pub acknowledgements: u64,
-    /// No enhanced GRE.
+    /// Packets that are not enhanced GRE.
     pub malformed: u64,
-    /// With another call's ID.
+    /// Packets with another call's ID.
     pub other_call: u64,
-    /// Received before.
+    /// Packets received before.
     pub duplicates: u64,
-    /// Older than the window.
+    /// Packets older than the window.
     pub too_old: u64,
-    /// Refused for being too far ahead.
+    /// Packets refused for being too far ahead.
     pub jumps: u64,
-    /// Accepted after one with a higher number.
+    /// Packets accepted after one with a higher number.
     pub late: u64,
-    /// Numbers that were skipped; those that came late after all are among them.
+    /// Numbers that were skipped, including those that arrived late.
     pub missing: u64,
-    /// Acknowledgements of what was never sent.
+    /// Acknowledgements of packets that were never sent.
     pub bad_acknowledgements: u64,
 }
 
-/// A payload that was accepted.
+/// An accepted payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its place in the packet.
+    /// The payload's range in the packet.
     pub payload: Range<usize>,
-    /// Its number, which does not wrap.
+    /// The packet's number, which does not wrap.
     pub number: u64,
-    /// Where it stands among the others.
+    /// The packet's position relative to the others.
     pub arrival: Arrival,
 }
 
@@ -54,7 +54,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// The tunnel of a call that is up; `window` is what we offered, `peer_window` what the peer did.
+    /// Creates the tunnel of a call that is up; `window` is our receive window, `peer_window` the peer's.
     #[must_use]
     pub fn new(call_id: u16, peer_call_id: u16, window: u16, peer_window: u16) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Tunnel {
         }
     }
 
-    /// Takes the payload of an IP packet of protocol 47. `None` if there is no frame for PPP in it.
+    /// Takes the payload of an IP packet of protocol 47. `None` if it has no PPP frame.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) -> Option<Received> {
         let Ok(Packet { header, payload }) = Packet::parse(bytes) else {
             self.counters.malformed += 1;
@@ -111,7 +111,7 @@ impl Tunnel {
         }
     }
 
-    /// The header for a payload that is sent now, and its length. It acknowledges what is to be acknowledged.
+    /// The header for a payload sent now, and its length. Includes an acknowledgement if one is pending.
     pub fn header(&mut self, payload: u16, now: Instant) -> ([u8; MAX_HEADER_LEN], usize) {
         Header {
             call_id: self.peer_call_id,
@@ -121,7 +121,7 @@ impl Tunnel {
         .write(payload)
     }
 
-    /// An acknowledgement by itself, if one is due.
+    /// A separate acknowledgement, if one is due.
     pub fn expire(&mut self, now: Instant) -> Option<([u8; MAX_HEADER_LEN], usize)> {
         if self.deadline()? > now {
             return None;
@@ -134,7 +134,7 @@ impl Tunnel {
         Some(header.write(0))
     }
 
-    /// When [`expire`](Self::expire) has something to send.
+    /// When [`expire`](Self::expire) must be called next.
     #[must_use]
     pub const fn deadline(&self) -> Option<Instant> {
         self.receiver.deadline()
@@ -152,7 +152,7 @@ impl Tunnel {
         &self.counters
     }
 
-    /// The state of sending.
+    /// The sending state.
     #[must_use]
     pub const fn sender(&self) -> &Sender {
         &self.sender

@@ -1,4 +1,4 @@
-//! The addresses of one client, at a server.
+//! A server's table of one client's addresses.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -9,53 +9,53 @@ use crate::lines::LINES_MAX;
 use crate::lines::probe::{Kind, LEN, Probe, ProbeKey};
 use crate::session::Ends;
 
-/// Most addresses of a call that packets are taken from.
+/// Most addresses that packets of a call may come from.
 pub const ADDRESSES_MAX: usize = 4;
 
-/// An address is forgotten after so long without a probe. Clients probe idle lines each 5 s.
+/// Time without a probe after which an address is forgotten. Clients probe idle lines every 5 s.
 pub const ALIVE: Duration = Duration::from_secs(20);
 
-/// An address that takes part.
+/// A client's address that takes part in a call.
 #[derive(Clone, Copy, Debug)]
 struct Address {
     ends: Ends,
-    /// The client's lines that lead here, a bit each: there may be several behind one NAT.
+    /// The client's lines behind this address, a bit each; one NAT may hide several.
     lines: u16,
     heard: Instant,
 }
 
-/// A probe that was authentic.
+/// An authentic probe and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// The answer, for where the probe came from.
+    /// The answer, to be sent to the probe's origin.
     pub answer: [u8; LEN],
     /// Whether the address takes part.
     pub accepted: bool,
 }
 
-/// Why a probe counts for nothing.
+/// Why a probe is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Not by the client.
+    /// The probe does not come from the client.
     #[error("a forged probe")]
     Forged,
-    /// Not newer than what came before.
+    /// The probe is not newer than earlier ones.
     #[error("a probe that was sent again")]
     Replayed,
 }
 
-/// Where a client can be reached, and is heard.
+/// The addresses where a client is reachable and may send from.
 #[derive(Debug)]
 pub struct Addresses {
     key: ProbeKey,
-    /// The secret of tokens. The client does not know it.
+    /// The secret for tokens, unknown to the client.
     secret: ProbeKey,
     call_id: u16,
     peer_call_id: u16,
-    /// The number of the last probe of each line, and of all lines.
+    /// Number of the last probe on each line, and on any line.
     numbers: [u64; LINES_MAX],
     newest: u64,
-    /// The client's last choice: the line for packets that go by one only, and all lines in use.
+    /// The client's last choice: the line for packets that take only one, and all lines in use.
     used: u8,
     lines: u16,
     table: [Option<Address>; ADDRESSES_MAX],
@@ -63,7 +63,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// No address but the one of the control connection is known, which is not here.
+    /// A table without addresses. The control connection's address is kept elsewhere.
     #[must_use]
     pub fn new(key: ProbeKey, secret: ProbeKey, call_id: u16, peer_call_id: u16) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Addresses {
         }
     }
 
-    /// A packet that looks like a probe has come.
+    /// Takes a packet that looks like a probe.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -118,14 +118,14 @@ impl Addresses {
         Ok(Probed { answer, accepted })
     }
 
-    /// The token that a probe from this address has to repeat.
+    /// The token that a probe from this address must repeat.
     fn token(&self, of: Ipv4Addr) -> u64 {
         let mac = self.secret.mac(&[&of.octets()]);
         let (token, _) = mac.split_first_chunk().unwrap_or((&[0; 8], &[]));
         u64::from_be_bytes(*token)
     }
 
-    /// A line is at an address, unless there are too many.
+    /// Records a line at an address. `false` if there are too many addresses.
     fn take_part(&mut self, ends: Ends, line: u16, now: Instant) -> bool {
         let is_free = |slot: &Option<Address>| {
             slot.is_none_or(|it| it.lines & !line == 0 || it.heard + ALIVE <= now)
@@ -139,7 +139,7 @@ impl Addresses {
         let before =
             self.table[place].filter(|it| it.ends.theirs == ends.theirs && now < it.heard + ALIVE);
         let others = before.map_or(0, |it| it.lines);
-        // A line is in one place.
+        // A line is at one address only.
         for slot in &mut self.table {
             if let Some(it) = slot {
                 it.lines &= !line;
@@ -162,14 +162,14 @@ impl Addresses {
         numbered.filter(move |(_, it)| now < it.heard + ALIVE)
     }
 
-    /// The place of an address that takes part, below [`ADDRESSES_MAX`].
+    /// The index of an address that takes part, below [`ADDRESSES_MAX`].
     #[must_use]
     pub fn place_of(&self, from: Ipv4Addr, now: Instant) -> Option<usize> {
         let found = self.alive(now).find(|(_, it)| it.ends.theirs == from);
         found.map(|(at, _)| at)
     }
 
-    /// The address for what goes by one line only, and its place.
+    /// The address for packets that take only one line, and its index.
     #[must_use]
     pub fn used(&self, now: Instant) -> Option<(usize, Ends)> {
         let uses = |lines: u16| lines.checked_shr(self.used.into()).unwrap_or(0) & 1 == 1;
@@ -178,20 +178,20 @@ impl Addresses {
         exact.or_else(latest).map(|(at, it)| (at, it.ends))
     }
 
-    /// The addresses of the lines that the client uses, with their places.
+    /// The addresses of the lines in use, with their indices.
     pub fn in_use(&self, now: Instant) -> impl Iterator<Item = (usize, Ends)> + '_ {
         let lines = self.lines;
         let used = self.alive(now).filter(move |(_, it)| it.lines & lines != 0);
         used.map(|(at, it)| (at, it.ends))
     }
 
-    /// All that take part: place, address, and how long ago it was heard.
+    /// All addresses that take part: index, address, and time since the last probe.
     pub fn all(&self, now: Instant) -> impl Iterator<Item = (usize, Ipv4Addr, Duration)> + '_ {
         let all = self.alive(now);
         all.map(move |(at, it)| (at, it.ends.theirs, now.saturating_duration_since(it.heard)))
     }
 
-    /// When an authentic probe last came from an address that takes part.
+    /// When the last authentic probe came from an address that takes part.
     #[must_use]
     pub const fn heard(&self) -> Option<Instant> {
         self.heard

@@ -1,17 +1,17 @@
-//! Several lines of one call, between two ends that know of them. This is no part of RFC 2637.
+//! Several lines for one call, between two ends that support them. An extension to RFC 2637.
 //!
-//! A call is known by an ID and the address of its client. Here the client has other lines besides the one that it made the
-//! call by, and a *probe* on each of them: a packet of GRE that has no sequence number, so that one that is lost leaves no
-//! gap, and whose payload is no frame of PPP. The server answers it where it came from.
+//! A call is known by its ID and its client's address. Here the client has further lines, and sends *probes* on each. A
+//! probe is a GRE packet without a sequence number, so a lost one leaves no gap. Its payload is not a PPP frame. The
+//! server answers to the address that the probe came from.
 //!
-//! - Probes and answers are authentic: their key comes from the login ([`ProbeKey`]), as those of MPPE do, so there are none
-//!   where MPPE is not used. Who has broken the login can forge them.
-//! - Each has a greater number than the one before on its line: what was recorded and is sent again counts for nothing.
-//! - An address takes part after a probe from it has repeated a *token* that the server sent there. A probe that is sent on
-//!   from elsewhere, or with a source that is not the sender's, costs an answer of its own length.
+//! - Probes and answers are authentic: their key comes from the login ([`ProbeKey`]), like MPPE's keys. So they require
+//!   MPPE. An attacker who has broken the login can forge them.
+//! - Each probe has a greater number than the one before on its line, so a replayed probe is ignored.
+//! - An address takes part after a probe from it has repeated a *token* that the server sent there. A probe relayed
+//!   from elsewhere, or with a forged source, costs one answer of its own length.
 //!
-//! The client says with each probe which of its lines it uses. Packets of the call go where it says, and are taken from the
-//! addresses that take part. Beyond that they are what they are in PPTP: not authentic.
+//! Each probe says which lines the client uses. The server sends the call's packets there, and accepts packets from
+//! addresses that take part. The packets themselves stay unauthenticated, as in PPTP.
 
 use std::time::{Duration, Instant};
 
@@ -26,22 +26,22 @@ pub(crate) use probe::call_of;
 pub use probe::{Kind, LEN, Probe, ProbeKey, is_probe};
 pub use prober::{Answered, Prober};
 
-/// How long a call without a control connection goes on while no probe comes, or no answer.
+/// How long a call without a control connection continues without a probe or an answer.
 pub(crate) const SILENT: Duration = Duration::from_secs(30);
 
-/// The time for the first answer to a client that has lost the control connection, and asks at once: the server's end
-/// may have ended it.
+/// Time for the first answer to a client that lost the control connection and probes at once: the server may have ended
+/// the call.
 pub(crate) const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// The time for the first probe at a server that has: its client may not have noticed, and one probe may be lost.
+/// Time for the first probe to a server that lost it: its client may not have noticed, and one probe may be lost.
 pub(crate) const UNASKED: Duration = Duration::from_secs(25);
 const _: () = assert!(UNASKED.as_secs() > 2 * TELL.as_secs());
 
-/// How often at least a client probes the line of its call.
+/// Longest interval between a client's probes on the line of its call.
 pub const TELL: Duration = Duration::from_secs(10);
 
-/// When a call ends whose control connection was lost, and whose lines were last heard then; `first` is how long it goes on
-/// without having been heard since.
+/// When a call without a control connection ends. It was lost at `lost`, and its lines were last heard at `heard`.
+/// `first` is the time allowed until they are heard again.
 pub(crate) fn ends_at(lost: Instant, heard: Option<Instant>, first: Duration) -> Instant {
     match heard {
         Some(heard) if heard > lost => heard + SILENT,
@@ -49,7 +49,7 @@ pub(crate) fn ends_at(lost: Instant, heard: Option<Instant>, first: Duration) ->
     }
 }
 
-/// Whether a call may go on without its control connection, which ended for this reason.
+/// Whether a call may continue after its control connection ended for this reason.
 pub(crate) const fn outlives(reason: &CloseReason) -> bool {
     matches!(
         reason,
@@ -57,5 +57,5 @@ pub(crate) const fn outlives(reason: &CloseReason) -> bool {
     )
 }
 
-/// Most lines of a client: numbers in probes are below it.
+/// Most lines of a client; line numbers in probes are below this.
 pub const LINES_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! Probes and their answers on the wire.
+//! Wire format of probes and their answers.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -27,27 +27,27 @@ pub const LEN: usize = HEADER + PAYLOAD;
 
 const HEADER: usize = 8;
 const PAYLOAD: usize = SIGNED + MAC;
-/// Bytes of the payload that the MAC follows.
+/// Bytes of the payload before the MAC.
 const SIGNED: usize = 28;
 const MAC: usize = 16;
 const MAGIC: &[u8; 4] = b"MRL1";
-/// Flags and version of a header with neither number.
+/// Flags and version of a GRE header without sequence and acknowledgement numbers.
 const FLAGS: [u8; 2] = [0x20, 0x01];
 
-/// Whether the payload of an IP packet of protocol 47 is a probe or an answer, by its looks. Packets of PPTP that carry
-/// frames are not.
+/// Whether the payload of an IP packet of protocol 47 has the form of a probe or an answer. PPTP packets with frames
+/// never have it.
 #[must_use]
 #[inline]
 pub fn is_probe(packet: &[u8]) -> bool {
     packet.first_chunk() == Some(&FLAGS) && packet.get(HEADER..HEADER + 4) == Some(MAGIC)
 }
 
-/// The key of the probes of one call. Both ends have it.
+/// The key of one call's probes, known to both ends.
 #[derive(Clone)]
 pub struct ProbeKey(Zeroizing<[u8; 32]>);
 
 impl ProbeKey {
-    /// A key of these bytes.
+    /// Creates a key from these bytes.
     #[must_use]
     pub const fn new(bytes: Zeroizing<[u8; 32]>) -> Self {
         Self(bytes)
@@ -65,14 +65,14 @@ impl fmt::Debug for ProbeKey {
     }
 }
 
-/// Which of the two it is.
+/// Whether a packet is a probe or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A client's.
+    /// A probe, sent by the client.
     Probe,
-    /// A server's.
+    /// An answer, sent by the server.
     Answer {
-        /// Whether the address that it goes to takes part.
+        /// Whether the address that the probe came from takes part.
         accepted: bool,
     },
 }
@@ -80,26 +80,26 @@ pub enum Kind {
 /// A probe or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Which of the two.
+    /// Whether this is a probe or an answer.
     pub kind: Kind,
-    /// The line that it is sent by, below [`LINES_MAX`](super::LINES_MAX).
+    /// The line that carries it, below [`LINES_MAX`](super::LINES_MAX).
     pub line: u8,
-    /// The line that the client uses for what goes by one only.
+    /// The client's line for packets that take only one line.
     pub used: u8,
-    /// The lines that it uses, a bit each.
+    /// The lines that the client uses, a bit each.
     pub lines: u16,
-    /// The call ID that the receiver gave the call.
+    /// The receiver's call ID.
     pub to: u16,
-    /// The one that the sender gave it.
+    /// The sender's call ID.
     pub from: u16,
-    /// Greater than that of all probes that were sent before. An answer has its probe's.
+    /// Number of the probe, greater than those of all earlier probes. An answer repeats it.
     pub number: u64,
-    /// The server's last token for the client on this line, 0 at first.
+    /// The server's last token for the client on this line; 0 at first.
     pub token: u64,
 }
 
 impl Probe {
-    /// The payload of an IP packet of protocol 47.
+    /// The probe as the payload of an IP packet of protocol 47.
     #[must_use]
     pub fn write(&self, key: &ProbeKey) -> [u8; LEN] {
         let header = Header {
@@ -124,7 +124,7 @@ impl Probe {
         bytes
     }
 
-    /// Reads one that is authentic; `None` if it is not.
+    /// Parses a probe or an answer; `None` unless it is authentic.
     #[must_use]
     pub fn read(packet: &[u8], key: &ProbeKey) -> Option<Self> {
         let probe = Self::parse(packet)?;
@@ -133,7 +133,7 @@ impl Probe {
         bool::from(expected.ct_eq(mac)).then_some(probe)
     }
 
-    /// Reads one, whose MAC is not looked at. Bytes behind it are padding.
+    /// Parses a probe or an answer without checking its MAC. Bytes after it are padding.
     fn parse(packet: &[u8]) -> Option<Self> {
         if !is_probe(packet) || packet.len() < LEN {
             return None;
@@ -163,7 +163,7 @@ impl Probe {
     }
 }
 
-/// Where the call ID of a probe stands: the receiver finds the key by it.
+/// The call ID in a probe, by which the receiver finds the key.
 #[must_use]
 pub(crate) fn call_of(packet: &[u8]) -> Option<u16> {
     let bytes = packet.get(6..)?.first_chunk()?;
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(call_of(&bytes), Some(0x1234));
         let padded = [&bytes[..], &[0; 6]].concat();
         assert_eq!(Probe::read(&padded, &key(7)), Some(PROBE));
-        // To who knows nothing of probes it is no packet of a call.
+        // An end without support for probes rejects this as a packet without a number.
         assert_eq!(Packet::parse(&bytes), Err(HeaderError::Unnumbered));
     }
 
@@ -214,7 +214,7 @@ mod tests {
             let mut forged = bytes;
             forged[bit / 8] ^= 1 << (bit % 8);
             let read = Probe::read(&forged, &key(7));
-            // The protocol's number is the only thing that nothing depends on.
+            // Only the GRE protocol number may change without effect.
             assert!(read.is_none() || (16..32).contains(&bit), "bit {bit}");
         }
         for len in 0..LEN {

@@ -1,4 +1,4 @@
-//! A client's probes.
+//! Sends a client's probes.
 
 use std::time::Instant;
 
@@ -8,25 +8,25 @@ use crate::lines::probe::{Kind, LEN, Probe, ProbeKey};
 /// The state of one line.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfLine {
-    /// The numbers of the last probe, and of the last that was answered.
+    /// Number of the last probe, and of the last one answered.
     sent: u64,
     answered: u64,
     token: u64,
 }
 
-/// An answer that has come.
+/// A received answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
     /// The line that was probed.
     pub line: u8,
-    /// The server takes packets from the line's address, and sends there. If not another probe is to be sent at once where
-    /// `again` says so.
+    /// Whether the server accepts packets from the line's address and sends there. If not, send another probe at once
+    /// if `again` is set.
     pub accepted: bool,
-    /// The server has sent a token that the next probe repeats.
+    /// Whether the server has sent a token that the next probe must repeat.
     pub again: bool,
 }
 
-/// The probes of one call.
+/// State of one call's probes.
 #[derive(Debug)]
 pub struct Prober {
     key: ProbeKey,
@@ -38,7 +38,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Nothing was sent.
+    /// A prober before its first probe.
     #[must_use]
     pub fn new(key: ProbeKey, call_id: u16, peer_call_id: u16) -> Self {
         Self {
@@ -51,8 +51,8 @@ impl Prober {
         }
     }
 
-    /// The payload of an IP packet of protocol 47 for a line. `used` is the line for what goes by one only, `lines` has all
-    /// that are used. `None` for a line that cannot be.
+    /// A probe as the payload of an IP packet of protocol 47. `used` is the line for packets that take only one;
+    /// `lines` has a bit for each line in use. `None` for an invalid line.
     pub fn probe(&mut self, line: u8, used: u8, lines: u16) -> Option<[u8; LEN]> {
         let of = self.lines.get_mut(usize::from(line))?;
         self.number += 1;
@@ -70,7 +70,7 @@ impl Prober {
         Some(probe.write(&self.key))
     }
 
-    /// Takes a packet from the server. `None` if it is not the answer to a probe, or came before.
+    /// Takes a packet from the server. `None` if it is not an answer to a probe, or was received before.
     pub fn answered(&mut self, packet: &[u8], now: Instant) -> Option<Answered> {
         let answer = Probe::read(packet, &self.key)?;
         let Kind::Answer { accepted } = answer.kind else {
@@ -94,7 +94,7 @@ impl Prober {
         })
     }
 
-    /// When the server last said that it takes packets from us.
+    /// When the server last confirmed that it accepts our packets.
     #[must_use]
     pub const fn heard(&self) -> Option<Instant> {
         self.heard

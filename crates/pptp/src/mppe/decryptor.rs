@@ -1,4 +1,4 @@
-//! Opening packets, with a key each or as one stream.
+//! Decrypts packets, in stateless or stateful mode.
 
 use crate::mppe::encryptor::ResetStyle;
 use crate::mppe::header::OpenError;
@@ -8,17 +8,17 @@ use crate::mppe::stateless::Stateless;
 
 /// The receiving end of an encrypted direction.
 #[derive(Debug)]
-// There is one for each call; a box would cost an access for each packet.
+// Each call has one decryptor; a box would add an access per packet.
 #[allow(clippy::large_enum_variant)]
 pub enum Decryptor {
-    /// Each packet has a key.
+    /// Each packet has its own key.
     Stateless(Stateless),
     /// All packets are one stream.
     Stateful(Stateful),
 }
 
 impl Decryptor {
-    /// Nothing received.
+    /// A decryptor before its first packet.
     #[must_use]
     pub fn new(key: StartKey, stateless: bool) -> Self {
         if stateless {
@@ -28,8 +28,8 @@ impl Decryptor {
         }
     }
 
-    /// Decrypts a packet in place, behind its header of 2 bytes. `number` is that of GRE, which never wraps; `late` says
-    /// that one with a higher number came before.
+    /// Decrypts a packet in place, after its header of 2 bytes. `number` is the GRE number, which never wraps; `late`
+    /// if a higher number came before.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -46,7 +46,7 @@ impl Decryptor {
         }
     }
 
-    /// A frame that was not encrypted came in order.
+    /// Notes an unencrypted frame that arrived in order.
     pub fn unencrypted(&mut self) {
         match self {
             Self::Stateless(stateless) => stateless.unencrypted(),
@@ -54,7 +54,7 @@ impl Decryptor {
         }
     }
 
-    /// Whether the peer must be asked to begin anew.
+    /// Whether the peer must be asked to restart the stream.
     #[must_use]
     pub const fn is_broken(&self) -> bool {
         match self {
@@ -63,7 +63,7 @@ impl Decryptor {
         }
     }
 
-    /// The way in which the peer begins anew; we do likewise.
+    /// How the peer restarts its stream; our encryptor does the same.
     #[must_use]
     pub const fn style(&self) -> ResetStyle {
         match self {

@@ -1,19 +1,19 @@
-//! Encrypting packets (RFC 3078, section 3).
+//! Encrypts packets (RFC 3078, section 3).
 
 use crate::mppe::header::{HEADER_LEN, Header};
 use crate::mppe::keys::{SessionKey, StartKey};
 use crypto::Rc4;
 
-/// The way in which a stateful sender begins anew when the peer asks.
+/// How a stateful sender restarts the stream at the peer's request.
 ///
-/// RFC 3078 has the stream begin again with the present key, as FreeBSD does. Linux changes the key first, both as sender
-/// and as receiver. A [`Decryptor`](super::Decryptor) understands both and tells which it has met.
+/// RFC 3078 restarts the stream with the present key, as FreeBSD does. Linux changes the key first, both as sender and
+/// as receiver. A [`Decryptor`](super::Decryptor) understands both, and reports which one the peer uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetStyle {
-    /// The key is changed.
+    /// The sender changes the key.
     #[default]
     Change,
-    /// The key stays.
+    /// The sender keeps the key.
     Keep,
 }
 
@@ -25,13 +25,13 @@ pub struct Encryptor {
     stateless: bool,
     /// The count of the next packet.
     count: u16,
-    /// Whether the next packet begins anew.
+    /// Whether the next packet restarts the stream.
     flush: bool,
     style: ResetStyle,
 }
 
 impl Encryptor {
-    /// Nothing sent yet.
+    /// An encryptor before its first packet.
     #[must_use]
     pub fn new(key: StartKey, stateless: bool) -> Self {
         let key = key.session_key();
@@ -45,7 +45,7 @@ impl Encryptor {
         }
     }
 
-    /// Encrypts `frame`, the inner protocol field and packet, in place. What comes back goes before it.
+    /// Encrypts `frame`, the inner protocol field and packet, in place. Returns the header to put in front.
     pub fn seal(&mut self, frame: &mut [u8]) -> [u8; HEADER_LEN] {
         // RFC 3078, sections 8.1 and 8.2: the key changes with every packet, or with every 256th.
         let change = self.stateless || self.count & 0xff == 0xff;
@@ -65,8 +65,8 @@ impl Encryptor {
         header.to_bytes()
     }
 
-    /// The peer has asked to begin anew (RFC 3078, section 8.2): the next packet does. However often it asks, the key
-    /// changes once a packet. Where each packet has a key of its own there is nothing to do.
+    /// Restarts the stream with the next packet, at the peer's request (RFC 3078, section 8.2). Repeated requests
+    /// change the key once per packet. Stateless mode needs no restart.
     pub fn reset(&mut self, style: ResetStyle) {
         self.style = style;
         self.flush = !self.stateless;

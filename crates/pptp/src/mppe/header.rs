@@ -1,10 +1,10 @@
-//! The header of an encrypted packet (RFC 3078, section 3.1), and what can be wrong with one.
+//! The header of an encrypted packet (RFC 3078, section 3.1), and errors when opening one.
 
 use crate::ppp::{parse_frame, protocol};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: usize = 2;
-/// Bytes that encryption adds to a packet: the header, and the inner protocol field, which is not shortened.
+/// Bytes that encryption adds to a packet: the header, and the unshortened inner protocol field.
 pub const OVERHEAD: usize = 4;
 
 const FLUSHED: u16 = 0x8000;
@@ -12,10 +12,10 @@ const COMPRESSED: u16 = 0x2000;
 const ENCRYPTED: u16 = 0x1000;
 const COUNT: u16 = 0x0fff;
 
-/// A header.
+/// The header's flags and count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// A: the key, or the stream that begins with it, is new with this packet.
+    /// Bit A: this packet begins with a new key or a restarted stream.
     pub flushed: bool,
     /// The coherency count, 12 bits.
     pub count: u16,
@@ -24,40 +24,40 @@ pub struct Header {
 /// Why a packet was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Too short for a header and a protocol.
+    /// The packet is too short for a header and a protocol.
     #[error("too short")]
     Short,
-    /// Without bit D.
+    /// Bit D is missing.
     #[error("not encrypted")]
     NotEncrypted,
-    /// With bit C: compressed by MPPC, which was not agreed on.
+    /// Bit C is set: compressed by MPPC, which was not negotiated.
     #[error("compressed")]
     Compressed,
-    /// Without bit A, where each packet has a key of its own.
+    /// Bit A is missing in stateless mode.
     #[error("without a key of its own")]
     NotFlushed,
-    /// Older than the keys that are kept.
+    /// The packet is older than the keys kept.
     #[error("too late")]
     Late,
-    /// With a key that was used.
+    /// The packet's key was used already.
     #[error("a duplicate")]
     Duplicate,
-    /// Further ahead than keys are made.
+    /// The packet is further ahead than keys are made.
     #[error("too far ahead")]
     TooFar,
-    /// Packets before this one were lost, without which the stream does not go on: a Reset-Request is to be sent.
+    /// Packets before this one were lost, so the stream cannot continue: send a Reset-Request.
     #[error("out of step")]
     Lost,
-    /// The answer to a Reset-Request has not come yet.
+    /// The peer has not answered a Reset-Request yet.
     #[error("waiting for the peer to begin anew")]
     Waiting,
-    /// The decrypted bytes are no packet.
+    /// The decrypted bytes are not a packet.
     #[error("garbled")]
     Garbled,
 }
 
 impl Header {
-    /// Reads the header of a packet that has at least one byte more.
+    /// Reads the header of a packet with at least one more byte.
     ///
     /// # Errors
     /// [`OpenError::Short`], [`OpenError::NotEncrypted`], [`OpenError::Compressed`].
@@ -89,7 +89,7 @@ impl Header {
 /// Bytes that [`looks_like_ip`] needs.
 pub(super) const GLANCE: usize = 3;
 
-/// Whether decrypted bytes begin as a frame with a packet of IP does: all that there is to tell a good key by.
+/// Whether decrypted bytes begin like a frame with an IP packet: the only test of a key.
 pub(super) fn looks_like_ip(opened: &[u8]) -> bool {
     let Some((number, start)) = parse_frame(opened) else {
         return false;

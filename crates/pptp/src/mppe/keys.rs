@@ -1,4 +1,4 @@
-//! Keys of MPPE (RFC 3079, section 3).
+//! MPPE keys (RFC 3079, section 3).
 
 use core::fmt;
 
@@ -13,24 +13,24 @@ const MAGIC_2: &[u8] =
     b"On the client side, this is the send key; on the server side, it is the receive key.";
 const MAGIC_3: &[u8] =
     b"On the client side, this is the receive key; on the server side, it is the send key.";
-/// The label that sets the key of probes apart from all others.
+/// The label that separates the probe key from all other keys.
 const PROBES: &[u8] = b"Millrace: probes by the lines of a call";
 const PAD_1: [u8; 40] = [0; 40];
 const PAD_2: [u8; 40] = [0xf2; 40];
 
-/// How long a key is. The shorter ones are for peers that know nothing else.
+/// Key lengths. The shorter ones are for peers that support nothing better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyLength {
-    /// 64 bits, of which 24 are known.
+    /// 64 bits, 24 of them publicly known.
     Bits40,
-    /// 64 bits, of which 8 are known.
+    /// 64 bits, 8 of them publicly known.
     Bits56,
     /// 128 bits.
     Bits128,
 }
 
 impl KeyLength {
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -39,7 +39,7 @@ impl KeyLength {
         }
     }
 
-    /// Bits of a key that are secret.
+    /// Secret bits of a key.
     #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
@@ -49,7 +49,7 @@ impl KeyLength {
         }
     }
 
-    /// Makes a key as weak as it has to be (RFC 3079, section 3.1 and 3.2).
+    /// Overwrites the known bits of a shorter key (RFC 3079, sections 3.1 and 3.2).
     fn weaken(self, key: &mut [u8; 16]) {
         let known: &[u8] = match self {
             Self::Bits40 => &[0xd1, 0x26, 0x9e],
@@ -60,19 +60,19 @@ impl KeyLength {
     }
 }
 
-/// `GetMasterKey` (RFC 3079, section 3.4): what both directions' keys come from.
+/// `GetMasterKey` (RFC 3079, section 3.4): the source of both directions' keys.
 #[derive(Clone)]
 pub struct MasterKey(Zeroizing<[u8; 16]>);
 
 impl MasterKey {
-    /// From the hash of the password and the response of MS-CHAP version 2.
+    /// Derives the key from the password's hash and the response of MS-CHAP version 2.
     #[must_use]
     pub fn new(password_hash: &[u8; 16], nt_response: &[u8; 24]) -> Self {
         let hash = hash_nt_password_hash(password_hash);
         Self(first_half(sha1(&[&*hash, nt_response, MAGIC_1])))
     }
 
-    /// The key of the probes by several lines, which RFC 3079 does not know.
+    /// The key of probes over several lines, an extension to RFC 3079.
     #[must_use]
     pub fn probe_key(&self) -> ProbeKey {
         ProbeKey::new(Zeroizing::new(crypto::blake2s::hmac(&*self.0, &[PROBES])))
@@ -88,7 +88,7 @@ impl MasterKey {
         }
     }
 
-    /// The key's bytes, for tests of other programs against this one.
+    /// The key's bytes, for interoperability tests.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -101,7 +101,7 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// The first key of one direction: every later one is made of it and the one before.
+/// The first key of one direction; each later key is made of it and the previous one.
 #[derive(Clone)]
 pub struct StartKey {
     key: Zeroizing<[u8; 16]>,
@@ -141,15 +141,15 @@ impl fmt::Debug for StartKey {
     }
 }
 
-/// Bytes of what is hashed for a key of 128 bits.
+/// Bytes hashed for a key of 128 bits.
 const MESSAGE: usize = 16 + PAD_1.len() + 16 + PAD_2.len();
 
-/// The key of one direction as it is now.
+/// The current key of one direction.
 #[derive(Clone)]
 pub struct SessionKey {
     length: KeyLength,
-    /// The input of the next key (`GetNewKeyFromSHA`, RFC 3078, section 7.3): the start key, padding, this key,
-    /// padding. It is kept as it is hashed, because each packet has a key.
+    /// Input of the next key (`GetNewKeyFromSHA`, RFC 3078, section 7.3): start key, padding, this key, padding. Stored
+    /// as it is hashed, because each packet needs a new key.
     message: Zeroizing<[u8; MESSAGE]>,
 }
 
@@ -171,24 +171,24 @@ impl SessionKey {
         first_half(sha1(&[&self.message[..end]]))
     }
 
-    /// Changes the key for the next one (RFC 3078, section 7.3). `cipher` is where it is worked out; what it was is gone.
+    /// Replaces the key with the next one (RFC 3078, section 7.3). `cipher` is scratch space; its old state is lost.
     pub fn change(&mut self, cipher: &mut Rc4) {
         let mut next = self.next();
         let len = self.length.bytes();
-        // It is encrypted with itself.
+        // The new key is encrypted with itself.
         cipher.set_key(&next[..len]);
         cipher.apply(&mut next[..len]);
         self.length.weaken(&mut next);
         self.set(&next);
     }
 
-    /// A stream that begins with this key.
+    /// An RC4 stream that begins with this key.
     #[must_use]
     pub fn cipher(&self) -> Rc4 {
         Rc4::new(self.as_bytes())
     }
 
-    /// How long it is.
+    /// The key's length.
     #[must_use]
     pub const fn length(&self) -> KeyLength {
         self.length

@@ -1,7 +1,7 @@
 //! Microsoft Point-to-Point Encryption (RFC 3078), with keys from MS-CHAP version 2 (RFC 3079).
 //!
-//! RC4 without any check: who can change packets on their way changes bits of their contents at will, and the count that
-//! keeps both ends in step as well. A packet that was opened is only known to look like one of IP.
+//! MPPE is RC4 without an integrity check. An attacker on the path can flip bits of packets, and of the count that
+//! keeps both ends in step. A decrypted packet is only known to look like an IP packet.
 //!
 //! | bytes | field |
 //! |---|---|

@@ -1,16 +1,17 @@
-//! Opening packets of one stream (RFC 3078, section 8.2): each loss breaks it, until the sender begins anew.
+//! Decrypts packets of one RC4 stream (RFC 3078, section 8.2): each loss breaks the stream until the sender restarts
+//! it.
 
 use crate::mppe::encryptor::ResetStyle;
 use crate::mppe::header::{GLANCE, HEADER_LEN, Header, OpenError, looks_like_ip};
 use crate::mppe::keys::{SessionKey, StartKey};
 use crypto::Rc4;
 
-/// Key changes that are tried when the sender begins anew: one for each of its new beginnings that was lost.
+/// Key changes tried when the sender restarts: one for each lost restart.
 const MAX_CHANGES: u8 = 6;
-/// Packets in a row that are garbled before the stream counts as broken.
+/// Consecutive garbled packets after which the stream counts as broken.
 const MAX_GARBLED: u8 = 8;
 
-/// The receiving end of a direction that is one stream.
+/// The receiving end of a stateful direction.
 #[derive(Debug)]
 pub struct Stateful {
     key: SessionKey,
@@ -23,7 +24,7 @@ pub struct Stateful {
 }
 
 impl Stateful {
-    /// Nothing received.
+    /// A receiver before its first packet.
     #[must_use]
     pub fn new(key: StartKey) -> Self {
         let key = key.session_key();
@@ -37,7 +38,7 @@ impl Stateful {
         }
     }
 
-    /// Decrypts a packet in place, behind its header. Packets that come late must not get here: they would break the stream.
+    /// Decrypts a packet in place, after its header. Callers must drop late packets, which would break the stream.
     ///
     /// # Errors
     /// See [`OpenError`]; after [`OpenError::Lost`] a Reset-Request is to be sent, and again from time to time while
@@ -58,7 +59,7 @@ impl Stateful {
         if header.flushed {
             self.begin_anew(header.count, body)?;
         } else if header.count & 0xff == 0xff {
-            // Linux marks this packet; FreeBSD just changes the key.
+            // Linux sets bit A on this packet; FreeBSD changes the key without it.
             self.key.change(&mut self.cipher);
             self.cipher.set_key(self.key.as_bytes());
         }
@@ -77,7 +78,7 @@ impl Stateful {
         Err(OpenError::Lost)
     }
 
-    /// Finds the key that a marked packet begins with.
+    /// Finds the key that a packet with bit A begins with.
     fn begin_anew(&mut self, count: u16, body: &[u8]) -> Result<(), OpenError> {
         let mut base = self.key.clone();
         let mut cipher = base.cipher();
@@ -90,7 +91,7 @@ impl Stateful {
         }
         let scheduled = count & 0xff == 0xff;
         let kept_first = self.style == ResetStyle::Keep;
-        // By how many changes the key may be ahead, likeliest first.
+        // Numbers of key changes to try, likeliest first.
         let likeliest = match (scheduled, kept_first) {
             (true, _) | (false, false) => [1, 0],
             (false, true) => [0, 1],
@@ -128,13 +129,13 @@ impl Stateful {
         })
     }
 
-    /// Whether the sender has to begin anew.
+    /// Whether the sender must restart the stream.
     #[must_use]
     pub const fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// The way in which the sender begins anew.
+    /// How the sender restarts the stream.
     #[must_use]
     pub const fn style(&self) -> ResetStyle {
         self.style

@@ -1,8 +1,7 @@
-//! Opening packets that have a key each (RFC 3078, section 8.1), in whatever order they come.
+//! Decrypts packets that have a key each (RFC 3078, section 8.1), in any order.
 //!
-//! The key of a packet is made of that of the packet before it. Keys of packets that have not come are kept, so that
-//! these can be opened when they do, and each key opens one packet. How far ahead keys are made is bounded, as is how many
-//! are kept.
+//! Each packet's key derives from the previous packet's key. Keys of missing packets are kept for their late arrival,
+//! and each key opens one packet. The number of keys made ahead and of keys kept is bounded.
 
 use std::collections::VecDeque;
 
@@ -12,34 +11,34 @@ use crate::mppe::header::{GLANCE, HEADER_LEN, Header, OpenError, looks_like_ip};
 use crate::mppe::keys::{SessionKey, StartKey};
 use crypto::Rc4;
 
-/// Keys that are kept for packets before the latest one.
+/// Keys kept for packets before the latest one.
 pub const BEHIND: u64 = 2048;
-/// Packets that may be missing in a row before the link has to be made anew.
+/// Consecutive missing packets beyond which the link must be restarted.
 pub const MAX_AHEAD: u64 = 4096;
 
 const COUNTS: u64 = 4096;
 
 type Key = Zeroizing<[u8; 16]>;
 
-/// The receiving end of a direction in which each packet has a key. Takes about 100 KiB.
+/// The receiving end of a stateless direction. Takes about 100 KiB.
 #[derive(Debug)]
 pub struct Stateless {
-    /// The key of count `first + keys.len() - 1`, or before any the first session key.
+    /// The key of count `first + keys.len() - 1`; if `keys` is empty, the first session key.
     last: SessionKey,
-    /// Used again for each packet.
+    /// Reused for each packet.
     cipher: Rc4,
-    /// The count, without its wrapping, of the first of `keys`.
+    /// The unwrapped count of the first of `keys`.
     first: u64,
-    /// Keys by count; `None` if it was used. Invariant: at most `BEHIND + MAX_AHEAD + 1`.
+    /// Keys by count; `None` if a key was used. Invariant: at most `BEHIND + MAX_AHEAD + 1`.
     keys: VecDeque<Option<Key>>,
-    /// The latest packet: its number in the tunnel, and its count.
+    /// The latest packet: its GRE number and its count.
     latest: Option<(u64, u64)>,
-    /// Frames since that one that were not encrypted.
+    /// Unencrypted frames since the latest packet.
     unencrypted: u64,
 }
 
 impl Stateless {
-    /// Nothing received.
+    /// A receiver before its first packet.
     #[must_use]
     pub fn new(key: StartKey) -> Self {
         let last = key.session_key();
@@ -47,17 +46,17 @@ impl Stateless {
             cipher: last.cipher(),
             last,
             first: 0,
-            // All at once: keys that move leave copies behind.
+            // Allocates everything at once: growing would leave copies of keys in freed memory.
             keys: VecDeque::with_capacity((BEHIND + MAX_AHEAD) as usize + 1),
             latest: None,
             unencrypted: 0,
         }
     }
 
-    /// Decrypts a packet in place, behind its header. `number` is that of GRE, which never wraps.
+    /// Decrypts a packet in place, after its header. `number` is the GRE number, which never wraps.
     ///
     /// # Errors
-    /// See [`OpenError`]; the bytes are as they were then.
+    /// See [`OpenError`]; the bytes are unchanged then.
     pub fn open(&mut self, number: u64, information: &mut [u8]) -> Result<(), OpenError> {
         let header = Header::parse(information)?;
         if !header.flushed {
@@ -72,7 +71,7 @@ impl Stateless {
             key[..bytes.len()].copy_from_slice(bytes);
             self.keys.push_back(Some(key));
         }
-        // `extend` allows far less than a usize.
+        // `extend` bounds the difference far below a usize.
         let slot = &mut self.keys[at as usize];
         let key = slot.as_ref().ok_or(OpenError::Duplicate)?;
         let key = &key[..self.last.length().bytes()];
@@ -84,7 +83,7 @@ impl Stateless {
         cipher.set_key(key);
         cipher.apply(&mut glance[..seen]);
         if !looks_like_ip(&glance[..seen]) {
-            // The key is kept for the packet that it belongs to.
+            // The key stays available for its genuine packet.
             return Err(OpenError::Garbled);
         }
         body[..seen].copy_from_slice(&glance[..seen]);
@@ -101,16 +100,15 @@ impl Stateless {
         Ok(())
     }
 
-    /// A frame that was not encrypted came in order: it had a number and no count.
+    /// Notes an unencrypted frame in order: it has a GRE number and no count.
     pub fn unencrypted(&mut self) {
         self.unencrypted += 1;
     }
 
-    /// The count without its wrapping: the one nearest to what the number in the tunnel lets expect.
+    /// Unwraps the count: the candidate nearest to the count that the GRE number predicts.
     ///
-    /// Each packet has a number and a count, so both go on together, but for frames that are not encrypted, which have no
-    /// count, and packets that their sender lost between encrypting and numbering them, which have no number. Half of all
-    /// counts is room for these.
+    /// Numbers and counts advance together, with two exceptions. Unencrypted frames have no count. Packets that their
+    /// sender lost between encryption and numbering have no number. Half of all counts is tolerance for these.
     fn extend(&self, number: u64, count: u64) -> Result<u64, OpenError> {
         let Some((latest_number, latest)) = self.latest else {
             return Ok(count);
@@ -134,7 +132,7 @@ impl Stateless {
         Ok(found)
     }
 
-    /// Keys in memory.
+    /// Number of keys in memory.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.keys.len()

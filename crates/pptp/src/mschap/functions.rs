@@ -1,4 +1,4 @@
-//! The functions of RFC 2759, section 8, with its names.
+//! The functions of RFC 2759, section 8, by their RFC names.
 
 use crypto::sha1;
 use des::Des;
@@ -6,13 +6,13 @@ use des::cipher::{BlockCipherEncrypt, KeyInit};
 use md4::{Digest, Md4};
 use zeroize::Zeroizing;
 
-/// The longest password (RFC 2759, section 8.3), in UTF-16 units. Longer ones are cut, as no peer knows more.
+/// The longest password (RFC 2759, section 8.3), in UTF-16 units. Longer ones are cut, because no peer supports more.
 const MAX_PASSWORD: usize = 256;
 
 const MAGIC_1: &[u8] = b"Magic server to client signing constant";
 const MAGIC_2: &[u8] = b"Pad to make it do more than one iteration";
 
-/// `NtPasswordHash` (section 8.3): MD4 of the password in UTF-16. Worth as much as the password.
+/// `NtPasswordHash` (section 8.3): MD4 of the password in UTF-16. As sensitive as the password.
 #[must_use]
 pub fn nt_password_hash(password: &str) -> Zeroizing<[u8; 16]> {
     let mut hash = Md4::new();
@@ -53,7 +53,7 @@ pub fn des_key(bits: &[u8; 7]) -> Zeroizing<[u8; 8]> {
     wide[1..].copy_from_slice(bits);
     let all = u64::from_be_bytes(wide);
     Zeroizing::new(core::array::from_fn(|at| {
-        // Seven bits, so that nothing is cut.
+        // The mask leaves seven bits, so the cast is exact.
         let seven = (all >> (49 - 7 * at)) as u8 & 0x7f;
         let parity = 1 ^ (seven.count_ones() as u8 & 1);
         seven << 1 | parity
@@ -89,7 +89,7 @@ pub fn nt_response(
     challenge_response(&challenge, password_hash)
 }
 
-/// `GenerateAuthenticatorResponse` (section 8.7), before it is written in hexadecimal digits.
+/// `GenerateAuthenticatorResponse` (section 8.7), as bytes instead of hexadecimal digits.
 #[must_use]
 pub fn authenticator_response(
     password_hash: &[u8; 16],
@@ -99,7 +99,7 @@ pub fn authenticator_response(
     user: &[u8],
 ) -> [u8; 20] {
     let hash = hash_nt_password_hash(password_hash);
-    // The master key begins with it.
+    // The master key begins with this digest.
     let digest = Zeroizing::new(sha1(&[&*hash, nt_response, MAGIC_1]));
     sha1(&[
         &*digest,

@@ -1,4 +1,4 @@
-//! The fields of MS-CHAP version 2 in the packets of CHAP (RFC 2759, sections 4 to 6).
+//! MS-CHAP version 2 fields in CHAP packets (RFC 2759, sections 4 to 6).
 
 use core::fmt::{self, Write as _};
 
@@ -10,15 +10,15 @@ pub const RESPONSE_LEN: usize = 49;
 /// The value of a response (RFC 2759, section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The challenge of the end that proves itself.
+    /// The challenge of the end that authenticates itself.
     pub peer_challenge: [u8; 16],
-    /// The proof.
+    /// The proof of the password.
     pub nt_response: [u8; 24],
 }
 
 impl Response {
-    /// `None` if the length is wrong. Reserved bytes and flags, which must be zero, are not looked at, as deployed servers
-    /// do not either.
+    /// Parses a response; `None` if the length is wrong. Reserved bytes and flags must be zero but are not checked, as
+    /// in deployed servers.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         if value.len() != RESPONSE_LEN {
@@ -34,7 +34,7 @@ impl Response {
         })
     }
 
-    /// The value's bytes.
+    /// The response's bytes.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; RESPONSE_LEN] {
         let mut bytes = [0; RESPONSE_LEN];
@@ -47,12 +47,12 @@ impl Response {
 /// The message of a success: the server's proof (RFC 2759, section 5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Success {
-    /// `S=`: what [`authenticator_response`](super::authenticator_response) gives.
+    /// `S=`: the result of [`authenticator_response`](super::authenticator_response).
     pub proof: [u8; 20],
 }
 
 impl Success {
-    /// `None` if there is no proof in the message. What follows it is for people.
+    /// Parses a success message; `None` without a proof. The text after it is for people.
     #[must_use]
     pub fn parse(message: &[u8]) -> Option<Self> {
         let digits = message.strip_prefix(b"S=")?.get(..40)?;
@@ -71,24 +71,24 @@ impl Success {
 /// Why a login failed (RFC 2759, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCode {
-    /// 646.
+    /// Error 646.
     RestrictedLogonHours,
-    /// 647.
+    /// Error 647.
     AccountDisabled,
-    /// 648. The RFC has a message to change the password with, which this crate does not send.
+    /// Error 648. The RFC has a message to change the password, which this crate does not send.
     PasswordExpired,
-    /// 649.
+    /// Error 649.
     NoDialInPermission,
-    /// 691.
+    /// Error 691.
     AuthenticationFailure,
-    /// 709.
+    /// Error 709.
     ChangingPassword,
-    /// Another number.
+    /// Another error number.
     Other(u32),
 }
 
 impl FailureCode {
-    /// The number in the message.
+    /// The error number in the message.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -140,16 +140,16 @@ impl fmt::Display for FailureCode {
 /// The message of a failure (RFC 2759, section 6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// `E=`: why.
+    /// `E=`: the error number.
     pub code: FailureCode,
     /// `R=`: whether another try is allowed.
     pub retry: bool,
-    /// `C=`: the challenge of the other try.
+    /// `C=`: the challenge for the next try.
     pub challenge: Option<[u8; 16]>,
 }
 
 impl Failure {
-    /// Reads what can be read: a message that has no error number is a failure too.
+    /// Parses as much as possible: a message without an error number counts as a failure too.
     #[must_use]
     pub fn parse(message: &[u8]) -> Self {
         let mut failure = Self {
@@ -159,7 +159,7 @@ impl Failure {
         };
         for word in message.split(|&byte| byte == b' ') {
             match word {
-                // The rest is for people.
+                // The rest of the message is for people.
                 [b'M', b'=', ..] => break,
                 [b'E', b'=', number @ ..] => {
                     let number = core::str::from_utf8(number)
@@ -178,7 +178,7 @@ impl Failure {
         failure
     }
 
-    /// The message's text, of version 3 (RFC 2759, section 6).
+    /// The message's text in version 3 (RFC 2759, section 6).
     #[must_use]
     pub fn to_text(&self) -> String {
         let challenge = self.challenge.unwrap_or_default();
@@ -204,7 +204,7 @@ fn hex(digits: &[u8], out: &mut [u8]) -> Option<()> {
     for (pair, byte) in digits.chunks_exact(2).zip(out) {
         let high = char::from(pair[0]).to_digit(16)?;
         let low = char::from(pair[1]).to_digit(16)?;
-        // Two digits fit.
+        // Two hexadecimal digits fit a byte.
         *byte = (high << 4 | low) as u8;
     }
     Some(())

@@ -1,7 +1,8 @@
 //! MS-CHAP version 2 (RFC 2759).
 //!
-//! Three keys of DES come from the password's MD4; the third has only 16 bits. From a recording of one login the hash is found,
-//! and with it every key of MPPE, by trying 2^56 keys of DES: hours, for a fee. See the crate's documentation.
+//! Three DES keys come from the password's MD4; the third has only 16 bits. From a recorded login, an attacker finds
+//! the hash, and with it every MPPE key, by trying 2^56 DES keys: hours on rented machines. See the crate's
+//! documentation.
 
 mod functions;
 mod messages;

@@ -4,7 +4,7 @@ use core::fmt;
 
 use zeroize::Zeroizing;
 
-/// A password, which is overwritten when it goes and never printed.
+/// A password that is never printed, and overwritten when dropped.
 #[derive(Clone)]
 pub struct Password(Zeroizing<String>);
 

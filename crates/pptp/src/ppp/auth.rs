@@ -1,10 +1,10 @@
-//! Which protocol authenticates (RFC 1661, section 6.2; RFC 1994, section 3; RFC 2759, section 3).
+//! Authentication protocols of LCP (RFC 1661, section 6.2; RFC 1994, section 3; RFC 2759, section 3).
 
 use core::fmt;
 
 use crate::ppp::frame::protocol;
 
-/// A protocol that authenticates one end for the other. MS-CHAP version 1 is known only to be refused.
+/// A protocol by which one end authenticates itself. MS-CHAP version 1 is always refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Auth {
     /// PAP: the password itself goes over the line (RFC 1334).
@@ -16,7 +16,7 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// The value of LCP's option 3.
+    /// The protocol's value in LCP's option 3.
     #[must_use]
     pub const fn option(self) -> &'static [u8] {
         match self {
@@ -26,7 +26,7 @@ impl Auth {
         }
     }
 
-    /// The protocol that the value of LCP's option 3 asks for; `None` for one that we do not speak, such as MS-CHAP
+    /// The protocol in a value of LCP's option 3; `None` if unsupported, such as MS-CHAP version 1.
     /// version 1.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
@@ -35,7 +35,7 @@ impl Auth {
             .find(|auth| auth.option() == value)
     }
 
-    /// The protocol of its frames.
+    /// The PPP protocol number of its frames.
     #[must_use]
     pub const fn protocol(self) -> u16 {
         match self {

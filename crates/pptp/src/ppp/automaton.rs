@@ -1,31 +1,31 @@
-//! The option negotiation automaton (RFC 1661, section 4): its table, without timers and packets.
+//! The option negotiation automaton's table, without timers and packets (RFC 1661, section 4).
 
 /// A state (RFC 1661, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// The layer below is down, and nothing is to be opened.
+    /// The layer below is down, and this layer is not to be opened.
     Initial,
-    /// The layer below is down, and this one is to be opened.
+    /// The layer below is down, and this layer is to be opened.
     Starting,
-    /// The layer below is up, and nothing is to be opened.
+    /// The layer below is up, and this layer is not to be opened.
     Closed,
-    /// `Closed`, but a request of the peer's opens it.
+    /// Like `Closed`, but a request from the peer opens the layer.
     Stopped,
-    /// Closing at our request.
+    /// The layer is closing at our request.
     Closing,
-    /// Closing at the peer's.
+    /// The layer is closing at the peer's request.
     Stopping,
-    /// Our request is out.
+    /// We have sent a request.
     ReqSent,
-    /// Our request was acknowledged.
+    /// The peer has acknowledged our request.
     AckRcvd,
     /// We have acknowledged the peer's request.
     AckSent,
-    /// Open.
+    /// The layer is open.
     Opened,
 }
 
-/// An event (RFC 1661, section 4.3). In brackets its name in the RFC.
+/// An event (RFC 1661, section 4.3), with its RFC name in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The layer below is up.
@@ -36,9 +36,9 @@ pub enum Event {
     Open,
     /// The layer is to be closed.
     Close,
-    /// Time is over, and there are tries left (TO+).
+    /// A timer ran out, and tries are left (TO+).
     Timeout,
-    /// Time is over, and so are the tries (TO-).
+    /// A timer ran out after the last try (TO-).
     GiveUp,
     /// A Configure-Request that we can accept (RCR+).
     GoodRequest,
@@ -54,20 +54,20 @@ pub enum Event {
     TerminateAck,
     /// An unknown code (RUC).
     UnknownCode,
-    /// A reject that does not matter (RXJ+).
+    /// A reject of a dispensable feature (RXJ+).
     HarmlessReject,
-    /// A reject of something that we cannot do without (RXJ-).
+    /// A reject of an indispensable feature (RXJ-).
     FatalReject,
-    /// Echo, or what else is for an open layer (RXR).
+    /// An echo, or another packet for an open layer (RXR).
     Echo,
 }
 
-/// A set of actions, to be done in the order of the constants (RFC 1661, section 4.4).
+/// A set of actions, performed in the order of the constants (RFC 1661, section 4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Actions(u16);
 
 impl Actions {
-    /// Nothing to do.
+    /// No action.
     pub const NONE: Self = Self(0);
     /// This layer is down (tld).
     pub const DOWN: Self = Self(1);
@@ -96,7 +96,7 @@ impl Actions {
     /// The layer below is no longer needed (tlf).
     pub const FINISHED: Self = Self(4096);
 
-    /// Whether all of `other` are to be done.
+    /// Whether the set contains all of `other`.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -107,14 +107,13 @@ impl Actions {
     }
 }
 
-/// The effect of an event: the table of RFC 1661, section 4.1. `None` where it has a dash, which is an event that
-/// cannot occur in that state and that is ignored if it does.
+/// The effect of an event: the table of RFC 1661, section 4.1. `None` where the table has a dash: the event cannot
+/// occur in that state, and is ignored if it does.
 ///
-/// The restart option (`r` in the table) is not used: opening what is open does nothing. Neither is the passive option
-/// (`p`). An Ack or Nak for a request that was acknowledged already (`x`) is to be dropped before it gets here, as it is a
-/// copy.
+/// The restart option (`r` in the table) is not used: opening an open layer does nothing. The passive option (`p`) is
+/// not used either. Callers must drop a second Ack or Nak for the same request (`x`) as a copy.
 #[must_use]
-// One arm for each entry of the table, row by row, so that both can be read side by side.
+// Each entry of the table has its own arm, row by row, for reading side by side with the RFC.
 #[allow(clippy::match_same_arms)]
 pub const fn step(state: State, event: Event) -> Option<(Actions, State)> {
     use Actions as A;
@@ -157,7 +156,7 @@ pub const fn step(state: State, event: Event) -> Option<(Actions, State)> {
         (Event::GiveUp, Stopping | ReqSent | AckRcvd | AckSent) => (A::FINISHED, Stopped),
         (Event::GiveUp, _) => return None,
 
-        // Events while the layer below is down.
+        // The layer below is down, so no other event can occur.
         (_, Initial | Starting) => return None,
 
         (Event::GoodRequest, Closed) => (A::SEND_TERMINATE_ACK, Closed),

@@ -1,7 +1,7 @@
-//! The Compression Control Protocol, of which encryption by MPPE is an option (RFC 1962; RFC 3078, section 2).
+//! The Compression Control Protocol; MPPE encryption is one of its options (RFC 1962; RFC 3078, section 2).
 //!
-//! Each end asks for what it wants to receive. The ends may thus differ, in theory; in practice both directions get the
-//! same. Compression (MPPC) and what else the option could be is never accepted.
+//! Each end requests the mode in which it wants to receive. In theory the directions may differ; in practice they are
+//! equal. Compression (MPPC) and all other options are refused.
 
 use core::fmt;
 
@@ -9,21 +9,21 @@ use crate::ppp::frame::protocol;
 use crate::ppp::negotiation::{Layer, Verdict};
 use crate::ppp::packet::Option as ConfigOption;
 
-/// The receiver has lost its place (RFC 1962, section 3).
+/// Reset-Request: the receiver has lost synchronisation (RFC 1962, section 3).
 pub const RESET_REQUEST: u8 = 14;
-/// The sender begins anew (RFC 1962, section 3).
+/// Reset-Ack: the sender restarts (RFC 1962, section 3).
 pub const RESET_ACK: u8 = 15;
 
 const MPPE: u8 = 18;
 
-/// The bits of the option (RFC 3078, section 2).
+/// The bits of the MPPE option (RFC 3078, section 2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MppeBits(pub u32);
 
 impl MppeBits {
-    /// Nothing.
+    /// No bits.
     pub const NONE: Self = Self(0);
-    /// H: a key for each packet.
+    /// H: stateless mode, with a key for each packet.
     pub const STATELESS: Self = Self(0x0100_0000);
     /// M: keys of 56 bits.
     pub const KEY_56: Self = Self(0x80);
@@ -37,7 +37,7 @@ impl MppeBits {
     /// Keys of 128, 56 and 40 bits, best first.
     const KEYS: [Self; 3] = [Self::KEY_128, Self::KEY_56, Self::KEY_40];
 
-    /// Both.
+    /// The union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -49,7 +49,7 @@ impl MppeBits {
         self.0 & other.0 == other.0
     }
 
-    /// The longest of the keys in both sets.
+    /// The longest key length in both sets.
     fn best_key(self, allowed: Self) -> Option<Self> {
         let both = Self(self.0 & allowed.0);
         Self::KEYS.into_iter().find(|&key| both.has(key))
@@ -62,21 +62,21 @@ impl fmt::Debug for MppeBits {
     }
 }
 
-/// The agreement of both ends, or nothing yet.
+/// The negotiated encryption of both directions.
 #[derive(Debug)]
 pub struct Ccp {
-    /// Keys that may be used.
+    /// Allowed key lengths, and the stateless bit.
     allowed: MppeBits,
-    /// Whether a key for the whole stream will do, and whether that is what we ask for.
+    /// Whether stateful mode is acceptable, and the bits that we request.
     stateful: bool,
     want: MppeBits,
     peer: MppeBits,
-    /// Whether the peer was told that each packet should have a key.
+    /// Whether a Nak has already proposed stateless mode to the peer.
     told: bool,
 }
 
 impl Ccp {
-    /// `allowed` are keys, and [`MppeBits::STATELESS`] if we ask for it; `stateful` says whether it may go without.
+    /// `allowed` has the key lengths, and [`MppeBits::STATELESS`] if we request it; `stateful` permits stateful mode.
     #[must_use]
     pub fn new(allowed: MppeBits, stateful: bool) -> Self {
         let key = allowed.best_key(allowed).unwrap_or(MppeBits::NONE);
@@ -89,19 +89,19 @@ impl Ccp {
         }
     }
 
-    /// How the peer encrypts, once the layer is open.
+    /// The bits for packets from the peer, once the layer is open.
     #[must_use]
     pub const fn receive(&self) -> MppeBits {
         self.want
     }
 
-    /// How we encrypt, once the layer is open.
+    /// The bits for packets to the peer, once the layer is open.
     #[must_use]
     pub const fn send(&self) -> MppeBits {
         self.peer
     }
 
-    /// The bits that we would take of those that the peer offers.
+    /// The bits that we accept among those that the peer offers.
     fn choose(&self, offered: MppeBits) -> Option<MppeBits> {
         let key = offered.best_key(self.allowed)?;
         let stateless = if offered.has(MppeBits::STATELESS)
@@ -167,7 +167,7 @@ impl Layer for Ccp {
         if chosen == asked {
             return Verdict::Ack;
         }
-        // Without encryption the layer is of no use, so it is never just rejected.
+        // The layer is useless without encryption, so a missing option always gets a Nak.
         let _ = last;
         ConfigOption {
             kind: MPPE,

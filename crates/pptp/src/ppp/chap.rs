@@ -1,4 +1,4 @@
-//! The packets of CHAP, and its MD5 (RFC 1994, section 4).
+//! CHAP packets, and CHAP's MD5 (RFC 1994, section 4).
 
 use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
@@ -11,50 +11,50 @@ const SUCCESS: u8 = 3;
 const FAILURE: u8 = 4;
 const CHANGE_PASSWORD: u8 = 7;
 
-/// A packet of CHAP, whatever the algorithm.
+/// A CHAP packet of any algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChapPacket<'a> {
-    /// Prove yourself.
+    /// A request to prove knowledge of the password.
     Challenge {
-        /// To be repeated in the answers.
+        /// Identifier that answers repeat.
         id: u8,
-        /// The value to prove it with.
+        /// The challenge value.
         value: &'a [u8],
-        /// Who asks.
+        /// The challenger's name.
         name: &'a [u8],
     },
-    /// The proof.
+    /// The answer to a challenge.
     Response {
-        /// That of the challenge.
+        /// Identifier of the challenge.
         id: u8,
         /// The proof.
         value: &'a [u8],
-        /// Who it is.
+        /// The name of the end that proves itself.
         name: &'a [u8],
     },
-    /// The proof was good.
+    /// The proof was right.
     Success {
-        /// That of the challenge.
+        /// Identifier of the challenge.
         id: u8,
-        /// For people, or as the algorithm has it.
+        /// Message for people, or in the algorithm's format.
         message: &'a [u8],
     },
-    /// The proof was not.
+    /// The proof was wrong.
     Failure {
-        /// That of the challenge.
+        /// Identifier of the challenge.
         id: u8,
-        /// For people, or as the algorithm has it.
+        /// Message for people, or in the algorithm's format.
         message: &'a [u8],
     },
-    /// A new password (RFC 2759, section 7); not looked at.
+    /// A request to change the password (RFC 2759, section 7); its contents are ignored.
     ChangePassword {
-        /// That of the failure.
+        /// Identifier of the failure.
         id: u8,
     },
 }
 
 impl<'a> ChapPacket<'a> {
-    /// Reads the information field of a frame; `None` if it is none of CHAP's.
+    /// Reads the information field of a frame; `None` if it is not a CHAP packet.
     #[must_use]
     pub fn parse(information: &'a [u8]) -> Option<Self> {
         let Packet { code, id, data } = Packet::parse(information)?;
@@ -83,7 +83,7 @@ impl<'a> ChapPacket<'a> {
     pub fn to_vec(&self) -> Vec<u8> {
         let with_name = |value: &[u8], name: &[u8]| {
             let value = &value[..value.len().min(255)];
-            // Cut above so that it fits.
+            // The value was cut above, so the length fits.
             let mut data = vec![value.len() as u8];
             data.extend_from_slice(value);
             data.extend_from_slice(name);
@@ -101,7 +101,7 @@ impl<'a> ChapPacket<'a> {
     }
 }
 
-/// A challenge as a packet (RFC 1994, section 4.1).
+/// A challenge packet (RFC 1994, section 4.1).
 #[must_use]
 pub fn challenge(id: u8, value: &[u8], name: &str) -> Vec<u8> {
     let name = name.as_bytes();
@@ -119,7 +119,7 @@ pub fn md5_response(id: u8, secret: &str, challenge: &[u8]) -> [u8; 16] {
         .into()
 }
 
-/// Whether a response is the right one, in constant time.
+/// Whether a response is right; compares in constant time.
 #[must_use]
 pub fn verify_md5(id: u8, secret: &str, challenge: &[u8], response: &[u8]) -> bool {
     md5_response(id, secret, challenge).ct_eq(response).into()

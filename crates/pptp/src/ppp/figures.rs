@@ -1,4 +1,4 @@
-//! How long packets may be.
+//! Calculates the MTU and MSS of a link.
 
 use crate::gre::MAX_HEADER_LEN;
 use crate::mppe::OVERHEAD;
@@ -6,24 +6,24 @@ use crate::mppe::OVERHEAD;
 /// Bytes of an outer IPv4 header.
 const OUTER: u16 = 20;
 
-/// The figures that the length of a packet depends on.
+/// The values that the MTU depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// The longest IP packet that the path to the peer carries.
     pub path_mtu: u16,
-    /// The longest information field that the peer takes (RFC 1661, section 6.1).
+    /// The longest information field that the peer accepts (RFC 1661, section 6.1).
     pub peer_mru: u16,
-    /// The longest information field that we take.
+    /// The longest information field that we accept.
     pub our_mru: u16,
     /// Whether packets are encrypted.
     pub mppe: bool,
 }
 
-/// The longest inner packet: what fits the path below IP, GRE with both numbers and an unshortened frame, and what both
-/// ends take. Encryption costs 4 bytes of the information field.
+/// The longest inner packet in bytes. It must fit the path after IP, GRE with both numbers and an unshortened frame,
+/// and both ends' MRUs. Encryption costs 4 bytes of the information field.
 #[must_use]
 pub fn mtu(figures: Figures) -> u16 {
-    // Both are a few bytes.
+    // Both constants are a few bytes, so the casts are exact.
     let around = OUTER + MAX_HEADER_LEN as u16 + 4;
     let inside = if figures.mppe { OVERHEAD as u16 } else { 0 };
     figures
@@ -34,7 +34,7 @@ pub fn mtu(figures: Figures) -> u16 {
         .saturating_sub(inside)
 }
 
-/// The longest segment of TCP in packets of `mtu` bytes without options, for IPv4 and for IPv6.
+/// The longest TCP segments in packets of `mtu` bytes without options, for IPv4 and for IPv6.
 #[must_use]
 pub const fn mss(mtu: u16) -> (u16, u16) {
     (mtu.saturating_sub(40), mtu.saturating_sub(60))

@@ -1,4 +1,5 @@
-//! Frames: the protocol field, and the address and control fields before it (RFC 1661, section 2; RFC 1662, section 3.1).
+//! Frames: the protocol field, and the address and control fields before it (RFC 1661, section 2; RFC 1662, section
+//! 3.1).
 //!
 //! GRE delimits frames, so there is neither a checksum nor escaping (RFC 2637, section 4).
 
@@ -24,17 +25,17 @@ pub mod protocol {
     pub const CHAP: u16 = 0xc223;
 }
 
-/// How the peer allows us to shorten frames (RFC 1661, sections 6.5 and 6.6). Nothing at first.
+/// Which fields the peer allows us to shorten (RFC 1661, sections 6.5 and 6.6). None at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Framing {
-    /// Address and control fields may be left out.
+    /// Address and control fields may be omitted.
     pub acfc: bool,
-    /// Protocols below 256 may have one byte.
+    /// Protocol numbers below 256 may take one byte.
     pub pfc: bool,
 }
 
 impl Framing {
-    /// Appends what stands before the information field. LCP is never shortened.
+    /// Appends the bytes before the information field. LCP frames are never shortened.
     pub fn write(self, protocol: u16, out: &mut Vec<u8>) {
         let (bytes, len) = self.header(protocol);
         out.extend_from_slice(&bytes[..len]);
@@ -55,9 +56,9 @@ impl Framing {
     }
 }
 
-/// The protocol of a frame and where its information field begins; `None` if it ends before that.
+/// The protocol of a frame and where its information field begins; `None` if the frame is too short.
 ///
-/// Shortened fields are understood whatever was negotiated: deployed peers send them too early.
+/// Accepts shortened fields whatever was negotiated: deployed peers send them too early.
 #[must_use]
 pub fn parse(frame: &[u8]) -> Option<(u16, usize)> {
     let start = if frame.starts_with(&[0xff, 0x03]) {

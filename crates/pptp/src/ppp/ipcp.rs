@@ -10,15 +10,15 @@ use crate::ppp::packet::Option as ConfigOption;
 const ADDRESS: u8 = 3;
 const DNS: [u8; 2] = [129, 131];
 
-/// Name servers: a first and a second.
+/// A first and a second name server.
 pub type Dns = [Option<Ipv4Addr>; 2];
 
-/// Our wishes for IPCP.
+/// Our settings for IPCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpcpSettings {
-    /// Our address; `None` to be given one.
+    /// Our address; `None` to let the peer assign one.
     pub address: Option<Ipv4Addr>,
-    /// The peer's address, which it must take; `None` to take what it says.
+    /// The peer's address, which it must accept; `None` to accept any.
     pub peer: Option<Ipv4Addr>,
     /// Whether we ask for name servers.
     pub ask_dns: bool,
@@ -31,13 +31,13 @@ pub struct IpcpSettings {
 pub struct Ipcp {
     settings: IpcpSettings,
     address: Ipv4Addr,
-    /// `None` once the peer has said that it has no such option.
+    /// The name servers requested; `None` once the peer has rejected the option.
     asked: [Option<Ipv4Addr>; 2],
     peer: Option<Ipv4Addr>,
 }
 
 impl Ipcp {
-    /// Nothing agreed on.
+    /// A negotiation before any agreement.
     #[must_use]
     pub fn new(settings: IpcpSettings) -> Self {
         let asked = settings.ask_dns.then_some(Ipv4Addr::UNSPECIFIED);
@@ -61,7 +61,7 @@ impl Ipcp {
         self.peer
     }
 
-    /// The name servers that we were given.
+    /// The name servers that the peer assigned.
     #[must_use]
     pub fn dns(&self) -> Dns {
         self.asked
@@ -96,7 +96,7 @@ impl Layer for Ipcp {
         };
         match option.kind {
             ADDRESS if self.settings.address.is_none() => self.address = address,
-            // We have an address, which the peer does not like.
+            // The peer rejects our fixed address.
             ADDRESS => return false,
             kind => {
                 if let Some(at) = DNS.iter().position(|&dns| dns == kind)
@@ -121,7 +121,7 @@ impl Layer for Ipcp {
     }
 
     fn judge(&mut self, option: ConfigOption<'_>, last: bool, nak: &mut Vec<u8>) -> Verdict {
-        // Header compression, name servers of NetBIOS and what else there is are rejected.
+        // Other options, such as header compression and NetBIOS name servers, are rejected.
         let Some(asked) = address(option) else {
             return Verdict::Reject;
         };
@@ -150,7 +150,7 @@ impl Layer for Ipcp {
     }
 
     fn missing(&mut self, last: bool, nak: &mut Vec<u8>) {
-        // A peer that says nothing of its address is told which one it has.
+        // A peer that requests no address is told its address.
         if let Some(given) = self.settings.peer
             && self.peer.is_none()
             && !last
@@ -161,7 +161,7 @@ impl Layer for Ipcp {
     }
 }
 
-/// The address in an option that has one.
+/// The address in an option that carries one.
 fn address(option: ConfigOption<'_>) -> Option<Ipv4Addr> {
     let octets: [u8; 4] = option.data.try_into().ok()?;
     (option.kind == ADDRESS || DNS.contains(&option.kind)).then(|| octets.into())

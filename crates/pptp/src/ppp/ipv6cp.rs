@@ -19,7 +19,7 @@ pub struct Ipv6cp {
 }
 
 impl Ipv6cp {
-    /// An identifier from a random number.
+    /// Creates an identifier from a random seed.
     #[must_use]
     pub fn new(mut seed: u64) -> Self {
         let ours = identifier(&mut seed);
@@ -94,7 +94,7 @@ impl Layer for Ipv6cp {
     }
 }
 
-/// An identifier that is not universal (RFC 5072, section 4.1: bit "u" is 0).
+/// An identifier without the universal bit (RFC 5072, section 4.1: bit "u" is 0).
 fn identifier(random: &mut u64) -> u64 {
     let id = u64::from(magic(random)) << 32 | u64::from(magic(random));
     id & !(0x02 << 56)

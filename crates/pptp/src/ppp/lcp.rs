@@ -5,19 +5,19 @@ use crate::ppp::frame::protocol;
 use crate::ppp::negotiation::{Layer, Verdict};
 use crate::ppp::packet::Option as ConfigOption;
 
-/// Codes of LCP beyond those of all layers (RFC 1661, section 5; RFC 1570, section 2).
+/// LCP's codes beyond those of all layers (RFC 1661, section 5; RFC 1570, section 2).
 pub mod code {
-    /// The peer does not have a protocol.
+    /// Protocol-Reject: the peer does not have a protocol.
     pub const PROTOCOL_REJECT: u8 = 8;
-    /// Are you there?
+    /// Echo-Request: asks whether the peer is alive.
     pub const ECHO_REQUEST: u8 = 9;
-    /// Yes.
+    /// Echo-Reply.
     pub const ECHO_REPLY: u8 = 10;
-    /// To be thrown away.
+    /// Discard-Request: ignored.
     pub const DISCARD_REQUEST: u8 = 11;
-    /// Who the peer is, for logs.
+    /// Identification: describes the peer, for logs.
     pub const IDENTIFICATION: u8 = 12;
-    /// How long the peer allows the link to last, for logs.
+    /// Time-Remaining: how long the peer allows the link to last, for logs.
     pub const TIME_REMAINING: u8 = 13;
 }
 
@@ -28,16 +28,16 @@ const MAGIC: u8 = 5;
 const PFC: u8 = 7;
 const ACFC: u8 = 8;
 
-/// The MRU of a peer that says nothing (RFC 1661, section 6.1), and the least that is of use.
+/// The MRU of a peer that names none (RFC 1661, section 6.1), and the smallest useful MRU.
 pub(crate) const DEFAULT_MRU: u16 = 1500;
 const MIN_MRU: u16 = 128;
 
-/// Our wishes for LCP.
+/// Our settings for LCP.
 #[derive(Clone, Debug)]
 pub struct LcpSettings {
     /// The longest information field that we want to receive.
     pub mru: u16,
-    /// How the peer is to authenticate itself, best first; none if it need not.
+    /// How the peer must authenticate itself, best first; empty if it need not.
     pub require: Vec<Auth>,
     /// How we are ready to authenticate ourselves, best first.
     pub accept: Vec<Auth>,
@@ -48,15 +48,15 @@ pub struct LcpSettings {
 /// The options of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkOptions {
-    /// The longest information field that it takes.
+    /// The longest information field that the end accepts.
     pub mru: u16,
-    /// Its magic number; 0 for none.
+    /// The end's magic number; 0 for none.
     pub magic: u32,
-    /// How the other end is to authenticate itself.
+    /// How the other end must authenticate itself.
     pub auth: Option<Auth>,
-    /// It takes frames without address and control fields.
+    /// Whether the end accepts frames without address and control fields.
     pub acfc: bool,
-    /// It takes protocol fields of one byte.
+    /// Whether the end accepts protocol fields of one byte.
     pub pfc: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct Lcp {
 }
 
 impl Lcp {
-    /// Options before any request.
+    /// The options before any request.
     #[must_use]
     pub fn new(settings: LcpSettings) -> Self {
         let mut random = settings.seed;
@@ -112,7 +112,7 @@ impl Lcp {
         &self.peer
     }
 
-    /// The next way for the peer to authenticate itself, if it proposes `value`.
+    /// The next login protocol that the peer may use, if it proposes `value`.
     fn instead(&self, value: &[u8]) -> Option<Auth> {
         let proposed = Auth::parse(value).filter(|auth| self.require.contains(auth));
         proposed.or_else(|| {
@@ -135,7 +135,7 @@ impl Layer for Lcp {
             put(MRU, &self.ours.mru.to_be_bytes());
         }
         if self.accm {
-            // Nothing needs escaping: packets of GRE carry all bytes.
+            // GRE packets carry all byte values, so no characters need escaping.
             put(ACCM, &[0; 4]);
         }
         if let Some(auth) = self.ours.auth {
@@ -154,7 +154,7 @@ impl Layer for Lcp {
 
     fn naked(&mut self, option: ConfigOption<'_>) -> bool {
         match (option.kind, option.data) {
-            // More than we want need not be promised: peers may send less.
+            // A proposed MRU is capped at ours: a larger one is unnecessary, since peers may send less.
             (MRU, &[high, low]) => {
                 let mru = u16::from_be_bytes([high, low]).min(self.ours.mru);
                 self.ours.mru = mru.max(MIN_MRU);
@@ -210,14 +210,14 @@ impl Layer for Lcp {
                         self.peer.auth = Some(auth);
                         Verdict::Ack
                     }
-                    // MS-CHAP version 1 among others.
+                    // The peer proposes another protocol, such as MS-CHAP version 1.
                     None => other(AUTH, best.option(), last, nak),
                 }
             }
             (MAGIC, &[a, b, c, d]) => {
                 let number = u32::from_be_bytes([a, b, c, d]);
                 if number != 0 && number == self.ours.magic {
-                    // Our own request has come back, or chance has struck (RFC 1661, section 6.4).
+                    // Our own request has come back, or both ends chose the same number (RFC 1661, section 6.4).
                     let data = magic(&mut self.random).to_be_bytes();
                     return other(MAGIC, &data, last, nak);
                 }
@@ -232,7 +232,7 @@ impl Layer for Lcp {
                 self.peer.acfc = true;
                 Verdict::Ack
             }
-            // Quality reports, callback, multilink and what else there is.
+            // Other options, such as quality reports, callback and multilink, are rejected.
             _ => Verdict::Reject,
         }
     }
@@ -240,7 +240,7 @@ impl Layer for Lcp {
     fn missing(&mut self, _last: bool, _nak: &mut Vec<u8>) {}
 }
 
-/// Proposes another value, or rejects what the peer insists on.
+/// Proposes another value; if `last`, rejects the option instead.
 pub(super) fn other(kind: u8, data: &[u8], last: bool, nak: &mut Vec<u8>) -> Verdict {
     if last {
         return Verdict::Reject;
@@ -249,12 +249,12 @@ pub(super) fn other(kind: u8, data: &[u8], last: bool, nak: &mut Vec<u8>) -> Ver
     Verdict::Nak
 }
 
-/// The next of a series of numbers that differ between hosts (SplitMix64); never 0. Magic numbers are no secrets.
+/// The next pseudo-random number (SplitMix64); never 0. Magic numbers differ between hosts but need not be secret.
 pub(super) fn magic(state: &mut u64) -> u32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    // The upper half.
+    // Returns the upper half.
     (((z ^ (z >> 31)) >> 32) as u32).max(1)
 }

@@ -1,62 +1,62 @@
-//! The automaton with its timers and packets, once for all layers (RFC 1661, section 4).
+//! Drives the automaton with timers and packets; shared by all layers (RFC 1661, section 4).
 
 use std::time::{Duration, Instant};
 
 use crate::ppp::automaton::{Actions, Event, State, step};
 use crate::ppp::packet::{Option as ConfigOption, Options, Packet, code};
 
-/// Configure-Naks after which what the peer insists on is rejected instead (RFC 1661, section 4.6, Max-Failure).
+/// Configure-Naks after which further unacceptable options are rejected (RFC 1661, section 4.6, Max-Failure).
 const MAX_FAILURE: u8 = 5;
-/// Naks and rejects after which the ends have no common ground: of the peer's, and of ours beyond `MAX_FAILURE`.
+/// Naks and rejects after which negotiation fails: of the peer's, and of ours beyond `MAX_FAILURE`.
 const MAX_ROUNDS: u8 = 12;
-/// Copies of an acknowledged request that are acknowledged once more without beginning anew: fewer than the tries that
-/// common peers have, so that one that did begin anew gets through.
+/// Copies of an acknowledged request that are acknowledged again without restarting negotiation. Fewer than common
+/// peers' tries, so that a peer that really restarted gets through.
 const MAX_COPIES: u8 = 8;
-/// The longest reason of a Terminate-Request that is kept.
+/// Longest stored reason of a Terminate-Request, in bytes.
 const MAX_REASON: usize = 128;
 
-/// A layer's verdict on one option of the peer's.
+/// A layer's verdict on one of the peer's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The option is taken.
+    /// The option is accepted.
     Ack,
-    /// With another value, which was appended to the Nak.
+    /// The option needs another value, which the layer appended to the Nak.
     Nak,
-    /// Not at all.
+    /// The option is rejected.
     Reject,
 }
 
-/// The options of a layer: what we ask for, and what we accept.
+/// The options of a layer: those that we request, and those that we accept.
 pub trait Layer {
-    /// The protocol of its frames.
+    /// Protocol number of the layer's frames.
     const PROTOCOL: u16;
-    /// Codes beyond 7 that it has: they are handed up while the layer is open.
+    /// The layer's codes beyond 7; their packets are handed up while the layer is open.
     const CODES: core::ops::RangeInclusive<u8>;
 
-    /// Appends the options that we ask for.
+    /// Appends the options that we request.
     fn request(&self, out: &mut Vec<u8>);
-    /// Whether what was asked for is enough to open the layer, once the peer has acknowledged it.
+    /// Whether our acknowledged options suffice to open the layer.
     fn usable(&self) -> bool {
         true
     }
-    /// The peer proposes another value for one of our options, or an option that we did not ask for. `false` if there is no
-    /// common ground.
+    /// Handles a Nak: the peer proposes another value for one of our options, or an option that we did not request.
+    /// `false` if we cannot agree.
     fn naked(&mut self, option: ConfigOption<'_>) -> bool;
-    /// The peer has no such option. `false` if we cannot do without it.
+    /// Handles a Reject: the peer lacks this option. `false` if we need the option.
     fn rejected(&mut self, option: ConfigOption<'_>) -> bool;
-    /// A request of the peer's begins: what was noted of an earlier one is forgotten.
+    /// Begins a request of the peer, and forgets values from earlier requests.
     fn begin(&mut self);
-    /// Judges an option of the peer's request and notes its value. `last` says that the peer has been told before: what is
-    /// not acceptable as it is should be rejected.
+    /// Judges an option of the peer's request and notes its value. If `last`, the peer has had its Naks, and an
+    /// unacceptable option should be rejected.
     fn judge(&mut self, option: ConfigOption<'_>, last: bool, nak: &mut Vec<u8>) -> Verdict;
-    /// The peer's request is over: appends what it should have had.
+    /// Ends the peer's request: appends options that the peer should have included.
     fn missing(&mut self, last: bool, nak: &mut Vec<u8>);
 }
 
-/// The timers (RFC 1661, section 4.6).
+/// Timers and retry counts (RFC 1661, section 4.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Between tries: 3 s in the RFC.
+    /// Time between tries: 3 s in the RFC.
     pub restart: Duration,
     /// Tries of Configure-Request: 10 in the RFC.
     pub max_configure: u8,
@@ -80,33 +80,33 @@ pub enum Failure {
     /// The peer does not answer.
     #[error("the peer does not answer")]
     NoAnswer,
-    /// Neither end accepts what the other asks for.
+    /// The ends could not agree on options.
     #[error("no agreement with the peer")]
     NoAgreement,
     /// The peer refuses an option that we cannot do without.
     #[error("the peer refuses option {0}")]
     Option(u8),
-    /// The peer does not have the protocol, or a part of it that everything has.
+    /// The peer lacks the protocol, or an essential part of it.
     #[error("the peer does not have this protocol")]
     Rejected,
     /// The peer has closed the layer; with its reason, if it gave one.
     #[error("closed by the peer{}", because(.0))]
     Peer(String),
-    /// We have closed it.
+    /// We have closed the layer.
     #[error("closed by us")]
     Local,
 }
 
-/// An action for a layer, in order.
+/// An action for the layer's owner, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Send this as the information field of a frame of the layer's protocol.
     Send(Vec<u8>),
     /// The layer is open.
     Up,
-    /// It is no longer.
+    /// The layer is no longer open.
     Down,
-    /// It has ended for good.
+    /// The layer has ended for good.
     Finished(Failure),
 }
 
@@ -118,26 +118,26 @@ pub struct Negotiation<L> {
     timing: Timing,
     tries: u8,
     deadline: Option<Instant>,
-    /// The identifier of the last packet that we began.
+    /// Identifier of the last packet that we originated.
     id: u8,
     request_id: u8,
     /// The options of our last request; an Ack must repeat them.
     request: Vec<u8>,
-    /// Whether the last request was answered: further answers are copies.
+    /// Whether the last request was answered; further answers are copies.
     answered: bool,
-    /// Answers to the peer in a row that were no Ack, and the peer's.
+    /// Consecutive Naks and Rejects that we sent, and that the peer sent.
     our_refusals: u8,
     peer_refusals: u8,
-    /// The request that we refused last.
+    /// The peer's request that we last refused.
     refused: Option<(u8, Vec<u8>)>,
-    /// The request that we acknowledged last, and how often a copy of it was.
+    /// The peer's request that we last acknowledged, and how often we acknowledged copies of it.
     acknowledged: Option<(u8, Vec<u8>)>,
     copies: u8,
     failure: Option<Failure>,
 }
 
 impl<L: Layer> Negotiation<L> {
-    /// A layer that is neither up nor wanted.
+    /// A negotiation that is neither up nor requested.
     #[must_use]
     pub const fn new(layer: L, timing: Timing) -> Self {
         Self {
@@ -165,7 +165,7 @@ impl<L: Layer> Negotiation<L> {
         &self.layer
     }
 
-    /// Where the automaton is.
+    /// The automaton's state.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
@@ -177,42 +177,42 @@ impl<L: Layer> Negotiation<L> {
         self.state == State::Opened
     }
 
-    /// Why the layer is closing, if it is.
+    /// Why the layer is closing or has closed; `None` otherwise.
     #[must_use]
     pub const fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// When [`expire`](Self::expire) must be called next.
     #[must_use]
     pub const fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Opens the layer, whose layer below is up.
+    /// Opens the layer; the layer below must be up.
     pub fn open(&mut self, now: Instant, out: &mut Vec<Signal>) {
         self.run(Event::Open, None, now, out);
         self.run(Event::Up, None, now, out);
     }
 
-    /// Closes the layer: the peer is told, and [`Signal::Finished`] follows.
+    /// Closes the layer and tells the peer; [`Signal::Finished`] follows.
     pub fn close(&mut self, reason: &str, now: Instant, out: &mut Vec<Signal>) {
         self.close_for(Failure::Local, reason, now, out);
     }
 
-    /// The layer below is down.
+    /// Notes that the layer below is down.
     pub fn lower_down(&mut self, now: Instant, out: &mut Vec<Signal>) {
         self.run(Event::Down, None, now, out);
         self.run(Event::Close, None, now, &mut Vec::new());
     }
 
-    /// The peer rejects the protocol as a whole (RFC 1661, section 5.7).
+    /// Notes that the peer rejects the whole protocol (RFC 1661, section 5.7).
     pub fn protocol_rejected(&mut self, now: Instant, out: &mut Vec<Signal>) {
         self.failure.get_or_insert(Failure::Rejected);
         self.run(Event::FatalReject, None, now, out);
     }
 
-    /// Does what is due. Calling it early does nothing.
+    /// Handles timers that are due. An early call does nothing.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Signal>) {
         if self.deadline.is_none_or(|deadline| deadline > now) {
             return;
@@ -226,8 +226,7 @@ impl<L: Layer> Negotiation<L> {
         }
     }
 
-    /// Takes the information field of a frame. What comes back is a packet with a code of [`Layer::CODES`], for an open
-    /// layer.
+    /// Takes the information field of a frame. Returns a packet with a code of [`Layer::CODES`] if the layer is open.
     pub fn receive<'a>(
         &mut self,
         information: &'a [u8],
@@ -253,7 +252,7 @@ impl<L: Layer> Negotiation<L> {
             other if L::CODES.contains(&other) => return self.is_open().then_some(packet),
             _ => {
                 self.id = self.id.wrapping_add(1);
-                // A rejected packet comes back whole, within any MRU.
+                // A Code-Reject returns the packet, cut to fit any MRU.
                 let whole = &information[..information.len().min(128)];
                 let answer = reply(code::CODE_REJECT, self.id, whole);
                 self.run(Event::UnknownCode, Some(answer), now, out);
@@ -270,7 +269,7 @@ impl<L: Layer> Negotiation<L> {
         if self.is_open() {
             let copy = |(id, data): &(u8, Vec<u8>)| *id == packet.id && data == packet.data;
             if self.acknowledged.as_ref().is_some_and(copy) && self.copies < MAX_COPIES {
-                // Our Ack was lost. To begin anew, as the automaton would, makes common peers begin anew as well.
+                // Our Ack was lost. Restarting, as the automaton would, makes common peers restart as well.
                 self.copies += 1;
                 out.push(Signal::Send(answer));
                 return;
@@ -295,7 +294,7 @@ impl<L: Layer> Negotiation<L> {
         }
         let this = (packet.id, packet.data.to_vec());
         if self.refused.as_ref() != Some(&this) {
-            // A copy shows only that our answer was lost.
+            // A copy shows only that our answer was lost, so it does not count.
             self.our_refusals = self.our_refusals.saturating_add(1);
             self.refused = Some(this);
         }
@@ -303,7 +302,7 @@ impl<L: Layer> Negotiation<L> {
             self.close_for(Failure::NoAgreement, "no agreement", now, out);
             return;
         }
-        // Rejects come first: only what is left can have another value (RFC 1661, section 5.4).
+        // Rejects come first: only the remaining options can get other values (RFC 1661, section 5.4).
         let answer = if rejects.is_empty() {
             reply(code::CONFIGURE_NAK, packet.id, &naks)
         } else {
@@ -350,13 +349,13 @@ impl<L: Layer> Negotiation<L> {
         }
     }
 
-    /// Whether a packet answers our last request, and is the first that does.
+    /// Whether a packet is the first answer to our last request.
     fn is_answer(&self, packet: Packet<'_>) -> bool {
         let asking = matches!(self.state, State::ReqSent | State::AckSent);
         asking && !self.answered && packet.id == self.request_id
     }
 
-    /// Closes the layer, and says this was why.
+    /// Closes the layer for the given reason.
     pub fn close_for(
         &mut self,
         failure: Failure,
@@ -417,7 +416,7 @@ impl<L: Layer> Negotiation<L> {
         {
             out.extend(prepared.map(Signal::Send));
         } else if actions.has(Actions::SEND_TERMINATE_ACK) {
-            // The answer to a Terminate-Request, or to what is for an open layer.
+            // A Terminate-Ack answers a Terminate-Request, or a packet meant for an open layer.
             let answer = match event {
                 Event::TerminateRequest => prepared,
                 _ => Some(reply(code::TERMINATE_ACK, self.id, &[])),
@@ -441,8 +440,8 @@ impl<L: Layer> Negotiation<L> {
     }
 
     fn send_request(&mut self, fresh: bool, now: Instant, out: &mut Vec<Signal>) {
-        // A repetition has the identifier of the first, so that an answer to either counts, and so that a peer that is
-        // open sees what it is.
+        // A repetition keeps the identifier, so that an answer to either copy counts. An open peer also recognises it
+        // as a copy.
         if fresh {
             self.id = self.id.wrapping_add(1);
             self.request_id = self.id;
@@ -461,7 +460,7 @@ fn reply(code: u8, id: u8, data: &[u8]) -> Vec<u8> {
     Packet { code, id, data }.to_vec()
 }
 
-/// A reason behind a sentence, if there is one.
+/// Formats a reason to follow a sentence; empty if there is none.
 fn because(reason: &str) -> String {
     if reason.is_empty() {
         String::new()
@@ -470,7 +469,7 @@ fn because(reason: &str) -> String {
     }
 }
 
-/// A reason that a peer gives, for a log.
+/// A peer's reason, cleaned for a log.
 pub(crate) fn printable(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(MAX_REASON)])
         .chars()

@@ -18,14 +18,15 @@ pub(crate) mod code {
 pub struct Packet<'a> {
     /// The kind of packet.
     pub code: u8,
-    /// The number that matches answers with questions.
+    /// Identifier that matches an answer to its request.
     pub id: u8,
-    /// The rest, without padding.
+    /// The rest of the packet, without padding.
     pub data: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Reads the information field of a frame; bytes behind the packet's length are padding. `None` if the length is wrong.
+    /// Reads the information field of a frame; bytes after the packet's length are padding. `None` if the length is
+    /// wrong.
     #[must_use]
     pub fn parse(information: &'a [u8]) -> core::option::Option<Self> {
         let mut reader = Reader::new(information);
@@ -36,13 +37,13 @@ impl<'a> Packet<'a> {
         Some(Self { code, id, data })
     }
 
-    /// The packet's bytes. Data that would not fit into the length is cut.
+    /// The packet's bytes. Data too long for the length field is cut.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let data = &self.data[..self.data.len().min(usize::from(u16::MAX) - 4)];
         let mut out = Vec::with_capacity(4 + data.len());
         out.extend([self.code, self.id]);
-        // Cut above so that it fits.
+        // Data was cut above, so the length fits.
         out.extend((data.len() as u16 + 4).to_be_bytes());
         out.extend_from_slice(data);
         out
@@ -52,17 +53,17 @@ impl<'a> Packet<'a> {
 /// An option of a Configure packet (RFC 1661, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Option<'a> {
-    /// Its type.
+    /// The option's type.
     pub kind: u8,
-    /// Its value.
+    /// The option's value.
     pub data: &'a [u8],
 }
 
 impl Option<'_> {
-    /// Appends it. Data of more than 253 bytes is cut.
+    /// Appends the option. Data of more than 253 bytes is cut.
     pub fn write(&self, out: &mut Vec<u8>) {
         let data = &self.data[..self.data.len().min(253)];
-        // Cut above so that it fits.
+        // Data was cut above, so the length fits.
         out.extend([self.kind, data.len() as u8 + 2]);
         out.extend_from_slice(data);
     }
@@ -73,7 +74,7 @@ impl Option<'_> {
 pub struct Options<'a>(&'a [u8]);
 
 impl<'a> Options<'a> {
-    /// `None` if the lengths of the options do not add up.
+    /// Parses options; `None` if their lengths do not add up.
     #[must_use]
     pub fn parse(data: &'a [u8]) -> core::option::Option<Self> {
         let mut rest = data;

@@ -1,4 +1,4 @@
-//! The packets of PAP (RFC 1334, section 2).
+//! PAP packets (RFC 1334, section 2).
 
 use crate::ppp::packet::Packet;
 
@@ -6,35 +6,35 @@ const REQUEST: u8 = 1;
 const ACK: u8 = 2;
 const NAK: u8 = 3;
 
-/// A packet of PAP. It does not print its password.
+/// A PAP packet. Debug output omits the password.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PapPacket<'a> {
-    /// Let me in.
+    /// Authenticate-Request.
     Request {
-        /// To be repeated in the answer.
+        /// Identifier that the answer repeats.
         id: u8,
         /// The user's name.
         user: &'a [u8],
         /// The password.
         password: &'a [u8],
     },
-    /// Yes.
+    /// Authenticate-Ack: the login is accepted.
     Ack {
-        /// That of the request.
+        /// Identifier of the request.
         id: u8,
     },
-    /// No.
+    /// Authenticate-Nak: the login is refused.
     Nak {
-        /// That of the request.
+        /// Identifier of the request.
         id: u8,
-        /// For people.
+        /// Message for people.
         message: &'a [u8],
     },
 }
 
 impl<'a> PapPacket<'a> {
-    /// Reads the information field of a frame; `None` if it is none of PAP's. An answer without a message is understood,
-    /// as some servers send such.
+    /// Reads the information field of a frame; `None` if it is not a PAP packet. Accepts answers without a message,
+    /// which some servers send.
     #[must_use]
     pub fn parse(information: &'a [u8]) -> Option<Self> {
         let Packet { code, id, data } = Packet::parse(information)?;
@@ -53,13 +53,13 @@ impl<'a> PapPacket<'a> {
         })
     }
 
-    /// The packet's bytes; they hold the password, if there is one. Fields of more than 255 bytes are cut.
+    /// The packet's bytes, including the password of a request. Fields of more than 255 bytes are cut.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut data = Vec::new();
         let mut put = |field: &[u8]| {
             let field = &field[..field.len().min(255)];
-            // Cut above so that it fits.
+            // The field was cut above, so the length fits.
             data.push(field.len() as u8);
             data.extend_from_slice(field);
         };

@@ -1,4 +1,4 @@
-//! Who may log in, and where random numbers come from.
+//! The accounts of a server, and the source of random numbers.
 
 use core::fmt;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use crate::mschap::Password;
 
 /// The users of a server.
 pub trait Accounts: Send {
-    /// The password of a user, by the name that the client gave; `None` if there is no such user. A name may have a domain
+    /// The password of a user, by the name that the client sent; `None` for an unknown user. A name may have a domain
     /// before it (`DOMAIN\user`).
     fn password(&self, user: &str) -> Option<Password>;
 }
@@ -24,14 +24,14 @@ impl Accounts for Vec<(String, Password)> {
     }
 }
 
-/// No users: a client's.
+/// A client's accounts: none.
 impl Accounts for () {
     fn password(&self, _user: &str) -> Option<Password> {
         None
     }
 }
 
-/// A server's means to judge one client's login.
+/// Everything a server needs to judge one client's login.
 pub(super) struct Door<'a> {
     pub(super) accounts: &'a dyn Accounts,
     pub(super) guesses: &'a mut Guesses<Ipv4Addr>,
@@ -40,12 +40,12 @@ pub(super) struct Door<'a> {
 }
 
 impl Door<'_> {
-    /// The time until which a login as this user waits, because of wrong passwords.
+    /// The time until which logins as this user must wait, because of wrong passwords.
     pub(super) fn shut_until(&self, user: &[u8], now: Instant) -> Option<Instant> {
         self.guesses.shut_until(self.source, user, now)
     }
 
-    /// A login was judged.
+    /// Notes the result of a login.
     pub(super) fn judged(&mut self, user: &[u8], good: bool, now: Instant) {
         if good {
             self.guesses.right(self.source, user);
@@ -55,15 +55,15 @@ impl Door<'_> {
     }
 }
 
-/// Random bytes that cannot be guessed: challenges are made of them. A program gives the kernel's.
+/// Source of unguessable random bytes, for example for challenges. A program passes the kernel's.
 #[derive(Clone)]
 pub struct Entropy(Arc<Fill>);
 
-/// Fills a slice.
+/// Type of the function that fills a slice.
 type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
 impl Entropy {
-    /// `fill` fills a slice.
+    /// Creates a source from `fill`, which fills a slice with random bytes.
     #[must_use]
     pub fn new(fill: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(fill))

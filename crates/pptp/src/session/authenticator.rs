@@ -13,21 +13,21 @@ use crate::ppp::{Auth, ChapPacket, PapPacket, challenge, verify_md5};
 use crate::session::account::{Accounts, Door, Entropy};
 use crate::session::output::LoginError;
 
-/// Between challenges.
+/// Time between challenges.
 const REPEAT: Duration = Duration::from_secs(3);
 
-/// The result of a packet.
+/// The result of a received packet.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// To be sent as a frame of the login's protocol.
+    /// Send this as a frame of the login's protocol.
     Send(Vec<u8>),
-    /// The client is in: the answer, who it is, and the key for MPPE, if the login gives one.
+    /// The client has logged in: the answer, the user, and the MPPE key if the login gives one.
     Done(Vec<u8>, String, Option<MasterKey>),
-    /// It is not: the answer, if there is one.
+    /// The login failed: the answer, if there is one, and the reason.
     Failed(Option<Vec<u8>>, LoginError),
 }
 
-/// A login under way, or one that has ended: answers are repeated if questions are.
+/// A login in progress or finished. A finished login repeats its answers to repeated requests.
 pub(super) struct Authenticator {
     auth: Auth,
     name: String,
@@ -35,9 +35,9 @@ pub(super) struct Authenticator {
     challenge: [u8; 16],
     until: Option<Instant>,
     repeat: Option<Instant>,
-    /// The client's answer, which waits until then because others from its address were wrong.
+    /// The client's answer, and the time until which it waits, because other logins from its address were wrong.
     held: Option<(Instant, Vec<u8>)>,
-    /// The final verdict.
+    /// The final answer, kept for repetitions.
     verdict: Option<Vec<u8>>,
 }
 
@@ -60,7 +60,7 @@ impl Authenticator {
         self.auth
     }
 
-    /// The first word, where it is ours.
+    /// The first message, if the server must send it.
     pub(super) fn start(&mut self, now: Instant) -> Option<Step> {
         (self.auth != Auth::Pap).then(|| {
             self.repeat = Some(now + REPEAT);
@@ -93,7 +93,7 @@ impl Authenticator {
         now: Instant,
         door: &mut Door<'_>,
     ) -> Option<Step> {
-        // The account is the same whatever the domain in front.
+        // The account is the same with or without a domain before its name.
         let user = user_without_domain(self.user_of(information)?);
         if let Some(verdict) = &self.verdict {
             return Some(Step::Send(verdict.clone()));
@@ -108,7 +108,7 @@ impl Authenticator {
         Some(step)
     }
 
-    /// The user's name in an answer of the client's.
+    /// The user's name in a client's answer.
     fn user_of<'i>(&self, information: &'i [u8]) -> Option<&'i [u8]> {
         match self.auth {
             Auth::Pap => match PapPacket::parse(information)? {
@@ -176,7 +176,7 @@ impl Authenticator {
         })
     }
 
-    /// Whether a response is right, with the key and the message of success if so.
+    /// Checks a response; if it is right, returns the key and the success message.
     fn check_ms(
         &self,
         value: &[u8],
@@ -197,10 +197,11 @@ impl Authenticator {
     }
 }
 
-/// The user's name, whether there is such a user, and the password; without such a user one that takes as long to check.
+/// The user's name, whether the user exists, and the password. An unknown user gets a password that takes as long to
+/// check.
 fn account(name: &[u8], accounts: &dyn Accounts) -> (String, bool, Password) {
     let name = String::from_utf8_lossy(name).into_owned();
-    // A domain that we know nothing of is no reason to refuse.
+    // An unknown domain does not lead to a refusal.
     let bare = name.rsplit('\\').next().unwrap_or(&name);
     let password = accounts.password(&name).or_else(|| accounts.password(bare));
     match password {

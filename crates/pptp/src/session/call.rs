@@ -1,4 +1,4 @@
-//! One call: a link, and the GRE that carries it.
+//! One call: a PPP link, and the GRE tunnel that carries it.
 
 use core::ops::Range;
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use crate::session::account::Door;
 use crate::session::link::{Link, LinkCounters, LinkOutput};
 use crate::session::output::{DownReason, SendError};
 
-/// The wishes of a call: a [`LinkOutput`] whose frames are packets of GRE.
+/// Actions of a call: a [`LinkOutput`] whose frames are GRE packets.
 pub(super) type CallOutput = LinkOutput;
 
 /// A link and its tunnel.
@@ -19,7 +19,7 @@ pub(super) type CallOutput = LinkOutput;
 pub struct Call {
     tunnel: Tunnel,
     link: Link,
-    /// The link's wishes, before they are wrapped; empty between calls.
+    /// The link's outputs before they are wrapped in GRE; empty between method calls.
     outputs: Vec<LinkOutput>,
     started: bool,
 }
@@ -44,13 +44,13 @@ impl Call {
         self.wrap(now, out);
     }
 
-    /// Gives a client that has logged in its address.
+    /// Assigns an address to a client that has logged in.
     pub(super) fn admit(&mut self, client: Ipv4Addr, now: Instant, out: &mut Vec<CallOutput>) {
         self.link.admit(client, now, &mut self.outputs);
         self.wrap(now, out);
     }
 
-    /// Ends the link because of something that the peer is told of.
+    /// Ends the link for a reason that the peer is told.
     pub(super) fn fail(&mut self, reason: DownReason, now: Instant, out: &mut Vec<CallOutput>) {
         self.link.fail(reason, now, &mut self.outputs);
         self.wrap(now, out);
@@ -61,7 +61,7 @@ impl Call {
         self.wrap(now, out);
     }
 
-    /// Takes the payload of an IP packet of protocol 47. What comes back is the place of an inner packet, decrypted, in it.
+    /// Takes the payload of an IP packet of protocol 47. Returns the range of the decrypted inner packet.
     pub(super) fn receive(
         &mut self,
         packet: &mut [u8],
@@ -124,14 +124,13 @@ impl Call {
         self.link.counters()
     }
 
-    /// The means of probes, where both ends agree to several lines: the key, our call ID and the peer's.
+    /// For probes, if both ends agree to several lines: the key, our call ID and the peer's.
     pub(super) fn probes(&self) -> Option<(ProbeKey, u16, u16)> {
         let (call_id, peer_call_id) = self.tunnel.call_ids();
         Some((self.link.probe_key()?, call_id, peer_call_id))
     }
 
-    /// When the peer was heard last, how long it may be silent before it is asked whether it is there, and how long before
-    /// the call ends.
+    /// When the peer was last heard, the silence before an Echo-Request, and the silence before the call ends.
     #[must_use]
     pub fn heard(&self) -> Option<(Instant, Duration, Duration)> {
         let settings = &self.link.settings;
@@ -140,7 +139,7 @@ impl Call {
         Some((heard, interval, interval * (asked + 1)))
     }
 
-    /// Asks the peer whether it is there.
+    /// Sends an Echo-Request to check that the peer is alive.
     pub(super) fn ask_echo(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
         self.link.ask_echo(&mut self.outputs);
         self.wrap(now, out);
@@ -152,7 +151,7 @@ impl Call {
         self.link.is_up()
     }
 
-    /// The account that the client has logged in to, without a domain.
+    /// The account of the logged-in client, without a domain.
     pub(super) fn account(&self) -> Option<&[u8]> {
         self.link
             .user
@@ -180,7 +179,7 @@ impl Call {
         for output in self.outputs.drain(..) {
             out.push(match output {
                 LinkOutput::Frame(frame) => {
-                    // Frames of control protocols are answers to what came in one packet, or less.
+                    // A control frame answers the contents of one packet, so it fits 16 bits.
                     let len = u16::try_from(frame.len()).unwrap_or(u16::MAX);
                     let (header, header_len) = self.tunnel.header(len, now);
                     LinkOutput::Frame([&header[..header_len], &frame[..usize::from(len)]].concat())

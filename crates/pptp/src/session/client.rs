@@ -15,33 +15,33 @@ use crate::session::settings::{ClientSettings, StartError};
 
 mod lines;
 
-/// Packets that are kept until the call is up.
+/// Most packets kept until the call is up.
 const MAX_EARLY: usize = 4;
 
-/// The wishes of a client, in order.
+/// Actions that a client requests from its caller, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientOutput {
-    /// Send this as the payload of an IP packet of protocol 47 to the server.
+    /// Send this to the server as the payload of an IP packet of protocol 47.
     Gre(Vec<u8>),
-    /// Packets can be sent. Comes again if the server has negotiated anew.
+    /// The link carries packets; repeated if the server renegotiates.
     Up(Up),
-    /// So can packets of IPv6.
+    /// The link carries IPv6 packets too.
     Ipv6Up(Ipv6Up),
-    /// The server agrees to several lines, or does not: [`Client::probe`]. Comes after `Up`, where they are asked for.
+    /// Whether the server agrees to several lines; if so, use [`Client::probe`]. Follows `Up` if several are requested.
     Lines(bool),
     /// The server has answered [`Client::ask_echo`].
     Echoed,
-    /// The control connection has ended, and the call goes on by its lines.
+    /// The control connection has ended, but the call continues over its lines.
     ControlLost(CloseReason),
-    /// It is over. What [`Client::transmit`] holds is still to be sent, and [`Client::is_finished`] says when the TCP
-    /// connection can be closed.
+    /// The session is over. The caller still sends the bytes of [`Client::transmit`], and may close TCP once
+    /// [`Client::is_finished`].
     Down(DownReason),
 }
 
-/// A client.
+/// A PPTP client without sockets; see the crate's documentation.
 ///
-/// The caller makes a TCP connection to port 1723 and opens a raw socket for GRE *before* it makes this, as the server
-/// may be quicker than the reply.
+/// The caller makes a TCP connection to port 1723 and opens a raw GRE socket *before* it creates this. The server's
+/// first GRE packet may arrive before its TCP reply.
 #[derive(Debug)]
 pub struct Client {
     settings: ClientSettings,
@@ -49,18 +49,18 @@ pub struct Client {
     connection: Connection,
     call_id: u16,
     call: Option<Call>,
-    /// Packets that came before the reply that opens the call: they take another way than TCP.
+    /// GRE packets that arrived before the TCP reply that opens the call.
     early: Vec<Vec<u8>>,
-    /// Whether `Down` was said.
+    /// Whether `Down` was reported.
     down: bool,
     prober: Option<Prober>,
-    /// When the control connection was lost, if the call has gone on.
+    /// When the control connection was lost, if the call continues.
     lost: Option<Instant>,
     outputs: Vec<LinkOutput>,
 }
 
 impl Client {
-    /// A client whose TCP connection has just been made.
+    /// Creates a client for a new TCP connection.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -72,7 +72,7 @@ impl Client {
         settings.common.check()?;
         let connection = Connection::new(Role::Client, settings.common.control.clone(), now);
         Ok(Self {
-            // Two lines of one host, or two hosts behind one NAT, should differ.
+            // A random ID makes collisions unlikely between lines of a host, or hosts behind a NAT.
             call_id: u16::from_le_bytes(entropy.bytes()),
             settings,
             entropy,
@@ -86,31 +86,31 @@ impl Client {
         })
     }
 
-    /// Bytes for the TCP connection. To be looked at after every call.
+    /// Bytes to send on the TCP connection. Check this after every call.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
         self.connection.transmit()
     }
 
-    /// TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, len: usize) {
         self.connection.transmitted(len);
     }
 
-    /// Takes bytes of the TCP connection.
+    /// Takes bytes received on the TCP connection.
     pub fn receive_control(&mut self, bytes: &[u8], now: Instant, out: &mut Vec<ClientOutput>) {
         self.connection.receive(bytes, now);
         self.events(now, out);
     }
 
-    /// The TCP connection has ended.
+    /// Notes that the TCP connection has ended.
     pub fn control_ended(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
         self.connection.stream_ended();
         self.events(now, out);
     }
 
-    /// Takes the payload of an IP packet of protocol 47 from the server. What comes back is the place of an inner packet,
-    /// decrypted, in it. Its addresses are whatever the server says.
+    /// Takes the payload of an IP packet of protocol 47 from the server. Returns the range of the decrypted inner
+    /// packet. Its addresses are not checked.
     pub fn receive_gre(
         &mut self,
         packet: &mut [u8],
@@ -144,7 +144,7 @@ impl Client {
         call.send(packet, now, out)
     }
 
-    /// Ends everything, and tells the server.
+    /// Ends the call and the connection, and tells the server.
     pub fn stop(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
         if let Some(call) = &mut self.call {
             call.stop(now, &mut self.outputs);
@@ -154,7 +154,7 @@ impl Client {
         self.events(now, out);
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// When [`expire`](Self::expire) must be called next.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let call = self.call.as_ref().and_then(Call::deadline);
@@ -164,7 +164,7 @@ impl Client {
             .min()
     }
 
-    /// Does what is due. Calling it early does nothing.
+    /// Handles timers that are due. An early call does nothing.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
         self.connection.expire(now);
         self.events(now, out);
@@ -175,13 +175,13 @@ impl Client {
         self.expire_lines(now, out);
     }
 
-    /// Whether the control connection has ended: once everything is transmitted, TCP can be closed.
+    /// Whether the control connection has ended; once everything is transmitted, TCP can be closed.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.connection.is_closed()
     }
 
-    /// Our call ID, which the server writes into each packet of GRE.
+    /// Our call ID, which the server writes into each GRE packet.
     #[must_use]
     pub const fn call_id(&self) -> u16 {
         self.call_id
@@ -203,7 +203,7 @@ impl Client {
         while let Some(event) = self.connection.poll_event() {
             match event {
                 Event::Established(_) => {
-                    // Nothing else is open yet, so there is room.
+                    // No other call is open, so this cannot fail.
                     let _ = self.connection.open_call(self.call_id, now);
                 }
                 Event::CallUp {
@@ -216,7 +216,8 @@ impl Client {
                 Event::CallDown { end, .. } => {
                     let reason = match end {
                         CallEnd::ConnectionClosed => continue,
-                        // The server has seen no more of it than we have, and says less.
+                        // The server has seen no more than we have, and its reason says less, so the link's reason is
+                        // better.
                         CallEnd::Disconnected { .. } => self
                             .call
                             .as_ref()
@@ -239,7 +240,7 @@ impl Client {
         now: Instant,
         out: &mut Vec<ClientOutput>,
     ) {
-        // The call was reported to be up.
+        // The call was reported as up, so this cannot fail.
         let _ = self.connection.set_link_info(self.call_id);
         let settings = &self.settings;
         let side = Side::Client {
@@ -258,7 +259,7 @@ impl Client {
         let mut call = Call::new(tunnel, link);
         call.start(now, &mut self.outputs);
         for mut packet in core::mem::take(&mut self.early) {
-            // No data can be among them: the link is not up.
+            // The link is not up, so these packets contain no inner packets.
             let _ = call.receive(&mut packet, now, None, &mut self.outputs);
         }
         self.call = Some(call);
@@ -270,7 +271,7 @@ impl Client {
         for output in outputs.drain(..) {
             match output {
                 LinkOutput::Frame(packet) => out.push(ClientOutput::Gre(packet)),
-                // A server's.
+                // Only a server's link reports this.
                 LinkOutput::LoggedIn => {}
                 LinkOutput::Up(up) => out.push(ClientOutput::Up(up)),
                 LinkOutput::Ipv6Up(up) => out.push(ClientOutput::Ipv6Up(up)),
@@ -279,7 +280,7 @@ impl Client {
                 LinkOutput::Down(reason) => self.end(reason, now, out),
             }
         }
-        // Its memory is used again.
+        // The buffer is kept for reuse.
         self.outputs = outputs;
     }
 
@@ -293,7 +294,7 @@ impl Client {
         self.lost = None;
         self.early = Vec::new();
         if self.connection.is_established() {
-            // The server may not know the call any more.
+            // The server may have forgotten the call.
             let _ = self.connection.clear_call(self.call_id, now);
         }
         self.connection.stop(StopReason::None, now);

@@ -16,41 +16,41 @@ use crate::session::output::{DownReason, Ipv6Up, LoginError, Up};
 use crate::session::settings::LinkSettings;
 use crate::session::several::Several;
 
-/// The wishes of a link, in order.
+/// Actions that a link requests from its caller, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkOutput {
     /// Send this frame to the peer.
     Frame(Vec<u8>),
-    /// A client has logged in, at a server. It waits for its address, or for the end.
+    /// A client has logged in to this server. The caller must admit it with an address, or end the link.
     LoggedIn,
-    /// Packets can be sent. Comes again if the peer has negotiated anew.
+    /// The link carries packets; repeated if the peer renegotiates.
     Up(Up),
-    /// So can packets of IPv6.
+    /// The link carries IPv6 packets too.
     Ipv6Up(Ipv6Up),
-    /// The peer agrees to several lines, or does not. Comes after `Up`, where several are asked for.
+    /// Whether the peer agrees to several lines. Follows `Up` if several are requested.
     Lines(bool),
     /// The peer has answered an Echo-Request.
     Echoed,
-    /// The link has ended, for good.
+    /// The link has ended for good.
     Down(DownReason),
 }
 
-/// Frames of one link, counted.
+/// Counters of one link's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Inner packets that came.
+    /// Inner packets received.
     pub packets: u64,
-    /// Frames without a protocol, or with one that has no place in this phase of the link.
+    /// Frames without a protocol, or with one not valid in this phase of the link.
     pub unexpected: u64,
-    /// Frames of protocols that we do not have, which were rejected.
+    /// Frames of unsupported protocols, which were rejected.
     pub rejected: u64,
-    /// Packets that should have been encrypted, and were not.
+    /// Packets that arrived unencrypted although encryption is required.
     pub unencrypted: u64,
-    /// Encrypted packets that came too late, or twice.
+    /// Encrypted packets that arrived too late, or twice.
     pub late: u64,
-    /// Encrypted packets that could not be opened.
+    /// Encrypted packets that could not be decrypted.
     pub undecryptable: u64,
-    /// Reset-Requests of ours and of the peer's.
+    /// Reset-Requests sent by both ends.
     pub resets: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) enum Side {
     Server { name: String },
 }
 
-/// How far the link is (RFC 1661, section 3.2).
+/// Phase of the link (RFC 1661, section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Establish,
@@ -69,7 +69,7 @@ pub(super) enum Phase {
     Dead,
 }
 
-/// One link, client's or server's end.
+/// One link, either the client's or the server's end.
 pub struct Link {
     pub(super) side: Side,
     pub(super) settings: LinkSettings,
@@ -78,33 +78,33 @@ pub struct Link {
     pub(super) lcp: Negotiation<Lcp>,
     pub(super) login: Option<Login>,
     pub(super) authenticator: Option<Authenticator>,
-    /// Who logged in, at a server.
+    /// The user who logged in, at a server.
     pub(super) user: Option<String>,
     pub(super) master: Option<MasterKey>,
-    /// The login's keys are in use.
+    /// Whether the login's keys are in use.
     pub(super) keyed: bool,
     pub(super) ccp: Option<Negotiation<Ccp>>,
-    /// A Configure-Ack of CCP that waits; until it is sent nothing is encrypted.
+    /// A delayed Configure-Ack of CCP, and when to send it. Encryption starts after it.
     pub(super) ccp_ack: Option<(Instant, Vec<u8>)>,
     pub(super) ip: IpcpSettings,
     pub(super) ipcp: Negotiation<Ipcp>,
     pub(super) ipv6cp: Option<Negotiation<Ipv6cp>>,
-    /// The last IPCP and IPV6CP packets that came before CCP was open.
+    /// The last IPCP and IPV6CP packets that arrived before CCP was open.
     pub(super) early: [Option<Vec<u8>>; 2],
     pub(super) encryptor: Option<Encryptor>,
     pub(super) decryptor: Option<Decryptor>,
     pub(super) framing: Framing,
-    /// The longest inner packet; 0 while the link is not up.
+    /// The longest inner packet in bytes; 0 while the link is not up.
     pub(super) mtu: u16,
     pub(super) heard: Option<Instant>,
     pub(super) id: u8,
     pub(super) echo: Option<Instant>,
     pub(super) echoes: u8,
-    /// When a Reset-Request is to be repeated.
+    /// When to repeat a Reset-Request.
     pub(super) reset: Option<Instant>,
-    /// Packets in a row that could not be opened, and since when.
+    /// Since when packets failed to decrypt, and how many in a row.
     pub(super) failing: Option<(Instant, u32)>,
-    /// Whether a packet was opened since there are keys.
+    /// Whether a packet was decrypted with the current keys.
     pub(super) opened: bool,
     pub(super) several: Several,
     pub(super) counters: LinkCounters,
@@ -167,14 +167,14 @@ impl Link {
         }
     }
 
-    /// Packets of GRE may flow: begins.
+    /// Starts the link, because GRE packets may flow.
     pub fn start(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         let mut signals = Vec::new();
         self.lcp.open(now, &mut signals);
         self.lcp_signals(signals, now, out);
     }
 
-    /// Ends the link, and tells the peer.
+    /// Ends the link and tells the peer.
     pub fn stop(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         self.fail(DownReason::Local, now, out);
     }
@@ -197,7 +197,7 @@ impl Link {
         self.phase == Phase::Dead
     }
 
-    /// The link's guess why the other end has ended its call.
+    /// The likely reason why the other end has ended its call.
     pub(super) fn likely_reason(&self) -> Option<DownReason> {
         if self.heard.is_none() {
             return Some(DownReason::NoGre);
@@ -205,7 +205,7 @@ impl Link {
         self.lcp.failure().cloned().map(DownReason::Lcp)
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// When [`expire`](Self::expire) must be called next.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         if self.phase == Phase::Dead {
@@ -230,7 +230,7 @@ impl Link {
         .min()
     }
 
-    /// Does what is due. Calling it early does nothing.
+    /// Handles timers that are due. An early call does nothing.
     pub(super) fn expire(
         &mut self,
         now: Instant,
@@ -269,7 +269,7 @@ impl Link {
         self.ask_echo(out);
     }
 
-    /// Asks the peer whether it is there.
+    /// Sends an Echo-Request to check that the peer is alive.
     pub(super) fn ask_echo(&mut self, out: &mut Vec<LinkOutput>) {
         self.id = self.id.wrapping_add(1);
         let magic = self.lcp.layer().ours().magic.to_be_bytes();
@@ -277,7 +277,7 @@ impl Link {
         self.send(protocol::LCP, &request, out);
     }
 
-    /// Notes a sign that the peer is there.
+    /// Notes a sign of life from the peer.
     pub(super) fn alive(&mut self, now: Instant) {
         self.heard = Some(now);
         self.echoes = 0;
@@ -312,7 +312,7 @@ impl Link {
                 Signal::Finished(failure) => end = Some(DownReason::Lcp(failure)),
             }
         }
-        // Last, so that what the peer is told comes before.
+        // The link ends last, so that messages to the peer come first.
         if let Some(reason) = end {
             self.die(reason, out);
         }
@@ -342,7 +342,7 @@ impl Link {
                 None => self.network_up(now, out),
             },
             Side::Server { name } => {
-                // Required always: without it LCP does not open.
+                // A server always requires a login, because LCP does not open without one.
                 let auth = self.lcp.layer().ours().auth.unwrap_or(Auth::MsChapV2);
                 let name = name.clone();
                 let mut authenticator = Authenticator::new(auth, name, until, &self.entropy);
@@ -397,7 +397,7 @@ impl Link {
         }
     }
 
-    /// Gives a client that has logged in its address.
+    /// Assigns an address to a client that has logged in.
     pub(super) fn admit(&mut self, client: Ipv4Addr, now: Instant, out: &mut Vec<LinkOutput>) {
         if self.phase != Phase::Authenticate {
             return;
@@ -410,7 +410,7 @@ impl Link {
         self.network_up(now, out);
     }
 
-    /// Ends the link because of something that the peer is told of.
+    /// Ends the link for a reason that the peer is told.
     pub(super) fn fail(&mut self, reason: DownReason, now: Instant, out: &mut Vec<LinkOutput>) {
         if self.phase == Phase::Dead {
             return;

@@ -13,22 +13,22 @@ use crate::ppp::{Auth, ChapPacket, PapPacket, md5_response};
 use crate::session::account::Entropy;
 use crate::session::output::LoginError;
 
-/// Between tries: requests and responses are the client's to repeat (RFC 1334, section 2.1; RFC 1994, section 4.2).
+/// Time between tries: the client repeats requests and responses (RFC 1334, section 2.1; RFC 1994, section 4.2).
 const REPEAT: Duration = Duration::from_secs(3);
-/// The longest message of a peer's that is kept.
+/// Longest stored message of a peer, in bytes.
 const MAX_MESSAGE: usize = 128;
 
-/// The result of a packet.
+/// The result of a received packet.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// To be sent as a frame of the login's protocol.
+    /// Send this as a frame of the login's protocol.
     Send(Vec<u8>),
-    /// We are in; with the key for MPPE, if the login gives one.
+    /// The server has accepted the login; with the MPPE key, if the login gives one.
     Done(Option<MasterKey>),
     Failed(LoginError),
 }
 
-/// An answer that was sent: the challenge, to tell a repetition by, and what the server has to prove.
+/// An answer that was sent: its challenge, to detect repetitions, and the proof expected from the server.
 struct Answer {
     id: u8,
     challenge: Vec<u8>,
@@ -36,7 +36,7 @@ struct Answer {
     proof: Option<([u8; 20], MasterKey)>,
 }
 
-/// A login under way, or a login that was successful: servers may ask again.
+/// A login in progress, or a successful one: servers may ask again.
 pub(super) struct Login {
     auth: Auth,
     user: String,
@@ -62,7 +62,7 @@ impl Login {
         self.auth
     }
 
-    /// The first word, where it is ours.
+    /// The first message, if the client must send it.
     pub(super) fn start(&mut self, now: Instant) -> Option<Step> {
         (self.auth == Auth::Pap).then(|| {
             self.repeat = Some(now + REPEAT);
@@ -113,7 +113,7 @@ impl Login {
         }
         match ChapPacket::parse(information)? {
             ChapPacket::Challenge { id, value, .. } => {
-                // A server may ask again later: then nothing waits for its verdict.
+                // A server may ask again later; then the client does not wait for a verdict.
                 self.repeat = self.until.map(|_| now + REPEAT);
                 self.challenged(id, value, entropy)
             }
@@ -168,7 +168,7 @@ impl Login {
             && answer.id == id
             && answer.challenge == challenge
         {
-            // Another answer to the same challenge could be the one that the server does not take.
+            // The server might reject a different answer to the same challenge, so the first one is repeated.
             return Some(Step::Send(answer.packet.clone()));
         }
         let name = self.user.as_bytes();
@@ -202,7 +202,7 @@ impl Login {
     }
 }
 
-/// A peer's message, for a log.
+/// A peer's message, cleaned for a log.
 fn text(message: &[u8]) -> String {
     String::from_utf8_lossy(&message[..message.len().min(MAX_MESSAGE)])
         .chars()

@@ -1,4 +1,4 @@
-//! Clients and servers: a control connection, the GRE and PPP of its calls, and what came of it.
+//! Clients and servers: a control connection, the GRE and PPP of its calls, and their events.
 
 mod account;
 mod authenticator;

@@ -11,13 +11,13 @@ use crate::session::link::{Link, LinkOutput, Phase, Side};
 use crate::session::output::{DownReason, Ipv6Up, Protection, Up};
 use crate::session::several::Several;
 
-/// Between Reset-Requests.
+/// Time between Reset-Requests.
 const RESET_REPEAT: Duration = Duration::from_secs(1);
-/// Code of Configure-Ack.
+/// The code of Configure-Ack.
 const CONFIGURE_ACK: u8 = 2;
 
 impl Link {
-    /// The login is over.
+    /// Starts the network phase after the login.
     pub(super) fn network_up(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         self.phase = Phase::Network;
         let Some((bits, stateful)) = self.settings.encryption.bits() else {
@@ -35,7 +35,7 @@ impl Link {
         self.ccp_signals(signals, now, out);
     }
 
-    /// LCP is down: everything above it begins anew when it is up.
+    /// Resets everything above LCP, because LCP is down.
     pub(super) fn network_down(&mut self, now: Instant) {
         self.mtu = 0;
         self.login = None;
@@ -63,7 +63,7 @@ impl Link {
         self.opened = false;
     }
 
-    /// Whether what encryption there has to be is there.
+    /// Whether the required encryption is in place.
     pub(super) fn is_protected(&self) -> bool {
         self.settings.encryption.bits().is_none()
             || (self.encryptor.is_some() && self.ccp_ack.is_none())
@@ -124,7 +124,7 @@ impl Link {
             return;
         };
         let extra = ccp.receive(information, now, &mut signals);
-        // Of a Reset-Ack nothing matters but the packet that follows it.
+        // Only the packet that follows a Reset-Ack matters, so the Reset-Ack is ignored.
         if let Some(Packet {
             code: RESET_REQUEST,
             id,
@@ -167,7 +167,7 @@ impl Link {
                         self.send(protocol::CCP, &packet, out);
                     }
                 }
-                // Other packets under the same keys would show both to an eavesdropper.
+                // Encrypting other packets with the same keys would reveal both to an eavesdropper.
                 Signal::Up if self.keyed => {
                     self.fail(DownReason::KeysUsed, now, out);
                     return;
@@ -201,7 +201,7 @@ impl Link {
         self.decryptor = Some(Decryptor::new(start(receive, !client), stateless(receive)));
     }
 
-    /// Encryption is there, or was before the peer negotiated it anew.
+    /// Begins IP negotiation if encryption is in place, also after the peer renegotiated it.
     fn begin_protected(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         if !self.is_protected() {
             return;
@@ -306,7 +306,7 @@ impl Link {
                         }));
                     }
                 }
-                // A link without IPv6 is of use.
+                // A link without IPv6 is still useful.
                 Signal::Down | Signal::Finished(_) => {}
             }
         }

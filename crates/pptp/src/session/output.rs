@@ -1,4 +1,4 @@
-//! Events of a link, a client or a server.
+//! Events and errors of a link, a client or a server.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,12 +7,12 @@ use crate::mppe::KeyLength;
 use crate::mschap::FailureCode;
 use crate::ppp::{Dns, Failure};
 
-/// Both ends of packets of GRE.
+/// Both addresses of GRE packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// The peer's address.
     pub theirs: Ipv4Addr,
-    /// Ours, which the peer called; `None` where any will do.
+    /// Our address that the peer called; `None` for any.
     pub ours: Option<Ipv4Addr>,
 }
 
@@ -27,52 +27,52 @@ impl From<Ipv4Addr> for Ends {
 pub struct Protection {
     /// The length of the keys.
     pub key: KeyLength,
-    /// Whether each packet has a key.
+    /// Whether each packet has its own key.
     pub stateless: bool,
 }
 
-/// A link carries packets.
+/// Describes a link that carries packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Up {
     /// Our address.
     pub address: Ipv4Addr,
-    /// The peer's, if it has one.
+    /// The peer's address, if it has one.
     pub peer: Option<Ipv4Addr>,
-    /// Name servers that we were given.
+    /// Name servers that the peer assigned.
     pub dns: Dns,
     /// The longest packet, in bytes.
     pub mtu: u16,
-    /// How what we send is encrypted.
+    /// Encryption of the packets that we send.
     pub protection: Option<Protection>,
-    /// Who logged in, on a server.
+    /// The user who logged in, on a server.
     pub user: Option<String>,
 }
 
-/// A link carries IPv6 as well.
+/// Describes a link that carries IPv6 as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Up {
     /// Our link-local address.
     pub address: Ipv6Addr,
-    /// The peer's.
+    /// The peer's link-local address.
     pub peer: Ipv6Addr,
 }
 
 /// Why a login failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// The server says no, by MS-CHAPv2.
+    /// The server refused the login, by MS-CHAPv2.
     #[error("{0}")]
     Refused(FailureCode),
-    /// The server says no, by PAP or CHAP; with its message.
+    /// The server refused the login, by PAP or CHAP; with its message.
     #[error("the server refuses the login: {0}")]
     Message(String),
-    /// The server let us in without knowing the password.
+    /// The server accepted the login without proof that it knows the password.
     #[error("the server does not know the password: it is not the server that it claims to be")]
     BadProof,
-    /// It took too long.
+    /// The login took too long.
     #[error("the login did not come to an end in time")]
     TimeOut,
-    /// On a server: unknown user or wrong password.
+    /// On a server: the user is unknown or the password is wrong.
     #[error("unknown user, or wrong password")]
     Denied,
 }
@@ -80,24 +80,24 @@ pub enum LoginError {
 /// Why a link is down.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DownReason {
-    /// We ended it.
+    /// We ended the link.
     #[error("ended by us")]
     Local,
-    /// The control connection has ended, or was not to be had.
+    /// The control connection ended, or could not be opened.
     #[error("PPTP control connection: {0}")]
     Control(CloseReason),
-    /// The call has ended, or was not to be had.
+    /// The call ended, or could not be opened.
     #[error("PPTP call: {0}")]
     Call(CallEnd),
-    /// Not one packet of GRE came.
+    /// No GRE packet arrived.
     #[error(
         "the control connection works, but no GRE comes back: a firewall or NAT on the way drops IP protocol 47"
     )]
     NoGre,
-    /// LCP came to no agreement, or the peer ended it.
+    /// LCP reached no agreement, or the peer ended it.
     #[error("PPP link: {0}")]
     Lcp(Failure),
-    /// The peer lets us in without a login, so there would be no keys.
+    /// The server requires no login, so there would be no keys.
     #[error(
         "the server asks for no login, so there are no keys for the encryption that is required"
     )]
@@ -105,31 +105,31 @@ pub enum DownReason {
     /// The login failed.
     #[error("login: {0}")]
     Login(LoginError),
-    /// Encryption is required and was not to be had.
+    /// Encryption is required, but was not negotiated.
     #[error("the encryption that is required was not agreed on: {0}")]
     NoEncryption(Failure),
     /// Every address for clients is taken.
     #[error("all addresses for clients are taken: a larger pool has room for more")]
     NoAddress,
-    /// The peer has begun encryption anew. Its keys follow from the login, so all that was encrypted would be encrypted
-    /// with the same keys again.
+    /// The peer restarts encryption without a new login. The keys derive from the login, so the same keys would encrypt
+    /// other packets.
     #[error(
         "the peer begins encryption anew without a new login, which would use the same keys twice: try once more"
     )]
     KeysUsed,
-    /// No address was agreed on.
+    /// The ends agreed on no address.
     #[error("no address was agreed on: {0}")]
     Ipcp(Failure),
     /// The peer does not answer echo requests.
     #[error("the peer is gone: it does not answer echo requests")]
     EchoTimeOut,
-    /// The control connection is lost, and no line answers.
+    /// The control connection was lost, and no line answers.
     #[error("the control connection is lost, and nothing comes by any line")]
     Silent,
-    /// The peer agreed to encryption, and then does not understand it.
+    /// The peer agreed to encryption but then rejects encrypted packets.
     #[error("the peer does not decrypt what it agreed to: try once more")]
     MppeRejected,
-    /// The peer's packets cannot be decrypted any more.
+    /// The peer's packets can no longer be decrypted.
     #[error("the keys of both ends are out of step: try once more")]
     OutOfStep,
 }
@@ -143,7 +143,7 @@ pub enum SendError {
     /// The packet is longer than the link's MTU.
     #[error("the packet is longer than {0} bytes")]
     TooLong(u16),
-    /// It is neither IPv4 nor IPv6, or IPv6 while that is not up.
+    /// The packet is neither IPv4 nor IPv6, or its protocol is not up.
     #[error("no packet of a protocol that is up")]
     Protocol,
 }

@@ -1,4 +1,4 @@
-//! Frames that come, and packets that go.
+//! Received frames and sent packets of a link.
 
 use core::ops::Range;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use crate::session::authenticator::Authenticator;
 use crate::session::link::{Link, LinkOutput, Phase};
 use crate::session::output::{DownReason, SendError};
 
-/// Packets that may fail to open in a row, and for how long, before the link counts as out of step.
+/// Consecutive decryption failures, and their duration, after which the link counts as out of step.
 const MAX_FAILING: (u32, Duration) = (64, Duration::from_secs(10));
-/// Bytes of a rejected frame that go back.
+/// Most bytes of a rejected frame that the reject returns.
 const MAX_REJECTED: usize = 64;
 
 impl Link {
-    /// Takes a frame. `number` is its number in GRE, `late` whether a higher one came before. What comes back is the place
-    /// of an inner packet, decrypted, in the frame.
+    /// Takes a frame. `number` is its GRE number; `late` if a higher number came before. Returns the range of the
+    /// decrypted inner packet in the frame.
     pub(super) fn receive(
         &mut self,
         number: u64,
@@ -82,7 +82,7 @@ impl Link {
                     .and_then(|(auth, door)| auth.receive(information, now, door));
                 self.authenticator_step(step, now, out);
             }
-            // The peer may be ahead of us: the answer to our login was lost. It will ask again.
+            // The peer may be ahead of us, because the answer to our login was lost. The peer will ask again.
             (_, Phase::Authenticate) => self.counters.unexpected += 1,
             (protocol::CCP, _) if self.ccp.is_some() => self.receive_ccp(information, now, out),
             (protocol::IPCP, _) => self.receive_ipcp(information, now, out),
@@ -93,7 +93,7 @@ impl Link {
         }
     }
 
-    /// RFC 1661, section 5.7.
+    /// Sends a Protocol-Reject (RFC 1661, section 5.7).
     fn reject(&mut self, number: u16, information: &[u8], out: &mut Vec<LinkOutput>) {
         self.counters.rejected += 1;
         self.id = self.id.wrapping_add(1);
@@ -115,7 +115,8 @@ impl Link {
                 id,
                 data,
             }) => {
-                // RFC 1661, section 5.8: our magic number, and what else was in the request. Our own request is a loop.
+                // The reply has our magic number and the rest of the request (RFC 1661, section 5.8). A request with
+                // our own magic number shows a loop.
                 let magic = self.lcp.layer().ours().magic.to_be_bytes();
                 if let Some((theirs, rest)) = data.split_first_chunk()
                     && (*theirs != magic || magic == [0; 4])
@@ -138,13 +139,13 @@ impl Link {
                 code: lcp_code::ECHO_REPLY,
                 ..
             }) => out.push(LinkOutput::Echoed),
-            // A frame that needs no answer.
+            // These packets need no answer.
             Some(_) | None => {}
         }
         self.lcp_signals(signals, now, out);
     }
 
-    /// The peer does not have a protocol.
+    /// Handles the peer's rejection of a protocol.
     fn rejected(&mut self, number: u16, now: Instant, out: &mut Vec<LinkOutput>) {
         let mut signals: Vec<Signal> = Vec::new();
         match number {
@@ -203,7 +204,7 @@ impl Link {
             }
             Err(error) => {
                 self.counters.undecryptable += 1;
-                // A garbled packet after good ones is more likely forged than a sign that keys differ.
+                // A garbled packet after good ones is probably forged; differing keys are less likely.
                 let forged = error == OpenError::Garbled && self.opened && !decryptor.is_broken();
                 let (since, count) = self.failing.unwrap_or((now, 0));
                 if !forged {
@@ -234,7 +235,7 @@ impl Link {
         }
     }
 
-    /// Whether packets of a protocol are agreed on.
+    /// Whether the network protocol with this number was negotiated.
     fn carries(&self, number: u16) -> bool {
         match number {
             protocol::IPV4 => self.ipcp.is_open(),
@@ -243,7 +244,7 @@ impl Link {
         }
     }
 
-    /// The length of the frame that [`seal`](Self::seal) makes of a packet.
+    /// The length of the frame that [`seal`](Self::seal) would make of a packet.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -298,8 +299,8 @@ impl Link {
     }
 }
 
-/// Whether a packet would be misunderstood behind one that was sent after it. PPP knows no reordering: a request of
-/// yesterday begins a negotiation anew. Answers are told by their identifiers, and echoes and resets are harmless.
+/// Whether a delayed packet would be misunderstood after a later one. PPP does not expect reordering: an old request
+/// restarts a negotiation. Answers have identifiers, and echoes and resets are harmless.
 fn needs_order(number: u16, information: &[u8]) -> bool {
     let negotiates = matches!(
         number,

@@ -1,4 +1,4 @@
-//! A server: control connections of many clients, with a call or more each.
+//! A server: control connections of many clients, each with one call or more.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -25,41 +25,42 @@ mod strangers;
 
 pub use lines::ProbeCounters;
 
-/// A control connection of one server.
+/// Number of a control connection at one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
-/// The wishes of a server, in order. Calls are named by our call ID, which no two calls of a server share.
+/// Actions that a server requests from its caller, in order. Our call ID names a call; no two calls of a server share
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerOutput {
-    /// Send this as the payload of an IP packet of protocol 47.
+    /// Send `packet` as the payload of an IP packet of protocol 47.
     Gre {
-        /// The destination: this client, from our address that it called.
+        /// The destination: the client, and our address that it called.
         to: Ends,
         /// The payload.
         packet: Vec<u8>,
     },
-    /// A client can be sent packets. Comes again if it has negotiated anew. The caller sends it what is for
-    /// [`Up::peer`], and drops what it sends from other addresses.
+    /// The link of a call is up; repeated if the client renegotiates. The caller routes packets for [`Up::peer`] to the
+    /// client, and drops packets from the client with other source addresses.
     Up {
         /// The call.
         call: u16,
-        /// Its addresses.
+        /// The call's addresses.
         up: Up,
     },
-    /// It can be sent packets of IPv6 too.
+    /// The call carries IPv6 too.
     Ipv6Up {
         /// The call.
         call: u16,
-        /// Its addresses.
+        /// The call's IPv6 addresses.
         up: Ipv6Up,
     },
-    /// A client and we agree to several lines.
+    /// The client and this server agreed to use several lines.
     Lines {
         /// The call.
         call: u16,
     },
-    /// The control connection of a call has ended, and the call goes on by its lines.
+    /// The control connection of a call has ended, but the call continues over its lines.
     ControlLost {
         /// The call.
         call: u16,
@@ -68,17 +69,17 @@ pub enum ServerOutput {
     Down {
         /// The call.
         call: u16,
-        /// Where its client is.
+        /// The client's address.
         client: Ipv4Addr,
-        /// Why.
+        /// Why the call ended.
         reason: DownReason,
     },
-    /// A control connection is over: once everything is transmitted TCP can be closed, and
-    /// [`forget`](Server::forget) called.
+    /// A control connection is over. Once everything is transmitted, the caller closes TCP and calls
+    /// [`forget`](Server::forget).
     Closed {
         /// The connection.
         connection: ConnectionId,
-        /// Why.
+        /// Why the connection ended.
         reason: CloseReason,
     },
 }
@@ -88,9 +89,9 @@ struct Client {
     ends: Ends,
     /// Calls whose client has logged in.
     admitted: u16,
-    /// The time since which there is no such call: without one the client is a stranger.
+    /// Since when the client has had no such call; without one, the client counts as a stranger.
     stranger: Option<Instant>,
-    /// The calls that it has asked for since then.
+    /// Calls that the client has requested since then.
     asked: u16,
 }
 
@@ -98,15 +99,15 @@ struct ServerCall {
     call: Call,
     connection: ConnectionId,
     ends: Ends,
-    /// The inner address, which goes back to the pool; `None` until the client has logged in.
+    /// The client's inner address, which returns to the pool; `None` until the client has logged in.
     inner: Option<Ipv4Addr>,
-    /// Where its lines are, if both ends agree to several.
+    /// Addresses of the call's lines, if both ends agree to several.
     addresses: Option<Addresses>,
-    /// When the control connection was lost, if the call has gone on.
+    /// When the control connection was lost, if the call continues.
     lost: Option<Instant>,
 }
 
-/// A server.
+/// A PPTP server without sockets; see the crate's documentation.
 pub struct Server {
     settings: ServerSettings,
     entropy: Entropy,
@@ -140,7 +141,7 @@ impl Server {
         let mut pool = settings.pool.clone();
         pool.reverse();
         Ok(Self {
-            // Packets of an earlier life of the server should not meet a call of this one.
+            // A random start keeps packets of an earlier server process from reaching a new call.
             next_call: u16::from_le_bytes(entropy.bytes()),
             settings,
             entropy,
@@ -157,8 +158,8 @@ impl Server {
         })
     }
 
-    /// A client has made a TCP connection to port 1723. Where there are too many clients that have not logged in, another of
-    /// them makes room.
+    /// Adds a client's TCP connection to port 1723. If too many clients have not logged in, closes the connection of
+    /// one.
     pub fn accept(
         &mut self,
         ends: Ends,
@@ -181,7 +182,7 @@ impl Server {
         id
     }
 
-    /// Bytes for a TCP connection. To be looked at after every call.
+    /// Bytes to send on a TCP connection. Check this after every call.
     #[must_use]
     pub fn transmit(&self, id: ConnectionId) -> &[u8] {
         self.clients
@@ -189,14 +190,14 @@ impl Server {
             .map_or(&[], |client| client.connection.transmit())
     }
 
-    /// TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    /// Notes that TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
     pub fn transmitted(&mut self, id: ConnectionId, len: usize) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.connection.transmitted(len);
         }
     }
 
-    /// Takes bytes of a TCP connection.
+    /// Takes bytes received on a TCP connection.
     pub fn receive_control(
         &mut self,
         id: ConnectionId,
@@ -210,7 +211,7 @@ impl Server {
         self.events(id, now, out);
     }
 
-    /// A TCP connection has ended.
+    /// Notes that a TCP connection has ended.
     pub fn control_ended(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.connection.stream_ended();
@@ -218,7 +219,7 @@ impl Server {
         self.events(id, now, out);
     }
 
-    /// Forgets a control connection that was closed.
+    /// Forgets a closed control connection.
     pub fn forget(&mut self, id: ConnectionId) {
         if self
             .clients
@@ -229,8 +230,7 @@ impl Server {
         }
     }
 
-    /// Takes the payload of an IP packet of protocol 47. What comes back is its call and the place of an inner packet,
-    /// decrypted, in it.
+    /// Takes the payload of an IP packet of protocol 47. Returns its call and the range of the decrypted inner packet.
     pub fn receive_gre(
         &mut self,
         from: Ipv4Addr,
@@ -257,7 +257,7 @@ impl Server {
         Some((id, inner?))
     }
 
-    /// Appends the payload of an IP packet of protocol 47 that carries `packet` to `out`; what comes back is whom it is for.
+    /// Appends the payload of an IP packet of protocol 47 that carries `packet` to `out`; returns its destination.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -273,7 +273,7 @@ impl Server {
         Ok(call.used(now))
     }
 
-    /// Ends a call, and tells its client.
+    /// Ends a call and tells the client.
     pub fn end_call(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
         if let Some(found) = self.calls.get_mut(&call) {
             found.call.stop(now, &mut self.outputs);
@@ -281,7 +281,7 @@ impl Server {
         }
     }
 
-    /// Ends everything, and tells all clients.
+    /// Ends all calls and connections, and tells the clients.
     pub fn stop(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
         let calls: Vec<u16> = self.calls.keys().copied().collect();
         for call in calls {
@@ -296,7 +296,7 @@ impl Server {
         }
     }
 
-    /// When [`expire`](Self::expire) has something to do. Costs a look at each connection and call.
+    /// When [`expire`](Self::expire) must be called next. Looks at each connection and call.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let connections = self
@@ -308,7 +308,7 @@ impl Server {
         connections.chain(calls).flatten().min()
     }
 
-    /// Does what is due. Calling it early does nothing.
+    /// Handles timers that are due. An early call does nothing.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
         let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
         self.expire_strangers(now, out);
@@ -342,37 +342,37 @@ impl Server {
         self.expire_lines(now, out);
     }
 
-    /// A call.
+    /// The call with this ID.
     #[must_use]
     pub fn call(&self, id: u16) -> Option<&Call> {
         self.calls.get(&id).map(|call| &call.call)
     }
 
-    /// Where the client of a call is.
+    /// The address of a call's client.
     #[must_use]
     pub fn client_of(&self, id: u16) -> Option<Ipv4Addr> {
         self.calls.get(&id).map(|call| call.ends.theirs)
     }
 
-    /// A control connection.
+    /// The control connection with this number.
     #[must_use]
     pub fn connection(&self, id: ConnectionId) -> Option<&Connection> {
         self.clients.get(&id).map(|client| &client.connection)
     }
 
-    /// Calls there are, and addresses that are left for more.
+    /// Number of calls, and of addresses left in the pool.
     #[must_use]
     pub fn occupancy(&self) -> (usize, usize) {
         (self.calls.len(), self.pool.len())
     }
 
-    /// Connections that were closed because too many clients had not logged in.
+    /// Connections closed because too many clients had not logged in.
     #[must_use]
     pub const fn turned_away(&self) -> u64 {
         self.turned_away
     }
 
-    /// Packets that belong to no call, or did not come from its client.
+    /// GRE packets that belong to no call, or did not come from its client.
     #[must_use]
     pub const fn unknown_packets(&self) -> u64 {
         self.unknown_packets
@@ -406,7 +406,7 @@ impl Server {
         }
     }
 
-    /// Answers a request for a call.
+    /// Answers a client's request for a call.
     fn call_requested(&mut self, id: ConnectionId, request: &OutgoingCall) {
         let free = (0..=u16::MAX).map(|at| self.next_call.wrapping_add(at));
         let call_id = free
@@ -424,7 +424,7 @@ impl Server {
                 result: OutgoingResult::GeneralError,
                 error: ErrorCode::NoResource,
             };
-            // The request is the one that has just come.
+            // The request has just arrived, so this cannot fail.
             let _ = client.connection.answer_call(request.call_id, refuse);
             return;
         };
@@ -496,7 +496,7 @@ impl Server {
                     self.drop_call(call, reason, now, out);
                     if let Some(id) = id {
                         if let Some(client) = self.clients.get_mut(&id) {
-                            // It may have ended there already.
+                            // The call may have ended there already.
                             let _ = client.connection.clear_call(call, now);
                         }
                         self.events(id, now, out);
@@ -504,7 +504,7 @@ impl Server {
                 }
             }
         }
-        // Its memory is used again.
+        // The buffer is kept for reuse.
         self.outputs = outputs;
     }
 

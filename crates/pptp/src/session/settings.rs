@@ -1,4 +1,4 @@
-//! The settings of a session, and why it may not start.
+//! The settings of a session, and the checks before it may start.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -11,24 +11,25 @@ use crate::ppp::{Auth, Dns, MppeBits, Timing};
 /// How keys of MPPE change (RFC 3078, section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// With each packet, or not at all.
+    /// The key changes with each packet; no other mode is accepted.
     Stateless,
-    /// With each packet, unless the peer insists on a stream.
+    /// The key changes with each packet, unless the peer insists on stateful mode.
     PreferStateless,
-    /// A stream, unless the peer insists on a key for each packet. Each loss costs a round trip.
+    /// Stateful mode, unless the peer insists on a key per packet. Each loss costs a round trip.
     PreferStateful,
 }
 
-/// How packets are encrypted. There is no "if possible": who can change packets would turn it off.
+/// How packets are encrypted. There is no "if possible" mode: an attacker who can change packets would turn encryption
+/// off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Encryption {
-    /// Not at all: everything can be read on the way. Some providers want that.
+    /// No encryption: anyone on the path can read everything. Some providers require this.
     None,
-    /// With MPPE, or not at all.
+    /// MPPE, and no link without it.
     Mppe {
-        /// Keys that may be used. Anything but 128 bits is for peers that know nothing else.
+        /// Allowed key lengths. Lengths other than 128 bits are for peers that support nothing better.
         keys: Vec<KeyLength>,
-        /// How they change.
+        /// How keys change.
         mode: Mode,
     },
 }
@@ -43,7 +44,7 @@ impl Encryption {
         }
     }
 
-    /// The bits that may be agreed on, and whether a stream may.
+    /// The MPPE bits to negotiate, and whether stateful mode is allowed.
     pub(super) fn bits(&self) -> Option<(MppeBits, bool)> {
         let Self::Mppe { keys, mode } = self else {
             return None;
@@ -66,22 +67,22 @@ impl Encryption {
 /// The settings of both ends.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Must be true: see the crate's documentation.
+    /// Must be true, or the session does not start: see the crate's documentation.
     pub allow_insecure: bool,
-    /// The control connection.
+    /// Settings of the control connection.
     pub control: control::Settings,
-    /// The link.
+    /// Settings of the link.
     pub link: LinkSettings,
 }
 
-/// The settings of both ends of a link.
+/// Settings for either end of a link.
 #[derive(Clone, Debug)]
 pub struct LinkSettings {
     /// How packets are encrypted.
     pub encryption: Encryption,
-    /// How a client may log in, best first: what a client accepts and a server asks for.
+    /// Login protocols, best first: those that a client accepts and a server requests.
     pub auth: Vec<Auth>,
-    /// The longest information field that we take: 128 to 1500.
+    /// The longest information field that we accept: 128 to 1500 bytes.
     pub mru: u16,
     /// The longest IP packet that the path to the peer carries.
     pub path_mtu: u16,
@@ -89,17 +90,17 @@ pub struct LinkSettings {
     pub ipv6: bool,
     /// The timers of option negotiation.
     pub timing: Timing,
-    /// Silence after which the peer is asked whether it is there (RFC 1661, section 5.8); pppd's `lcp-echo-interval`.
+    /// Silence after which the peer gets an Echo-Request (RFC 1661, section 5.8); pppd's `lcp-echo-interval`.
     pub echo_interval: Duration,
-    /// Unanswered questions after which it counts as gone; pppd's `lcp-echo-failure`.
+    /// Unanswered Echo-Requests after which the peer counts as gone; pppd's `lcp-echo-failure`.
     pub echo_failures: u8,
     /// How long a login may take.
     pub login_timeout: Duration,
-    /// How long the Configure-Ack of CCP waits. accel-ppp opens its kernel's decryption only after it has sent its request:
-    /// a client that answers at once meets a server that does not decrypt.
+    /// Delay of CCP's Configure-Ack. accel-ppp enables its kernel's decryption only after sending its request. A client
+    /// that answers at once would meet a server that does not decrypt yet.
     pub ccp_ack_delay: Duration,
-    /// Whether several lines are asked for, by a client, or agreed to, by a server ([`lines`](crate::lines)). Without it
-    /// nothing is other than RFC 1661 has it.
+    /// Whether a client requests several lines, or a server agrees to them ([`lines`](crate::lines)). If false, the
+    /// link follows RFC 1661 exactly.
     pub lines: bool,
 }
 
@@ -121,7 +122,7 @@ impl Default for LinkSettings {
     }
 }
 
-/// The further settings of a client.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
     /// The settings of both ends.
@@ -130,14 +131,14 @@ pub struct ClientSettings {
     pub user: String,
     /// The password.
     pub password: Password,
-    /// The address that we want; `None` to be given one, as is usual.
+    /// The address that we request; `None` to let the server assign one, as is usual.
     pub address: Option<Ipv4Addr>,
     /// Whether we ask for name servers (RFC 1877).
     pub ask_dns: bool,
 }
 
 impl ClientSettings {
-    /// A client that takes what it is given. The Ack of CCP waits for 80 ms, for the sake of accel-ppp.
+    /// A client that accepts what the server assigns. It delays CCP's Ack by 80 ms for accel-ppp.
     #[must_use]
     pub fn new(user: String, password: Password) -> Self {
         let mut common = Settings::default();
@@ -152,25 +153,25 @@ impl ClientSettings {
     }
 }
 
-/// The further settings of a server.
+/// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// The settings of both ends.
     pub common: Settings,
     /// Our name, for clients' logs.
     pub name: String,
-    /// Our address inside.
+    /// Our inner address.
     pub address: Ipv4Addr,
-    /// Addresses for clients: as many as there can be at a time.
+    /// Addresses for clients, which limit the number of clients.
     pub pool: Vec<Ipv4Addr>,
     /// Name servers for clients.
     pub dns: Dns,
-    /// The most control connections of clients that have not logged in. The others are as many as the pool has room for.
+    /// Most control connections of clients that have not logged in. The pool limits the others.
     pub max_strangers: usize,
 }
 
 impl ServerSettings {
-    /// A server with an address of its own and addresses for clients.
+    /// Settings with the server's inner address and a pool for clients.
     #[must_use]
     pub fn new(address: Ipv4Addr, pool: Vec<Ipv4Addr>) -> Self {
         Self {
@@ -184,7 +185,7 @@ impl ServerSettings {
     }
 }
 
-/// Why a session does not start.
+/// Why a session may not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// `allow_insecure` is false.
@@ -194,25 +195,25 @@ pub enum StartError {
          allow-insecure = \"pptp\", and use a password that is used for nothing else"
     )]
     Insecure,
-    /// Keys come from MS-CHAPv2 and from nothing else.
+    /// MPPE is required, but only MS-CHAPv2 gives keys.
     #[error("MPPE needs MS-CHAPv2: no other login gives keys. Allow only that")]
     KeysNeedMsChapV2,
-    /// No way to log in.
+    /// No login protocol is allowed.
     #[error("no way to log in is allowed")]
     NoAuth,
-    /// No length of keys.
+    /// No key length is allowed.
     #[error("encryption is required, and no length of keys is allowed")]
     NoKeys,
-    /// An MRU that does not do.
+    /// The MRU is out of range.
     #[error("an MRU of {0} bytes: it has to be between 128 and 1500")]
     Mru(u16),
-    /// A server without addresses for clients.
+    /// The pool of addresses for clients is empty.
     #[error("the server has no addresses for clients")]
     NoAddresses,
 }
 
 impl Settings {
-    /// Whether a session may start with these.
+    /// Checks whether a session may start with these settings.
     ///
     /// # Errors
     /// See [`StartError`].

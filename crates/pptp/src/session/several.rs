@@ -1,4 +1,4 @@
-//! How both ends of a link learn that both know of several lines: by Vendor-Specific packets of LCP (RFC 2153).
+//! Negotiates the use of several lines between both ends of a link, with Vendor-Specific packets of LCP (RFC 2153).
 //!
 //! | bytes | field |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | 1 | kind: 1 asks, 2 agrees |
 //! | 1 | version: 1 |
 //!
-//! A client asks, once the link is up; a server that agrees answers. A peer that knows nothing of it sends a Code-Reject
-//! (RFC 1661, section 5.6) or nothing.
+//! A client asks once the link is up; a server that agrees answers. Other peers send a Code-Reject (RFC 1661, section
+//! 5.6) or no answer.
 
 use std::time::{Duration, Instant};
 
@@ -18,27 +18,27 @@ use crate::mppe::MasterKey;
 use crate::ppp::{Packet, protocol};
 use crate::session::link::{Link, LinkOutput, Side};
 
-/// RFC 2153, section 2.
+/// Code of Vendor-Specific packets (RFC 2153, section 2).
 const VENDOR_SPECIFIC: u8 = 0;
-/// RFC 1661, section 5.6.
+/// Code of Code-Reject (RFC 1661, section 5.6).
 const CODE_REJECT: u8 = 7;
 const OUI: [u8; 3] = [0x02, b'M', b'R'];
 const ASKS: u8 = 1;
 const AGREES: u8 = 2;
 const VERSION: u8 = 1;
 
-/// How often a server is asked, and how long an answer is waited for.
+/// How often a client asks, and how long it waits for each answer.
 const TRIES: u8 = 5;
 const REPEAT: Duration = Duration::from_secs(1);
 
-/// Whether both ends know of several lines.
+/// Whether both ends agreed to several lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Several {
     Unasked,
     Asked {
-        /// So many times more.
+        /// Tries left.
         left: u8,
-        /// Then.
+        /// Time of the next try.
         at: Instant,
     },
     Agreed,
@@ -55,7 +55,7 @@ impl Several {
 }
 
 impl Link {
-    /// The key of probes, where both ends agree to several lines.
+    /// The key of probes, if both ends agree to several lines.
     pub(super) fn probe_key(&self) -> Option<ProbeKey> {
         let agreed = self.several == Several::Agreed;
         self.master
@@ -64,12 +64,12 @@ impl Link {
             .map(MasterKey::probe_key)
     }
 
-    /// Whether there are keys. Without MPPE there is nothing that a further line could be told by.
+    /// Whether there are keys. Without MPPE no key could authenticate further lines.
     const fn has_keys(&self) -> bool {
         self.encryptor.is_some() && self.master.is_some()
     }
 
-    /// The link is up: a client asks the server, unless it has.
+    /// Asks the server once the link is up, if this is a client that has not asked yet.
     pub(super) fn offer_lines(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         let asks = self.settings.lines && matches!(self.side, Side::Client { .. });
         if !asks || self.several != Several::Unasked {
@@ -119,8 +119,8 @@ impl Link {
         self.send(protocol::LCP, &packet, out);
     }
 
-    /// Takes a packet of LCP. Returns whether it was one of these, and nothing for the negotiation. A rejection of ours is
-    /// for that too.
+    /// Takes an LCP packet. Returns whether it was a packet of this extension, including a rejection of ours; the
+    /// negotiation must ignore it then.
     pub(super) fn receive_vendor(&mut self, information: &[u8], out: &mut Vec<LinkOutput>) -> bool {
         let Some(packet) = Packet::parse(information).filter(|_| self.settings.lines) else {
             return false;

@@ -1,4 +1,4 @@
-//! Ends that know of several lines, and ends that do not.
+//! Ends with and without support for several lines.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn both_ends_agree_to_several_lines_where_both_ask_for_them() {
         assert_eq!(world.server_lines, asks && agrees);
         let probe = world.client.probe(0, 0, 1);
         assert_eq!(probe.is_some(), asks && agrees);
-        // Nothing else is other than before.
+        // Otherwise behaviour is unchanged.
         assert!(world.client_down.is_none() && world.server_down.is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! A client and a server of this crate against each other, on a network and by a clock that are not real.
+//! A client and a server of this crate on a simulated network and clock.
 
 #![allow(clippy::unwrap_used)]
 

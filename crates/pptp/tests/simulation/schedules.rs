@@ -11,7 +11,7 @@ use crate::world::{End, Network, Random, World, client_settings, packet, server_
 
 const MINUTES: Duration = Duration::from_secs(180);
 
-/// One life of a session: up, packets through a bad network, packets through a good one, down.
+/// Plays one session: up, packets over a bad network, packets over a good one, down.
 fn play(seed: u64) {
     let mut random = Random(seed);
     let key = [KeyLength::Bits128, KeyLength::Bits56, KeyLength::Bits40][(seed % 3) as usize];
@@ -78,7 +78,7 @@ fn play(seed: u64) {
         }
     };
     exchange(&mut world, 400, &mut sent);
-    // Packets that are under way arrive, and streams begin anew.
+    // Packets on their way arrive, and both directions resynchronise.
     world.network = Network::default();
     world.run(Duration::from_secs(5), |_| false);
     let bad: [usize; 2] = [0, 1].map(|at| sent[at].len());

@@ -271,7 +271,7 @@ fn packets_from_elsewhere_are_not_looked_at() {
     assert_eq!((world.server.unknown_packets(), out), (1, Vec::new()));
 }
 
-/// A packet of GRE with a frame of LCP, as can be sent from the server's address.
+/// A GRE packet with an LCP frame that appears to come from the server.
 fn forge(world: &World, sequence: u32, frame: &[u8]) -> Vec<u8> {
     let header = Header {
         call_id: world.client.call_id(),
@@ -369,8 +369,8 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
     assert_eq!(world.client_up, None);
 }
 
-/// A second negotiation of CCP with the keys of the first login, as anyone can ask for who can send with the peer's address: a
-/// stream that was used already is used for nothing else.
+/// A forged second CCP negotiation would reuse the first login's keys, and anyone who can spoof the peer's address can
+/// start one. A keystream that was used is never used again.
 #[test]
 fn encryption_is_not_begun_twice_with_the_same_keys() {
     for mode in [Mode::Stateless, Mode::PreferStateful] {
@@ -386,7 +386,7 @@ fn encryption_is_not_begun_twice_with_the_same_keys() {
         let inner = packet(&mut Random(1), 1);
         let first = world.send(End::Server, &inner);
         world.run(Duration::from_secs(1), |_| false);
-        // Another identifier and other options than what was acknowledged.
+        // Another identifier and other options than the acknowledged ones.
         let bits = if mode == Mode::Stateless { 0x41 } else { 0x01 };
         let request = [0x80, 0xfd, 1, 99, 0, 10, 18, 6, bits, 0, 0, 0x40];
         let forged = forge(&world, first + 1, &request);

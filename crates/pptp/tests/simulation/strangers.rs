@@ -1,4 +1,4 @@
-//! Tests the cost of strangers, who can reach the port, and that clients get in beside them.
+//! The cost of strangers who can reach the port, and that clients still connect.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -19,21 +19,21 @@ const ATTACKER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 66);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 
-/// One end of a control connection beside the server's.
+/// The caller's end of a control connection to the server.
 enum Caller {
     /// A caller that sends nothing.
     Silent,
-    /// A control connection alone, without calls.
+    /// A control connection without data calls.
     Calls(Box<Connection>),
     Client(Box<Client>),
 }
 
-/// A server and its callers. No step takes time, except waiting.
+/// A server and its callers. Only waiting takes time.
 struct Street {
     now: Instant,
     server: Server,
     callers: Vec<(ConnectionId, Ipv4Addr, Caller)>,
-    /// Packets of GRE on their way: whether to the server, the client's address, the packet.
+    /// GRE packets on their way: whether to the server, the client's address, the packet.
     wire: VecDeque<(bool, Ipv4Addr, Vec<u8>)>,
     up: Vec<(Instant, Ipv4Addr)>,
     down: Vec<(Ipv4Addr, DownReason)>,
@@ -80,7 +80,7 @@ impl Street {
         Caller::Client(Box::new(client))
     }
 
-    /// A connection that asks for so many calls, and for nothing else.
+    /// Opens a connection that requests `count` calls and sends nothing else.
     fn calls(&mut self, from: Ipv4Addr, count: u16) -> ConnectionId {
         let settings = Settings {
             max_calls: u16::MAX,
@@ -134,7 +134,7 @@ impl Street {
         }
     }
 
-    /// Delivers the packets that are on their way, in order, and those that answer them.
+    /// Delivers all GRE packets in order, including the replies to them.
     fn deliver(&mut self) {
         while let Some((to_server, client, mut packet)) = self.wire.pop_front() {
             let (mut out, mut answers) = (Vec::new(), Vec::new());
@@ -146,7 +146,7 @@ impl Street {
                     if let Caller::Client(found) = caller
                         && *at == client
                     {
-                        // It knows its own by the call ID.
+                        // The client recognises its own packets by the call ID.
                         found.receive_gre(&mut packet.clone(), self.now, &mut answers);
                     }
                 }
@@ -156,7 +156,7 @@ impl Street {
         }
     }
 
-    /// Delivers the messages of the control connections until there are none.
+    /// Delivers control connection messages until there are none.
     fn settle(&mut self) {
         loop {
             self.deliver();
@@ -240,7 +240,7 @@ impl Street {
         self.now = end;
     }
 
-    /// Calls that the server has.
+    /// Number of calls at the server.
     fn calls_there(&self) -> usize {
         self.server.occupancy().0
     }
@@ -249,7 +249,7 @@ impl Street {
         self.server.occupancy().1
     }
 
-    /// Whether a client from there gets in within five seconds.
+    /// Returns whether a client at this address connects within five seconds.
     fn gets_in(&mut self, from: Ipv4Addr) -> bool {
         let before = self.up.len();
         self.client(from, USER, PASSWORD);
@@ -315,7 +315,7 @@ fn idle_connections_lock_nobody_out_wherever_they_come_from() {
     }
 }
 
-/// The attacker connects again and again, and a client needs a while for its login.
+/// An attacker reconnects again and again while a client needs a while for its login.
 #[test]
 fn newer_connections_of_others_do_not_push_a_login_out() {
     let mut street = Street::new(server_settings());
@@ -351,7 +351,7 @@ fn wrong_passwords_are_judged_more_and_more_slowly() {
     }
 }
 
-/// Guesses at one account, each perhaps with another domain in front of its name.
+/// Guesses passwords of one account, each perhaps with another domain in front of the name.
 fn guess(domains: bool) {
     let mut street = Street::new(server_settings());
     let mut number = 0;
@@ -360,7 +360,7 @@ fn guess(domains: bool) {
         let of = |it: &&(Ipv4Addr, DownReason)| it.1 == DownReason::Login(LoginError::Denied);
         street.down.iter().filter(of).count()
     };
-    // Sixteen at a time, each called again at once.
+    // Sixteen callers at a time; each calls again at once.
     while street.now < start + Duration::from_secs(300) {
         let there = street.callers.iter().filter(|it| it.1 == ATTACKER).count();
         for _ in there..16 {
@@ -372,7 +372,7 @@ fn guess(domains: bool) {
             street.client(ATTACKER, &user, "a guess");
         }
         street.pass(Duration::from_millis(100));
-        // Clients that were refused hang up.
+        // Refused clients hang up.
         let gone = street.callers.iter().filter(|it| match &it.2 {
             Caller::Client(client) => client.is_finished(),
             _ => false,
@@ -407,7 +407,7 @@ fn clients_beyond_the_last_address_are_told() {
     let mut settings = server_settings();
     settings.pool.truncate(1);
     let mut street = Street::new(settings);
-    // Both have called before either has logged in.
+    // Both clients have called before either has logged in.
     for from in [CLIENT, OTHER] {
         let client = street.new_client(USER, PASSWORD);
         street.connect(from, client);

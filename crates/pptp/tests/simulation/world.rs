@@ -1,4 +1,4 @@
-//! A client and a server, a TCP connection that keeps order, and a network that loses, delays and doubles packets of GRE.
+//! A client and a server, an ordered TCP connection, and a network that loses, delays and duplicates GRE packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -11,7 +11,7 @@ use pptp::session::{
     Server, ServerOutput, ServerSettings, Up,
 };
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 #[derive(Clone)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -37,12 +37,12 @@ pub(crate) fn entropy(seed: u64) -> Entropy {
     })
 }
 
-/// The faults of the network for packets of GRE; chances in a thousand.
+/// Faults of the network for GRE packets; chances in a thousand.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Network {
     pub(crate) loss: u64,
     pub(crate) duplication: u64,
-    /// Greatest extra delay: packets that are sent closer together change places.
+    /// Largest extra delay: packets sent closer together may be reordered.
     pub(crate) jitter: Duration,
 }
 
@@ -86,9 +86,9 @@ pub(crate) struct World {
     pub(crate) closed: bool,
     /// Inner packets that arrived, at the client and at the server.
     pub(crate) received: [Vec<Vec<u8>>; 2],
-    /// Packets of GRE with payload whose first copy has arrived, by their sequence number.
+    /// Sequence numbers of the GRE data packets whose first copy has arrived.
     pub(crate) arrived: [BTreeSet<u32>; 2],
-    /// The change to each packet of GRE on its way.
+    /// A change applied to each GRE packet on its way.
     pub(crate) tamper: Option<fn(&mut Random, &mut Vec<u8>)>,
 }
 
@@ -144,7 +144,7 @@ impl World {
         world
     }
 
-    /// Runs until nothing is left to do, `until` holds, or so much time has passed.
+    /// Runs until no work is left, `until` returns true, or `most` has passed.
     pub(crate) fn run(&mut self, most: Duration, until: impl Fn(&Self) -> bool) -> bool {
         let end = self.now + most;
         while !until(self) {
@@ -209,7 +209,7 @@ impl World {
         self.flush(client, server);
     }
 
-    /// Does what both ends ask for.
+    /// Processes the outputs of both ends.
     pub(crate) fn flush(&mut self, client: Vec<ClientOutput>, server: Vec<ServerOutput>) {
         for output in client {
             match output {
@@ -246,7 +246,7 @@ impl World {
 
     fn tcp(&mut self, to: End, bytes: &[u8]) {
         if !bytes.is_empty() {
-            // Cut anywhere: one stream of bytes.
+            // Splits the TCP stream at a random position.
             let cut = self.random.below(bytes.len() as u64 + 1) as usize;
             for part in [&bytes[..cut], &bytes[cut..]] {
                 self.arrive(DELAY, Arrival::Tcp(to, part.to_vec()));
@@ -275,7 +275,7 @@ impl World {
             .insert((self.now + delay, self.serial), arrival);
     }
 
-    /// Sends an inner packet, and says with which sequence number.
+    /// Sends an inner packet, and returns its sequence number.
     pub(crate) fn send(&mut self, from: End, packet: &[u8]) -> u32 {
         let mut out = Vec::new();
         match from {
@@ -298,12 +298,12 @@ impl World {
     }
 }
 
-/// The sequence number of a packet of GRE.
+/// The sequence number of a GRE packet.
 fn sequence(packet: &[u8]) -> Option<u32> {
     pptp::gre::Packet::parse(packet).ok()?.header.sequence
 }
 
-/// A packet of IPv4, as far as these tests look, and unlike every other.
+/// An IPv4 packet, as far as these tests check it, with unique content.
 pub(crate) fn packet(random: &mut Random, number: u32) -> Vec<u8> {
     let mut packet = vec![0x45, 0];
     packet.extend(number.to_be_bytes());

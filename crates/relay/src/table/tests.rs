@@ -6,7 +6,7 @@ fn key(number: u8) -> Key {
     Key::new(&[number; 32])
 }
 
-/// The hello of a client at that time.
+/// The hello of a client with this stamp.
 fn hello(number: u8, stamp: u8) -> [u8; HELLO_LEN] {
     key(number).hello(Tai64n([stamp; 12]))
 }
@@ -83,7 +83,7 @@ fn one_address_is_of_the_client_that_was_heard_there_last() {
     table.hello(&hello(1, 1), at(1), now).unwrap();
     assert_eq!(table.outbound(at(1).addr, 1, 100, now), Some((1, 1)));
     assert_eq!(table.back(0, 1, 100, now), None);
-    // The first moves on, and takes nothing with it.
+    // The first client moves on, and keeps nothing of the shared address.
     assert_eq!(
         table.hello(&hello(0, 2), at(2), now),
         Ok((0, Change::Again))
@@ -187,7 +187,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Beside the table, the simplest thing that could be right.
+    /// Compares the table with the simplest correct model.
     #[test]
     fn whatever_happens_only_places_of_the_last_minute_count(
         steps in proptest::collection::vec(step(), 0..100),
@@ -238,12 +238,12 @@ fn a_key_that_comes_back_is_called_by_no_recorded_hello() {
     let recorded = table.hello(&hello(0, 5), at(2), now);
     assert_eq!(recorded, Err(Refused::OldStamp));
     assert!(table.hello(&hello(0, 6), at(1), now).is_ok());
-    // Over a start of the relay as well.
+    // Stamps are kept over a restart of the relay as well.
     let mut anew = Table::new(Vec::new(), now);
     anew.remember(key(0).id(), Tai64n([6; 12]));
     anew.replace(vec![client(0)], now);
     assert_eq!(anew.hello(&hello(0, 6), at(2), now), Err(Refused::OldStamp));
-    // Of many the newest are kept.
+    // Of many stamps the newest are kept.
     let mut many = Table::new((1..=200).map(client).collect(), now);
     for number in 1..=200 {
         many.hello(&hello(number, number), at(1), now).unwrap();

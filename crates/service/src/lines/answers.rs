@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// How soon peers say something when they are sent something.
+/// How soon peers send a packet after receiving one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
-    /// They answer probes at once.
+    /// Peers answer probes at once.
     Probes,
-    /// They do not, but are heard within this time of being sent something, or the line does not work.
+    /// Peers do not answer probes, but send a packet within this time after receiving one, if the line works.
     Within(Duration),
 }
 
 impl Answers {
-    /// The time of those that do not answer probes.
+    /// The time for peers that do not answer probes.
     pub(super) const fn within(self) -> Option<Duration> {
         match self {
             Self::Probes => None,

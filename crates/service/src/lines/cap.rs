@@ -1,8 +1,7 @@
-//! Counts the allowances of lines: the bytes that they may carry in a month, those that they have carried in this one,
-//! and the consequences.
+//! Counts the monthly allowances of lines: the bytes that a line may carry in a month and those that it has carried.
 //!
-//! A line that has carried what it may is used where no other works. What it has carried is kept on file, so that it is
-//! known after a restart.
+//! A line that has used up its allowance serves only where no other line works. A file keeps its count over a
+//! restart.
 
 mod doubt;
 
@@ -17,45 +16,46 @@ use log::Level;
 use plane::LineId;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often it is counted: a line may carry more than it may for so long.
+/// How often the bytes are counted. A line may exceed its allowance for this long.
 const COUNT: Duration = Duration::from_secs(1);
 
-/// How often what has changed is written, and how often where it is more than a hundredth of a cap. Routers keep files in
-/// flash memory, which every write wears.
+/// How often changed counts are written to the file, and how often once they differ by more than a hundredth of a
+/// cap. Routers keep files in flash memory, which every write wears.
 const KEEP: Duration = Duration::from_secs(600);
 const KEEP_SOONER: Duration = Duration::from_secs(60);
 
-/// A clock that shows an earlier year was not set: many routers begin with 1970, or with the year of their firmware.
+/// First plausible year. A clock that shows an earlier one was not set: many routers begin with 1970, or with the
+/// year of their firmware.
 const YEAR_MIN: i32 = 2024;
 
-/// The hundredths of a cap whose reaching is told.
+/// Hundredths of a cap at which the log warns.
 const TOLD: [u8; 2] = [80, 100];
 
-/// The bytes that a line has carried, as they are kept over a restart.
+/// The bytes that a line has carried, as the file keeps them over a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineUsage {
     /// The line's name.
     pub name: String,
-    /// The month that was counted; `None` while the clock was not set.
+    /// The month in which the bytes were counted; `None` while the clock was not set.
     pub month: Option<Month>,
     /// Bytes of both directions.
     pub used: u64,
-    /// The month on the clock, where that is not believed yet.
+    /// The month that the clock shows, while it is not trusted yet.
     pub doubt: Option<Doubt>,
 }
 
 /// A line's cap, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapReport {
-    /// Bytes that it may carry in a month.
+    /// Bytes that the line may carry in a month.
     pub cap: u64,
-    /// Bytes that it has carried in this one.
+    /// Bytes that the line has carried in this month.
     pub used: u64,
-    /// The day that the next one begins with, `YEAR-MONTH-DAY`; `None` while the clock is not set.
+    /// The first day of the next month, `YEAR-MONTH-DAY`; `None` while the clock is not set.
     pub renews: Option<String>,
 }
 
-/// The state of a line that is kept: the month, bytes, and a month that is not believed.
+/// The part of a line's state that the file keeps: the month, its bytes, and a month that is not trusted yet.
 type State = (Option<Month>, u64, Option<Doubt>);
 
 /// A line that has a cap.
@@ -64,12 +64,12 @@ struct Capped {
     name: String,
     first_day: u8,
     allowance: Allowance,
-    /// The data plane's count that is charged.
+    /// Bytes of the data plane's count that are charged already.
     seen: u64,
     doubted: Doubted,
-    /// The state on file.
+    /// The state that the file holds.
     kept: State,
-    /// The hundredths of the cap whose reaching was told last.
+    /// The last of the [`TOLD`] hundredths that the log has reported.
     told: u8,
 }
 
@@ -91,13 +91,13 @@ impl Capped {
         (month, used, self.doubted.kept())
     }
 
-    /// When another month begins, if it is known which this one is.
+    /// The first day of the next month, if the current month is known.
     fn renews(&self) -> Option<String> {
         let next = self.allowance.month()?.next();
         Some(format!("{next}-{:02}", self.first_day))
     }
 
-    /// Charges what was carried since the last time. Returns what is to be said of it.
+    /// Charges the bytes carried since the last call. Returns a log line, if one is due.
     fn charge(&mut self, carried: u64, now: Now) -> Option<(Level, String)> {
         let before = self.allowance.month();
         if let Some(month) = month(now.wall, self.first_day) {
@@ -116,7 +116,7 @@ impl Capped {
         }
         // Traffic about midnight counts for the new month.
         let fresh = carried.checked_sub(self.seen);
-        // Less than before: of a data plane whose last words were not heard.
+        // A smaller count comes from a new data plane; the last count of the old one was not received.
         self.allowance.charge(fresh.unwrap_or(carried));
         self.seen = carried;
         let (name, cap) = (&self.name, || gigabytes(self.allowance.cap()));
@@ -148,23 +148,23 @@ impl Capped {
     }
 }
 
-/// Whether what is counted is of a data plane that goes on.
+/// State of the data plane whose bytes are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plane {
     Runs,
-    /// It was asked for the last time.
+    /// Control has asked for its last count.
     Ends,
     Ended,
 }
 
-/// Of all lines.
+/// The caps of all lines.
 #[derive(Debug)]
 pub(super) struct Caps {
-    /// By number.
+    /// Lines by number.
     lines: Vec<Option<Capped>>,
-    /// When it is counted next.
+    /// When the bytes are counted next.
     due: Option<Instant>,
-    /// When it was written last.
+    /// When the file was written last.
     kept: Option<Instant>,
     plane: Plane,
 }
@@ -186,7 +186,7 @@ impl Caps {
         self.lines.get(line.index())?.as_ref()
     }
 
-    /// Whether a line has carried what it may in this month.
+    /// Whether a line has used up its allowance for this month.
     pub(super) fn used_up(&self, line: LineId) -> bool {
         self.of(line).is_some_and(|it| it.allowance.used_up())
     }
@@ -200,7 +200,7 @@ impl Caps {
         })
     }
 
-    /// Whether what lines have carried is to be asked for now.
+    /// Whether the data plane is to be asked now for the bytes that lines have carried.
     pub(super) fn due(&mut self, now: Instant) -> bool {
         let due = self.lines.iter().any(Option::is_some) && self.due.is_none_or(|at| at <= now);
         if due {
@@ -209,16 +209,16 @@ impl Caps {
         due
     }
 
-    /// There is a data plane.
+    /// A new data plane has started.
     pub(super) fn begin(&mut self) {
         if self.plane == Plane::Ends {
-            // It was gone before it could be asked.
+            // The old data plane ended before it could report its last count.
             self.capped().for_each(|it| it.seen = 0);
         }
         self.plane = Plane::Runs;
     }
 
-    /// The data plane is about to end: the next one begins to count with zero. Returns whether it is to be asked once more.
+    /// The data plane is about to end, and the next one counts from zero. Returns whether to ask for its last count.
     pub(super) fn end(&mut self) -> bool {
         let asked = self.lines.iter().any(Option::is_some) && self.plane == Plane::Runs;
         if asked {
@@ -231,7 +231,7 @@ impl Caps {
         self.lines.iter_mut().flatten()
     }
 
-    /// The usage to be written, if any is: at once where it is the last time.
+    /// Returns the usage to write, if any is due. Without a time `now` it is due at once.
     fn keep(&mut self, now: Option<Instant>) -> Option<Vec<LineUsage>> {
         let changed = self.capped().any(|it| it.state() != it.kept);
         let much = self.capped().any(|it| {
@@ -264,7 +264,7 @@ impl Caps {
 }
 
 impl Lines {
-    /// Sets the bytes that lines had carried before the program was started.
+    /// Sets the bytes that lines had carried before the program started.
     pub(crate) fn restore(&mut self, usage: &[LineUsage]) {
         for of in self.caps.capped() {
             if let Some(found) = usage.iter().find(|it| it.name == of.name) {
@@ -276,7 +276,7 @@ impl Lines {
     }
 
     /// Takes the bytes that each line has carried since the data plane was made: the answer to [`LineEffect::Count`].
-    /// Returns whether the lines are to be looked at, as another may be used now.
+    /// Returns whether to look at the lines, as another may have to be used now.
     pub(crate) fn counted(&mut self, carried: &[u64], now: Now, out: &mut Vec<LineEffect>) -> bool {
         let caps = &mut self.caps;
         if caps.plane == Plane::Ended {
@@ -311,20 +311,20 @@ impl Lines {
         changed
     }
 
-    /// The program ends: nothing is counted any more.
+    /// Writes the usage for the last time, as the program ends.
     pub(crate) fn keep(&mut self, out: &mut Vec<LineEffect>) {
         out.extend(self.caps.keep(None).map(LineEffect::Keep));
     }
 }
 
-/// The month of an account, as the router's time zone has it; `None` while its clock is not set.
+/// The month of an allowance, in the router's time zone; `None` while its clock is not set.
 fn month(wall: SystemTime, first_day: u8) -> Option<Month> {
     let date = netio::time::local(wall);
     let known = date.year >= YEAR_MIN;
     known.then(|| Month::of(date.year, date.month, date.day, first_day))
 }
 
-/// The size as providers sell it: decimal.
+/// Formats a size as providers sell it, in decimal units.
 fn gigabytes(bytes: u64) -> String {
     let (unit, name) = match bytes {
         1_000_000_000.. => (1_000_000_000, "GB"),
@@ -343,7 +343,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    /// A line that may carry 20 MB in months that begin with the 20th.
+    /// A line that may carry 20 MB in months that begin on the 20th.
     fn fresh() -> Lines {
         let line = Line {
             name: "lte".to_owned(),
@@ -357,7 +357,7 @@ mod tests {
         })
     }
 
-    /// It has carried one, in January.
+    /// The same line after it has carried 1 MB in January.
     fn lines(now: Now) -> Lines {
         let mut lines = fresh();
         lines.counted(&[1_000_000], now, &mut Vec::new());
@@ -395,12 +395,12 @@ mod tests {
         assert_eq!(used(&lines), day("2027-01-20"));
         hours(3, &mut lines);
         assert_eq!(used(&lines), day("2026-01-20"));
-        // That is what counts now.
+        // The clock's month counts now.
         hours(24 * 5, &mut lines);
         assert_eq!(used(&lines), (0, Some("2026-02-20".to_owned())));
     }
 
-    /// Lets hours go by, with what is on file.
+    /// Lets hours go by, and writes the file.
     fn run(lines: &mut Lines, now: &mut Now, hours: u32, file: &mut Vec<LineUsage>) {
         let mut out = Vec::new();
         for _ in 0..hours {
@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    /// The program was started anew.
+    /// Lines after the program has started again.
     fn restarted(file: &[LineUsage]) -> Lines {
         let mut lines = fresh();
         lines.restore(file);
@@ -432,11 +432,11 @@ mod tests {
         now.wall += DAY * 3653;
         run(&mut lines, &mut now, 20, &mut file);
         assert_eq!(used(&lines), before);
-        // It was wrong.
+        // The clock was wrong.
         now.wall = right;
         run(&mut lines, &mut now, 1, &mut file);
         assert_eq!(used(&lines), before);
-        // It is right: the router was switched off for years.
+        // The clock is right: the router was switched off for years.
         now.wall += DAY * 3653;
         run(&mut lines, &mut now, 24, &mut file);
         assert_eq!(used(&lines), before);
@@ -449,7 +449,7 @@ mod tests {
         let (mut now, mut file) = (now(), Vec::new());
         let right = now.wall;
         now.wall += DAY * 3653;
-        // With nothing on file there is nothing to doubt it by.
+        // Without a file, there is no reason to doubt the clock.
         let mut lines = lines(now);
         let wrong = (1_000_000, Some("2037-01-20".to_owned()));
         assert_eq!(used(&lines), wrong);
@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(used(&lines), wrong);
         run(&mut lines, &mut now, 20, &mut file);
         assert_eq!(used(&lines), (1_000_000, Some("2027-01-20".to_owned())));
-        // Nothing of it is left.
+        // The file holds no doubt any more.
         let mut lines = restarted(&file);
         run(&mut lines, &mut now, 24 * 5, &mut file);
         assert_eq!(used(&lines), (0, Some("2027-02-20".to_owned())));
@@ -476,14 +476,14 @@ mod tests {
         lines.bind(now.monotonic, &mut out);
         lines.counted(&[1_500_000], now, &mut out);
         assert_eq!(used(&lines).0, 2_500_000);
-        // Asked in time, it is heard once.
+        // The last count, asked for in time, is charged once.
         lines.end(&mut out);
         lines.counted(&[1_600_000], now, &mut out);
         lines.counted(&[1_600_000], now, &mut out);
         assert_eq!(used(&lines).0, 2_600_000);
         lines.bind(now.monotonic, &mut out);
         lines.counted(&[400_000], now, &mut out);
-        // Another took its place, and nothing was said of it.
+        // A new data plane counts from zero, although nobody announced it.
         lines.counted(&[100_000], now, &mut out);
         assert_eq!(used(&lines).0, 3_100_000);
     }

@@ -1,4 +1,4 @@
-//! How lines are used, where that changes while there are peers.
+//! Changes how lines are used while there are peers.
 
 use super::{Lines, number};
 use config::lines::LineMode;
@@ -7,7 +7,7 @@ use plane::LineId;
 use std::time::Duration;
 
 impl Lines {
-    /// Lines are used in this way from now on, whatever was written.
+    /// Uses lines in this mode from now on, whatever the configuration says.
     pub(crate) fn set_mode(&mut self, mode: LineMode) {
         if std::mem::replace(&mut self.settings.mode, mode) == mode {
             return;
@@ -19,7 +19,7 @@ impl Lines {
             .map(|line| (line, self.line_settings(line)))
             .collect();
         for peer in self.peers.values_mut() {
-            // The line in use stays.
+            // Keeps the line in use.
             peer.scheduler = scheduler.clone();
             peer.spreads = mode.spreads();
             for (line, settings) in &open {
@@ -28,7 +28,7 @@ impl Lines {
         }
     }
 
-    /// Lines of which nothing is heard are asked this often. Metered ones stay as they are.
+    /// Sets how often silent lines are probed. Metered ones keep their interval.
     pub(crate) fn set_idle(&mut self, interval: Duration) {
         let metered = |at: usize| self.settings.lines.get(at).is_some_and(|it| it.metered);
         for peer in self.peers.values_mut() {
@@ -39,7 +39,7 @@ impl Lines {
         }
     }
 
-    /// Sets the fault of a line to a peer beside the host's, if there is one. The host's next fault takes its place.
+    /// Sets the fault of a line to a peer in addition to the host's. The host's next fault replaces it.
     pub(crate) fn set_fault(&mut self, id: plane::PeerId, line: LineId, fault: Option<Fault>) {
         let host = self.ends.get(line.index()).and_then(|end| end.fault);
         if let Some(peer) = self.peers.get_mut(&id) {
@@ -47,7 +47,7 @@ impl Lines {
         }
     }
 
-    /// Whether a line works as far as is known, or nothing is known of it.
+    /// Whether a line works, or nothing is known of it yet.
     pub(crate) fn may_work(&self, id: plane::PeerId, line: LineId) -> bool {
         let of = self
             .peers

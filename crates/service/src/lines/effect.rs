@@ -1,4 +1,4 @@
-//! Requests of lines.
+//! Effects of the lines.
 
 #[cfg(doc)]
 use super::Lines;
@@ -7,17 +7,17 @@ use super::cap::LineUsage;
 use plane::DataPlane;
 use plane::{LINES_MAX, Line, LineId, LineMode, PeerId};
 
-/// Something to do, in the order in which it comes.
+/// A request of the lines, to be carried out in order.
 #[derive(Debug)]
 pub(crate) enum LineEffect {
-    /// Read what the host says of the lines, for [`Lines::read`].
+    /// Read the host's facts about the lines, for [`Lines::read`].
     Read,
-    /// Open the sockets of a line in the place of those that are open; [`Lines::opened`] is to be told how it went.
+    /// Replace the open sockets of a line by new ones, and call [`Lines::opened`] with the result.
     Open {
         line: LineId,
         /// The UDP port; 0 for any.
         port: u16,
-        /// The mark of what they send; 0 for none.
+        /// The mark of packets that they send; 0 for none.
         mark: u32,
     },
     /// Close the sockets of a line.
@@ -32,26 +32,26 @@ pub(crate) enum LineEffect {
     SetRate(u64),
     /// [`DataPlane::set_line_rates`], in bits a second.
     SetLineRates([u64; LINES_MAX]),
-    /// Send the peer something by this line that it answers at once.
+    /// Send the peer a message by this line that it answers at once.
     Probe {
         peer: PeerId,
         line: Line,
-        /// Data has not come of late: if the probe makes a new session, it is to be used.
+        /// No data has come recently: if the probe makes a new session, use it.
         renew: bool,
     },
     /// Send [`Lines::hello`] to the relay of a line.
     Hello {
         line: LineId,
-        /// A peer answers by it.
+        /// A peer answers by the line.
         works: bool,
-        /// None has for some time: the relay may be elsewhere.
+        /// No peer has answered for some time: the relay may have moved.
         lost: bool,
     },
     /// Send the peer an empty packet, if there are keys for it.
     Keepalive(PeerId),
     /// [`DataPlane::carried`], for [`Lines::counted`].
     Count,
-    /// Write down what lines have carried.
+    /// Write the lines' bytes to their file.
     Keep(Vec<LineUsage>),
     /// Write to the log.
     Log(log::Level, String),

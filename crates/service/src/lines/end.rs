@@ -8,16 +8,16 @@ use std::time::Instant;
 /// The host's facts about a line's device, or about the interface that has its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineFacts {
-    /// Its index.
+    /// Index of the device.
     pub ifindex: u32,
-    /// It is up and has a carrier.
+    /// The device is up and has a carrier.
     pub running: bool,
-    /// It has an address from which others can be reached, or the one that the line is bound to.
+    /// The device has an address from which other networks can be reached, or the one to which the line is bound.
     pub addressed: bool,
 }
 
 impl LineFacts {
-    /// The fault, if there is one.
+    /// The line's fault, if it has one.
     pub(crate) const fn fault(self) -> Option<Fault> {
         match self {
             Self { running: false, .. } => Some(Fault::NoCarrier),
@@ -35,22 +35,22 @@ pub(super) struct End {
     pub(super) facts: Option<LineFacts>,
     pub(super) fault: Option<Fault>,
     pub(super) sockets: Sockets,
-    /// Why they could last not be opened.
+    /// Why the last attempt to open the sockets failed.
     pub(super) refused: Option<String>,
 }
 
-/// Whether a line has sockets.
+/// The state of a line's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sockets {
-    /// None; not to be tried before then.
+    /// No sockets; the time is the earliest next attempt.
     Closed(Option<Instant>),
     Asked,
     Open,
 }
 
 impl Lines {
-    /// Takes the host's facts about the lines, in their order; none of lines whose devices are missing. `bound` is the
-    /// port and the mark of sockets; without, none are opened.
+    /// Takes the host's facts about the lines, in order; `None` for a line without a device. `bound` is the port and
+    /// the mark for sockets; without it, none are opened.
     pub(crate) fn read(
         &mut self,
         facts: &[Option<LineFacts>],
@@ -76,7 +76,7 @@ impl Lines {
         let Some(end) = self.ends.get_mut(line.index()) else {
             return;
         };
-        // Sockets are bound to a device, not to its name.
+        // Sockets are bound to a device's index, not to its name.
         let replaced = index(end.facts) != index(facts);
         end.facts = facts;
         let fault = facts.map_or(Some(Fault::NoDevice), LineFacts::fault);

@@ -5,7 +5,7 @@ use config::lines::{Line, Lines};
 use netio::netlink::{Address, Netlink};
 use std::net::IpAddr;
 
-/// Reads the state of each line's device, or of the interface that has its address; nothing of those that are not there.
+/// Reads the state of each line's device, or of the interface with its address; `None` if neither exists.
 pub(crate) fn read(lines: &Lines) -> Vec<Option<LineFacts>> {
     let netlink = Netlink::open().inspect_err(|e| log::warn!("{e}"));
     let Ok(mut netlink) = netlink else {
@@ -13,7 +13,7 @@ pub(crate) fn read(lines: &Lines) -> Vec<Option<LineFacts>> {
     };
     let mut read = |line: &Line| {
         if line.interface.is_none() && line.source.is_none() {
-            // The host's routes lead it to its relay, by whatever device.
+            // The line reaches its relay by the host's routes, through any device.
             return Some(LineFacts {
                 ifindex: 0,
                 running: true,

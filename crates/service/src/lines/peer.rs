@@ -1,4 +1,4 @@
-//! The lines of one peer that is called.
+//! The lines of one called peer.
 
 use super::{BUSY, IDLE, Lines, PROBE_IDLE, PROBE_METERED, PROBE_SPREAD, WAITING, number};
 use lines::health::{Change, Fault, Health};
@@ -7,39 +7,40 @@ use plane::{LineId, LineMode, PeerState};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Bytes of a handshake's messages with their outer headers, about: what a probe and its answer add to a line's counts.
+/// Approximate bytes of a handshake's messages with outer headers: the part of a line's counts due to a probe and its
+/// answer.
 const PROBE: usize = 176;
 
-/// The least time between two initiations. The answer to one may be on its way, and the peer must have seen that its
-/// session is used before the next asks for another.
+/// The least time between two initiations. The answer to one may be on its way, and the peer must see its session
+/// used before the next initiation asks for another.
 const APART: Duration = Duration::from_millis(400);
 
-/// How long the answer to a probe is waited for where no round trip is known.
+/// How long to wait for the answer to a probe while no round trip is known.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A peer that answered is not asked again so soon, although what is sent to it needs no answer.
+/// How long a peer that answered is not probed again, although the packets sent to it need no answer.
 const ANSWERED: Duration = Duration::from_secs(2);
 
-/// Traffic was a moment ago.
+/// Age up to which traffic counts as recent.
 const RECENT: Duration = Duration::from_secs(5);
 
-/// A peer that sends by several lines hears of each at least this often: it takes one that is silent for five seconds for one
-/// that is not used any more.
+/// A peer that spreads its packets hears from us on each line at least this often. It takes a line that is silent for
+/// five seconds for one that is no longer used.
 const TELL: Duration = Duration::from_secs(2);
 
 /// One line of the peer.
 #[derive(Clone, Debug)]
 pub(super) struct OfLine {
     pub(super) health: Health,
-    /// It has sockets.
+    /// The line has sockets.
     open: bool,
-    /// It is metered, or has carried what it may: it is asked seldom.
+    /// The line is metered or has used up its allowance, so it is probed seldom.
     spared: bool,
-    /// When the peer was last heard by it.
+    /// When the peer was last heard on this line.
     heard: Option<Instant>,
 }
 
-/// The initiation that was sent last.
+/// The initiation that was sent last by a probe.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     line: LineId,
@@ -49,28 +50,28 @@ struct Probe {
 
 #[derive(Debug)]
 pub(super) struct PeerLines {
-    /// Where it is called.
+    /// The peer's configured address.
     pub(super) address: SocketAddr,
     pub(super) lines: Vec<OfLine>,
     pub(super) scheduler: Scheduler,
-    /// Its packets go by several lines at a time.
+    /// The peer's packets go by several lines at a time.
     pub(super) spreads: bool,
-    /// How the data plane was told to use them.
+    /// How the data plane was told to use the lines.
     mode: LineMode,
-    /// The switch that was not told yet.
+    /// The switch of lines that the data plane was not told yet.
     switched: Option<Switch>,
     /// The line that the data plane was told to use.
     pub(super) used: Option<LineId>,
     probe: Option<Probe>,
-    /// The line that a probe was sent by last, of those that are not in use.
+    /// Index of the line not in use that was probed last.
     asked_last: usize,
-    /// When a probe by a line that is not in use is followed by a keepalive by the one that is.
+    /// When to send a keepalive by the line in use, after a probe by another line.
     calls_back: Option<Instant>,
     /// When an answer last came to a probe by the line in use.
     answered: Option<Instant>,
-    /// When a keepalive last went by all lines because nothing else did.
+    /// When a keepalive last went by all lines because no data did.
     told: Option<Instant>,
-    /// Bytes received and sent that were counted.
+    /// Bytes received and sent at the last look.
     counted: (u64, u64),
 }
 
@@ -109,7 +110,7 @@ impl PeerLines {
         self.lines.get_mut(line.index())
     }
 
-    /// The line has sockets, and the data plane knows the peer by it.
+    /// Handles a line's new sockets.
     pub(super) fn opened(&mut self, line: LineId, settings: LineSettings) {
         if let Some(of) = self.line(line) {
             of.open = true;
@@ -117,7 +118,7 @@ impl PeerLines {
         self.scheduler.add(line, settings);
     }
 
-    /// The line has no sockets any more.
+    /// Handles the loss of a line's sockets.
     pub(super) fn closed(&mut self, line: LineId, now: Instant) {
         if let Some(of) = self.line(line) {
             of.open = false;
@@ -125,7 +126,7 @@ impl PeerLines {
         self.switched = self.scheduler.remove(line, now).or(self.switched);
     }
 
-    /// The line has carried what it may in a month, or another month has begun.
+    /// Sets whether a line has used up its monthly allowance.
     pub(super) fn set_used_up(&mut self, line: LineId, used_up: bool, spared: bool, now: Instant) {
         if let Some(of) = self.line(line) {
             of.spared = spared;
@@ -136,20 +137,20 @@ impl PeerLines {
         self.switched = switch.or(self.switched);
     }
 
-    /// The host says what is wrong with a line.
+    /// Sets the fault that the host reports of a line.
     pub(super) fn fault(&mut self, line: LineId, fault: Option<Fault>) {
         if let Some(of) = self.line(line) {
             of.health.fault(fault);
         }
     }
 
-    /// A handshake message of the peer has come.
+    /// Handles a handshake message of the peer.
     pub(super) fn heard(&mut self, line: LineId, now: Instant) {
         let answer = self
             .probe
             .as_mut()
             .filter(|probe| probe.line == line && !probe.answered);
-        // A question of the protocol is none of the probes that the line's health knows of.
+        // The line's health counts only probes, not initiations of the protocol itself.
         let took = answer.map(|probe| {
             probe.answered = true;
             now.saturating_duration_since(probe.sent)
@@ -169,20 +170,20 @@ impl PeerLines {
         of.health.received(PROBE, now);
     }
 
-    /// The answer to the last probe has come, by whatever line. Returns whether there was a probe.
+    /// Handles the answer to the last probe, from any line. Returns whether there was a probe.
     pub(super) fn probe_answered(&mut self, now: Instant) -> bool {
         let Some(line) = self.probe.map(|probe| probe.line) else {
             return false;
         };
         self.heard(line, now);
         if self.used != Some(line) && !self.spreads {
-            // The keepalive that followed the probe may have overtaken it.
+            // Once more, as the keepalive that followed the probe may have overtaken it.
             self.calls_back = Some(now);
         }
         true
     }
 
-    /// The protocol has sent an initiation by the line in use.
+    /// Notes that the protocol has sent an initiation by the line in use.
     pub(super) fn asked(&mut self, now: Instant) {
         let Some(line) = self.used else { return };
         self.probe = Some(Probe {
@@ -195,7 +196,7 @@ impl PeerLines {
         }
     }
 
-    /// Takes what the data plane knows of the line in use. Returns when to look again.
+    /// Takes the data plane's figures for the line in use. Returns when to look again.
     pub(super) fn look(&mut self, state: &PeerState, now: Instant) -> Duration {
         let (received, sent) = (
             state.rx_bytes.saturating_sub(self.counted.0),
@@ -206,7 +207,7 @@ impl PeerLines {
         let moved = state.times.last_sent.max(state.times.last_received);
         let busy = moved.is_some_and(|at| now < at + RECENT);
         if self.spreads {
-            // Packets by one line say nothing about the others.
+            // While packets are spread, traffic on one line says nothing about the others.
             let data = state
                 .times
                 .last_data_sent
@@ -234,7 +235,7 @@ impl PeerLines {
             of.health.received(bytes(received), heard);
         }
         let data = state.times.last_data_sent;
-        // A peer that knows nothing of lines answers by one of them, whichever was heard first.
+        // A peer that does not know of lines answers by any one of them, the first that it heard.
         let elsewhere = state.times.last_received.filter(|_| spreads);
         let heard = of.heard.max(elsewhere);
         let unanswered = data.filter(|sent| heard.is_none_or(|heard| *sent > heard));
@@ -251,13 +252,13 @@ impl PeerLines {
         }
     }
 
-    /// The line that a probe is to be sent by now. It counts as sent.
+    /// Returns the line to probe now, and counts the probe as sent.
     pub(super) fn probe(&mut self, single: bool, now: Instant) -> Option<LineId> {
         if self.probe.is_some_and(|probe| now < self.until(&probe)) {
             return None;
         }
         let used = self.used;
-        // One at a time, in turn: the first ones must not keep those behind them from being asked.
+        // One line at a time, in turn, so that the first lines do not keep the later ones from being probed.
         let (last, count) = (self.asked_last, self.lines.len());
         let others = (1..=count).map(|after| number((last + after) % count));
         let others = others.filter(|line| Some(*line) != used && !single);
@@ -280,10 +281,10 @@ impl PeerLines {
         Some(line)
     }
 
-    /// Until when no other initiation is sent: it would take the place of this one.
+    /// Until when no other initiation is sent, as it would replace this one.
     fn until(&self, probe: &Probe) -> Instant {
         if probe.answered {
-            // Packets on their way by a slow line were sealed with keys that the next handshake but one ends.
+            // Packets that are still on a slow line were sealed with keys that the handshake after the next removes.
             let slowest = self.lines.iter().filter_map(|of| of.health.smoothed());
             let slowest = slowest.max().filter(|_| self.spreads).unwrap_or_default();
             return probe.sent + APART.max(slowest * 2);
@@ -294,8 +295,8 @@ impl PeerLines {
         probe.sent + patience
     }
 
-    /// Whether a keepalive is due by the line in use, so that the peer sends there again: at once, and once more where the
-    /// probe was not answered, as the keepalive may have overtaken it.
+    /// Whether to send a keepalive by the line in use, so that the peer sends there again. It is due at once, and a
+    /// second time after an unanswered probe, which the first keepalive may have overtaken.
     pub(super) fn calls_back(&mut self, now: Instant) -> bool {
         let due = self.calls_back.take_if(|at| *at <= now).is_some();
         let sent = self
@@ -307,7 +308,8 @@ impl PeerLines {
         due
     }
 
-    /// Whether a keepalive is due by all lines: data comes, and none goes that would tell the peer by which lines it can send.
+    /// Whether to send a keepalive by all lines: data arrives, but none goes out that shows the peer which lines it
+    /// can use.
     pub(super) fn tells(&mut self, state: &PeerState, now: Instant) -> bool {
         let times = &state.times;
         let comes = times.last_data_received.is_some_and(|at| now < at + TELL);
@@ -319,7 +321,7 @@ impl PeerLines {
         due
     }
 
-    /// Judges all lines. Returns what has changed.
+    /// Judges all lines. Returns the lines whose state has changed.
     pub(super) fn judge(&mut self, now: Instant) -> Vec<(LineId, Change)> {
         let numbered = (0..).map(LineId).zip(&mut self.lines);
         let changes = numbered.filter_map(|(line, of)| Some((line, of.health.poll(now)?)));
@@ -345,7 +347,7 @@ impl PeerLines {
         others || single && self.used == Some(line)
     }
 
-    /// How the data plane is to use the lines, if that is another way than before.
+    /// Returns how the data plane is to use the lines, if that has changed.
     pub(super) fn spread(&mut self, singly: bool) -> Option<LineMode> {
         let mode = match singly {
             true => LineMode::Single,
@@ -354,7 +356,7 @@ impl PeerLines {
         (std::mem::replace(&mut self.mode, mode) != mode).then_some(mode)
     }
 
-    /// Follows the states of the lines. Returns the line to use, if it is another, and why.
+    /// Follows the states of the lines. Returns the new line to use, if it changes, and why.
     pub(super) fn choose(&mut self, now: Instant) -> Option<(LineId, Option<Switch>)> {
         let mut switch = self.switched.take();
         for (line, of) in (0..).map(LineId).zip(&self.lines) {
@@ -377,7 +379,7 @@ mod tests {
     use super::*;
     use config::lines::{Line, LineMode as Mode, Lines as Settings};
 
-    /// Makes so many lines, all open.
+    /// Makes `count` lines, all open.
     fn lines(count: usize) -> Lines {
         let mut lines = Lines::new(Settings {
             mode: Mode::Duplicate,
@@ -438,7 +440,7 @@ mod tests {
         for step in 0..600 {
             let now = start + Duration::from_millis(100) * step;
             let mut state = PeerState::default();
-            // Data goes and comes all the time.
+            // Data goes out and arrives all the time.
             state.times.last_data_sent = Some(now);
             state.times.last_received = Some(now);
             peer.look(&state, now);

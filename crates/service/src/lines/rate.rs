@@ -1,4 +1,4 @@
-//! The rates of lines, where packets wait for them in queues of ours.
+//! The rates of lines with a configured rate, for which our own queues hold packets back.
 
 use super::peer::PeerLines;
 use super::{LineEffect, Lines};
@@ -8,14 +8,14 @@ use plane::{LINES_MAX, LineId};
 /// The rates for the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// Bits a second of all lines in use together: each packet has one way, or goes by all.
+    /// Bits a second of all lines in use together: each packet goes by one line, or by all.
     Together(u64),
-    /// Of each line in use, by number; 0 for others.
+    /// Bits a second of each line in use, by number; 0 for other lines.
     Each([u64; LINES_MAX]),
 }
 
 impl Lines {
-    /// Tells the data plane at which rates packets may go, if that has changed. While no line works the last ones hold.
+    /// Tells the data plane the rates, if they have changed. While no line works the last rates stay.
     pub(super) fn tell_rate(&mut self, out: &mut Vec<LineEffect>) {
         if self.settings.shape
             && let Some(told) = self.rates_in_use()
@@ -28,15 +28,15 @@ impl Lines {
         }
     }
 
-    /// The rates of the lines in use. Where each packet goes by all of them it is the rate of the slowest.
+    /// The rates of the lines in use. If each packet goes by all of them, the slowest line sets the rate.
     fn rates_in_use(&self) -> Option<Told> {
         let mode = self.settings.mode;
         let carries = |peer: &PeerLines, line| match mode {
-            // Copies are few.
+            // Only few packets are copied to other lines.
             LineMode::Critical => peer.used == Some(line),
             _ => peer.uses(line),
         };
-        // Peers that are not called are answered on the line that they called by.
+        // Peers that call are answered on the line of their call.
         let idle = self.peers.is_empty() && self.callers.is_empty();
         let in_use = |line: &LineId| {
             idle || self.callers.values().any(|called| called == line)

@@ -1,6 +1,6 @@
-//! Lines that lead to the peer by way of a relay. The relay forwards only for those who say where they are, which a client
-//! does by hellos: each 20 seconds, and before each probe while the peer does not answer by the line, as the relay may have
-//! been started anew and know nothing of it.
+//! Lines that reach the peer through a relay. A relay forwards only for clients that announce their address by
+//! hellos. A client sends a hello every 20 seconds, and before each probe while the peer does not answer by the line,
+//! as a restarted relay knows nothing of it.
 
 use super::{Lines, Sockets, effect::LineEffect, number, on};
 use config::lines::{Line as LineSettings, Lines as Settings};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// The least time between two hellos.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a relay is tried at an address by which the peer does not answer: longer than two probes take.
+/// How long a relay's address is tried while the peer does not answer by it: longer than two probes take.
 const TRY: Duration = Duration::from_secs(15);
 
 /// The relay of one line.
@@ -21,11 +21,11 @@ const TRY: Duration = Duration::from_secs(15);
 struct Relay {
     key: Key,
     clock: Clock,
-    /// Where it is, once that is known.
+    /// The relay's address, once known.
     address: Option<SocketAddr>,
-    /// When the last hello went out by the sockets that are open.
+    /// When the last hello went out by the open sockets.
     told: Option<Instant>,
-    /// Since when the peer has not answered by this address, as far as was looked.
+    /// Since when the peer has not answered by this address, as of the last look.
     silent: Option<Instant>,
 }
 
@@ -56,27 +56,27 @@ impl Relays {
         self.0.get_mut(line.index())?.as_mut()
     }
 
-    /// The fault of a line that needs its relay's address.
+    /// The fault of a line whose relay has no known address.
     pub(super) fn fault(&self, line: LineId) -> Option<Fault> {
         let unknown = self.get(line).is_some_and(|it| it.address.is_none());
         unknown.then_some(Fault::NoRelay)
     }
 
-    /// Where to send by a line what is for a peer at this address.
+    /// Returns where to send packets by a line for a peer at this address.
     pub(super) fn lead(&self, line: LineId, peer: SocketAddr) -> Line {
         let by = self.get(line).and_then(|it| it.address);
         on(line, Endpoint::new(by.unwrap_or(peer)))
     }
 
-    /// The line's sockets are new ones: the relay is told at once.
+    /// Sends the relay a hello at once, as the line's sockets are new.
     pub(super) fn opened(&mut self, line: LineId) {
         if let Some(relay) = self.get_mut(line) {
             relay.told = None;
         }
     }
 
-    /// The hello before a probe by a line, if one is to go out: where the peer does not answer by it, the relay may know
-    /// nothing of us.
+    /// Returns the hello to send before a probe by a line, if one is due: if the peer does not answer by the line,
+    /// its relay may not know us.
     pub(super) fn before_probe(
         &mut self,
         line: LineId,
@@ -87,8 +87,8 @@ impl Relays {
         self.due(line, every, works, now)
     }
 
-    /// The hello that is to go out by a line now, if one is; it counts as sent. `works` says whether the peer answers by
-    /// the line.
+    /// Returns the hello that is due now by a line, if any, and counts it as sent. `works` says whether the peer
+    /// answers by the line.
     fn due(
         &mut self,
         line: LineId,
@@ -111,7 +111,7 @@ impl Relays {
 }
 
 impl Lines {
-    /// Says hello by all open lines where the time has come.
+    /// Sends the hellos that are due, by all open lines.
     pub(super) fn say_hello(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
         for line in (0..self.ends.len()).map(number) {
             if self.is_open(line) {
@@ -132,7 +132,7 @@ impl Lines {
         Some((to, relay.key.hello(relay.clock.stamp(wall))))
     }
 
-    /// Hellos are stamped later than this: an earlier life of this end may have stamped one so.
+    /// Makes stamps of hellos later than this, as an earlier run of this end may have sent it.
     pub(crate) fn set_stamp_floor(&mut self, floor: SystemTime) {
         for relay in self.relays.0.iter_mut().flatten() {
             relay.clock = relay.clock.max(Clock::after(floor));
@@ -146,17 +146,17 @@ impl Lines {
         latest.unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// Where the relay of a line is, if that is known.
+    /// The address of a line's relay, if known.
     pub(crate) fn relay(&self, line: LineId) -> Option<SocketAddr> {
         self.relays.get(line)?.address
     }
 
-    /// Where the relays are that are known.
+    /// All known addresses of relays.
     pub(crate) fn relays(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.relays.0.iter().filter_map(|it| it.as_ref()?.address)
     }
 
-    /// The relay of a line has been found there.
+    /// Sets the address that was found for a line's relay.
     pub(crate) fn set_relay(
         &mut self,
         line: LineId,
@@ -226,7 +226,7 @@ mod tests {
         [Some(there); 2]
     }
 
-    /// The requests, in their order, that lead somewhere.
+    /// The effects that have an address, in order.
     fn told(out: &mut Vec<LineEffect>) -> Vec<(&'static str, u8, Option<SocketAddr>)> {
         let effect = |it| match it {
             LineEffect::Open { line, .. } => Some(("open", line.0, None)),
@@ -274,7 +274,7 @@ mod tests {
         assert!(stamp(&second) > stamp(&first));
         assert_eq!(lines.hello(LineId(0), wall), None);
 
-        // The peer answers: only the time tells the relay again.
+        // While the peer answers, only the interval repeats the hello.
         for _ in 0..4 {
             lines.heard(PEER, LineId(1), now, &mut out);
             now += SECOND * 2;

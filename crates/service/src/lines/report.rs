@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 /// One line of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineReport {
-    /// Its number.
+    /// The line's number.
     pub line: LineId,
-    /// Its name.
+    /// The line's name.
     pub name: String,
     /// `unknown`, `up`, `degraded` or `down`.
     pub state: String,
-    /// Why, in words.
+    /// Reason for the state, in words.
     pub reason: String,
-    /// When that has changed; `None` while nothing has happened.
+    /// When the state changed; `None` before the first change.
     pub since: Option<Instant>,
-    /// Packets to the peer go by it: those that go by one line only, and those that go by several.
+    /// The line carries packets to the peer, all of them or a part.
     pub in_use: bool,
     /// The smoothed round trip.
     pub round_trip: Option<Duration>,
-    /// The allowance of a month and its use, if there is one.
+    /// The monthly allowance and its use, if there is one.
     pub cap: Option<CapReport>,
 }
 
 impl Lines {
-    /// The lines of a peer: none where the peer calls and is not called.
+    /// The lines of a peer; empty for a peer that calls and is not called.
     pub(crate) fn reports(&self, id: PeerId) -> Vec<LineReport> {
         let Some(peer) = self.peers.get(&id) else {
             return Vec::new();

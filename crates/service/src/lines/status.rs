@@ -1,11 +1,11 @@
-//! Lines in the status document.
+//! The lines in the status document.
 
 use super::{CapReport, LineReport};
 use crate::status::{CapStatus, LineStatus, OrderStatus};
 use plane::{LineCounts, LineState, PeerLines};
 use std::time::Instant;
 
-/// The lines to a peer that is called, with what the data plane knows of them.
+/// Status of the lines to a called peer, with the data plane's counts.
 pub(crate) fn status(reports: Vec<LineReport>, known: &PeerLines, now: Instant) -> Vec<LineStatus> {
     let line = |report: LineReport| {
         let state = known.lines.iter().find(|it| it.line.id == report.line);
@@ -36,13 +36,13 @@ fn cap(report: CapReport) -> CapStatus {
     }
 }
 
-/// The lines of a peer that calls.
+/// Status of the lines of a peer that calls.
 pub(crate) fn their_status(known: &PeerLines, now: Instant) -> Vec<LineStatus> {
     let lines = known.lines.iter();
     lines.map(|line| their_line(line, now)).collect()
 }
 
-/// How its packets are put into order.
+/// Counts of putting a peer's packets into order.
 pub(crate) fn order_status(known: &PeerLines) -> OrderStatus {
     let counts = &known.order;
     OrderStatus {
@@ -55,10 +55,11 @@ pub(crate) fn order_status(known: &PeerLines) -> OrderStatus {
     }
 }
 
-/// A line from which a peer was heard within so many seconds is up: persistent keepalives have 25 between them.
+/// Seconds since a peer was heard on a line up to which the line counts as up: persistent keepalives come every 25
+/// seconds.
 const HEARD_LATELY: u64 = 30;
 
-/// A line of a peer's own, of which this end sees an address.
+/// Status of a line of a calling peer, known here by its address.
 fn their_line(line: &LineState, now: Instant) -> LineStatus {
     let age = line.heard.map(|at| now.saturating_duration_since(at));
     let (state, reason) = match age.map(|age| age.as_secs()) {

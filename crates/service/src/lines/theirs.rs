@@ -1,20 +1,21 @@
-//! Lines of peers that call: what this end sees of them is where they call from.
+//! Lines of peers that call, told apart by the addresses from which they call.
 
 use config::lines::{LineMode, Lines as Settings};
 use plane::{LINES_MAX, LineId, LineSet};
 
-/// How peers are answered that call by several lines of theirs, and whether what they send is put into order.
+/// How peers with several lines are answered, and whether their packets are put into order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TheirLines {
-    /// Each address from which a peer calls is a line of its own. `None`: it has moved there.
+    /// Treats each address from which a peer calls as a line of its own. `None`: the peer has moved to the new
+    /// address.
     pub(crate) gathered: Option<plane::LineMode>,
-    /// Packets of peers are put into order.
+    /// Puts packets of peers into order.
     pub(crate) reorder: bool,
 }
 
 impl TheirLines {
-    /// Only an interface without lines of its own answers on several of a peer's: a peer's address says nothing of which
-    /// of ours leads there.
+    /// Only an interface without lines of its own answers on several lines of a peer: a peer's address does not show
+    /// which of our lines leads there.
     pub(crate) fn new(settings: &Settings) -> Self {
         let first = LineSet::of(LineId::FIRST);
         let mut shares = [0; LINES_MAX];

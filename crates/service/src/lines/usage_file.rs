@@ -1,9 +1,8 @@
-//! Keeps the bytes that lines have carried in this month on file.
+//! Keeps the bytes that lines have carried in this month in a file.
 //!
-//! A file has two places, which are written in turn, each with a number and a sum over its text: whatever moment the power
-//! fails in, one of them is whole. It is opened once, so that a process that has given up its rights can go on writing, and
-//! is never longer than two places. It is not waited for until it is on the disk: what the last half minute has carried
-//! may be forgotten.
+//! The file has two places, written in turn, each with a number and a checksum of its text: whenever the power fails,
+//! one place is intact. The file is opened once, so that a process without privileges can still write it, and is
+//! never longer than two places. Writes do not wait for the disk, so the traffic of the last half minute may be lost.
 
 use super::{Doubt, LineUsage};
 use crate::places;
@@ -15,28 +14,28 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a place: more than 16 lines with the longest names need.
+/// Bytes of a place: enough for 16 lines with the longest names.
 const PLACE: usize = 2048;
 
-/// The beginning of a place, and its version.
+/// The first line of a place, with its version.
 const HEAD: &str = "millrace lines 1";
 
 /// The file of one tunnel.
 #[derive(Debug)]
 pub(crate) struct UsageFile {
     path: PathBuf,
-    /// No other process counts for the same tunnel meanwhile.
+    /// The locked file: no other process counts for the same tunnel meanwhile.
     file: Flock<File>,
-    /// The number of the place that was written last.
+    /// Number of the place that was written last.
     number: u64,
-    /// A write has failed, and that was said.
+    /// A write has failed, and the log says so.
     failed: bool,
 }
 
 impl UsageFile {
-    /// The file of the tunnel of this name, and what is in it; it is given to the user, if any, that this process will
-    /// become, so that it can be opened anew after a signal to begin again. Where there can be none the log says so, and it
-    /// is counted from nothing.
+    /// Opens the file of the tunnel with this name and reads it. The file is given to `user`, if any, to whom this
+    /// process will drop its privileges, so that a reload can open it anew. If it cannot be opened, the log says so,
+    /// and counting starts from zero.
     pub(crate) fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
         let opened = Self::open(places::directory(), tunnel);
         let failed = |error| {
@@ -47,7 +46,8 @@ impl UsageFile {
                 if let Some(user) = user
                     && let Err(error) = privileges::give_away(&file.path, Some(user), None)
                 {
-                    // It is that user's, and this process is no other any more; or the start is refused for it elsewhere.
+                    // The file already belongs to that user, who runs this process; or another check refuses the
+                    // start.
                     log::debug!("{}: {error}", file.path.display());
                 }
                 (Some(file), usage)
@@ -56,10 +56,10 @@ impl UsageFile {
         }
     }
 
-    /// Opens the file in any directory, which is made if there is none.
+    /// Opens the file in any directory, which is made if it is missing.
     ///
     /// # Errors
-    /// The kernel's error, with the file's name; `WouldBlock` where another process has the file.
+    /// The kernel's error, with the file's name; `WouldBlock` if another process has locked the file.
     fn open(directory: &Path, tunnel: &str) -> io::Result<(Self, Vec<LineUsage>)> {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.=+".contains(letter);
         let name: String = tunnel
@@ -106,7 +106,7 @@ impl UsageFile {
         Ok((file, usage))
     }
 
-    /// Writes what lines have carried. What cannot be written is told once.
+    /// Writes the usage of the lines. A failure is logged once.
     pub(crate) fn write(&mut self, usage: &[LineUsage]) {
         let number = self.number.wrapping_add(1);
         let (place, at) = places::emit(HEAD, number, &emit(usage), PLACE);
@@ -124,13 +124,13 @@ impl UsageFile {
     }
 }
 
-/// A line of text for each line of the tunnel.
+/// Formats the usage, one row of text for each line of the tunnel.
 fn emit(usage: &[LineUsage]) -> String {
     let mut text = String::new();
     for usage in usage {
         let month = usage.month;
         let month = month.map_or_else(|| "-".to_owned(), |month| month.to_string());
-        // To a string: cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{} {month} {}", usage.name, usage.used);
         if let Some(Doubt { month, hours }) = usage.doubt {
             let _ = write!(text, " {month} {hours}");
@@ -140,7 +140,7 @@ fn emit(usage: &[LineUsage]) -> String {
     text
 }
 
-/// The usage that [`emit`] has written; `None` if it is something else.
+/// Parses the text of [`emit`]; `None` if it is invalid.
 fn parse(text: &str) -> Option<Vec<LineUsage>> {
     let usage = text.lines().map(|line| {
         let mut words = line.split(' ');
@@ -149,7 +149,7 @@ fn parse(text: &str) -> Option<Vec<LineUsage>> {
             "-" => None,
             month => Some(month.parse().ok()?),
         };
-        // Not there as a rule.
+        // Usually absent.
         let doubt = match (words.next(), words.next()) {
             (Some(month), Some(hours)) => Some(Doubt {
                 month: month.parse().ok()?,
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(parse(&emit(&all)), Some(all));
     }
 
-    /// A write that was broken off leaves the earlier usage known; a file that is damaged as a whole is not believed.
+    /// After a broken-off write the earlier usage is known; a file with two damaged places is ignored.
     #[test]
     fn a_broken_write_costs_that_write_only() {
         let directory = tempfile::tempdir().unwrap();
@@ -255,7 +255,7 @@ mod tests {
             UsageFile::open(directory.path(), "office").unwrap().1
         };
         assert_eq!(broken(&|_| ()), usage(3));
-        // The third write was to the second place.
+        // The third write went to the second place.
         for at in 0..58 {
             let found = broken(&|bytes| bytes[PLACE + at] ^= 1);
             assert_eq!(found, usage(2), "byte {at}");

@@ -1,4 +1,4 @@
-//! Look-ups of one tunnel, each on a thread of its own: who asks waits.
+//! Look-ups of one tunnel, each on its own thread, as a look-up blocks.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -14,18 +14,18 @@ const ADDRESSES_MAX: usize = 64;
 /// Bytes of a look-up's stack: the C library's resolver needs more than its own buffers.
 const STACK: usize = 256 << 10;
 
-/// Looks the names of a tunnel's endpoints up without anything waiting for it.
+/// Looks up the names of a tunnel's endpoints in the background.
 #[derive(Debug)]
 pub(crate) struct Background {
-    /// The host's name servers, as they were when nothing led them into the tunnel.
+    /// The host's name servers from before the tunnel was up.
     servers: Vec<IpAddr>,
-    /// By what the tunnel's packets leave.
+    /// The lines by which the tunnel's packets leave.
     lines: Lines,
 }
 
 impl Background {
-    /// For a tunnel that is not up: the name servers are those of now. A tunnel without lines may be bound to a `device`,
-    /// which is its only one then.
+    /// Call it before the tunnel is up: it takes the host's current name servers. A tunnel without lines may be bound
+    /// to a `device`, which then counts as its only line.
     pub(crate) fn new(lines: &Lines, device: Option<&str>) -> Self {
         let mut lines = lines.clone();
         if let Some(device) = device.filter(|_| lines.lines.is_empty()) {
@@ -39,12 +39,12 @@ impl Background {
         Self { servers, lines }
     }
 
-    /// Begins a look-up, which ends with a call of `done` on its thread, with each address once. `mark` is that of the
-    /// tunnel's own datagrams, 0 for none. `inside`: the host's questions may go into the tunnel, and its name servers
-    /// may be the tunnel's.
+    /// Begins a look-up, which ends with a call of `done` on its thread, with each address once. `mark` is the mark
+    /// of the tunnel's own datagrams, 0 for none. `inside` says that DNS queries of the host may go into the tunnel,
+    /// so its name servers may be the tunnel's.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be started.
     pub(crate) fn begin(
         &mut self,
         (host, port): (String, u16),
@@ -53,18 +53,18 @@ impl Background {
         done: impl FnOnce(io::Result<Vec<SocketAddr>>) + Send + 'static,
     ) -> io::Result<()> {
         self.follow(inside, servers::of_host);
-        // Here, as the thread has no right to mark a socket.
+        // Opened here, as the thread may not mark a socket.
         let asker = Asker::new(&self.servers, mark, &self.lines);
         let thread = thread::Builder::new().name("resolve".to_owned());
         thread.stack_size(STACK).spawn(move || {
-            // It reads what name servers send.
+            // The thread is confined because it parses data from name servers.
             host::privileges::confine_this_thread();
             done(look_up(&host, port, &asker));
         })?;
         Ok(())
     }
 
-    /// Takes the host's name servers of now where they are not the tunnel's.
+    /// Takes the host's current name servers, unless they may be the tunnel's.
     fn follow(&mut self, inside: bool, of_host: impl FnOnce() -> Vec<IpAddr>) {
         if !inside || self.servers.is_empty() {
             self.servers = of_host();
@@ -76,7 +76,7 @@ impl Background {
 fn look_up(host: &str, port: u16, asker: &Asker) -> io::Result<Vec<SocketAddr>> {
     let mut found: Vec<SocketAddr> = Vec::new();
     let all: Vec<SocketAddr> = match host.contains('%') {
-        // A zone is a part of the address.
+        // The zone is part of the address.
         true => (host, port).to_socket_addrs()?.collect(),
         false => {
             let all = asker.look_up(host)?.into_iter();
@@ -102,10 +102,10 @@ mod tests {
         background.servers = Vec::new();
         for (inside, of_host, asked) in [
             (false, 1, 1),
-            // The host's servers are the tunnel's from here on.
+            // From here on, the host's name servers are the tunnel's.
             (true, 53, 1),
             (true, 54, 1),
-            // Another network, without a tunnel.
+            // The host is on another network, without a tunnel.
             (false, 2, 2),
         ] {
             background.follow(inside, || vec![ip(of_host)]);

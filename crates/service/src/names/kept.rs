@@ -1,5 +1,5 @@
-//! The file of the last addresses that were good: each is one at which the other end has proved itself. It is written when
-//! a name is new, and when an address of one is; then at most each ten minutes, for it is on flash as a rule.
+//! The file of endpoint addresses that last worked: the other end has authenticated at each. A new name is written at
+//! once, a new address of a known name at most every ten minutes, as the file usually lies on flash.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
@@ -13,32 +13,32 @@ use dns::kept::{Change, Kept, TEXT_MAX};
 
 use crate::places;
 
-/// Its name.
+/// Name of the file.
 const FILE: &str = "endpoints";
 
-/// It is not written again sooner for a name that has moved.
+/// Least time between two writes for names that have moved.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// Writes down the address at which the other end has proved itself, where that is worth it.
+/// Stores the address at which the other end has authenticated, if that is worth a write.
 pub(crate) fn keep(name: &str, address: IpAddr) {
     let directory = places::directory();
     if let Err(error) = keep_in(directory, name, address) {
-        // A process without rights, or a read-only system: it is looked up at the next start.
+        // The process has no privileges, or the system is read-only: the next start looks the name up.
         log::debug!("{}: {error}", directory.join(FILE).display());
     }
 }
 
-/// The last addresses of a name that were good.
+/// The last working addresses of a name.
 pub(super) fn last(name: &str) -> Vec<IpAddr> {
     read(places::directory()).get(name).to_vec()
 }
 
 fn keep_in(directory: &Path, name: &str, address: IpAddr) -> io::Result<()> {
-    // No name, and what stands in a file of this host.
+    // An address is not a name, and loopback addresses come from a file of this host.
     if name.parse::<IpAddr>().is_ok() || address.is_loopback() {
         return Ok(());
     }
-    // Of two processes that write at once the later one counts.
+    // Of two concurrent writes of this process, the later one counts.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut kept = read(directory);
@@ -52,7 +52,7 @@ fn keep_in(directory: &Path, name: &str, address: IpAddr) -> io::Result<()> {
         Change::None => return Ok(()),
         Change::Moved if is_young() => return Ok(()),
         Change::Moved | Change::New => {
-            // Earlier addresses were good as well, and may be so again.
+            // Earlier addresses worked as well, and may work again.
             let all = [&[address], kept.get(name)].concat();
             kept.put(name, &all);
         }
@@ -86,7 +86,7 @@ mod tests {
         keep_in(&directory, "a.example", ip(1)).unwrap();
         let text = || fs::read_to_string(directory.join(FILE)).unwrap();
         assert_eq!(text(), "a.example 192.0.2.1\n");
-        // Moved, a moment after the file was written.
+        // The name has moved, a moment after the file was written.
         keep_in(&directory, "a.example", ip(2)).unwrap();
         keep_in(&directory, "b.example", IpAddr::from([127, 0, 0, 1])).unwrap();
         keep_in(&directory, "192.0.2.1", ip(1)).unwrap();
@@ -103,12 +103,12 @@ mod tests {
             text(),
             "b.example 192.0.2.5\na.example 192.0.2.2 192.0.2.1\n"
         );
-        // Both are known: nothing new.
+        // Both addresses are known, so nothing is new.
         age();
         keep_in(&directory, "a.example", ip(1)).unwrap();
         assert!(text().ends_with("192.0.2.2 192.0.2.1\n"));
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
-        // A file that is none is as one that is not there.
+        // An invalid file counts as missing.
         fs::write(directory.join(FILE), [0xff; 64]).unwrap();
         assert!(read(&directory).get("a.example").is_empty());
     }

@@ -1,10 +1,10 @@
-//! Which name servers there are: the host's, and those that a line has of its own.
+//! Finds name servers: the host's, and a line's own.
 
 use std::fs;
 use std::net::IpAddr;
 
-/// Where hosts keep the addresses of their name servers: the usual place; what systemd-resolved and OpenWrt's `dnsmasq`
-/// ask themselves where that names only this host.
+/// Files in which hosts keep the addresses of their name servers: the usual one, then those of systemd-resolved and
+/// OpenWrt's `dnsmasq`, for when the usual file names only this host.
 const FILES: [&str; 4] = [
     "/etc/resolv.conf",
     "/run/systemd/resolve/resolv.conf",
@@ -12,13 +12,13 @@ const FILES: [&str; 4] = [
     "/run/dnsmasq/resolv.conf",
 ];
 
-/// OpenWrt's, with a comment before those of each interface: `# Interface wan`.
+/// OpenWrt's file, with a comment before the servers of each interface: `# Interface wan`.
 const OPENWRT: &str = "/tmp/resolv.conf.d/resolv.conf.auto";
 
-/// Most servers that are taken of one place, as the C library does.
+/// Most servers taken from one file, as in the C library.
 const SERVERS_MAX: usize = 3;
 
-/// The name servers of the host that are not on the host itself.
+/// The host's name servers, without those on the host itself.
 pub(crate) fn of_host() -> Vec<IpAddr> {
     let texts = FILES.iter().map(|path| read(path));
     texts
@@ -27,7 +27,7 @@ pub(crate) fn of_host() -> Vec<IpAddr> {
         .unwrap_or_default()
 }
 
-/// The name servers that a line has of its own, as OpenWrt, `systemd-networkd` or `resolvconf` have written them down.
+/// A line's own name servers, from the files of OpenWrt, `systemd-networkd` or `resolvconf`.
 pub(super) fn of_line(name: &str, device: &str) -> Vec<IpAddr> {
     let openwrt = read(OPENWRT);
     let of_interface = section_of(&openwrt, name);
@@ -42,7 +42,7 @@ pub(super) fn of_line(name: &str, device: &str) -> Vec<IpAddr> {
             return of_link;
         }
     }
-    // Debian's names records after the program as well: `eth0.dhclient`.
+    // Debian also names the record after the program: `eth0.dhclient`.
     for directory in ["/run/resolvconf/interfaces", "/run/resolvconf/interface"] {
         for entry in fs::read_dir(directory)
             .into_iter()
@@ -78,13 +78,13 @@ fn servers_in(text: &str) -> Vec<IpAddr> {
     outside(lines)
 }
 
-/// The name servers of one interface.
+/// The name servers of one interface in OpenWrt's file.
 fn section_of(text: &str, interface: &str) -> Vec<IpAddr> {
     let head = |line: &str| line.strip_prefix("# Interface ").map(str::to_owned);
     let mut is_its = false;
     let its = text.lines().filter(|line| {
         if let Some(name) = head(line) {
-            // OpenWrt gives the IPv6 of a line an interface of its own.
+            // OpenWrt has a separate interface for a line's IPv6.
             is_its = name == interface || name.strip_suffix('6') == Some(interface);
         }
         is_its
@@ -92,7 +92,7 @@ fn section_of(text: &str, interface: &str) -> Vec<IpAddr> {
     servers_in(&its.collect::<Vec<_>>().join("\n"))
 }
 
-/// The name servers of a file of `systemd-networkd`: `DNS=192.0.2.1 2001:db8::1`.
+/// The name servers in a file of `systemd-networkd`: `DNS=192.0.2.1 2001:db8::1`.
 fn networkds(text: &str) -> Vec<IpAddr> {
     let values = text.lines().filter_map(|line| line.strip_prefix("DNS="));
     outside(values.flat_map(|it| it.split_whitespace().filter_map(|it| it.parse().ok())))

@@ -81,7 +81,7 @@ millrace openvpn: OpenVPN's own command line
 ignored (and why that does no harm) or refused (and what to do).
 ";
 
-/// The suites of rustls with AWS-LC, those of TLS 1.3 first.
+/// Cipher suites of rustls with AWS-LC, TLS 1.3 first.
 const SUITES: [&str; 9] = [
     "TLS_AES_256_GCM_SHA384",
     "TLS_AES_128_GCM_SHA256",
@@ -94,10 +94,10 @@ const SUITES: [&str; 9] = [
     "TLS-ECDHE-RSA-WITH-CHACHA20-POLY1305-SHA256",
 ];
 
-/// The groups of rustls with AWS-LC.
+/// Key-exchange groups of rustls with AWS-LC.
 const GROUPS: [&str; 4] = ["X25519", "P-256", "P-384", "X25519MLKEM768"];
 
-/// The word behind an option.
+/// Returns the argument after an option.
 fn value<'a>(arguments: &'a [String], option: &str) -> Option<&'a str> {
     let at = arguments.iter().position(|word| word == option)?;
     arguments.get(at + 1).map(String::as_str)
@@ -150,14 +150,14 @@ fn read(path: &str) -> Result<Zeroizing<String>, Box<dyn Error>> {
     Ok(Zeroizing::new(std::str::from_utf8(&bytes)?.to_owned()))
 }
 
-/// The secret of `auth-gen-token-secret`, as a PEM block.
+/// Returns an `auth-gen-token-secret` secret as a PEM block.
 fn auth_token_text(secret: &[u8]) -> Zeroizing<String> {
     use base64::Engine as _;
     const LABEL: &str = "OpenVPN auth-token server key";
     let packed = Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(secret));
     let mut text = Zeroizing::new(format!("-----BEGIN {LABEL}-----\n"));
     for line in packed.as_bytes().chunks(64) {
-        // Base64 is ASCII.
+        // Lossless: Base64 is ASCII.
         text.push_str(&String::from_utf8_lossy(line));
         text.push('\n');
     }
@@ -170,7 +170,7 @@ fn write_secret(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     let mut options = File::options();
     options.write(true).create_new(true).mode(0o600);
     let mut file = match options.open(path) {
-        // Such as /dev/stdout.
+        // Existing special files such as /dev/stdout.
         Err(error) if error.kind() == ErrorKind::AlreadyExists && !path.is_file() => {
             File::options().write(true).open(path).map_err(failed)?
         }
@@ -228,7 +228,7 @@ fn make_tun(name: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn remove_tun(name: &str) -> Result<(), Box<dyn Error>> {
-    // Opening a name that is not there would make it.
+    // Checked first, because opening a missing name would create it.
     if !fs::exists(format!("/sys/class/net/{name}"))? {
         return Err(format!("there is no interface {name}").into());
     }
@@ -242,7 +242,7 @@ fn remove_tun(name: &str) -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// A FIFO would be waited for.
+    /// Opening a FIFO would block.
     #[test]
     fn a_key_is_read_from_regular_files_only() {
         let directory = tempfile::tempdir().unwrap();

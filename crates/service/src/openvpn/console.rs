@@ -1,8 +1,6 @@
-//! The process's log, in OpenVPN's form: what the `log` macros say goes to the one [`Logger`], and
-//! to the management client.
+//! Process log in OpenVPN's form: records of the `log` macros go to the one [`Logger`] and to the management client.
 //!
-//! Errors are shown always, warnings too, information from `verb 1` on, debug lines from 4, traces
-//! from 6.
+//! `verb` levels: errors and warnings always, information from 1 on, debug lines from 4, traces from 6.
 
 use config::openvpn::Service;
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -27,16 +25,16 @@ thread_local! {
     static WHO: RefCell<Option<Who>> = const { RefCell::new(None) };
 }
 
-/// The client of a server that this thread is busy with: lines of the log begin with its name.
+/// The client that a server is handling on this thread; its name begins each log line.
 #[derive(Clone, Debug)]
 pub(super) struct Who {
-    /// `address`, or `name/address` of one that was let in.
+    /// `address`, or `name/address` for an admitted client.
     pub label: String,
-    /// It was not let in, or not yet: any sender can be this, and must not fill the log.
+    /// The client is not admitted: any sender can cause such lines, so they must not fill the log.
     pub stranger: bool,
 }
 
-/// Lines are about this client until the value is dropped.
+/// Guard: log lines are about this client until the value is dropped.
 #[cfg(feature = "server")]
 pub(super) struct Speaking(Option<Who>);
 
@@ -54,14 +52,14 @@ impl Drop for Speaking {
     }
 }
 
-/// The one logger of the process.
+/// The process's only logger.
 pub(super) struct Console(Mutex<Inner>);
 
 struct Inner {
     logger: Logger,
     lines: VecDeque<(SystemTime, Line)>,
     listening: bool,
-    /// Wakes what takes the lines.
+    /// Wakes the reader of the lines.
     waker: Option<Arc<Waker>>,
     strangers: Strangers,
 }
@@ -87,7 +85,7 @@ impl Console {
             (Some(log), Some(path)) => Sink::file(path, log.append)?,
             _ if service.syslog => {
                 let name = service.syslog_name.as_deref().unwrap_or("openvpn");
-                // Without a log daemon: better on standard output than nowhere.
+                // Standard output if there is no syslog daemon.
                 Syslog::new(name).map_or(Sink::Stdout, Sink::Syslog)
             }
             _ => Sink::Stdout,
@@ -101,7 +99,7 @@ impl Console {
         let mut logger = Some(logger);
         let console = CONSOLE.get_or_init(|| {
             Self(Mutex::new(Inner {
-                // Taken only here, and here only once.
+                // The only place that takes the logger, once.
                 logger: logger.take().unwrap_or_else(|| {
                     Logger::new(
                         Sink::Stdout,
@@ -120,7 +118,7 @@ impl Console {
         if let Some(logger) = logger {
             console.inner().logger = logger;
         }
-        // A second call finds it set already.
+        // A second call fails because the logger is already set.
         let _ = log::set_logger(console);
         log::set_max_level(level(service.verb));
         Ok(console)
@@ -141,13 +139,13 @@ impl Console {
         self.inner().logger.set_mute(mute);
     }
 
-    /// From now on `waker` is woken when there are lines to [`take`](Self::take).
+    /// Sets the waker to call when there are lines to [`take`](Self::take).
     pub(super) fn wake(&self, waker: Arc<Waker>) {
         waker.wake();
         self.inner().waker = Some(waker);
     }
 
-    /// The lines since the last call, the newest [`LINES`] of them.
+    /// Takes the lines since the last call, at most the newest [`LINES`].
     pub(super) fn take(&self) -> Vec<(SystemTime, Line)> {
         let mut inner = self.inner();
         if let Some(waker) = &inner.waker {
@@ -178,7 +176,7 @@ impl Inner {
     }
 }
 
-/// The target of a record that says why the process ends.
+/// Log target of the record that says why the process ends.
 pub(super) const FATAL: &str = "fatal";
 
 impl Log for Console {
@@ -188,7 +186,7 @@ impl Log for Console {
 
     fn log(&self, record: &Record<'_>) {
         let now = SystemTime::now();
-        // One record, one line: nothing that a peer says can make another.
+        // One record is one line: a peer's text must not start another.
         let text = record.args().to_string().replace(['\n', '\r'], " ");
         let line = match record.level() {
             Level::Error if record.target() == FATAL => Line::fatal(text),

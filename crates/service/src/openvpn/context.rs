@@ -25,13 +25,13 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long a client that is managed may say goodbye: its manager kills it after 5 seconds.
+/// How long a managed client may wait for the server at exit: its manager kills it after 5 seconds.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Log target that a terminal shows without `-v`.
 const UP: &str = "commands::up";
 
-/// The device that interfaces are made with.
+/// The TUN device file.
 const TUN: &str = "/dev/net/tun";
 
 /// Context that a client or server runs in.
@@ -39,41 +39,41 @@ pub(super) struct Context {
     pub(super) config: OpenVpn,
     /// Reads the configuration again, as it was read at the start.
     pub(super) again: ReadAgain,
-    /// Configurations read since the start.
+    /// Configurations that were read since the start.
     #[cfg(feature = "server")]
     pub(super) later: Later,
     /// The first configuration file, for scripts.
     pub(super) file: Option<String>,
     pub(super) dataplane: DataplaneSettings,
-    /// The kernel moves the packets.
+    /// The kernel's data plane moves the packets.
     pub(super) kernel: bool,
-    /// Self-test of the kernel's super-packets.
+    /// Self-test of the kernel's GSO and GRO on the TUN.
     pub(super) rungs: Rungs,
     pub(super) signals: Rc<Signals>,
     pub(super) news: RefCell<Monitor>,
     pub(super) monitoring: RefCell<Monitoring>,
-    /// Signals and management clients, for when nothing else goes on.
+    /// Poller for signals and management clients while nothing else runs.
     pub(super) idle: Poller,
-    /// A management client wants passwords to be forgotten.
+    /// A management client asked to forget passwords.
     pub(super) forget: Cell<bool>,
     /// Reaction to a refused password.
     pub(super) auth_retry: Cell<AuthRetry>,
-    /// The host's name servers are left as they are.
+    /// Leaves the host's name servers unchanged.
     pub(super) no_dns: bool,
-    /// Another program gives the interface what it has.
+    /// The program that sets the interface's addresses, routes and name servers instead of this process.
     pub(super) manager: Option<SharedManager>,
-    /// A signal said to leave, and by then it is done, whatever the server has heard.
+    /// When a managed client exits at the latest, with or without an answer from the server.
     leave_by: Cell<Option<Instant>>,
-    /// The process that started this one waits for the tunnel, and was not told yet that it is up.
+    /// The parent process waits for the tunnel and does not know yet that it is up.
     pub(super) tell: Cell<bool>,
-    /// The longest time that this process waits, and when that is over.
+    /// The longest time that the parent waits.
     wait_at_most: Option<Duration>,
     wait_until: Cell<Option<Instant>>,
-    /// It is `millrace up` that runs it, and says when the connection is gone and when it is back.
+    /// `millrace up` runs the tunnel; it reports when the connection is lost and when it is back.
     pub(super) says: bool,
-    /// OpenVPN's own command line runs it: exit statuses are the stock program's.
+    /// OpenVPN's own command line runs the tunnel: exit statuses are the stock program's.
     pub(super) is_stock: bool,
-    /// The connection is gone, and that was said.
+    /// The connection is lost, and the user was told.
     pub(super) lost: Cell<bool>,
     watchdog: Cell<Watchdog>,
 }
@@ -139,7 +139,7 @@ impl Context {
         }
     }
 
-    /// Whether a signal means anything: a manager knows whether there is something else to be read.
+    /// Whether to act on a signal: a manager decides whether a reload is needed.
     pub(super) fn minds(&self, signal: Signal) -> bool {
         if let Signal::Exit(_) = signal {
             notify::stopping();
@@ -154,7 +154,7 @@ impl Context {
         }
     }
 
-    /// The second word to leave, at which a client does not wait any more for what the server says to that.
+    /// Returns a second exit signal once the wait for the server's answer is over.
     pub(super) fn leaves_now(&self) -> Option<Signal> {
         let due = self.leave_by.get().filter(|by| *by <= Instant::now());
         due.map(|_| {
@@ -163,7 +163,7 @@ impl Context {
         })
     }
 
-    /// Whether a client does what a signal asks for. It ends only for a configuration that it can begin with again.
+    /// Whether a client acts on a signal. It restarts only with a configuration that passes the rehearsal.
     pub(super) fn obeys(&self, signal: Signal) -> bool {
         let begins_anew = match signal {
             Signal::Reload => true,
@@ -183,7 +183,7 @@ impl Context {
         judged.is_ok()
     }
 
-    /// Says why the process could not make its interface again, if so: another user may not be let into the TUN's device.
+    /// Fails if the process could not open the TUN device again, as another user may not.
     pub(super) fn can_begin_anew(&self) -> Result<(), String> {
         let Some(user) = self.config.service.user.as_deref() else {
             return Ok(());
@@ -194,7 +194,7 @@ impl Context {
         })
     }
 
-    /// The configuration as it is now.
+    /// Reads the current configuration.
     pub(super) fn read_again(&self) -> Result<OpenVpn, String> {
         let read = (self.again)()?;
         match self.kernel {
@@ -209,7 +209,7 @@ impl Context {
         self.later.keep(config)
     }
 
-    /// Says why the process cannot go on.
+    /// Logs why the process cannot go on, and tells its manager.
     pub(super) fn fatal(&self, error: &dyn std::error::Error) {
         let why = self.config.located(&error.to_string());
         log::error!(target: console::FATAL, "{why}");
@@ -219,19 +219,19 @@ impl Context {
         log::info!("Exiting due to fatal error");
     }
 
-    /// Has a poller wake for changes of the network and for management clients.
+    /// Registers network changes and management clients with a poller.
     pub(super) fn watch(&self, poller: &Poller, news: u64, clients: u64) -> io::Result<()> {
         poller.add(&*self.news.borrow(), news)?;
         poller.add(self.monitoring.borrow().events(), clients)
     }
 
-    /// The time begins that the process that started this one waits for the tunnel.
+    /// Starts the time limit of the parent's wait for the tunnel.
     pub(super) fn begin_waiting(&self) {
         let now = Instant::now();
         self.wait_until.set(self.wait_at_most.map(|it| now + it));
     }
 
-    /// Goes into the background once the process that started this one has waited for long enough.
+    /// Goes into the background once the parent has waited for the limit.
     fn stop_waiting(&self) {
         let due = self.wait_until.get().filter(|at| *at <= Instant::now());
         if let (Some(_), Some(limit)) = (due, self.wait_at_most) {
@@ -243,7 +243,7 @@ impl Context {
         }
     }
 
-    /// Tells whoever has brought the tunnel up, at the terminal and by the service manager.
+    /// Tells the user who started the tunnel, on the terminal and through the service manager.
     pub(super) fn say(&self, level: log::Level, text: &str) {
         if level == log::Level::Warn {
             self.waits(text);
@@ -253,7 +253,7 @@ impl Context {
         }
     }
 
-    /// The control loop comes by; `workers` are those of the data plane.
+    /// Runs on each turn of the control loop; `workers` checks the data plane's workers for the watchdog.
     pub(super) fn pulse(&self, workers: impl FnOnce() -> bool) {
         self.stop_waiting();
         let mut watchdog = self.watchdog.get();
@@ -261,12 +261,12 @@ impl Context {
         self.watchdog.set(watchdog);
     }
 
-    /// The tunnel is not up yet, for this reason, and may not be for long: what waits for the service goes on.
+    /// Reports that the tunnel is not up yet and why; the service manager then starts dependent services anyway.
     pub(super) fn waits(&self, why: &str) {
         notify::ready(&format!("not up: {why}"));
     }
 
-    /// The tunnel is up: the process that waits for that is told, once.
+    /// Tells the waiting parent, once, that the tunnel is up.
     pub(super) fn is_up(&self) {
         notify::ready("up");
         self.wait_until.set(None);
@@ -282,21 +282,21 @@ impl Context {
         }
     }
 
-    /// A connection has ended that is to be made again.
+    /// Reports a lost connection that will be made again.
     pub(super) fn is_lost(&self) {
-        // Also before it was up: a server that closes each time is waited for, too.
+        // Also sent before the first connection: a server may close every attempt.
         self.waits("the connection is lost; connecting again");
-        // Not before it was up for the first time.
+        // Logged only after the tunnel was up once.
         if self.says && !self.tell.get() && !self.lost.replace(true) {
             log::info!(target: UP, "the connection is lost; connecting again");
         }
     }
 
-    /// Gives up what is not needed any more: `user`, `group`.
+    /// Gives up surplus privileges (`user`, `group`).
     pub(super) fn drop_privileges(&self) -> Result<(), privileges::UserError> {
         let service = &self.config.service;
         if service.user.is_some() || service.group.is_some() {
-            // Written over again and again, from now on by the other user.
+            // The new user rewrites these files.
             let status = service.status.as_ref().map(|status| &status.path);
             let server = self.config.server();
             let leases = server.and_then(|server| server.pool_persist.as_ref());
@@ -312,8 +312,8 @@ impl Context {
                 service.group.as_deref().unwrap_or("(same)")
             );
         }
-        // A client that sets name servers itself needs more, and so do scripts; one whose manager sets them stays root, whose
-        // files it reads again, with fewer capabilities.
+        // A client that sets name servers, or runs scripts, needs its rights. A managed client stays root to read its
+        // manager's files again, but with fewer capabilities.
         let managed = self.manager.is_some();
         let fewer = managed || (self.config.server().is_some() && !self.runs_programs());
         if service.user.is_none() && fewer {
@@ -332,7 +332,7 @@ impl Context {
     pub(super) fn network_changed(&self) -> bool {
         let mut news = self.news.borrow_mut();
         let mut changed = false;
-        // A line without an address is none.
+        // Address changes count too with several uplinks: an uplink without an address is down.
         let several = !self.config.lines.lines.is_empty();
         loop {
             match news.next() {
@@ -359,7 +359,7 @@ impl Context {
             .min()
     }
 
-    /// Serves management clients and readers of the status. Signals that come this way are as good as real ones.
+    /// Serves management clients and status readers, whose signals count as real ones.
     pub(super) fn serve(&self, monitored: &mut dyn Monitored) {
         let requests = self.monitoring.borrow_mut().serve(monitored);
         for request in requests {
@@ -367,23 +367,23 @@ impl Context {
         }
     }
 
-    /// Takes note of what a management client wants at any time.
+    /// Records a management client's request that is valid at any time.
     pub(super) fn note(&self, request: &ProcessRequest) {
         match *request {
             ProcessRequest::Signal(signal) => self.signals.raise(signal),
             ProcessRequest::Forget => self.forget.set(true),
             ProcessRequest::AuthRetry(how) => self.auth_retry.set(how),
-            // Only asked for where something waits for them.
+            // Only `wait_for` handles these.
             ProcessRequest::Begin | ProcessRequest::Answer(_) => {}
         }
     }
 
-    /// Ends every wait when a signal comes. Management clients are served meanwhile.
+    /// Returns a stop condition for waits: a signal ends them, and management clients are served meanwhile.
     pub(super) fn stop(&self) -> Stop<'_> {
         Stop::serving(&self.idle, self)
     }
 
-    /// Asks on the management port; `None` where `management-query-passwords` does not say so.
+    /// Asks a question on the management port; `None` without `management-query-passwords`.
     pub(super) fn ask(
         &self,
         kind: &str,
@@ -401,7 +401,7 @@ impl Context {
         Some(self.wait_for_answer().ok_or(SecretError::Interrupted))
     }
 
-    /// The answer to what was asked on the management port; `None` if a signal came first.
+    /// Waits for the answer to a question on the management port; `None` if a signal came first.
     pub(super) fn wait_for_answer(&self) -> Option<Answer> {
         self.waits("waiting for an answer of the management client");
         self.wait_for(|request| match request {
@@ -410,7 +410,7 @@ impl Context {
         })
     }
 
-    /// Waits for the management port where `management-hold` says so.
+    /// Waits for a management client's release if `management-hold` is set.
     pub(super) fn hold(&self) {
         if self.monitoring.borrow_mut().hold() {
             log::info!("Need hold release from management interface, waiting...");
@@ -422,8 +422,8 @@ impl Context {
         }
     }
 
-    /// Serves only the management client until it says what is waited for, or a signal comes (`None`;
-    /// the signal stays to be taken).
+    /// Serves only the management client until it sends the awaited request. Returns `None` on a signal, which stays to
+    /// be taken.
     pub(super) fn wait_for<T>(
         &self,
         wanted: impl Fn(ProcessRequest) -> Result<T, ProcessRequest>,

@@ -1,4 +1,4 @@
-//! The interface and its data plane, for either role.
+//! The interface and its data plane, for clients and servers.
 
 use crate::tun_test::TunTest;
 use crate::wireguard::{SocketPlan, mtu_discovery};
@@ -21,37 +21,37 @@ use super::plane_call::Plane;
 use crate::inbox::Inbox;
 use crate::plane_options::plane_options;
 
-/// Packets that the TUN may queue. The kernel's 500 is a burst of a few milliseconds.
+/// Packets that the TUN may queue. The kernel's default of 500 is a burst of a few milliseconds.
 const TXQUEUELEN: u32 = 1000;
 
-/// Bytes of each UDP socket's buffers where the configuration names none.
+/// Default size of each UDP socket's buffers, in bytes.
 const SOCKET_BUFFER: usize = 2 << 20;
 
-/// Why there is no interface, or no socket.
+/// Error while making the interface or a socket.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DeviceError {
-    /// No TUN.
+    /// The TUN could not be made.
     #[error(transparent)]
     Tun(#[from] TunError),
-    /// No data plane of the kernel's.
+    /// The kernel's data plane could not be started.
     #[cfg(feature = "kernel")]
     #[error(transparent)]
     Kernel(#[from] kernelspace::StartError),
     /// The link could not be set up.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// No UDP socket.
+    /// The UDP socket could not be opened.
     #[error(transparent)]
     Udp(#[from] SocketError),
-    /// The local address of a socket.
+    /// The socket's local address could not be used.
     #[error("local {host}: {reason}")]
     Local {
         /// The host as configured.
         host: String,
-        /// Why that cannot be.
+        /// The reason.
         reason: String,
     },
-    /// Descriptors, threads.
+    /// An I/O error with descriptors or threads.
     #[error("{what}: {source}")]
     Io {
         /// The operation that failed.
@@ -62,7 +62,7 @@ pub(super) enum DeviceError {
 }
 
 impl DeviceError {
-    /// Whether it will be so the next time as well: the machine has not what the settings ask for.
+    /// Whether the error is permanent: the kernel's data plane is missing or not permitted.
     pub(super) fn lasts(&self) -> bool {
         match self {
             #[cfg(feature = "kernel")]
@@ -75,11 +75,11 @@ impl DeviceError {
     }
 }
 
-/// The self-test of the TUN, which runs beside what comes before there is one.
+/// The TUN's self-test, which runs while the start prepares the rest.
 pub(super) struct Rungs(Cell<Option<TunTest>>, OnceCell<TunVerdict>);
 
 impl Rungs {
-    /// Starts it.
+    /// Starts the self-test.
     pub(super) fn test(device: &Device, settings: &DataplaneSettings) -> Self {
         let tested = !device.null && !kernel_plane::is_wanted(settings);
         let test = tested.then(|| TunTest::start(settings));
@@ -95,26 +95,26 @@ impl Rungs {
     }
 }
 
-/// An interface, its name and its number; 0 where there is none (`dev null`).
+/// An interface's name and index; the index is 0 for `dev null`.
 pub(super) struct Link {
     pub name: String,
     pub index: u32,
 }
 
-/// How many peers an interface of the kernel's data plane is to have.
+/// Number of peers of an interface of the kernel's data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peers {
-    /// A client's: the server.
+    /// One peer: a client's server.
     One,
-    /// A server's.
+    /// Several peers: a server's clients.
     #[cfg(feature = "server")]
     Several,
 }
 
-/// Makes the interface and starts its workers; or with `kernel` one of the kernel's data plane for so many peers.
+/// Makes the interface and starts its workers; with `kernel` makes one of the kernel's data plane for these `Peers`.
 ///
 /// # Errors
-/// See [`DeviceError`]. Nothing is left behind.
+/// See [`DeviceError`]. A failed start leaves nothing behind.
 #[allow(clippy::too_many_arguments, reason = "called twice")]
 pub(super) fn start(
     packets: Packets,
@@ -132,14 +132,14 @@ pub(super) fn start(
     if let Some(peers) = kernel {
         return start_kernel(device, peers, mtu, inbox);
     }
-    // Refused before (kernel_plane::check).
+    // `kernel_plane::check` refused it before.
     #[cfg(not(feature = "kernel"))]
     let _ = kernel;
     let tun = if device.null {
         Tun::null().map_err(io("eventfd"))?
     } else {
         let options = TunOptions {
-            // Packets that are cut in pieces here must come one by one.
+            // `fragment` needs packets one by one.
             tso: settings.tun_gso.wanted() && !fragments,
             uso: settings.tun_uso.wanted() && !fragments,
             gro: settings.tun_gro.wanted() && !fragments,
@@ -170,7 +170,7 @@ pub(super) fn start(
     Ok((plane, link))
 }
 
-/// Like [`start`], with the kernel's data plane. Packets do not queue in front of it.
+/// Like [`start`], with the kernel's data plane, which queues no packets on the interface.
 #[cfg(feature = "kernel")]
 fn start_kernel(
     device: &Device,
@@ -189,14 +189,14 @@ fn start_kernel(
 /// Sets up an interface of either data plane.
 fn prepare(netlink: &mut Netlink, index: u32, mtu: u16) -> Result<(), NetlinkError> {
     netlink.set_mtu(index, mtu.into())?;
-    // Packets from a link-local address of the kernel's making are no client's, and a server refuses them.
+    // Servers refuse packets from the kernel's own link-local address.
     if let Err(e) = netlink.set_no_link_local(index) {
         log::debug!("{e}");
     }
     Ok(())
 }
 
-/// Opens the UDP sockets of a connection: of one family where `only` says so.
+/// Opens the UDP sockets of a connection; `only` restricts them to one family.
 ///
 /// # Errors
 /// See [`DeviceError`].
@@ -239,7 +239,7 @@ pub(super) fn open_udp(
             aqm: settings.aqm.wanted(),
             mtu_discovery: mtu_discovery(discovery),
             ecn: Packets::ECN,
-            // A server that may move may find us at another of our addresses, which then is to go on.
+            // With `float`, the server may reach this client at another local address and must not be shut out.
             calls: config.server().is_none() && !connection.float,
         }
     };
@@ -278,7 +278,7 @@ pub(super) fn open_udp(
     Ok(Sockets { v4, v6 })
 }
 
-/// Opens the UDP sockets of one of several lines, in both families.
+/// Opens the UDP sockets of one of several uplinks, in both families.
 ///
 /// # Errors
 /// See [`DeviceError`].
@@ -304,7 +304,7 @@ pub(super) fn open_line(
     Ok(plan.open()?)
 }
 
-/// Whether datagrams are sent in trains that the kernel cuts.
+/// Whether the socket may send segment trains that the kernel cuts (GSO).
 fn takes_segments(settings: &DataplaneSettings) -> bool {
     let mut gso = settings.udp_gso.wanted();
     if gso && let SelfTest::Failed(why) = udp::self_test() {
@@ -314,8 +314,8 @@ fn takes_segments(settings: &DataplaneSettings) -> bool {
     gso
 }
 
-/// The families that the sockets of a connection are bound in. A server's `udp6` and `tcp6-server` take IPv4 too, as in the
-/// stock program, whose IPv6 socket does without `IPV6_V6ONLY`: not at an address of its own, nor with `bind ipv6only`.
+/// Returns the families in which a connection's sockets are bound. A server's `udp6` and `tcp6-server` also take IPv4,
+/// as stock's socket without `IPV6_V6ONLY` does. With a local address or `bind ipv6only` they do not.
 pub(super) fn families(config: &OpenVpn, connection: &Connection) -> Family {
     let (local, family) = (&connection.local, connection.protocol.family);
     let server = config.server().is_some();
@@ -325,7 +325,7 @@ pub(super) fn families(config: &OpenVpn, connection: &Connection) -> Family {
     }
 }
 
-/// The local addresses that a name or an address stands for.
+/// Resolves a name or an address to local addresses.
 pub(super) fn resolve_local(host: &str, family: Family) -> Result<Vec<IpAddr>, DeviceError> {
     let local = |reason: String| DeviceError::Local {
         host: host.to_owned(),
@@ -348,7 +348,7 @@ pub(super) fn resolve_local(host: &str, family: Family) -> Result<Vec<IpAddr>, D
     Ok(found)
 }
 
-/// The family of an address, for sockets.
+/// Returns an address's family, for sockets.
 pub(super) fn family_of(addr: SocketAddr) -> udp::Family {
     if addr.is_ipv4() {
         udp::Family::V4
@@ -357,7 +357,7 @@ pub(super) fn family_of(addr: SocketAddr) -> udp::Family {
     }
 }
 
-/// The routes of a peer that everything goes to: every address of both families.
+/// Returns the default routes of both families, to one peer.
 pub(super) fn everywhere(peer: PeerId) -> [RouteChange; 2] {
     let all = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     all.map(|address| RouteChange::Add {

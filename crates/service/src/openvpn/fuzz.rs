@@ -1,4 +1,4 @@
-//! Functions of untrusted bytes for fuzz targets: none may panic, or take memory beyond what it is given.
+//! Fuzz targets' entry points for untrusted bytes: none may panic, or allocate beyond its limits.
 
 use super::management::{Action, LogFlag, Management, Settings};
 use super::policy::status_file::Format;
@@ -7,11 +7,10 @@ use std::time::Instant;
 
 pub use super::connect::fuzz::proxy;
 
-/// The most that may wait for a client of the management port that reads nothing: what is kept for one that reads, and
-/// the longest answer.
+/// The most output that may wait for a management client that reads nothing: its backlog and the longest answer.
 const WAITING: usize = (1 << 20) + (1 << 18);
 
-/// Sends the bytes to the management port as a client, in pieces. Without the password it has nothing done.
+/// Feeds the bytes to the management port in pieces, as a client. Without the password the port executes nothing.
 pub fn management(bytes: &[u8]) {
     let Some((&form, bytes)) = bytes.split_first() else {
         return;
@@ -45,7 +44,7 @@ pub fn management(bytes: &[u8]) {
                 _ => {}
             }
         }
-        // A peer's text may come into the log, and must not look like an answer.
+        // A peer's text in the log must not look like an answer.
         let before = port.transmit().len();
         port.logged(0, LogFlag::Info, &String::from_utf8_lossy(part));
         let told = &port.transmit()[before..];

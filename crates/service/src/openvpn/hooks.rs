@@ -1,4 +1,4 @@
-//! Running the configured scripts, with the environment that they know.
+//! Runs the configured scripts with their environment.
 
 use config::openvpn::{Command, OpenVpn};
 use std::time::SystemTime;
@@ -11,13 +11,13 @@ pub(super) struct Hooks<'a> {
     config: &'a OpenVpn,
     /// Environment of every script.
     pub base: Environment,
-    /// The part of the environment of scripts for a server's clients that tells of its interface, once there is one.
+    /// Environment for the scripts of a server's clients: variables about the interface, once it exists.
     #[cfg(feature = "server")]
     pub interface: Environment,
 }
 
 impl<'a> Hooks<'a> {
-    /// `file` is the first configuration file, `start` when the process started.
+    /// `file` is the first configuration file, `start` the process's start time.
     pub(super) fn new(config: &'a OpenVpn, file: Option<&str>, start: SystemTime) -> Self {
         let mut base = Environment::default();
         base.set_configuration(config, file, std::process::id(), start);
@@ -29,13 +29,13 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// Goes on with another configuration, whose scripts are the same.
+    /// Switches to another configuration with the same scripts.
     #[cfg(feature = "server")]
     pub(super) const fn follow(&mut self, config: &'a OpenVpn) {
         self.config = config;
     }
 
-    /// The script of a hook, ready to run.
+    /// Prepares the script of a hook.
     pub(super) fn invocation(
         &self,
         hook: Hook,
@@ -55,7 +55,7 @@ impl<'a> Hooks<'a> {
     /// Runs the script of a hook, if there is one, and waits for it.
     ///
     /// # Errors
-    /// It could not be run, or ended with an error.
+    /// The script could not be run, or failed.
     #[cfg(feature = "server")]
     pub(super) fn run(
         &self,

@@ -1,10 +1,10 @@
-//! Status while there is no session: before the first one, and between two.
+//! Status while there is no session: before the first one, and between two sessions.
 
 use super::monitoring::{Monitored, Status};
 use super::policy::status_file::ClientStatus;
 use crate::status::Status as Document;
 
-/// Nothing goes on.
+/// Stands in for a client or server that has no session.
 pub(super) struct Idle;
 
 impl Monitored for Idle {

@@ -1,12 +1,12 @@
-//! Whether the kernel is to move the packets of a tunnel, and whether it can move those of this one.
+//! Whether the kernel is to move a tunnel's packets, and whether it supports the configuration.
 
 use config::openvpn::{Cipher, Framing, OpenVpn, Topology};
 use config::settings::{DataplaneSettings, Kind, Rung};
 
-/// Part of a configuration that the kernel's data plane cannot do.
+/// Configuration option that the kernel's data plane does not support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unfit {
-    /// A program without it.
+    /// This build lacks the kernel's data plane.
     #[cfg(not(feature = "kernel"))]
     #[error(
         "dataplane.kind: this program was built without the kernel's data plane; set dataplane.kind=user"
@@ -15,7 +15,7 @@ pub(super) enum Unfit {
     /// `dev null`.
     #[error("dev: dataplane.kind=kernel needs an interface; set dataplane.kind=user")]
     NoInterface,
-    /// A stream.
+    /// TCP.
     #[error(
         "proto: dataplane.kind=kernel is for UDP; name only servers over UDP, or set dataplane.kind=user"
     )]
@@ -30,12 +30,12 @@ pub(super) enum Unfit {
         "compress: the kernel's data plane knows no compression and none of its marks; remove it at both ends, or set dataplane.kind=user"
     )]
     Compression,
-    /// A cipher that is not one of the kernel's.
+    /// A cipher that the kernel lacks.
     #[error(
         "data-ciphers: the kernel's data plane has AES-GCM and CHACHA20-POLY1305, not {0}; remove it, or set dataplane.kind=user"
     )]
     Cipher(&'static str),
-    /// Not `topology subnet`.
+    /// A topology other than `subnet`.
     #[error(
         "topology: a server of the kernel's data plane needs `topology subnet`; write that, or set dataplane.kind=user"
     )]
@@ -45,7 +45,7 @@ pub(super) enum Unfit {
         "client-to-client: the kernel's data plane leaves packets between clients to the host's forwarding; remove it, or set dataplane.kind=user"
     )]
     ClientToClient,
-    /// Several lines.
+    /// Several uplinks (`line`).
     #[error(
         "line: the kernel's data plane has one line; remove the lines, or set dataplane.kind=user"
     )]
@@ -67,16 +67,16 @@ pub(super) enum Unfit {
     Reorder,
 }
 
-/// Whether the kernel is to move the packets. Left to itself this program does: in bulk it needs fewer instructions
-/// (docs/benchmarks/kernel.md), on every kernel, and has features that the kernel has not.
+/// Whether the kernel is to move the packets. By default this program does: in bulk it needs fewer instructions
+/// (docs/benchmarks/kernel.md) on every kernel, and it has more features.
 pub(super) const fn is_wanted(settings: &DataplaneSettings) -> bool {
     matches!(settings.kind, Kind::Kernel)
 }
 
-/// Whether it can.
+/// Checks that the kernel can move the tunnel's packets.
 ///
 /// # Errors
-/// The first thing that it cannot do.
+/// The first unsupported option.
 pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
     let refuse = |bad: bool, why: Unfit| if bad { Err(why) } else { Ok(()) };
     #[cfg(not(feature = "kernel"))]
@@ -105,13 +105,13 @@ pub(super) fn check(config: &OpenVpn) -> Result<(), Unfit> {
     refuse(server.client_to_client, Unfit::ClientToClient)
 }
 
-/// The metric of a server's routes that have none: behind those to the networks behind its clients.
+/// Default metric of a server's routes: lower in preference than routes to networks behind its clients.
 const METRIC: u32 = 200;
 
-/// A configuration, if the kernel can move the packets of its tunnel.
+/// Returns the configuration if the kernel can move its packets.
 ///
 /// # Errors
-/// The option that the kernel cannot do, and its place in the file.
+/// The unsupported option and its place in the file.
 pub(super) fn checked(mut config: OpenVpn) -> Result<OpenVpn, String> {
     match check(&config) {
         Ok(()) => {
@@ -131,8 +131,8 @@ const fn is_known(cipher: Cipher) -> bool {
     )
 }
 
-/// Settings of sockets that are attached to the kernel's data plane: it takes packets off them one by one, before trains are
-/// made of them, and what is left are control packets.
+/// Settings of sockets attached to the kernel's data plane. The kernel takes data packets off them one by one, before
+/// GRO; only control packets are left.
 pub(super) const fn udp_settings(mut settings: DataplaneSettings) -> DataplaneSettings {
     settings.udp_gso = Rung::Off;
     settings.udp_gro = Rung::Off;
@@ -150,7 +150,7 @@ mod tests {
     const CLIENT: &str = "client\nremote 192.0.2.1 1194 udp";
     const SERVER: &str = "server 10.8.0.0 255.255.255.0\ntopology subnet\ndh none";
 
-    /// Checks a client's or a server's configuration with one line more.
+    /// Checks a client's or a server's configuration with one more line.
     fn refusal(role: &str, line: &str) -> Result<(), Unfit> {
         check(&config(role, line))
     }

@@ -1,14 +1,14 @@
-//! Configurations that were read while a server ran.
+//! Configurations that a server has read since its start.
 
 use config::openvpn::OpenVpn;
 use std::cell::OnceCell;
 
-/// They live as long as the server does: what it does for its clients refers to the one that was there when it began.
+/// Each lives as long as the server: work for a client refers to the configuration with which it began.
 #[derive(Default)]
 pub(super) struct Later(OnceCell<Box<(OpenVpn, Self)>>);
 
 impl Later {
-    /// Keeps one more.
+    /// Keeps one more configuration.
     pub(super) fn keep(&self, config: OpenVpn) -> &OpenVpn {
         let mut last = self;
         while let Some(next) = last.0.get() {

@@ -1,10 +1,10 @@
-//! OpenVPN: what stands between the protocol crate, the data plane and the system.
+//! OpenVPN clients and servers: they connect the protocol crate with the data plane and the host.
 //!
-//! A [`client`] or a [`server`] is one loop on one thread: it takes control packets that workers
-//! left in the [`plane`]'s inbox, feeds them to the sessions of the protocol crate, and does what
-//! these ask for. Scripts and password checks run elsewhere and report back.
+//! A [`client`] or a [`server`] is one loop on one thread. It takes the control packets that workers left in the
+//! [`plane`]'s inbox, feeds them to the protocol crate's sessions and performs their outputs. Scripts and password
+//! checks run on other threads and report back.
 //!
-//! Without the feature `server` there are clients only, and what serves only servers is not compiled.
+//! Without the feature `server` only clients are compiled.
 
 /// Certificate authority and `tls-crypt-v2` keys, for commands that admit and revoke clients.
 #[cfg(feature = "server")]
@@ -81,13 +81,13 @@ pub const INBOX: InboxLimits = InboxLimits {
     active: false,
 };
 
-/// A caller that uses OpenVPN's own name means what the file says.
+/// Options for a caller that uses OpenVPN's own name: settings are as the file gives them.
 const OWN_NAME: openvpn::Options = openvpn::Options {
     allow_insecure_ciphers: false,
     permissions: Permissions::ALL,
 };
 
-/// Asks for a secret on the terminal, which does not show what is typed.
+/// Asks for a secret on the terminal without echoing the input.
 ///
 /// # Errors
 /// There is no terminal.
@@ -95,38 +95,38 @@ pub fn ask_at_terminal(prompt: &str) -> io::Result<zeroize::Zeroizing<String>> {
     secrets::ask(prompt, false)
 }
 
-/// Faults of a configuration that are printed.
+/// Most configuration faults that are printed.
 const FAULTS: usize = 20;
 
 /// How a client or server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// The process is to leave with this status.
+    /// The process exits with this status.
     Exit(u8),
-    /// The configuration is to be read again.
+    /// The configuration is read again.
     Reload,
 }
 
-/// How a tunnel is run.
+/// Options for running a tunnel.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// The host's name servers are left as they are.
+    /// Leaves the host's name servers unchanged.
     pub no_dns: bool,
-    /// The process that started it hears when the tunnel is up, and goes on only then.
+    /// The parent process waits until the tunnel is up.
     pub wait: bool,
-    /// The longest time that it waits for; none without an end.
+    /// The longest time that the parent waits; `None` for no limit.
     pub wait_at_most: Option<Duration>,
-    /// Another program gives the interface what it has.
+    /// The program that sets the interface's addresses, routes and name servers instead of this process.
     pub manager: Option<SharedManager>,
 }
 
-/// Reads a configuration, or says why that is not possible.
+/// Reads the configuration again, or returns the reason for the failure.
 pub type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
 
-/// `openvpn ARGUMENTS`: a tunnel until the user says stop, or one of the things that need none.
+/// Runs `openvpn ARGUMENTS`: a tunnel until the user stops it, or an action without a tunnel.
 pub fn main(arguments: &[String]) -> ExitCode {
     let (mut directory_changed, mut signals, mut last) = (false, None, None);
-    // In front of a change of the directory.
+    // Resolved before `--cd` changes the directory.
     let file = first_file(arguments).and_then(|file| fs::canonicalize(file).ok());
     let mut claim = None;
     loop {
@@ -145,8 +145,8 @@ pub fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// A configuration that was read already, as `millrace up` does; `again` reads it once more. `None` when all is to begin
-/// anew with it, which SIGHUP means to a client, and to a server whose sessions cannot go on.
+/// Runs a tunnel with a configuration that was already read, as `millrace up` does; `again` reads it once more. Returns
+/// `None` to restart with that: on SIGHUP to a client, or to a server that cannot keep its sessions.
 pub fn run(
     config: OpenVpn,
     again: ReadAgain,
@@ -161,11 +161,11 @@ pub fn run(
     }
 }
 
-/// The signals of a process that may read its configuration several times.
+/// Signal handlers of a process that may read its configuration several times.
 #[derive(Default)]
 pub struct Caught(Option<Rc<Signals>>);
 
-/// The configuration of a command line; faults of it are printed, and actions that need no tunnel done.
+/// Reads the configuration of a command line; prints its faults and runs actions that need no tunnel.
 fn first(arguments: &[String]) -> Result<OpenVpn, Ended> {
     let mut read = |path: &Path| openvpn::read_config(path);
     let mut import = match openvpn::parse_arguments(arguments, &mut read, OWN_NAME) {
@@ -189,8 +189,8 @@ fn first(arguments: &[String]) -> Result<OpenVpn, Ended> {
         .map_err(|error| refuse(&error.to_string()))
 }
 
-/// Runs a tunnel with the configuration as it is now, or as it was `last` where that cannot be used: it may have changed since
-/// a reload was judged. `claim` lets other commands find the process by its file.
+/// Runs a tunnel with the current configuration. Falls back to `last` if that is unusable: the file may have changed
+/// since the reload was judged. `claim` lets other commands find the process by its file.
 fn once(
     arguments: &[String],
     directory_changed: &mut bool,
@@ -247,7 +247,7 @@ fn once(
     }
 }
 
-/// Why this build cannot do what a configuration that is right wants.
+/// Returns the reason why this build cannot run a valid configuration.
 pub fn lacking(config: &OpenVpn) -> Option<&'static str> {
     let server = config.server().is_some() && !cfg!(feature = "server");
     server.then_some(
@@ -255,10 +255,10 @@ pub fn lacking(config: &OpenVpn) -> Option<&'static str> {
     )
 }
 
-/// Goes through a start with OpenVPN's own command line, as [`rehearse`].
+/// Rehearses a start with OpenVPN's own command line, as [`rehearse`] does.
 ///
 /// # Errors
-/// Why the start would end.
+/// The reason why the start would fail.
 pub fn judge_arguments(arguments: &[String]) -> Result<(), String> {
     let environment = std::env::var(ENVIRONMENT).ok();
     let settings = Settings::load(None, environment.as_deref(), &[]);
@@ -282,7 +282,7 @@ fn refuse_all(faults: &[String]) -> Ended {
     Ended::Exit(1)
 }
 
-/// Prints a line whose reader may have gone.
+/// Prints a line; ignores a closed standard output.
 fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
@@ -297,7 +297,7 @@ fn first_file(arguments: &[String]) -> Option<String> {
     }
 }
 
-/// The configuration of a command line as it is now.
+/// Reads the current configuration of a command line.
 fn read_again(arguments: &[String], shared: Option<&SharedLines>) -> Result<OpenVpn, String> {
     let mut read = |path: &Path| openvpn::read_config(path);
     let import = openvpn::parse_arguments(arguments, &mut read, OWN_NAME);
@@ -341,7 +341,7 @@ fn with_config(
     let rungs = Rungs::test(&config.device, &dataplane);
     #[cfg(feature = "server")]
     if config.server().is_some() {
-        // In front of the first thread, whose heap the threads for handshakes would share.
+        // Set before the first thread starts, so that handshake threads share its heap.
         netio::memory::one_heap();
     }
     crate::backends::choose_beside(dataplane.crypto_backend, algorithms(&config));

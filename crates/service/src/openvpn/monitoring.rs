@@ -21,18 +21,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Daemon functions that its monitors call.
+/// Daemon functions that the status file and the management port call.
 pub(super) trait Monitored {
     /// Returns the current status.
     fn status(&self) -> Status;
     /// Returns the status for `millrace status`; the socket fills in name, protocol and age of the interface.
     fn document(&self) -> Document;
-    /// Sends clients away, and says how many. A client has none.
+    /// Disconnects clients and returns their number; always 0 in a client.
     fn kill(&mut self, victim: &Victim) -> usize {
         let _ = victim;
         0
     }
-    /// Sends one client away, by the number that the status shows.
+    /// Disconnects one client, named by its number in the status.
     fn kill_client(&mut self, number: u64) -> bool {
         let _ = number;
         false
@@ -41,9 +41,9 @@ pub(super) trait Monitored {
 
 /// Status of a tunnel at one moment.
 pub(super) enum Status {
-    /// In a client.
+    /// Status of a client.
     Client(ClientStatus),
-    /// In a server.
+    /// Status of a server.
     #[cfg(feature = "server")]
     Server(ServerStatus),
 }
@@ -53,7 +53,7 @@ impl Status {
         let now = SystemTime::now();
         match self {
             Self::Client(status) => {
-                // There is one format, which has no title.
+                // A client's status has one format and no title.
                 let _ = (format, title);
                 status.text(clock, now)
             }
@@ -62,7 +62,7 @@ impl Status {
         }
     }
 
-    /// Bytes received and sent, in all.
+    /// Total bytes received and sent.
     pub(super) fn bytes(&self) -> (u64, u64) {
         match self {
             Self::Client(status) => (status.link_read, status.link_write),
@@ -73,7 +73,7 @@ impl Status {
         }
     }
 
-    /// Tells them on the management port: a server's for each client.
+    /// Reports the byte counts on the management port; a server reports each client.
     pub(super) fn tell_bytes(&self, port: &mut Management) {
         match self {
             Self::Client(status) => port.bytes(status.link_read, status.link_write),
@@ -87,7 +87,7 @@ impl Status {
         }
     }
 
-    /// How many clients there are; a client has none.
+    /// Number of clients; 0 in a client.
     pub(super) fn clients(&self) -> usize {
         match self {
             Self::Client(_) => 0,
@@ -100,15 +100,15 @@ impl Status {
 /// Request of a management client to the process itself.
 #[derive(Debug)]
 pub(super) enum ProcessRequest {
-    /// A signal.
+    /// Act as on this signal.
     Signal(Signal),
     /// Begin, after a hold.
     Begin,
-    /// The answer to a question.
+    /// Answer to a question.
     Answer(Answer),
     /// Forget passwords.
     Forget,
-    /// Do this after a refused password.
+    /// Set the reaction to a refused password.
     AuthRetry(AuthRetry),
 }
 
@@ -122,7 +122,7 @@ pub(super) struct Monitoring {
     console: &'static Console,
     /// Socket that `millrace status` reads, once there is an interface.
     socket: Option<StatusSocket>,
-    /// Management clients, lines for them, and readers of the status.
+    /// Wakes for management clients, their lines, and status readers.
     events: Poller,
 }
 
@@ -131,7 +131,7 @@ const READER: u64 = 1;
 const LINES: u64 = 2;
 
 impl Monitoring {
-    /// Opens what the configuration names.
+    /// Opens the monitors that the configuration names.
     ///
     /// # Errors
     /// The port cannot be opened, or has no password.
@@ -185,8 +185,8 @@ impl Monitoring {
         })
     }
 
-    /// Opens the socket that `millrace status` reads, unless it is open. `dev null` has no name to
-    /// call it by but the process's.
+    /// Opens the socket that `millrace status` reads, unless it is open. With `dev null` the socket is named after the
+    /// process.
     pub(super) fn publish(&mut self, link: &Link) {
         let name = match link.index {
             0 => format!("null-{}", std::process::id()),
@@ -202,12 +202,12 @@ impl Monitoring {
         }
     }
 
-    /// Readable when a management client came or said something, there are lines to be told, or the status is read.
+    /// Readable when a management client or a status reader is ready, or log lines wait for one.
     pub(super) fn events(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }
 
-    /// When something is to be done here, or at the time given.
+    /// The earlier of the monitors' next deadline and the given one.
     pub(super) fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
         [
             other,
@@ -220,7 +220,7 @@ impl Monitoring {
         .min()
     }
 
-    /// Does what is due, and serves the management client. Returns what it wants of the process.
+    /// Does the due work and serves the management client. Returns the client's requests to the process.
     pub(super) fn serve(&mut self, monitored: &mut dyn Monitored) -> Vec<ProcessRequest> {
         let now = Instant::now();
         let (format, title, clock) = (self.format, &self.title, &self.clock);
@@ -261,7 +261,7 @@ impl Monitoring {
         }
     }
 
-    /// The tunnel is in another state.
+    /// Reports a new state of the tunnel.
     pub(super) fn state(&mut self, state: State, detail: &str, addresses: Addresses) {
         if let Some(port) = &mut self.port {
             port.machine.state_changed(StateEntry {
@@ -274,19 +274,19 @@ impl Monitoring {
         }
     }
 
-    /// Begins to wait before the tunnel begins. Whether it must.
+    /// Starts a hold before the tunnel begins. Returns whether one is required.
     pub(super) fn hold(&mut self) -> bool {
         self.port.as_mut().is_some_and(|port| port.machine.hold(0))
     }
 
-    /// The tunnel has ended.
+    /// Reports that the tunnel has ended.
     pub(super) fn closed(&mut self) {
         if let Some(port) = &mut self.port {
             port.machine.tunnel_closed();
         }
     }
 
-    /// Asks the user through the port. Whether there is one.
+    /// Asks the user through the port. Returns whether there is a port to ask.
     pub(super) fn ask(&mut self, query: Query) -> bool {
         match &mut self.port {
             Some(port) => {
@@ -298,7 +298,7 @@ impl Monitoring {
         }
     }
 
-    /// The interface went up or down: the management client is told (`management-up-down`).
+    /// Tells the management client that the interface went up or down (`management-up-down`).
     pub(super) fn up_down(&mut self, up: bool, environment: &Environment) {
         if let Some(port) = self.port.as_mut().filter(|port| port.up_down) {
             port.machine.up_down(up, environment);
@@ -306,7 +306,7 @@ impl Monitoring {
         }
     }
 
-    /// The server said something by `echo`.
+    /// Reports the server's `echo` text.
     pub(super) fn echoed(&mut self, text: &str) {
         if let Some(port) = &mut self.port {
             port.machine.echoed(unix(SystemTime::now()), text);
@@ -314,7 +314,7 @@ impl Monitoring {
         }
     }
 
-    /// The server gave a token in the place of the password.
+    /// Reports the token that the server sent in place of the password.
     pub(super) fn auth_token(&mut self, token: &str) {
         if let Some(port) = &mut self.port {
             port.machine.auth_token(token);
@@ -322,7 +322,7 @@ impl Monitoring {
         }
     }
 
-    /// The server refused what was answered.
+    /// Reports that the server refused the credentials.
     pub(super) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
         if let Some(port) = &mut self.port {
             port.machine.verification_failed(kind, reason);

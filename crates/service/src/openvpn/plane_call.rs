@@ -1,4 +1,4 @@
-//! Calls of the data plane, as effects of either role.
+//! Data plane calls, as effects of a client or server.
 
 use openvpn::data::protocol::{Material, session, session_keys};
 use openvpn::data::wire::OpenVpn as Packets;
@@ -10,12 +10,13 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The data plane of either role.
+/// Data plane of a client or server.
 pub(crate) type Plane = userspace::Plane<Packets>;
 
-/// A call of [`DataPlane`](plane::DataPlane): each is the method of its name. `W` is how a role names a peer in calls that are answered.
+/// A call of the [`DataPlane`](plane::DataPlane) method with the same name. `W` names a peer in calls that have an
+/// answer.
 pub(crate) enum PlaneCall<W> {
-    /// `add_stream`, with the connection that was opened under this number.
+    /// `add_stream`, with the accepted or dialled connection of this number.
     AddStream(StreamId),
     /// `remove_stream`.
     RemoveStream(StreamId),
@@ -45,7 +46,7 @@ pub(crate) enum PlaneCall<W> {
     SendWith(PeerId, u32),
     /// `remove_keys`.
     RemoveKeys(PeerId, u32),
-    /// `key_usage`, of the keys with this key id.
+    /// `key_usage`, for the keys with this key id.
     KeyUsage(W, u8),
     /// `keep_alive`.
     KeepAlive(PeerId, Option<Duration>, Option<Duration>),
@@ -73,13 +74,13 @@ pub(crate) enum PlaneCall<W> {
 /// Reason why control reads a peer's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Its session's timers, which are due.
+    /// The session's timers are due.
     Timers,
-    /// Its bytes so far.
+    /// To read its byte counters.
     Bytes,
-    /// How its lines do.
+    /// To read the state of its uplinks.
     Lines,
-    /// Where it is, as it has moved.
+    /// To read its address after a move.
     Moved,
 }
 
@@ -89,18 +90,18 @@ pub(crate) enum Look {
     reason = "one at a time, on its way to the machine"
 )]
 pub(crate) enum PlaneAnswer<W> {
-    /// Of `add_stream`, where the connection was not taken over.
+    /// Answer to `add_stream` if the data plane refused the connection.
     StreamRefused(StreamId, io::Error),
-    /// Of `peer`; nothing is known of one that is not there.
+    /// Answer to `peer`; the default state for an unknown peer.
     PeerState(W, Look, PeerState),
-    /// Of `add_keys` with this key id: what seals with them, or why they cannot be used.
+    /// Answer to `add_keys` with this key id: the cipher in use, or why the keys cannot be used.
     KeysAdded(W, u8, Result<CipherName, String>),
-    /// Of `key_usage`.
+    /// Answer to `key_usage`.
     KeyUsed(W, u8, KeyUsage),
 }
 
 impl<W: Copy + Into<PeerId>> PlaneCall<W> {
-    /// Makes the call. `take` hands over the connection of a number that is not the data plane's yet.
+    /// Makes the call. `take` hands over a connection, by number, that the data plane does not own yet.
     pub(crate) fn perform(
         self,
         plane: &Plane,
@@ -112,7 +113,7 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
                 return Some(PlaneAnswer::StreamRefused(id, added.err()?));
             }
             Self::RemoveStream(id) => {
-                // One that was never added is closed as well.
+                // Closes a connection that was never added.
                 drop(take(id));
                 plane.remove_stream(id);
             }
@@ -164,7 +165,7 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
         None
     }
 
-    /// A new peer, reached by this line.
+    /// Calls that add a peer, reached by this line.
     pub(crate) fn new_peer(id: PeerId, line: Line, moving: Moving) -> impl Iterator<Item = Self> {
         let sender = match line.transport {
             // Packets without a peer-id belong to the peer at the other end of the connection.
@@ -177,17 +178,18 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
             .chain(sender)
     }
 
-    /// A peer at this address of UDP, or of a connection, has new keys: packets are opened with them from now on.
+    /// Calls that install new keys for a peer at this UDP or TCP address; the data plane opens packets with them from
+    /// now on.
     pub(crate) fn new_keys(
         whose: W,
         address: SocketAddr,
         material: Material,
     ) -> impl Iterator<Item = Self> {
         let id = whose.into();
-        // For packets without a peer-id, which are known by where they come from.
+        // Packets without a peer-id are matched by source address.
         let sender = (!material.shape.stream)
             .then(|| Self::SetSender(id, Sender::Address(address), session(id, 0)));
-        // Counted in front of the keys: what comes after that is theirs.
+        // Bytes are read before the keys: later bytes count for the new keys.
         let keys = [
             Self::Peer(whose, Look::Bytes),
             Self::AddKeys(whose, Box::new(material)),
@@ -195,7 +197,7 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
         sender.into_iter().chain(keys)
     }
 
-    /// A peer that is reached by UDP has moved.
+    /// Calls that follow a UDP peer to a new address.
     pub(crate) fn moved(id: PeerId, from: SocketAddr, to: SocketAddr) -> [Self; 2] {
         [
             Self::ClearSender(id, Sender::Address(from)),

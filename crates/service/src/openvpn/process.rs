@@ -1,4 +1,4 @@
-//! Settings of the process itself.
+//! Settings of the daemon process itself.
 
 use config::openvpn::Service;
 use host::background;
@@ -6,19 +6,19 @@ use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use std::io;
 
-/// Goes into the background, if that is where this process is to be.
+/// Goes into the background if the process is to run there.
 pub(super) fn into_background() {
     leave_terminal(background::ready);
 }
 
-/// Goes into the background though the tunnel is not up yet, if the background is where this process is to be.
+/// Goes into the background, if the process is to run there, before the tunnel is up.
 pub(super) fn stop_waiting() {
     leave_terminal(background::not_yet);
 }
 
 fn leave_terminal(tell: fn() -> io::Result<()>) {
     if background::is_child() {
-        // Of `millrace up`; otherwise the log is OpenVPN's.
+        // Only for `millrace up`; otherwise the log is OpenVPN's.
         host::logging::leave_terminal("openvpn");
         if let Err(error) = tell() {
             log::warn!("{error}");
@@ -26,7 +26,7 @@ fn leave_terminal(tell: fn() -> io::Result<()>) {
     }
 }
 
-/// `nice` and `mlock`, before there are threads and privileges are gone.
+/// Applies `nice` and `mlock`, before threads start and privileges are dropped.
 pub(super) fn settle(service: &Service) {
     if let Some(nice) = service.nice
         && let Err(error) = netio::priority::set_nice(nice)
@@ -36,7 +36,7 @@ pub(super) fn settle(service: &Service) {
     if !service.mlock {
         return;
     }
-    // Later mappings count too, and must not fail when root's rights are gone.
+    // Later mappings are locked too; that must not fail without root's rights.
     let all = MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE;
     let locked = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY)
         .and_then(|()| mlockall(all));
@@ -46,11 +46,11 @@ pub(super) fn settle(service: &Service) {
     }
 }
 
-/// Raises the limit of open files to what is needed, or as far as this process may, and says what it is now. To no more:
-/// scripts inherit it, and programs that close every descriptor below it take long where it is high.
+/// Raises the limit of open files to `needed`, or as far as permitted, and returns the limit. It goes no higher:
+/// scripts inherit it, and programs that close every possible descriptor would be slow.
 #[cfg(feature = "server")]
 pub(super) fn raise_open_files(needed: usize) -> usize {
-    // A limit that cannot be read is the usual one.
+    // An unreadable limit counts as the usual one.
     let (soft, hard) =
         nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     let wanted = hard.min(needed as _);

@@ -1,7 +1,7 @@
-//! Everything of a configuration that is read and judged before the first socket is opened.
+//! Files and settings that are read and checked before the first socket is opened.
 //!
-//! The start takes a [`Ready`]; `millrace check` makes one by [`rehearse`] and throws it away, so that both say the same of
-//! a file.
+//! The start takes a [`Ready`]; `millrace check` makes one with [`rehearse`] and drops it, so both report the same
+//! faults.
 
 use super::hooks::Hooks;
 use super::management::server::password;
@@ -33,17 +33,17 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 pub(super) struct Ready {
     /// Certificates, keys and rules.
     pub(super) tls: TlsSettings,
-    /// Each wrap of the control channel. Read once: a process that gave up its rights cannot read the keys again.
+    /// Each wrap of the control channel. Read once: a process that dropped its privileges cannot read the keys again.
     pub(super) wraps: Vec<(ControlWrap, WrapSettings)>,
-    /// The part of a server.
+    /// Parts for a server only.
     #[cfg(feature = "server")]
     pub(super) server: Option<ReadyServer>,
 }
 
-/// The part of a server only.
+/// Parts that only a server needs.
 #[cfg(feature = "server")]
 pub(super) struct ReadyServer {
-    /// The secret that tokens are made with.
+    /// The secret that signs auth tokens.
     pub(super) token_secret: Option<Zeroizing<[u8; 32]>>,
     /// Names and password hashes.
     pub(super) passwords: Option<Arc<PasswordFile>>,
@@ -104,7 +104,7 @@ impl ReadyServer {
     }
 }
 
-/// The file of names and password hashes, if there is one.
+/// Reads the file of names and password hashes, if there is one.
 #[cfg(feature = "server")]
 pub(super) fn passwords(config: &OpenVpn) -> Outcome<Option<Arc<PasswordFile>>> {
     let path = config.server().and_then(|it| it.password_file.as_ref());
@@ -143,10 +143,10 @@ fn pool(config: &OpenVpn, server: &Server) -> Outcome<Option<Pool>> {
     Ok(Some(pool))
 }
 
-/// The configuration, if this program and this machine can run it at all.
+/// Returns the configuration if this build and this machine can run it.
 ///
 /// # Errors
-/// Why not, with the directive's place in front.
+/// The reason, with the directive's place in front.
 pub(super) fn fit(config: OpenVpn, dataplane: &DataplaneSettings) -> Result<OpenVpn, String> {
     if let Some(why) = lacking(&config) {
         return Err(config.located(why));
@@ -162,11 +162,11 @@ pub(super) fn fit(config: OpenVpn, dataplane: &DataplaneSettings) -> Result<Open
     }
 }
 
-/// Goes through a start up to its first socket, and changes nothing. A passphrase that somebody would be asked for is
-/// taken for the right one.
+/// Runs a start up to its first socket, without changing anything. A passphrase that the user would be asked for counts
+/// as correct.
 ///
 /// # Errors
-/// Why the start would end, with the directive's place in front.
+/// The reason why the start would fail, with the directive's place in front.
 pub fn rehearse(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), String> {
     rehearsed(config, dataplane)?;
     let prompted = config.client().and_then(|it| it.auth_user_pass.as_ref());
@@ -176,10 +176,10 @@ pub fn rehearse(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), S
     login.map_err(|error| config.located(&error.to_string()))
 }
 
-/// Rehearses a start with nobody there to answer questions, but for a management client.
+/// Rehearses a start where only a management client can answer questions.
 ///
 /// # Errors
-/// Why the start would end, or ask, with the directive's place in front.
+/// The reason why the start would fail or ask, with the directive's place in front.
 pub fn rehearse_alone(config: &OpenVpn, dataplane: &DataplaneSettings) -> Result<(), String> {
     let asks = rehearsed(config, dataplane)?;
     let management = config.service.management.as_ref();

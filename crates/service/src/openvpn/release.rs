@@ -1,4 +1,4 @@
-//! The version, in the form that programs around OpenVPN take apart.
+//! The version, in the form that OpenVPN tools parse.
 
 /// The release of OpenVPN that this program behaves like and is tested with.
 const RELEASE: &str = "2.6.14";

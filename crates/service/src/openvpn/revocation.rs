@@ -1,4 +1,4 @@
-//! `crl-verify`: a list that may be written anew while the program runs, or a directory.
+//! `crl-verify`: a revocation list that may change while the program runs, or a directory.
 
 use super::setup;
 use config::openvpn::{Crl, OpenVpn, Source};
@@ -9,27 +9,26 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The directory of `crl-verify DIRECTORY dir`: what is called by the decimal serial number of a
-/// certificate in it revokes that certificate.
+/// Directory of `crl-verify DIRECTORY dir`: a file named by a certificate's decimal serial number revokes it.
 #[derive(Debug)]
 pub(super) struct RevokedDirectory(PathBuf);
 
 impl RevokedDirectory {
     /// # Errors
-    /// It is not there, is none, or cannot be looked into: nothing would be known of any certificate.
+    /// The directory is missing or unreadable, so revocation cannot be checked.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        // A name that no serial number is.
+        // A probe name that is no serial number.
         match Self::has(&path, "-") {
             Ok(_) => Ok(Self(path)),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether the directory has something of this name. Only what is surely not there is not.
+    /// Whether the directory has an entry of this name; an error unless absence is certain.
     fn has(directory: &Path, name: &str) -> io::Result<bool> {
         match fs::symlink_metadata(directory.join(name)) {
             Ok(_) => Ok(true),
-            // The directory itself may be what is missing.
+            // The directory itself may be missing.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::metadata(directory.join(".")).map(|_| false)
             }
@@ -50,22 +49,21 @@ impl RevokedSerials for RevokedDirectory {
     }
 }
 
-/// A state of a file: when it was written, its length, its inode.
+/// A file's modification time (seconds, nanoseconds), length and inode.
 type Stamp = (i64, i64, u64, u64);
 
-/// The list of `crl-verify FILE` as it was read last.
+/// State of the `crl-verify FILE` list when it was last read.
 #[derive(Debug, Default)]
 pub(super) struct RevocationFile {
-    /// Where it is; none if there is no such line, or the list is in the configuration itself.
+    /// Path of the list; `None` without `crl-verify`, or for an inline list.
     path: Option<PathBuf>,
     read: Option<Stamp>,
-    /// It could not be read, which was told.
+    /// The log already says that the list is unreadable.
     told: bool,
 }
 
 impl RevocationFile {
-    /// Watches the list that the configuration names, to read it again when it changes. The start reads
-    /// the list itself, with the other files.
+    /// Watches the configured list for changes. The start reads the list itself, with the other files.
     pub(super) fn new(config: &OpenVpn) -> Self {
         let path = match &config.tls.crl {
             Some(Crl::List(Source::File(path))) => Some(config.path(path)),
@@ -79,7 +77,7 @@ impl RevocationFile {
         }
     }
 
-    /// Takes a list that was written anew. One that cannot be read changes nothing, and is told once.
+    /// Reads the list again if it changed. An unreadable list changes nothing and is logged once.
     pub(super) fn refresh(&mut self, config: &OpenVpn, tls: &TlsSettings) {
         let Some(path) = &self.path else { return };
         let changed = match stamp(path) {
@@ -139,7 +137,7 @@ mod tests {
         for serial in ["1", "2", "-12", "0"] {
             assert_eq!(directory.contains(serial), Ok(false), "{serial}");
         }
-        // It went away while the program ran; and a name that no file system takes.
+        // The directory vanished while the program ran; the name is too long for any file system.
         assert!(directory.contains(&"1".repeat(300)).is_err());
         fs::remove_dir_all(&path).unwrap();
         let refused = directory.contains("12").unwrap_err();

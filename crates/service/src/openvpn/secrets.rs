@@ -13,10 +13,10 @@ pub(super) struct Login {
     pub password: Zeroizing<String>,
 }
 
-/// Why there is no password.
+/// Error while getting a password.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SecretError {
-    /// The file.
+    /// The file cannot be read.
     #[error("{what}: {error}")]
     File {
         /// The directive.
@@ -24,10 +24,10 @@ pub(super) enum SecretError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// The user said stop instead of answering.
+    /// The user pressed the interrupt key instead of answering.
     #[error("interrupted while a password was asked for")]
     Interrupted,
-    /// There is no terminal to ask at.
+    /// There is no terminal.
     #[error(
         "{what}: there is no terminal to ask for it ({error}); put two lines, name and password, into the \
          file as `<{what}>` … `</{what}>`"
@@ -35,10 +35,10 @@ pub(super) enum SecretError {
     NoTerminal {
         /// The directive.
         what: &'static str,
-        /// Why not.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// There is nobody to ask.
+    /// Nobody can be asked.
     #[error(
         "{what}: there is nobody to ask for it; put what is missing into the file, or have a management client answer \
          (`management-query-passwords`)"
@@ -49,7 +49,7 @@ pub(super) enum SecretError {
     },
 }
 
-/// The first two lines of a file or block; the second may be missing.
+/// Returns the first two lines of a file or block; the second may be missing.
 fn two_lines(
     what: &'static str,
     source: &Source,
@@ -67,7 +67,7 @@ fn two_lines(
     Ok((name, password.map(|line| Zeroizing::new(line.to_owned()))))
 }
 
-/// The name and password of a directive (`auth-user-pass`, a proxy's).
+/// Gets the name and password of a directive (`auth-user-pass`, a proxy's).
 ///
 /// # Errors
 /// See [`SecretError`].
@@ -96,10 +96,10 @@ pub(super) fn login(
     Ok(Login { name, password })
 }
 
-/// Goes through [`login`] with a file or block, and asks nobody.
+/// Rehearses [`login`] with a file or block, without asking anybody.
 ///
 /// # Errors
-/// The error of [`login`] for a word that is missing and that there is no terminal to ask for.
+/// The error of [`login`] when a name or password is missing and there is no terminal.
 pub(super) fn rehearse_login(
     what: &'static str,
     prompted: &Prompted,
@@ -117,7 +117,7 @@ pub(super) fn rehearse_login(
     terminal.map(drop).map_err(no_terminal)
 }
 
-/// Checks that a client has all that it shows to a server without asking anybody. A proxy may want nothing.
+/// Checks, without asking anybody, that a client has all credentials for its server. A proxy may ask for none.
 ///
 /// # Errors
 /// [`SecretError::File`] and [`SecretError::Nobody`].
@@ -145,7 +145,7 @@ pub(super) fn complete(config: &OpenVpn) -> Result<(), SecretError> {
     }
 }
 
-/// The passphrase of a private key (`askpass`).
+/// Gets the passphrase of a private key (`askpass`).
 ///
 /// # Errors
 /// See [`SecretError`].
@@ -161,7 +161,7 @@ pub(super) fn passphrase(
         .map_err(|error| SecretError::NoTerminal { what: WHAT, error })
 }
 
-/// Asks on the terminal; what is typed is shown if `echo`.
+/// Asks on the terminal; `echo` shows the input.
 ///
 /// # Errors
 /// There is no terminal.

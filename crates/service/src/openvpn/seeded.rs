@@ -1,13 +1,13 @@
-//! Numbers for simulations: the same for the same seed.
+//! Random numbers for simulations, repeatable by seed.
 
 use std::time::Duration;
 
-/// xorshift64*.
+/// The xorshift64* generator.
 pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        // Seeds that follow each other must not begin alike, and zero would stay zero.
+        // Scrambles the seed: similar seeds must differ from the start, and zero would stay zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -22,7 +22,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// Something up to this time, in whole milliseconds.
+    /// Returns a random duration up to `time`, in whole milliseconds.
     pub(crate) fn within(&mut self, time: Duration) -> Duration {
         Duration::from_millis(self.below(time.as_millis().max(1) as u64))
     }

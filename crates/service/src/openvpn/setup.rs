@@ -1,4 +1,4 @@
-//! From the configuration to what the protocol needs: files are read here, and only here.
+//! Reads the configuration's files and makes the protocol's settings from them.
 
 use super::revocation::RevokedDirectory;
 use config::openvpn::{
@@ -18,10 +18,10 @@ use std::thread;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// Why a configuration cannot be started with, though each line of it is right.
+/// Error that prevents a start although each line of the configuration is valid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SetupError {
-    /// A file that a directive names.
+    /// A file of a directive cannot be read.
     #[error("{what}: {name}: {error}")]
     File {
         /// The directive.
@@ -39,7 +39,7 @@ pub(super) enum SetupError {
         /// The fault and its remedy.
         reason: String,
     },
-    /// A key file of `tls-auth` and its kin.
+    /// A key file of `tls-auth`, `tls-crypt` or `tls-crypt-v2` is invalid.
     #[error("{what}: {error}")]
     KeyFile {
         /// The directive.
@@ -47,12 +47,12 @@ pub(super) enum SetupError {
         /// The error in the file.
         error: KeyFileError,
     },
-    /// Certificates and keys.
+    /// Certificates or keys are invalid.
     #[error(transparent)]
     Tls(#[from] tls::SettingsError),
 }
 
-/// Reads what a directive names. Nothing in it is a fault: the directive would silently count for nothing.
+/// Reads a directive's file or block. An empty one is an error: the directive would silently have no effect.
 fn load(
     what: &'static str,
     source: &Source,
@@ -97,7 +97,7 @@ fn text(what: &'static str, bytes: &[u8]) -> Result<Zeroizing<String>, SetupErro
     }
 }
 
-/// The configuration's own role.
+/// Returns whether the configuration is a client's or a server's.
 pub(super) fn role(config: &OpenVpn) -> Role {
     match config.server() {
         Some(_) => Role::Server,
@@ -105,7 +105,7 @@ pub(super) fn role(config: &OpenVpn) -> Role {
     }
 }
 
-/// Whether the error can be mended by a passphrase.
+/// Whether a passphrase can resolve the error.
 pub(super) fn wants_passphrase(error: &SetupError) -> bool {
     matches!(
         error,
@@ -115,10 +115,10 @@ pub(super) fn wants_passphrase(error: &SetupError) -> bool {
     )
 }
 
-/// Certificates, keys and rules, read and checked.
+/// Reads and checks certificates, keys and rules.
 ///
 /// # Errors
-/// [`wants_passphrase`] tells those after which it can be tried again with one.
+/// After an error for which [`wants_passphrase`] is true, try again with a passphrase.
 pub(super) fn tls_settings(
     config: &OpenVpn,
     passphrase: Option<&[u8]>,
@@ -161,17 +161,17 @@ pub(super) fn tls_settings(
     Ok(TlsSettings::new(options)?)
 }
 
-/// Makes the keys ready for the first handshake, beside what else comes before it. With one processor it would not be beside.
+/// Prepares the keys for the first handshake on another thread, unless there is only one processor.
 pub(super) fn prepare(tls: &Arc<TlsSettings>) {
     if thread::available_parallelism().is_ok_and(|it| it.get() > 1) {
         let tls = Arc::clone(tls);
         let thread = thread::Builder::new().name("signature".to_owned());
-        // Without it the handshake does the same.
+        // If no thread starts, the handshake prepares them itself.
         let _ = thread.spawn(move || tls.prepare());
     }
 }
 
-/// The revocation list as it is now.
+/// Reads the current revocation list.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -185,7 +185,7 @@ pub(super) fn crl(config: &OpenVpn) -> Result<Option<Vec<u8>>, SetupError> {
     }
 }
 
-/// A digest of every file that is only read at the start: certificates and keys of all kinds. `None` if one cannot be read.
+/// Returns a digest of all certificate and key files, which only the start reads; `None` if one cannot be read.
 #[cfg(feature = "server")]
 pub(super) fn material(config: &OpenVpn) -> Option<[u8; 32]> {
     let tls = &config.tls;
@@ -301,10 +301,10 @@ fn rules(wanted: &Tls) -> PeerRules {
     rules
 }
 
-/// How the control channel is wrapped.
+/// Returns how the control channel is wrapped.
 ///
 /// # Errors
-/// A key file cannot be read or is none.
+/// A key file is unreadable or invalid.
 pub(super) fn wrap_settings(
     config: &OpenVpn,
     connection: &Connection,
@@ -355,10 +355,10 @@ pub(super) fn wrap_settings(
     })
 }
 
-/// The secret that tokens are made with: a file's, or a new one.
+/// Returns the secret that signs auth tokens: from the file, or a new one.
 ///
 /// # Errors
-/// The file cannot be read or is none.
+/// The file is unreadable or invalid.
 #[cfg(feature = "server")]
 pub(super) fn token_secret(
     config: &OpenVpn,

@@ -1,4 +1,4 @@
-//! Signals, as OpenVPN gives them meaning.
+//! Process signals with OpenVPN's meanings.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) enum Signal {
     /// SIGTERM, SIGINT: leave.
     Exit(&'static str),
-    /// SIGHUP: read the configuration again and start anew.
+    /// SIGHUP: read the configuration again and restart.
     Reload,
     /// SIGUSR1: connect again.
     Restart,
@@ -24,24 +24,24 @@ pub(super) enum Signal {
 
 const SIGNALS: [i32; 5] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2];
 
-/// The signals caught so far; readable when there is one.
+/// The signals caught so far; readable while one waits.
 pub(super) struct Signals {
     caught: Arc<AtomicUsize>,
     pipe: UnixStream,
-    /// Action raised by other means than a signal.
+    /// Action raised by the program itself instead of a signal.
     raised: Cell<Option<Signal>>,
     ring: UnixStream,
 }
 
 impl Signals {
-    /// Catches signals from now on, for the life of the program: to be called once.
+    /// Catches signals for the life of the program; call it once.
     pub(super) fn catch() -> io::Result<Rc<Self>> {
         let caught = Arc::new(AtomicUsize::new(0));
         let (pipe, write) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
         write.set_nonblocking(true)?;
         for signal in SIGNALS {
-            // The number first: the thread that the pipe wakes finds it there.
+            // The number is stored first: the thread that the pipe wakes reads it.
             signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
@@ -57,17 +57,16 @@ impl Signals {
     pub(super) fn raise(&self, signal: Signal) {
         use std::io::Write as _;
         self.raised.set(Some(signal));
-        // Full: then it is readable anyway.
+        // A full pipe is readable anyway.
         let _ = (&self.ring).write(&[0]);
     }
 
-    /// Whether there is one to take. If not, nothing is readable either: the byte of one that was
-    /// taken may come late.
+    /// Whether a signal waits. If none does, drains the pipe: the byte of a taken signal may come late.
     pub(super) fn is_raised(&self) -> bool {
         self.take().inspect(|signal| self.raise(*signal)).is_some()
     }
 
-    /// The last signal that was not taken yet.
+    /// Takes the latest signal that was not taken yet.
     pub(super) fn take(&self) -> Option<Signal> {
         use std::io::Read as _;
         let mut bytes = [0; 64];

@@ -1,4 +1,4 @@
-//! From the configuration to the sizes and shapes of data packets.
+//! Sizes and shapes of data packets, from the configuration.
 
 use config::openvpn::{Connection, Framing as Configured, MssFix as Wanted, OpenVpn};
 use openvpn::data::format::{Framing, Shape};
@@ -16,7 +16,7 @@ use openvpn::data::fragment::Fragments;
 #[error("fragment {0}: with this cipher no byte of a packet fits; set a larger size")]
 pub(super) struct NoRoom(u16);
 
-/// The framing that the configuration names.
+/// Returns the configured framing.
 pub(super) fn configured(framing: Configured) -> Framing {
     match framing {
         Configured::None => Framing::None,
@@ -26,7 +26,7 @@ pub(super) fn configured(framing: Configured) -> Framing {
     }
 }
 
-/// The framing that a server pushed.
+/// Returns the framing that the server pushed.
 pub(super) fn pushed(compression: &Compression) -> Framing {
     match compression {
         Compression::CompLzo(_) => Framing::Lzo,
@@ -42,7 +42,7 @@ pub(super) fn pushed(compression: &Compression) -> Framing {
 /// Returns the shape of all packets under a peer's keys, once cipher and layout are agreed on.
 ///
 /// # Errors
-/// [`NoRoom`].
+/// [`NoRoom`] if `fragment` is too small.
 pub(super) fn shape(
     config: &OpenVpn,
     connection: &Connection,
@@ -80,7 +80,7 @@ pub(super) fn shape(
                 of_outer_packet: wanted.with_headers,
             };
             let most = sizes.max_fragment(size).ok_or(NoRoom(wanted.size))?;
-            // Framing may add a few bytes to a packet of the interface's.
+            // Framing may add a few bytes to an interface packet.
             Some(Arc::new(Fragments::new(most, usize::from(tun_mtu) + 64)))
         }
     };

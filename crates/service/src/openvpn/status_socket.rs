@@ -1,5 +1,5 @@
-//! The socket that `millrace status` reads. The document is made by the control loop and written
-//! by a thread, so that a reader that does not read holds nothing up.
+//! The socket that `millrace status` reads. The control loop makes the document and a thread writes it, so that a slow
+//! reader blocks nothing.
 
 use crate::gate::{Gate, turned_away};
 use crate::status::Status;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Documents that are written at a time; the next reader is hung up on.
+/// Most documents that are written at a time; the socket closes further readers.
 const READERS: usize = 16;
 
-/// A reader that takes nothing for this long is hung up on.
+/// Timeout for a reader that takes no bytes.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The socket of one interface.
+/// Status socket of one interface.
 pub(crate) struct StatusSocket {
     listener: SocketListener,
     ifname: String,
@@ -30,7 +30,7 @@ pub(crate) struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Opens the socket of the interface, and has `events` wake for its readers.
+    /// Opens the interface's socket and registers it with `events`.
     pub(crate) fn open(
         ifname: &str,
         protocol: &'static str,
@@ -64,13 +64,12 @@ impl StatusSocket {
         &self.ifname
     }
 
-    /// When [`StatusSocket::serve`] has something to do though no reader waits.
+    /// When [`StatusSocket::serve`] is due without a waiting reader.
     pub(crate) const fn next_deadline(&self) -> Option<Instant> {
         self.gate.next_deadline()
     }
 
-    /// Gives the document to every reader that waits. Where no descriptor can be had `events` does not wake for readers for
-    /// a while.
+    /// Sends the document to every waiting reader. When descriptors run out, `events` ignores readers for a while.
     pub(crate) fn serve(&mut self, events: &Poller, document: impl Fn() -> Status) {
         self.answer(document);
         let socket = [(self.listener.socket.as_fd(), self.token)];

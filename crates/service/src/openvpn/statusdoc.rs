@@ -1,4 +1,4 @@
-//! A peer in the status document.
+//! One peer in the status document.
 
 use crate::status::{PeerStatus, expected_within};
 use openvpn::session::{ControlTraffic, Session};
@@ -6,16 +6,16 @@ use plane::PeerState;
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// A moment, by the clock and by the timer.
+/// A point in time on the wall clock and the monotonic clock.
 pub(super) type Since = (SystemTime, Instant);
 
 /// Facts about a peer besides its session.
 pub(super) struct Known<'a> {
-    /// Where it is, if the data plane has not heard it elsewhere.
+    /// The peer's address, unless the data plane heard it elsewhere.
     pub address: SocketAddr,
-    /// It is reached through TCP.
+    /// The peer is connected over TCP.
     pub stream: bool,
-    /// When its newest keys came.
+    /// When the newest keys were installed.
     pub renewed: Option<Since>,
     /// Implementation that encrypts with those keys.
     pub backend: Option<&'static str>,
@@ -56,7 +56,7 @@ pub(super) fn peer(known: &Known<'_>, session: Option<&Session>, since: SystemTi
     };
     let control = session.and_then(Session::control_received);
     let (ping, limit) = session.map(Session::keep_alive).unwrap_or_default();
-    // The kernel reports a silence by itself, and does not tell when a ping came.
+    // The kernel detects silence by itself and does not report when a ping came.
     let within = expected_within(ping, limit).filter(|_| !known.state.guarded);
     status.set_heard(data.max(control), within, now);
     status

@@ -1,4 +1,4 @@
-//! The protocol's settings, from the configuration: what is offered, accepted and timed.
+//! Protocol settings from the configuration: offers, limits and timers.
 
 use config::openvpn::{
     Connection, FilterAction, Framing, KeyDirection, OpenVpn, PingTimeout, SharedWrap,
@@ -13,14 +13,14 @@ use openvpn::wrap::WrapSettings;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// MTU of a tunnel that was given no other.
+/// Default MTU of a tunnel.
 pub(super) const TUN_MTU: u16 = 1500;
 
 fn seconds(n: u32) -> Option<Duration> {
     (n > 0).then(|| Duration::from_secs(n.into()))
 }
 
-/// The interface's MTU before another is pushed.
+/// The interface's MTU before the server pushes another.
 pub(super) fn tun_mtu(connection: &Connection) -> u16 {
     connection.mtu.tun.unwrap_or(TUN_MTU)
 }
@@ -57,7 +57,7 @@ fn occ(config: &OpenVpn, connection: &Connection, ciphers: &CipherList) -> OccOp
     }
 }
 
-/// UDP or TCP, for the protocol.
+/// Returns UDP or TCP, for the protocol.
 pub(super) fn transport(connection: &Connection) -> Transport {
     if connection.protocol.transport.is_tcp() {
         Transport::Tcp
@@ -103,8 +103,7 @@ fn common(
     settings.tran_window = Duration::from_secs(timers.tran_window.into());
     settings.tls_timeout = Duration::from_secs(timers.tls_timeout.into());
     let (restart, exit) = match timers.ping_timeout {
-        // Stock's clients give up after two minutes without a word over UDP, until the server
-        // pushes something else.
+        // Stock clients give up after two silent minutes over UDP, unless the server pushes another limit.
         PingTimeout::Unset if config.client().is_some() && !transport(connection).is_stream() => {
             (seconds(120), None)
         }
@@ -124,7 +123,7 @@ fn common(
     settings
 }
 
-/// A client's settings for one connection; `kernel` where that moves the packets.
+/// Builds a client's settings for one connection; `kernel` if the kernel's data plane moves the packets.
 pub(super) fn client(
     config: &OpenVpn,
     connection: &Connection,
@@ -140,7 +139,7 @@ pub(super) fn client(
     info.set("IV_VER", concat!("millrace_", env!("CARGO_PKG_VERSION")));
     info.set("IV_PLAT", "linux");
     for (name, value) in &config.scripts.environment {
-        // Programs that start us say so through the environment in this way.
+        // Front ends identify themselves through these environment variables.
         let always = matches!(name.as_str(), "IV_GUI_VER" | "IV_SSO");
         if always || (client.push_peer_info && name.starts_with("UV_")) {
             info.set(name, value);
@@ -169,7 +168,7 @@ pub(super) fn client(
     settings
 }
 
-/// A server's settings for the clients of one listener; `kernel` where that moves the packets.
+/// Builds a server's settings for one listener's clients; `kernel` if the kernel's data plane moves the packets.
 #[cfg(feature = "server")]
 pub(super) fn server(
     config: &OpenVpn,

@@ -1,4 +1,4 @@
-//! The device that a tunnel is bound to, where that comes later than the tunnel's start.
+//! Waits for the device that a tunnel is bound to, if it comes later than the tunnel's start.
 
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
@@ -15,11 +15,11 @@ const NEWS: u64 = 1;
 /// The result of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
-    /// The device was there.
+    /// The device was there from the start.
     There,
-    /// It came later, and that it was waited for has been told.
+    /// The device came later, and the wait was reported.
     Late,
-    /// A signal says to end.
+    /// A signal ended the wait.
     Ended,
 }
 
@@ -31,24 +31,24 @@ pub(super) fn leave(interface: &str, tell: fn() -> io::Result<()>) {
     }
 }
 
-/// Waits until a device is there that the tunnel of an interface is bound to; with `daemon` in the background.
+/// Waits for the device that an interface's tunnel is bound to; with `daemon`, in the background.
 ///
 /// # Errors
-/// Descriptors.
+/// Descriptor limits.
 pub(super) fn wait(
     device: &str,
     interface: &str,
     daemon: bool,
     signals: &Signals,
 ) -> io::Result<Awaited> {
-    // Before the first look, so that nothing comes between them.
+    // Opened before the first look, so that no change is missed.
     let mut news = Monitor::open(Watch::ALL).map_err(io::Error::other)?;
     if if_nametoindex(device).is_ok() {
         return Ok(Awaited::There);
     }
     let words = format!("not up yet: waiting for the device {device}");
     log::warn!("{interface}: {words}");
-    // Units that wait for the tunnel should not wait for as long as its device is away.
+    // Units that depend on the tunnel should not wait while its device is away.
     notify::ready(&words);
     if daemon {
         leave(interface, background::not_yet);

@@ -1,4 +1,4 @@
-//! The machine of a client: one server, called until it answers, and called again when it is gone.
+//! The client's machine: calls one server until it answers, and calls again after the call ends.
 
 use super::machine::{Effect, Event, Machine, ONLY, StreamId, Way};
 use super::order::Order;
@@ -19,7 +19,7 @@ mod lines;
 
 pub(super) use lines::ServerLines;
 
-/// How long a try is waited with after so many that failed in a row.
+/// Pause before the next try, by the number of tries that failed in a row.
 const PAUSES: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -28,7 +28,7 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(30),
 ];
 
-/// A tunnel that was up for so long counts as one that works.
+/// Time for which a tunnel must be up to count as one that works.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// How long a server may take to confirm the end.
@@ -40,11 +40,11 @@ pub(super) struct ClientOptions {
     pub host: String,
     /// Its TCP port.
     pub port: u16,
-    /// Whether packets are put back into order.
+    /// Whether the client puts packets back into order.
     pub reorder: Option<bool>,
 }
 
-/// Packets and bytes of both directions, and what was dropped here.
+/// Packets and bytes of both directions, and packets that the client dropped.
 #[derive(Debug, Default)]
 struct Counts {
     sent: [u64; 2],
@@ -53,7 +53,7 @@ struct Counts {
     not_up: u64,
     too_long: u64,
     no_ipv4: u64,
-    /// Packets that looked like an answer to a probe.
+    /// Packets that looked like the answer to a probe, but were forged.
     forged: u64,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct ClientMachine {
     options: ClientOptions,
     settings: ClientSettings,
     entropy: Entropy,
-    /// Addresses of the server that were found, and which one is called.
+    /// Addresses found for the server, and the index of the one that is called.
     addresses: Vec<Ipv4Addr>,
     at: usize,
     session: Option<Session>,
@@ -72,16 +72,16 @@ pub(super) struct ClientMachine {
     /// Tries that failed in a row.
     failed: usize,
     again_at: Option<Instant>,
-    /// Why there will be no other try.
+    /// Why the client will not try again.
     fatal: Option<String>,
-    /// We were told to end, and by when that is done.
+    /// When the client must have ended, once it was told to.
     stop_by: Option<Instant>,
     outputs: Vec<ClientOutput>,
     counts: Counts,
     lines: Option<Box<ServerLines>>,
-    /// There is a control connection.
+    /// The control connection is open.
     is_connected: bool,
-    /// The call is ended for one by another line.
+    /// The client ends this call to make another by a different line.
     hangs_up: bool,
 }
 
@@ -109,7 +109,7 @@ impl ClientMachine {
         }
     }
 
-    /// The server is reached by these lines, if there are any.
+    /// Reaches the server by these lines, if there are any.
     pub(super) fn with_server_lines(self, lines: Option<Box<ServerLines>>) -> Self {
         Self { lines, ..self }
     }
@@ -151,7 +151,7 @@ impl ClientMachine {
             }
         }) {
             Ok(found) => self.addresses = found,
-            // Name servers may be out of reach while the tunnel that leads to them is down.
+            // Not fatal: the name servers may only be reachable through the tunnel, which is down.
             Err(error) if self.addresses.is_empty() => {
                 let host = &self.options.host;
                 return self.failed(&format!("{host}: {error}"), now, effects);
@@ -161,7 +161,7 @@ impl ClientMachine {
         self.connect(now, effects);
     }
 
-    /// A try has failed: another one comes later.
+    /// Handles a failed try, and sets the time of the next one.
     fn failed(&mut self, why: &str, now: Instant, effects: &mut Vec<Effect>) {
         let pause = PAUSES[self.failed.min(PAUSES.len() - 1)];
         self.failed += 1;
@@ -171,13 +171,13 @@ impl ClientMachine {
         effects.push(Effect::Log(Level::Warn, words));
     }
 
-    /// Does what the session has put out.
+    /// Turns the session's outputs into effects.
     fn translate(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
                 ClientOutput::Gre(packet) => self.send_by_all(packet, effects),
                 ClientOutput::Up(up) => self.came_up(up, now, effects),
-                // IPv6 is not asked for.
+                // Ignored: the client does not ask for IPv6.
                 ClientOutput::Ipv6Up(_) => {}
                 ClientOutput::Lines(several) => self.agreed(several, now, effects),
                 ClientOutput::Echoed => self.echoed(now),
@@ -205,7 +205,7 @@ impl ClientMachine {
             describe(up.protection),
             up.mtu
         );
-        // The server may negotiate anew as often as it likes.
+        // Logged as a stranger's: the server may negotiate anew as often as it likes.
         effects.push(Effect::LogStranger(Level::Info, words));
         self.was_up = true;
         self.up = Some((up.clone(), now));
@@ -219,7 +219,7 @@ impl ClientMachine {
         let settled = since.map(|since| now.saturating_duration_since(since) >= SETTLED);
         self.hung_up(reason, settled, now);
         if !self.is_connected {
-            // The control connection was lost before, and nothing more comes of it.
+            // The control connection was lost before, so the session has nothing more to do.
             self.session = None;
         }
         if settled == Some(true) {
@@ -229,7 +229,7 @@ impl ClientMachine {
             return;
         }
         let why = format!("{}: {reason}", self.server());
-        // A login that worked before may work again.
+        // Not final: a login that worked before may work again.
         if !self.was_up && is_final(reason) {
             if matches!(reason, DownReason::Login(_)) {
                 effects.push(Effect::Refused(why.clone()));
@@ -240,13 +240,13 @@ impl ClientMachine {
         }
     }
 
-    /// Whether nothing is under way.
+    /// Whether no attempt, call or session is under way.
     fn is_idle(&self) -> bool {
         self.session.is_none()
     }
 }
 
-/// Whether trying again would lead to the same.
+/// Whether another try would fail for the same reason.
 const fn is_final(reason: &DownReason) -> bool {
     match reason {
         DownReason::Login(error) => !matches!(error, LoginError::TimeOut),
@@ -255,7 +255,7 @@ const fn is_final(reason: &DownReason) -> bool {
     }
 }
 
-/// The protection of packets, in words.
+/// Describes the protection of packets in words.
 pub(super) fn describe(protection: Option<Protection>) -> String {
     let Some(Protection { key, stateless }) = protection else {
         return "not encrypted".to_owned();
@@ -265,7 +265,7 @@ pub(super) fn describe(protection: Option<Protection>) -> String {
     format!("MPPE-{bits} {mode}")
 }
 
-/// Says when the other end of a call was heard last.
+/// Sets in the status when the other end of a call was last heard.
 pub(super) fn set_heard(peer: &mut PeerStatus, call: Option<&Call>) {
     if let Some((last, asked_after, ends_after)) = call.and_then(Call::heard) {
         let within = expected_within(Some(asked_after), Some(ends_after));
@@ -313,7 +313,7 @@ impl Machine for ClientMachine {
             Event::Closed(_) => {
                 self.is_connected = false;
                 if self.goes_on() {
-                    // By its lines.
+                    // The lines have called the server.
                     return self.translate(now, effects);
                 }
                 self.session = None;
@@ -375,7 +375,7 @@ impl Machine for ClientMachine {
     fn deadline(&self) -> Option<Instant> {
         let session = self.session.as_ref().and_then(Session::deadline);
         let order = self.order.as_ref().and_then(Order::deadline);
-        // With a session on its way out the next try waits for its end.
+        // While a session is ending, the next try waits.
         let again = self.again_at.filter(|_| self.is_idle());
         [session, order, again, self.stop_by, self.lines_deadline()]
             .into_iter()
@@ -481,7 +481,7 @@ impl Machine for ClientMachine {
 }
 
 impl ClientMachine {
-    /// Opens a packet whose turn has come.
+    /// Opens a packet that is next in order.
     fn open(
         &mut self,
         packet: &mut [u8],

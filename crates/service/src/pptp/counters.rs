@@ -3,7 +3,7 @@
 use ::pptp::session::Call;
 use std::collections::BTreeMap;
 
-/// Adds what a call that is up has counted. Without one the names are there, so that they are seen before they count.
+/// Adds the drop counts of a call, if one is up. Without one it adds zeros, so that the status always has the names.
 pub(super) fn add(call: Option<&Call>, drops: &mut BTreeMap<String, u64>) {
     let gre = call.map(Call::tunnel_counters).copied();
     let gre = gre.unwrap_or_default();

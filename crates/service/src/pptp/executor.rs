@@ -1,4 +1,4 @@
-//! Waits for what happens to a client or a server, and does what it wants done.
+//! Runs the machine of a client or a server: waits for its events and carries out its effects.
 
 mod control;
 mod lines;
@@ -42,70 +42,70 @@ const NEWS: u64 = 3;
 const LOOKUP: u64 = 4;
 const LISTENER: u64 = 5;
 const STATUS: u64 = 6;
-/// Sockets of lines have the numbers from here on, and so have connections that ask by them.
+/// First poller key for the sockets of lines, and for the connections that probe a server by them.
 const LINES: u64 = 16;
 const KNOCKS: u64 = 32;
-/// Control connections have the numbers from here on.
+/// First poller key for control connections.
 const STREAMS: u64 = 64;
 const _: () = assert!(LINES + plane::LINES_MAX as u64 <= KNOCKS);
 
-/// Time without a tunnel after which the possible reasons are told.
+/// Time without a tunnel after which the log names the likely reasons.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// Bytes that the kernel may queue of GRE: some ten milliseconds at a gigabit.
+/// Bytes of GRE that the kernel may queue: some ten milliseconds at a gigabit.
 const BUFFER: usize = 2 << 20;
 
-/// The command line's options for a file.
+/// Command-line options for one configuration file.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// The host's name servers stay as they are.
+    /// Leave the host's name servers as they are.
     pub no_dns: bool,
     /// Send and receive only through this device.
     pub bind_device: Option<String>,
     /// Go into the background once the tunnel is up.
     pub daemon: bool,
-    /// The longest time that the process which started it waits for the tunnel; none without an end.
+    /// How long the parent process waits for the tunnel; `None` means without limit.
     pub wait_at_most: Option<Duration>,
-    /// Another program gives the interface what it has.
+    /// The program that configures the interface in place of Millrace, if any.
     pub manager: Option<SharedManager>,
 }
 
 /// Why a tunnel did not come up, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A setting is not allowed, or makes no sense.
+    /// A setting is not allowed, or contradicts another.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// No password.
+    /// The password cannot be read.
     #[error(transparent)]
     Password(#[from] PasswordError),
-    /// No interface.
+    /// The interface cannot be made.
     #[error(transparent)]
     Tun(#[from] TunError),
-    /// No raw socket.
+    /// The raw socket for GRE cannot be opened.
     #[error("raw socket for GRE: {0} (run as root or with CAP_NET_RAW)")]
     Gre(io::Error),
-    /// No listening socket.
+    /// The listening TCP socket cannot be opened.
     #[error(transparent)]
     Listen(#[from] TcpError),
-    /// The host's network.
+    /// The host's network cannot be configured.
     #[error(transparent)]
     Network(#[from] NetworkError),
     /// Cleaning up after an earlier run failed.
     #[error(transparent)]
     Recovery(#[from] ApplyError),
-    /// No news of the host's network.
+    /// The kernel's news about the host's network cannot be read.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Descriptors, signals.
+    /// An operation on descriptors or signals failed.
     #[error("{what}: {source}")]
     Io {
-        /// The attempt.
+        /// The operation that failed.
         what: &'static str,
         /// The system's error.
         source: io::Error,
     },
-    /// The client or the server says so.
+    /// The client or the server ended for this reason.
     #[error("{0}")]
     Ended(String),
 }
@@ -114,7 +114,7 @@ fn io_error(what: &'static str) -> impl Fn(io::Error) -> RunError {
     move |source| RunError::Io { what, source }
 }
 
-/// Brings the tunnel of a file up, and serves it until a signal ends it, or it cannot come up.
+/// Brings up the tunnel of a configuration file, and serves it until a signal ends it or it cannot come up.
 ///
 /// # Errors
 /// See [`RunError`]. Nothing is left behind.
@@ -146,7 +146,8 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
                 return Ok(());
             };
             match executor.network.set(network::of_server(model, server)) {
-                // The manager knows what is wanted, and the rest is tried again when the host's network changes.
+                // The manager has received the settings; the next change of the host's network applies the rest
+                // again.
                 Err(NetworkError::Managed(error)) => log::warn!("{}: {error}", model.interface),
                 other => other?,
             }
@@ -156,10 +157,10 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
     }
 }
 
-/// Goes through a start up to its first socket, and changes nothing.
+/// Rehearses a start up to its first socket, and changes nothing.
 ///
 /// # Errors
-/// Why the start would end.
+/// The reason for which a real start would fail.
 pub fn rehearse(model: &Pptp) -> Result<(), RunError> {
     match &model.role {
         Role::Client(client) => client_settings(model, client).map(drop),
@@ -183,7 +184,7 @@ fn server_machine(model: &Pptp, server: &Server) -> Result<ServerMachine, RunErr
     Ok(machine.answering(answering))
 }
 
-/// A machine and what it works with.
+/// A machine, with the sockets and timers that it needs.
 struct Executor<'m, M> {
     machine: M,
     model: &'m Pptp,
@@ -191,7 +192,7 @@ struct Executor<'m, M> {
     tun: Tun,
     gre: Sockets,
     received: Received,
-    /// How packets come from the interface and go to it.
+    /// Reads packets from the interface and writes packets to it.
     reader: Reader,
     writer: Writer,
     listener: Option<Listener>,
@@ -207,17 +208,17 @@ struct Executor<'m, M> {
     effects: Vec<Effect>,
     ended: Option<Result<(), String>>,
     watchdog: Watchdog,
-    /// It was said that the tunnel is up, or those that waited for it do so no more.
+    /// The user was told that the tunnel is up, or the parent process has stopped waiting.
     told: bool,
-    /// When the process that started this one has waited for long enough.
+    /// When the parent process stops waiting.
     wait_until: Option<Instant>,
-    /// When it is told what the server's silence may mean.
+    /// When the log explains what the server's silence may mean.
     explain_at: Option<Instant>,
 }
 
 impl<'m, M: Machine> Executor<'m, M> {
-    /// Makes the interface and opens the sockets, once the device is there that they are bound to. `None` if the end came
-    /// first.
+    /// Makes the interface and opens the sockets, once the device to which they are bound exists. Returns `None` if a
+    /// signal ended the program before that.
     fn new(machine: M, model: &'m Pptp, options: &RunOptions) -> Result<Option<Self>, RunError> {
         let signals = Signals::catch().map_err(io_error("signals"))?;
         if host::recover(&model.interface)? {
@@ -230,7 +231,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             ),
             Role::Server(_) => (options.bind_device.as_deref(), false),
         };
-        // Another program that gives the interface what it has waits for nothing.
+        // With a manager, no parent process waits for the tunnel.
         let daemon = options.daemon && options.manager.is_none();
         let awaited =
             device.map(|device| awaited::wait(device, &model.interface, daemon, &signals));
@@ -366,7 +367,7 @@ impl<'m, M: Machine> Executor<'m, M> {
                 line if (LINES..KNOCKS).contains(&line) => self.pump_line(line - LINES, now),
                 knock if (KNOCKS..STREAMS).contains(&knock) => self.knocked(knock - KNOCKS, now),
                 stream => {
-                    // A packet that came before a call was ended counts.
+                    // Reads packets first: those that arrived before the call ended still count.
                     self.pump_gre(now);
                     self.pump_lines(now);
                     self.control(stream - STREAMS, now);
@@ -374,7 +375,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             }
             self.perform(now)?;
         }
-        // Packets are this thread's work too.
+        // Moving packets is this thread's work too.
         self.watchdog.turn(now, || true);
         self.await_server(now);
         if self.machine.deadline().is_some_and(|at| at <= now) {
@@ -389,13 +390,13 @@ impl<'m, M: Machine> Executor<'m, M> {
             .handle(event, Instant::now(), &mut self.effects);
     }
 
-    /// Does what the machine wants, and sends what it has said.
+    /// Carries out the machine's effects, and sends the queued packets and messages.
     fn perform(&mut self, now: Instant) -> Result<(), RunError> {
         loop {
             for effect in std::mem::take(&mut self.effects) {
                 self.effect(effect)?;
             }
-            // First the packets: what ends a call there says why, and in the control connection it only ends.
+            // Sends packets first: a packet that ends a call carries the reason, the control connection only closes.
             self.gre.flush();
             self.flush_streams(now);
             if self.effects.is_empty() {
@@ -416,7 +417,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             Effect::Up { up, server } => self.came_up(&up, server)?,
             Effect::Log(level, words) => {
                 log::log!(level, "{}: {words}", self.model.interface);
-                // A service manager should not wait for as long as the server is away.
+                // Tells the service manager that the start is over, as it should not wait while the server is away.
                 if level <= log::Level::Warn {
                     notify::ready(&words);
                 }
@@ -436,7 +437,7 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     fn came_up(&mut self, up: &Up, server: Ipv4Addr) -> Result<(), RunError> {
         if let Role::Client(client) = &self.model.role {
-            // It has proved itself there.
+            // The server has proved its identity at this address.
             names::keep(&client.host, server.into());
             let no_dns = self.options.no_dns;
             let want = network::of_client(self.model, client, up, server, no_dns);
@@ -446,7 +447,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         Ok(())
     }
 
-    /// Says once that the tunnel is up.
+    /// Reports once that the tunnel is up.
     fn is_up(&mut self) {
         notify::ready("up");
         (self.wait_until, self.explain_at) = (None, None);
@@ -469,7 +470,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         }
     }
 
-    /// Tells what it may mean that the tunnel is not up yet, and waits no longer than was asked for.
+    /// Explains why the tunnel may not be up yet, and stops waiting at the time that the user set.
     fn await_server(&mut self, now: Instant) {
         let name = &self.model.interface;
         if self.explain_at.take_if(|at| *at <= now).is_some() {
@@ -495,7 +496,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         self.signals.drain();
         if self.signals.take_reload() {
             logging::reopen();
-            // The call ends for one with what there is to be read.
+            // Ends the call, so that the next one uses the settings that the manager has changed.
             let manager = self.options.manager.as_ref();
             if manager.is_some_and(|it| it.wants_reload()) && !self.stopping {
                 self.stopping = true;
@@ -504,7 +505,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         }
         if self.signals.end().is_some() {
             notify::stopping();
-            // Who asks twice does not want to wait.
+            // A second signal ends the program at once.
             if std::mem::replace(&mut self.stopping, true) {
                 self.ended = Some(Ok(()));
             } else {
@@ -513,7 +514,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         }
     }
 
-    /// Takes news of the host's network.
+    /// Handles news of the host's network.
     fn hear(&mut self) -> Result<(), RunError> {
         use netio::netlink::Event as News;
         let (mut changed, mut any) = (false, false);
@@ -544,7 +545,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         Ok(())
     }
 
-    /// Gives the status to those that ask.
+    /// Writes the status to each connection of the status socket.
     fn show(&mut self) {
         let mut status = Status {
             mtu: self.network.mtu,

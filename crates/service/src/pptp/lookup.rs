@@ -1,4 +1,4 @@
-//! Looking the server's name up: the answer is taken when its bell has rung.
+//! Looks up the server's name. The result is fetched after the waker has fired.
 
 use crate::names::Background;
 use config::lines::Lines;
@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
-/// Addresses of a name, or why there are none.
+/// Addresses of a name, or why the look-up failed.
 pub(super) type Found = Result<Vec<Ipv4Addr>, String>;
 
 /// Looks names up, one at a time.
@@ -18,12 +18,12 @@ pub(super) struct Lookup {
     sender: Sender<Found>,
     answers: Receiver<Found>,
     names: Background,
-    /// Rung when there is an answer.
+    /// Wakes the executor when there is a result.
     pub(super) wake: Arc<Waker>,
 }
 
 impl Lookup {
-    /// Of a tunnel that goes by these lines, or by this device.
+    /// Makes look-ups for a tunnel that leaves by these lines, or by this device.
     pub(super) fn new(wake: Waker, lines: &Lines, device: Option<&str>) -> Self {
         let (sender, answers) = mpsc::channel();
         Self {
@@ -34,11 +34,12 @@ impl Lookup {
         }
     }
 
-    /// Begins. [`Lookup::next`] has the end. `inside`: the host's name servers may be the tunnel's.
+    /// Begins a look-up, whose result [`Lookup::next`] returns. `inside`: the host's name servers may be the
+    /// tunnel's.
     pub(super) fn begin(&mut self, host: String, inside: bool) {
         let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
         let begun = self.names.begin((host, 0), 0, inside, move |found| {
-            // The service may be gone.
+            // The service may be gone, so an error is ignored.
             let _ = sender.send(found.map(|it| v4(&it)).map_err(|error| error.to_string()));
             wake.wake();
         });
@@ -48,7 +49,7 @@ impl Lookup {
         }
     }
 
-    /// The end of a look-up, if one has come.
+    /// The result of a look-up, if one has ended.
     pub(super) fn next(&self) -> Option<Found> {
         self.wake.clear();
         self.answers.try_recv().ok()

@@ -1,4 +1,4 @@
-//! Messages between the executor and the machines.
+//! Events and effects between the executor and the machines.
 
 use crate::lines::LineFacts;
 use crate::status::Status;
@@ -8,30 +8,30 @@ use plane::LineId;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Instant;
 
-/// A control connection's number.
+/// The number of a control connection.
 pub(super) type StreamId = u64;
 
-/// The number of a client's only control connection.
+/// The number that a client's single control connection has.
 pub(super) const ONLY: StreamId = 0;
 
 /// The line of a packet, and the addresses of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// The line. Without several it is the first.
+    /// The line; the first one where there are not several.
     pub line: LineId,
-    /// The other end.
+    /// The other end's address.
     pub to: Ipv4Addr,
-    /// This end; `None` where the kernel chooses, which it does well where there is one address.
+    /// This end's address; `None` lets the kernel choose, which is right where there is one address.
     pub from: Option<Ipv4Addr>,
 }
 
 impl Way {
-    /// By the only line.
+    /// A way by the single line.
     pub(super) const fn first(to: Ipv4Addr) -> Self {
         Self::by(LineId::FIRST, to)
     }
 
-    /// A way by a line that has an address.
+    /// A way by a line whose socket is bound to an address.
     pub(super) const fn by(line: LineId, to: Ipv4Addr) -> Self {
         let from = None;
         Self { line, to, from }
@@ -46,7 +46,7 @@ impl Way {
         }
     }
 
-    /// Its source and destination.
+    /// The way's source and destination.
     pub(super) const fn ends(self) -> Ends {
         Ends {
             theirs: self.to,
@@ -58,31 +58,31 @@ impl Way {
 /// An event for a machine.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
-    /// Begin.
+    /// The tunnel starts.
     Start,
-    /// The addresses of the server's name, or why there are none.
+    /// The addresses of the server's name, or why the look-up failed.
     LookedUp(Result<Vec<Ipv4Addr>, String>),
-    /// The connection that was asked for is there.
+    /// The requested connection is open.
     Connected,
-    /// It is not, and why.
+    /// The requested connection failed, for this reason.
     NotConnected(String),
-    /// Bytes of a control connection.
+    /// Bytes from a control connection.
     Control(StreamId, &'a [u8]),
     /// The peer has ended a control connection.
     Ended(StreamId),
-    /// A control connection that was finished is closed.
+    /// The executor has closed a finished control connection.
     Closed(StreamId),
     /// The host's facts about the lines, in their order.
     LinesRead(&'a [Option<LineFacts>]),
-    /// The host's devices or addresses are others.
+    /// The host's devices or addresses have changed.
     LinksChanged,
-    /// The end of [`Effect::OpenLine`].
+    /// The result of [`Effect::OpenLine`].
     LineOpened(LineId, Result<(), String>),
     /// The server answers at its port, by this line.
     Knocked(LineId),
     /// [`Machine::deadline`] has passed.
     Deadline,
-    /// End everything.
+    /// The tunnel is to end.
     Stop,
 }
 
@@ -91,62 +91,62 @@ pub(super) enum Event<'a> {
 pub(super) enum Effect {
     /// Look a name up.
     LookUp(String),
-    /// Receive GRE from this address only, and connect to it, by this line if there are any.
+    /// Connect to this address and receive GRE from it only, by this line if there are any.
     Connect(SocketAddrV4, Option<LineId>),
     /// Send the payload of an IP packet of protocol 47.
     Gre(Way, Vec<u8>),
-    /// Read what the host says of the lines, for [`Event::LinesRead`].
+    /// Read the host's facts about the lines, for [`Event::LinesRead`].
     ReadLines,
-    /// Open the socket of a line in the place of one that is open, with this mark, 0 for none.
+    /// Replace the socket of a line by a new one, with this mark, 0 for none.
     OpenLine(LineId, u32),
-    /// Close it.
+    /// Close the socket of a line.
     CloseLine(LineId),
-    /// See whether the server answers at its port by a line, for [`Event::Knocked`].
+    /// Test whether the server answers at its port by a line, for [`Event::Knocked`].
     Knock(LineId, SocketAddrV4),
-    /// A client's tunnel is up: give the interface what was agreed on, and lead packets into it.
+    /// A client's tunnel is up: set the agreed addresses on the interface, and route packets into it.
     Up {
-        /// The agreement.
+        /// The agreed settings.
         up: Up,
-        /// The server that it goes to.
+        /// The server's address.
         server: Ipv4Addr,
     },
-    /// The server does not take the credentials.
+    /// The server refuses the credentials.
     Refused(String),
-    /// Say something.
+    /// Write a line to the log.
     Log(Level, String),
-    /// Write a line that a peer may cause as often as it likes: a client that has not logged in, or a server.
+    /// Write a line that a peer can cause as often as it likes: a client that has not logged in, or a server.
     LogStranger(Level, String),
-    /// Nothing is left to do; with what went wrong.
+    /// End the tunnel, with the error if one ended it.
     End(Result<(), String>),
 }
 
-/// A client or a server.
+/// A client's or a server's decisions.
 pub(super) trait Machine {
-    /// Takes an event.
+    /// Handles an event.
     fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>);
 
-    /// A connection has come. `None` if it is to be closed at once.
+    /// Handles a new connection. Returns `None` to close it at once.
     fn accept(&mut self, ends: Ends, now: Instant, effects: &mut Vec<Effect>) -> Option<StreamId>;
 
-    /// Bytes for a control connection. To be looked at after every call.
+    /// Bytes to send by a control connection. Look at them after every call.
     fn transmit(&self, stream: StreamId) -> &[u8];
 
-    /// TCP has taken the first `len` bytes of them.
+    /// Removes the first `len` of those bytes, which TCP has taken.
     fn transmitted(&mut self, stream: StreamId, len: usize);
 
     /// Whether a control connection can be closed once everything is transmitted.
     fn is_finished(&self, stream: StreamId) -> bool;
 
-    /// When there is something to do without an event.
+    /// When the machine has something to do if no event comes.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Appends the GRE that carries a packet of the interface to `out`, and says where to. `None` drops it.
+    /// Appends to `out` the GRE that carries a packet of the interface. Returns its way; `None` drops it.
     fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way>;
 
-    /// Where copies of the packet that [`Machine::outbound`] sealed last go as well.
+    /// Ways for copies of the packet that [`Machine::outbound`] sealed last.
     fn copies(&self) -> &[Way];
 
-    /// Takes the payload of an IP packet of protocol 47, and gives inner packets to `deliver`.
+    /// Handles the payload of an IP packet of protocol 47, and gives inner packets to `deliver`.
     fn inbound(
         &mut self,
         from: Way,
@@ -156,9 +156,9 @@ pub(super) trait Machine {
         effects: &mut Vec<Effect>,
     );
 
-    /// Gives packets to `deliver` that have waited for others which do not come.
+    /// Gives `deliver` the packets that have waited in vain for earlier ones.
     fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>);
 
-    /// Fills in what `millrace status` shows.
+    /// Fills in the document for `millrace status`.
     fn describe(&self, status: &mut Status);
 }

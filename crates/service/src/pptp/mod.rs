@@ -1,11 +1,11 @@
 //! PPTP clients and servers.
 //!
-//! A `ClientMachine` or `ServerMachine` decides, and does nothing: it takes an `Event` or a packet and the time, and puts
-//! out `Effect`s. Below them are the sans-IO sessions of the crate [`pptp`]. The executor waits for what happens,
-//! and does what they want done: TUN, control connections over TCP, GRE through a raw socket, the host's network.
+//! A `ClientMachine` or `ServerMachine` decides and does no I/O: it takes an `Event` or a packet and the time, and
+//! puts out `Effect`s. Below them are the sans-IO sessions of the crate [`pptp`]. The executor waits for events and
+//! carries out the effects: TUN, control connections over TCP, GRE through a raw socket, the host's network.
 //!
-//! Packets are moved by the same thread, in batches, and not by the engine: each packet's key follows from the one before
-//! it, and data, acknowledgements and PPP's own packets share one sequence of numbers. docs/pptp.md says more.
+//! The same thread moves packets, in batches and without the engine: each packet's key follows from the one before
+//! it, and data, acknowledgements and PPP's own packets share one sequence of numbers. See docs/pptp.md.
 
 mod awaited;
 mod client;

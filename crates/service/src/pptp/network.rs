@@ -1,4 +1,4 @@
-//! The consequences of a tunnel for the host.
+//! Applies a tunnel's settings to the host.
 
 use super::settings::MTU;
 use ::config::pptp::{Client, Pptp, Server};
@@ -15,16 +15,16 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Why the host could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    /// The host cannot be read.
+    /// The host's state cannot be read.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// There is no way to do it.
+    /// No valid plan exists for these settings.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// It was not done.
+    /// The settings could not be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// The error of a setting beside another program's.
+    /// A manager could not apply its settings.
     #[error(transparent)]
     Managed(#[from] ManagedError),
 }
@@ -34,11 +34,11 @@ pub(super) struct Network {
     ifname: String,
     want: Want,
     applied: Option<Applied>,
-    /// The plan that is in force.
+    /// The plan in force.
     plan: Plan,
-    /// Another program gives the interface what it has.
+    /// The program that configures the interface in place of Millrace, if any.
     managed: Option<Managed>,
-    /// The MTU that was set, in bytes; 0 before.
+    /// The MTU that was set, in bytes; 0 before that.
     pub(super) mtu: u32,
 }
 
@@ -54,13 +54,13 @@ impl Network {
         }
     }
 
-    /// Whether the host has been told of the tunnel.
+    /// Whether the settings are applied to the host.
     pub(super) const fn is_set(&self) -> bool {
         self.mtu != 0
     }
 
-    /// Has the host be as wanted. Routes that another want had, too, stay where they are: no packet passes the tunnel
-    /// meanwhile.
+    /// Applies the wanted settings. Routes that the previous settings also had stay in place, so that no packet
+    /// bypasses the tunnel meanwhile.
     pub(super) fn set(&mut self, want: Want) -> Result<(), NetworkError> {
         if let Some(managed) = &mut self.managed {
             let set = managed.set(&want);
@@ -92,7 +92,7 @@ impl Network {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Settings that the tunnel asked of the host and does not have, and other warnings: one sentence each.
+    /// Warnings, one sentence each, such as settings of the tunnel that the host does not have.
     pub(super) fn warnings(&self) -> Vec<String> {
         let plan = self.plan.warnings.iter().map(String::as_str);
         let managed = self.managed.iter().flat_map(Managed::warnings);
@@ -103,7 +103,7 @@ impl Network {
             .collect()
     }
 
-    /// When routes of the host have changed: the way to the server goes the way that the host has now.
+    /// Handles a change of the host's routes: moves the route to the server to the host's current uplink.
     pub(super) fn follow(&mut self) {
         if let Some(managed) = self.managed.as_mut().filter(|it| it.is_told()) {
             if let Err(error) = managed.set(&self.want) {
@@ -120,7 +120,8 @@ impl Network {
         }
     }
 
-    /// Before another server is called while routes lead into the tunnel: keeps packets to it outside.
+    /// Keeps packets to another server outside the tunnel. Call it before that server is called while routes lead
+    /// into the tunnel.
     pub(super) fn keep_outside(&mut self, server: Ipv4Addr) {
         let server = IpAddr::from(server);
         if self.managed.is_some() {
@@ -140,7 +141,7 @@ impl Network {
         }
     }
 
-    /// Undoes everything, and logs what could not be undone.
+    /// Undoes all settings, and logs failures.
     pub(super) fn undo(&mut self) {
         if let Some(managed) = &mut self.managed {
             managed.lost();
@@ -152,7 +153,7 @@ impl Network {
     }
 }
 
-/// A client's wishes of the host once its tunnel is up. `no_dns` leaves the host's name servers as they are.
+/// Host settings of a client whose tunnel is up. `no_dns` leaves the host's name servers as they are.
 pub(super) fn of_client(
     model: &Pptp,
     client: &Client,
@@ -160,8 +161,8 @@ pub(super) fn of_client(
     server: Ipv4Addr,
     no_dns: bool,
 ) -> Want {
-    // Many servers call their own end by the address that they are called at: a route to that through the tunnel
-    // would lead the tunnel into itself.
+    // Many servers use the address that clients call as their inner address too. A route to that address through the
+    // tunnel would lead the tunnel into itself.
     let peer = up.peer.filter(|&peer| peer != server && peer != up.address);
     let mut want = Want {
         addresses: vec![WantedAddress {
@@ -192,10 +193,10 @@ pub(super) fn of_client(
     want
 }
 
-/// A server's wishes of the host.
+/// Host settings of a server.
 pub(super) fn of_server(model: &Pptp, server: &Server) -> Want {
     let (address, bits) = server.address;
-    // Where only some addresses of a network are clients', the others are elsewhere.
+    // If only some addresses of a network belong to clients, the rest of the network is elsewhere.
     let prefix = if server.routes.is_empty() { bits } else { 32 };
     Want {
         addresses: vec![WantedAddress {

@@ -1,7 +1,7 @@
-//! Packets of GRE put back into order before they are decrypted.
+//! Puts GRE packets back into order before they are decrypted.
 //!
-//! Where all packets are one stream of RC4, one that is overtaken costs a round trip until the sender begins anew. The
-//! window of the crate `lines` holds those that came early for as long as the missing one is likely to come.
+//! Where all packets form one RC4 stream, a reordered packet costs a round trip until the sender resets the stream.
+//! The window of the crate `lines` holds early packets while the missing one is likely to come.
 
 use ::lines::number::Extender;
 use ::lines::reorder::{Arrival, Jump, Late, Order as Strictness, Settings, Verdict, Window};
@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 /// Most packets and bytes that wait.
 const MAX: (usize, usize) = (2048, 4 << 20);
 
-/// How long a missing packet of one stream is waited for at least.
+/// Shortest wait for a missing packet of one RC4 stream.
 const STREAM_FLOOR: Duration = Duration::from_millis(20);
 
 /// The order of one call.
 pub(super) struct Order {
     window: Window<Vec<u8>>,
     numbers: Extender,
-    /// Our call ID: what is for another call does not count.
+    /// Our call ID: packets for other calls do not count.
     call_id: u16,
 }
 
 impl Order {
-    /// The order that a call needs: as configured, or else where its packets are one stream.
+    /// Makes the order of a call: as configured, or by default if its packets form one stream.
     pub(super) fn of(
         call_id: u16,
         protection: Option<Protection>,
@@ -38,7 +38,7 @@ impl Order {
         let settings = Settings {
             packets_max: MAX.0,
             bytes_max: MAX.1,
-            // There a gap that is given up too soon costs a round trip.
+            // In a stream, a gap that is given up too soon costs a round trip.
             floor: if stream {
                 STREAM_FLOOR
             } else {
@@ -57,9 +57,9 @@ impl Order {
         })
     }
 
-    /// Whether a packet is to be opened now. If not it waits, or is dropped.
+    /// Whether to open a packet now. If not, it waits or is dropped.
     pub(super) fn arrived(&mut self, packet: &[u8], line: LineId, now: Instant) -> bool {
-        // A packet that is none of the call is refused, and counted, by the code that opens it.
+        // A packet that does not belong to the call passes: the code that opens packets refuses and counts it.
         let Ok(Packet { header, .. }) = Packet::parse(packet) else {
             return true;
         };
@@ -77,12 +77,12 @@ impl Order {
         verdict.deliver()
     }
 
-    /// The next packet whose turn has come.
+    /// Takes the next packet that is due.
     pub(super) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.window.due(now)
     }
 
-    /// The counts.
+    /// The counts over all lines.
     pub(super) fn counts(&self) -> OrderCounts {
         let counted = self.window.counters();
         OrderCounts {
@@ -92,12 +92,12 @@ impl Order {
             accepted: counted.copies.accepted,
             late: counted.copies.late,
             received: counted.copies.received(),
-            // Nothing is asked for again.
+            // PPTP requests no packet again.
             ..OrderCounts::default()
         }
     }
 
-    /// The counts of one line, with those of others that are not counted here.
+    /// The counts of one line, completed by `others`, which this order does not count.
     pub(super) fn counts_of(&self, line: LineId, others: LineCounts) -> LineCounts {
         let copies = self.window.line_copies(line);
         LineCounts {
@@ -110,7 +110,7 @@ impl Order {
         }
     }
 
-    /// When the next one is not waited for any longer.
+    /// When the wait for the next missing packet ends.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.window.next_deadline()
     }

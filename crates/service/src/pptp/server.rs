@@ -1,4 +1,4 @@
-//! The machine of a server: its clients, and which of them an inner address belongs to.
+//! The server's machine: its clients, and which of them each inner address belongs to.
 
 use super::client::{describe, set_heard};
 use super::machine::{Effect, Event, Machine, StreamId, Way};
@@ -25,14 +25,14 @@ const FAREWELL: Duration = Duration::from_secs(3);
 
 /// A client whose call is up.
 struct Client {
-    /// Its address inside.
+    /// The client's inner address.
     inner: Ipv4Addr,
-    /// Its address outside.
+    /// The client's outer address.
     outer: Ipv4Addr,
     up: Up,
     since: SystemTime,
     order: Option<Order>,
-    /// It calls by several lines.
+    /// The client's lines, if it calls by several.
     lines: Option<Box<ClientLines>>,
     sent: [u64; 2],
     received: [u64; 2],
@@ -43,18 +43,18 @@ pub(super) struct ServerMachine {
     session: Session,
     reorder: Option<bool>,
     answering: Option<Answering>,
-    /// The other ways of the packet that was sealed last.
+    /// Ways for the copies of the packet that was sealed last.
     copies: Vec<Way>,
     /// Calls that are up, by our call ID.
     clients: BTreeMap<u16, Client>,
-    /// Calls by the client's address inside.
+    /// Calls by the client's inner address.
     routes: HashMap<Ipv4Addr, u16>,
     /// Where control connections come from.
     connections: BTreeMap<StreamId, Ipv4Addr>,
     finished: Vec<StreamId>,
     stop_by: Option<Instant>,
     outputs: Vec<ServerOutput>,
-    /// Packets for no client, too long for one, of no IPv4, and from an address that is not the client's.
+    /// Dropped packets: for no client, too long for one, not IPv4, and from an address that is not the client's.
     drops: [u64; 4],
     /// Packets and bytes of both directions.
     sent: [u64; 2],
@@ -89,7 +89,7 @@ impl ServerMachine {
         })
     }
 
-    /// Does what the session has put out.
+    /// Turns the session's outputs into effects.
     fn translate(&mut self, effects: &mut Vec<Effect>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
@@ -97,7 +97,7 @@ impl ServerMachine {
                     effects.push(Effect::Gre(Way::between(LineId::FIRST, to), packet));
                 }
                 ServerOutput::Up { call, up } => self.came_up(call, up, effects),
-                // IPv6 is not offered.
+                // Ignored: the server does not offer IPv6.
                 ServerOutput::Ipv6Up { .. } => {}
                 ServerOutput::Lines { call } => self.agreed(call, effects),
                 ServerOutput::ControlLost { call } => self.control_lost(call, effects),
@@ -139,7 +139,7 @@ impl ServerMachine {
             describe(up.protection),
             up.mtu
         );
-        // A client may negotiate anew as often as it likes.
+        // Less loud: a client may negotiate anew as often as it likes.
         let level = match self.clients.contains_key(&call) {
             true => Level::Debug,
             false => Level::Info,
@@ -157,7 +157,7 @@ impl ServerMachine {
             sent: [0; 2],
             received: [0; 2],
         };
-        // It may have negotiated anew.
+        // The client may have negotiated anew.
         if let Some(old) = self.clients.insert(call, client)
             && old.inner != inner
         {
@@ -168,7 +168,7 @@ impl ServerMachine {
         }
     }
 
-    /// Opens a packet whose turn has come.
+    /// Opens a packet that is next in order.
     fn open(
         &mut self,
         from: Ipv4Addr,
@@ -200,13 +200,13 @@ impl ServerMachine {
     }
 }
 
-/// A client's name in the log. Its own word for itself is shown, and never obeyed by the terminal.
+/// A client's name in the log. The name that the client gave is escaped, so that the terminal does not obey it.
 fn name(up: &Up) -> String {
     let name = up.user.as_deref().unwrap_or("(no name)");
     terminal::shown(name)
 }
 
-/// The source address of a packet of IPv4.
+/// The source address of an IPv4 packet.
 fn source_of(packet: &[u8]) -> Option<Ipv4Addr> {
     address_at(packet, 12)
 }
@@ -243,7 +243,7 @@ impl Machine for ServerMachine {
                 self.stop_by = Some(now + FAREWELL);
                 self.session.stop(now, &mut self.outputs);
             }
-            // A server calls no one.
+            // A server calls nobody.
             Event::Start
             | Event::LookedUp(_)
             | Event::Connected
@@ -416,7 +416,7 @@ impl Machine for ServerMachine {
 }
 
 impl ServerMachine {
-    /// Opens packets of one call that have waited.
+    /// Opens the packets of one call that waited for an earlier one.
     fn release_of(
         &mut self,
         call: u16,
@@ -433,7 +433,7 @@ impl ServerMachine {
             let Some(mut packet) = due else {
                 return;
             };
-            // Where it came from was judged when it came.
+            // The source was checked when the packet came.
             let from = self.session.used_of(call, now).unwrap_or(outer);
             self.open(from, &mut packet, now, deliver, effects);
         }

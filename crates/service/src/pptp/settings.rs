@@ -1,4 +1,4 @@
-//! From the model of a file to what sessions are made with.
+//! Makes the settings of sessions from a file's model.
 
 use ::config::pptp::{Auth, Client, Mppe, MppeMode, Password, Pptp, Server};
 use ::pptp::mppe::KeyLength;
@@ -9,13 +9,13 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
-/// Bytes of a file with a password that are read.
+/// Most bytes that are read of a password file.
 const PASSWORD_MAX: u64 = 4096;
 
-/// The longest packet in the tunnel where nothing else is said, in bytes.
+/// The longest packet in the tunnel by default, in bytes.
 pub(super) const MTU: u16 = 1396;
 
-/// Bytes that encryption takes of what a frame carries (RFC 3078, section 3).
+/// Bytes of a frame that encryption takes (RFC 3078, section 3).
 const MPPE: u16 = 4;
 
 /// Why a password could not be read.
@@ -26,7 +26,7 @@ pub struct PasswordError {
     error: io::Error,
 }
 
-/// The kernel's random numbers.
+/// Random numbers of the kernel.
 pub(super) fn entropy() -> Entropy {
     Entropy::new(crypto::random)
 }

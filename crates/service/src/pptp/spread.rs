@@ -1,4 +1,4 @@
-//! By which lines, or addresses, each packet goes.
+//! Chooses the lines, or addresses, by which each packet goes.
 
 use ::lines::inner::Reader;
 use ::lines::scheduler::{FlowTable, PacketShare};
@@ -13,7 +13,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Each packet by the line in use.
+    /// Sends each packet by the line in use.
     pub(super) fn new() -> Self {
         let mut seed = [0; 8];
         crypto::random(&mut seed);
@@ -25,7 +25,7 @@ impl Spread {
         }
     }
 
-    /// From now on they go so.
+    /// Spreads packets in this mode from now on.
     pub(super) fn set_mode(&mut self, mode: LineMode) {
         if self.mode == mode {
             return;
@@ -38,12 +38,12 @@ impl Spread {
         }
     }
 
-    /// Whether all go by the line in use.
+    /// Whether all packets go by the line in use.
     pub(super) fn is_single(&self) -> bool {
         self.mode == LineMode::Single
     }
 
-    /// The lines of a packet, of which there is one at least.
+    /// The lines of a packet, at least one.
     pub(super) fn pick(&mut self, packet: &[u8], used: LineId) -> LineSet {
         let inner = || self.reader.read(packet);
         let critical = || inner().is_some_and(|it| it.critical());
@@ -78,7 +78,7 @@ pub(super) fn among(mode: LineMode, lines: LineSet) -> LineMode {
     }
 }
 
-/// The lines that a mode uses beside the one in use.
+/// The lines that a mode uses besides the line in use.
 pub(super) fn lines_of(mode: LineMode) -> LineSet {
     match mode {
         LineMode::Single => LineSet::EMPTY,

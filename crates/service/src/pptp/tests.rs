@@ -19,7 +19,7 @@ mod by_lines;
 /// Outer addresses.
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const THERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// The client's, and the server's address that it calls, which is not its only one.
+/// The client's address, and the server's address that it calls, which is not the server's only one.
 const CALLED: Ends = Ends {
     theirs: HERE,
     ours: Some(Ipv4Addr::new(198, 51, 100, 7)),
@@ -54,13 +54,13 @@ struct World {
     client: ClientMachine,
     server: ServerMachine,
     stream: Option<StreamId>,
-    /// Packets of GRE under way to the server, and to the client.
+    /// GRE packets on their way to the server, and to the client.
     to_server: VecDeque<Vec<u8>>,
     to_client: VecDeque<Vec<u8>>,
-    /// Inner packets that came out.
+    /// Inner packets that arrived.
     at_server: Vec<Vec<u8>>,
     at_client: Vec<Vec<u8>>,
-    /// The client's requests.
+    /// The client's effects, by name.
     asked: Vec<String>,
     calls: Vec<SocketAddrV4>,
     up: Option<Up>,
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Up, with nothing under way.
+    /// A world whose tunnel is up, with nothing on its way.
     fn connected(more: &str) -> Self {
         let mut world = Self::new(&THERE.to_string(), "word", more);
         world.tell(Event::Start);
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Carries what both have said of the control connection.
+    /// Carries the bytes of both ends of the control connection.
     fn carry(&mut self) {
         while let Some(stream) = self.stream {
             let mut effects = Vec::new();
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// The connection ends.
+    /// Closes the control connection.
     fn hang_up(&mut self) {
         let Some(stream) = self.stream.take() else {
             return;
@@ -228,7 +228,7 @@ impl World {
         self.of_client(client);
     }
 
-    /// Lets everything happen, and the time pass, until something is so.
+    /// Handles events and lets time pass, until the condition holds.
     fn run(&mut self, until: impl Fn(&Self) -> bool) {
         for _ in 0..10_000 {
             self.carry();
@@ -284,7 +284,7 @@ impl World {
     }
 }
 
-/// A packet of IPv4.
+/// An IPv4 packet.
 fn packet(from: Ipv4Addr, to: Ipv4Addr, number: u8) -> Vec<u8> {
     let mut packet = vec![number; 60];
     packet[..20].fill(0);
@@ -338,7 +338,7 @@ fn a_client_that_negotiates_anew_fills_no_log() {
     assert_eq!(effects.iter().filter(shown).count(), 0, "it was up before");
 }
 
-/// So can a server: the lines count as those of strangers.
+/// A server can do so too: its log lines count as those of strangers.
 #[test]
 fn a_server_that_negotiates_anew_fills_no_log() {
     let mut world = World::connected("mppe = \"none\"\n");
@@ -377,7 +377,7 @@ fn a_packet_of_one_stream_that_is_lost_costs_a_moment_only() {
     for number in 1..10 {
         world.client_sends(&packet(CLIENT, SERVER, number));
     }
-    // Given up, and the sender asked to begin anew.
+    // The packet was given up, and the sender was asked to begin anew.
     let end = world.now + Duration::from_secs(2);
     world.run(|world| world.now >= end);
     world.client_sends(&packet(CLIENT, SERVER, 77));
@@ -467,7 +467,7 @@ fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
     world.tell(Event::LookedUp(Ok(vec![HERE, THERE])));
     let called: Vec<Ipv4Addr> = world.calls.iter().map(|call| *call.ip()).collect();
     assert_eq!(called, [HERE, THERE]);
-    // Known addresses do when the name server is out of reach.
+    // The known addresses serve while the name server is out of reach.
     world.run(|world| world.asked.len() == 4);
     world.tell(Event::LookedUp(Err("no name server".to_owned())));
     assert_eq!(world.calls.len(), 4);

@@ -1,4 +1,4 @@
-//! The way of datagrams through a relay. No memory is asked for on it.
+//! Forwards datagrams through a relay, without allocating memory.
 
 use super::Link;
 use crate::strangers;
@@ -10,36 +10,36 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// The longest datagram that is expected, in bytes; a longer one costs a system call of its own.
+/// The longest expected datagram, in bytes; a longer one costs a separate system call.
 const STRIDE: usize = 2048;
 
-/// Most datagrams of one system call, where they come singly.
+/// Most datagrams of one system call, where they come one by one.
 const DATAGRAMS: usize = TRAIN_ROOM / STRIDE;
 
-/// Most pieces of what is received together: a train has at most 128 datagrams (Linux 6.9 and later).
+/// Most pieces received in one call: a train has at most 128 datagrams (Linux 6.9 and later).
 const PIECES: usize = 128;
 
-/// Most reads of one socket in a row: others must have their turn.
+/// Most reads of one socket in a row, so that other sockets have their turn.
 const READS: usize = 8;
 
 pub(super) struct Forwarder {
     pub(super) table: Table,
-    /// Towards clients.
+    /// The sockets towards the clients.
     listen: Link,
-    /// Towards the target, one for each client.
+    /// The sockets towards the target, one pair for each client.
     pub(super) links: Vec<Link>,
-    /// Where everything goes, once that is known.
+    /// The target's address, once known.
     pub(super) target: Option<SocketAddr>,
     memory: Vec<u8>,
     received: Vec<ReceivedTrain>,
     trains: Vec<Train>,
     recv: RecvScratch,
     send: SendScratch,
-    /// Datagrams that came from elsewhere than the target.
+    /// Datagrams from a sender other than the target.
     not_target: u64,
-    /// Datagrams that the kernel would not send, or that came cut off.
+    /// Datagrams that the kernel did not send, or that arrived truncated.
     unsent: u64,
-    /// Datagrams that came before it was known where the target is.
+    /// Datagrams that came while the target's address was unknown.
     untargeted: u64,
 }
 
@@ -50,7 +50,7 @@ fn family(addr: SocketAddr) -> Family {
     }
 }
 
-/// Datagrams in so many bytes.
+/// Number of datagrams of `segment` bytes in `bytes`.
 fn count(bytes: usize, segment: u32) -> u32 {
     (bytes as u32).div_ceil(segment.max(1))
 }
@@ -85,7 +85,7 @@ impl Forwarder {
         }
     }
 
-    /// Serves what waits in a socket that clients send to.
+    /// Forwards datagrams that wait in a socket for clients.
     pub(super) fn serve_clients(&mut self, at: usize) {
         for _ in 0..READS {
             let Some(socket) = self.listen.sockets().nth(at) else {
@@ -100,7 +100,7 @@ impl Forwarder {
         }
     }
 
-    /// Sends what was received from clients to the target.
+    /// Sends datagrams received from clients to the target.
     fn send_on(&mut self) {
         let now = Instant::now();
         let received = std::mem::take(&mut self.received);
@@ -151,7 +151,7 @@ impl Forwarder {
         (self.received, self.memory) = (received, memory);
     }
 
-    /// Sends what has gathered for the target, from the port of this client.
+    /// Sends the datagrams gathered for the target, from this client's port.
     fn flush(&mut self, whose: Option<usize>, memory: &[u8]) {
         let link = whose.and_then(|number| self.links.get(number));
         let socket = link
@@ -167,7 +167,7 @@ impl Forwarder {
         self.trains.clear();
     }
 
-    /// Serves what waits in a client's socket towards the target, the first or the second of them.
+    /// Forwards answers that wait in a client's socket towards the target, the first or the second one.
     pub(super) fn serve_target(&mut self, number: usize, second: bool) {
         for _ in 0..READS {
             let link = self.links.get(number);
@@ -183,7 +183,7 @@ impl Forwarder {
         }
     }
 
-    /// Sends what was received from the target to a client.
+    /// Sends datagrams received from the target to a client.
     fn send_back(&mut self, number: usize) {
         let now = Instant::now();
         let mut to = None;
@@ -217,7 +217,7 @@ impl Forwarder {
         self.trains.clear();
     }
 
-    /// Datagrams to the target and from it, of all clients.
+    /// Counts of datagrams to the target and from it, of all clients.
     pub(super) fn moved(&self) -> (u64, u64) {
         let all = (0..self.table.len()).filter_map(|number| self.table.of(number));
         all.fold((0, 0), |(out, back), (_, counters)| {
@@ -264,7 +264,7 @@ impl Forwarder {
     }
 }
 
-/// Reads what waits. Returns how many datagrams came cut off, or `None` if nothing waits.
+/// Reads waiting datagrams. Returns how many arrived truncated, or `None` if none wait.
 fn read(
     socket: &UdpSocket,
     scratch: &mut RecvScratch,
@@ -284,8 +284,8 @@ fn read(
     }
 }
 
-/// Writes to the log what a hello has changed. Any sender can cause a debug line, and a client with a key can cause a line with
-/// each hello, from another port each time: their number is bounded.
+/// Logs what a hello has changed. The number of lines is bounded: any sender can cause a debug line, and a client
+/// with a key can cause a line with each hello by changing its port.
 fn tell(table: &Table, heard: Result<(usize, Change), Refused>, from: SocketAddr) {
     let (number, change) = match heard {
         Ok(heard) => heard,

@@ -1,6 +1,6 @@
-//! The stamps of the clients' last hellos, on file: a relay that is started anew refuses what was recorded before.
+//! Keeps the stamps of the clients' last hellos in a file, so that a restarted relay refuses recorded hellos.
 //!
-//! The file is in memory, as it changes with each hello: after a reboot the stamps are forgotten.
+//! The file lies in memory, as it changes with each hello: after a reboot the stamps are forgotten.
 
 use crate::places;
 use relay::{KeyId, Table, Tai64n};
@@ -10,30 +10,30 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a place: more than as many clients as there may be need.
+/// Bytes of a place: enough for the stamps of more clients than a relay serves.
 const PLACE: usize = 16 << 10;
 
-/// The beginning of a place, and its version.
+/// The first line of a place, with its version.
 const HEAD: &str = "millrace relay 1";
 
-/// The file of one relay. It is opened once, as the relay gives up its rights.
+/// The file of one relay. It is opened once, as the relay drops its privileges.
 pub(super) struct Stamps {
     path: PathBuf,
     file: File,
-    /// The number of the place that was written last.
+    /// Number of the place that was written last.
     number: u64,
-    /// Hellos whose stamps are on file.
+    /// Accepted hellos whose stamps are in the file.
     hellos: u64,
 }
 
 impl Stamps {
-    /// Opens the file of a relay that listens there, and has the table remember what is in it.
+    /// Opens a relay's file, and restores its stamps in the table.
     ///
     /// # Errors
     /// The kernel's error.
     pub(super) fn open(path: &Path, table: &mut Table) -> io::Result<Self> {
         let file = places::open(path)?;
-        // A damaged file is begun anew.
+        // A damaged file is started anew.
         let (number, text) = places::newest(&file, HEAD, PLACE).unwrap_or_default();
         for (id, stamp) in text.lines().filter_map(parse) {
             table.remember(id, stamp);
@@ -46,7 +46,7 @@ impl Stamps {
         })
     }
 
-    /// Writes the stamps if there are others since the last time.
+    /// Writes the stamps if hellos came since the last time.
     pub(super) fn follow(&mut self, table: &Table) {
         let hellos = table.hellos();
         if self.hellos == hellos {
@@ -56,7 +56,7 @@ impl Stamps {
         let number = self.number.wrapping_add(1);
         let mut text = String::new();
         for (id, stamp) in table.stamps() {
-            // To a string: cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{} {}", hex(&id.to_bytes()), hex(&stamp.0));
         }
         let (place, at) = places::emit(HEAD, number, &text, PLACE);
@@ -128,7 +128,7 @@ mod tests {
             after.hello(&hello(2, 1), from, now).is_ok(),
             "another client"
         );
-        // A client that has gone, and a file that is damaged.
+        // A client that was removed, then a file that is damaged.
         Stamps::open(&path, &mut table(1)).unwrap();
         std::fs::write(&path, "nonsense").unwrap();
         assert!(Stamps::open(&path, &mut table(3)).is_ok());

@@ -1,5 +1,5 @@
-//! Where a relay's target is: an address, or a name that is looked up until it is found, and anew when nothing comes back
-//! from any of its addresses.
+//! The address of a relay's target: configured, or found for a name. A name is looked up until it is found, and anew
+//! when none of its addresses answers.
 
 use crate::wireguard::names::Name;
 use crate::wireguard::{LookUp, Whose};
@@ -7,7 +7,7 @@ use config::types::Endpoint;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether anything comes back. WireGuard repeats what is not answered each 5 seconds.
+/// How often to check whether answers come back. WireGuard repeats an unanswered message every 5 seconds.
 const LOOK: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -15,9 +15,9 @@ pub(super) struct Target {
     address: Option<SocketAddr>,
     name: Option<Name>,
     look: Instant,
-    /// Datagrams to the target and from it that were counted.
+    /// Datagrams to the target and from it, at the last check.
     counted: (u64, u64),
-    /// The name and the address that something has come back from, to be kept.
+    /// The name and the address that has answered, to be kept in a file.
     good: Option<(String, IpAddr)>,
 }
 
@@ -32,23 +32,23 @@ impl Target {
         }
     }
 
-    /// Where it is, once that is known.
+    /// The target's address, once known.
     pub(super) const fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Whether it is given by a name.
+    /// Whether the target is configured by name.
     pub(super) const fn is_name(&self) -> bool {
         self.name.is_some()
     }
 
-    /// When [`Target::expire`] has something to do.
+    /// When [`Target::expire`] next has something to do.
     pub(super) fn due(&self) -> Option<Instant> {
         let name = self.name.as_ref()?;
         Some(name.due().map_or(self.look, |at| at.min(self.look)))
     }
 
-    /// Follows what went to the target and came back, and begins a look-up that is due.
+    /// Takes the counts of datagrams to the target and back, and begins a look-up that is due.
     pub(super) fn expire(&mut self, moved: (u64, u64), now: Instant) -> Option<LookUp> {
         let name = self.name.as_mut()?;
         if self.look <= now {
@@ -65,12 +65,12 @@ impl Target {
         due.then(|| name.begin(Whose::Target, 0))
     }
 
-    /// The name and the address that are to be kept for a start at which no name server answers, once.
+    /// Returns once the name and the address to keep for a start at which no name server answers.
     pub(super) const fn take_good(&mut self) -> Option<(String, IpAddr)> {
         self.good.take()
     }
 
-    /// Takes the end of a look-up.
+    /// Takes the result of a look-up.
     pub(super) fn looked_up(
         &mut self,
         lookup: &LookUp,
@@ -78,7 +78,7 @@ impl Target {
         now: Instant,
     ) {
         let name = self.name.as_mut();
-        // The file may have been read again meanwhile.
+        // The configuration file may have been read again meanwhile.
         let Some(name) = name.filter(|name| *name.endpoint() == lookup.endpoint) else {
             return;
         };
@@ -117,7 +117,7 @@ mod tests {
         );
         target.looked_up(&lookup, Ok(vec![addr(1), addr(2)]), now);
         assert_eq!(target.address(), Some(addr(1)));
-        // Nothing goes there, then answers come.
+        // First nothing goes to the target, then answers come.
         for moved in [(0, 0), (5, 2), (6, 3)] {
             assert_eq!(target.take_good(), None);
             now += LOOK;

@@ -1,10 +1,10 @@
-//! The data plane's part of the document, whatever the protocol.
+//! The data plane's part of the document, for every protocol.
 
 use plane::{PipelineCounts, Statistics};
 
 use super::{DataplaneStatus, PipelineStatus};
 
-/// The work of the data plane. The ciphers are the protocol's to tell.
+/// Counters of the data plane. The protocol fills in the ciphers.
 pub fn dataplane(statistics: Statistics) -> DataplaneStatus {
     let rungs = statistics.rungs.into_iter();
     let drops = statistics.drops.into_iter();

@@ -1,11 +1,11 @@
-//! Finds what limits the speed, by two documents of one daemon.
+//! Finds what limits the speed, from two documents of one daemon.
 
 use super::{DataplaneStatus, PipelineStatus};
 
-/// Packets a second below which nothing is said: a line that idles is limited by nothing.
+/// Packets a second below which nothing is reported: nothing limits an idle uplink.
 const WORTH_A_WORD: u64 = 1000;
 
-/// The limits of the speed, by the counters between two documents, `elapsed_ms` apart.
+/// What limits the speed, from the counters of two documents that are `elapsed_ms` apart.
 pub(super) fn limits(now: &DataplaneStatus, before: &DataplaneStatus, elapsed_ms: u64) -> String {
     let moved = |now: &PipelineStatus, before: &PipelineStatus| {
         Some((
@@ -25,7 +25,7 @@ pub(super) fn limits(now: &DataplaneStatus, before: &DataplaneStatus, elapsed_ms
         return String::new();
     }
     let each = packets as f64 / batches.max(1) as f64;
-    // Nearly one system call for each packet: the kernel, not the cipher, is the cost.
+    // Nearly one system call for each packet: the kernel is the cost, not the cipher.
     let mut words = if syscalls * 2 > packets {
         format!("packets come singly ({each:.1} a batch): system calls cost more than the cipher")
     } else {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn only_what_is_between_two_samples_counts() {
-        // Full batches for hours, and single packets now.
+        // Full batches for hours, then single packets.
         let before = plane(9_000_000, 100_000, 200_000);
         let now = plane(9_002_000, 102_000, 204_000);
         assert!(limits(&now, &before, 1000).starts_with("packets come singly (1.0 a batch)"));

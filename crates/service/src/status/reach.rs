@@ -14,27 +14,27 @@ pub const SILENT: &str = "silent";
 /// State of a peer to which no uplink leads.
 pub const NO_CARRIER: &str = "no carrier";
 
-/// State of a tunnel that does not come up before something else does.
+/// State of a tunnel that waits for something before it can come up.
 pub const WAITING: &str = "waiting";
 
-/// Peers whose routes one document asks the kernel for. More peers share the uplinks of these.
+/// Most peers whose routes the kernel is asked for in one document. Further peers share the uplinks of these.
 const ASKED: usize = 64;
 
-/// Seconds within which a packet shows that an uplink works.
+/// Age in seconds up to which a packet shows that an uplink works.
 const JUST_HEARD: u64 = 2;
 
-/// Time that a ping may take beyond its interval.
+/// Extra time that a ping may take beyond its interval.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// Longest time between two packets of a peer that pings every `ping`, and is given up after a silence of `limit`; `None`
-/// where nothing says that the peer pings.
+/// Longest time between two packets of a peer that pings every `ping`, and is given up after a silence of `limit`;
+/// `None` if nothing says that the peer pings.
 pub(crate) fn expected_within(ping: Option<Duration>, limit: Option<Duration>) -> Option<Duration> {
     let limit = limit?;
     Some(ping.map_or(limit / 2, |ping| (ping + SLACK).min(limit)))
 }
 
 impl PeerStatus {
-    /// Takes down when the peer was heard last, and calls it silent where that is longer ago than `within`.
+    /// Records when the peer was last heard, and marks it silent if that is longer ago than `within`.
     pub(crate) fn set_heard(
         &mut self,
         last: Option<Instant>,
@@ -50,15 +50,15 @@ impl PeerStatus {
         }
     }
 
-    /// Calls the peer silent, for this reason.
+    /// Marks the peer silent, for this reason.
     pub(crate) fn set_silent(&mut self, reason: String) {
         self.state = Some(SILENT.to_owned());
         self.reason = Some(reason);
     }
 }
 
-/// The obstacle that keeps packets to an address on this host. A way through `tunnel` itself is none: it is what is left where
-/// an uplink has lost its addresses with its carrier.
+/// Returns what keeps packets to an address on this host. A route through `tunnel` itself does not count: such a
+/// route remains when an uplink has lost its addresses with its carrier.
 fn obstacle(
     netlink: &mut Netlink,
     to: IpAddr,
@@ -88,7 +88,7 @@ fn obstacle(
 }
 
 impl Status {
-    /// Looks at the uplinks to the peers, and derives the tunnel's state from the states of its peers.
+    /// Checks the uplinks to the peers, and derives the tunnel's state from the states of its peers.
     pub(crate) fn look_at_uplinks(&mut self) {
         if let Ok(mut netlink) = Netlink::open() {
             let (mark, device) = (self.fwmark, self.bound_device.clone());
@@ -109,7 +109,7 @@ impl Status {
                 }
                 continue;
             }
-            // Packets come, whatever the tables say.
+            // Packets arrive, whatever the routing tables say.
             if peer.last_heard_age.is_some_and(|age| age < JUST_HEARD) {
                 continue;
             }
@@ -129,8 +129,8 @@ impl Status {
         if is_server || self.peers.iter().any(|it| it.state.is_none()) {
             return;
         }
-        // A state that holds for every peer holds for the tunnel. Without a carrier a client that calls cannot be
-        // heard, either.
+        // A state that holds for every peer holds for the tunnel. A calling client hears nobody without a carrier
+        // either.
         if let Some(first) = self.peers.first() {
             let connecting = matches!(self.state.as_deref(), Some("connecting" | WAITING));
             let state = first.state.as_deref();
@@ -148,7 +148,7 @@ fn address(endpoint: &str) -> Option<IpAddr> {
     address
         .ok()
         .map(|it| it.to_canonical())
-        // The routing tables have no way to a link-local address without its device.
+        // The routing tables cannot resolve a link-local address without its device.
         .filter(|it| match it {
             IpAddr::V4(it) => !it.is_unspecified(),
             IpAddr::V6(it) => !(it.is_unspecified() || it.is_unicast_link_local()),
@@ -211,7 +211,7 @@ mod tests {
             (Some("connected"), client, vec![heard], Some("connected")),
             (Some("connected"), client, vec![silent], Some(SILENT)),
             (Some("connected"), client, vec![cut], Some(NO_CARRIER)),
-            // A client that calls has not been answered yet.
+            // The server has not answered the client yet.
             (Some("connecting"), client, vec![silent], Some("connecting")),
             (Some("connecting"), client, vec![cut], Some(NO_CARRIER)),
             (Some(WAITING), None, vec![silent], Some(WAITING)),
@@ -219,9 +219,9 @@ mod tests {
             (None, None, vec![silent, silent], Some(SILENT)),
             (None, None, vec![cut], Some(NO_CARRIER)),
             (None, None, vec![], None),
-            // A server waits for whoever comes.
+            // A server waits for any client.
             (None, server, vec![silent], None),
-            // PPTP names no port, and before a look-up no address.
+            // PPTP names no port, and no address before a look-up.
             (
                 Some("connected"),
                 client,

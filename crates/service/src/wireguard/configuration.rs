@@ -1,4 +1,4 @@
-//! Configurations that clients of the UAPI and files ask for.
+//! Configurations that UAPI clients and files request.
 
 use super::effect::{Effect, PlaneRequest, Refused};
 use super::machine::{Machine, Turn};
@@ -17,7 +17,7 @@ const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 
-/// Most configurations that wait for one to be done.
+/// Most configurations that wait for the current one to end.
 const WAITING_MAX: usize = 64;
 
 /// Configuration request of a client.
@@ -27,14 +27,14 @@ pub(super) struct Configuration {
     set: SetDevice,
 }
 
-/// A configuration that goes on.
+/// The configuration that is being applied.
 #[derive(Debug)]
 pub(super) struct Job {
     configuration: Configuration,
     step: Step,
 }
 
-/// Step that a job waits for.
+/// What a job waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Mark,
@@ -42,8 +42,8 @@ enum Step {
 }
 
 impl Machine {
-    /// Applies a configuration, after those that came before it. On error what came before the fault stays applied, as with
-    /// the kernel.
+    /// Applies a configuration, after those that came before it. After an error, settings before the fault stay
+    /// applied, as with the kernel.
     pub(super) fn configure(&mut self, client: u64, set: SetDevice, turn: &mut Turn<'_>) {
         let configuration = Configuration { client, set };
         if self.job.is_none() {
@@ -74,7 +74,7 @@ impl Machine {
         });
     }
 
-    /// The end of [`Effect::Mark`].
+    /// Handles the result of [`Effect::Mark`].
     pub(super) fn marked(&mut self, result: Result<(), String>, turn: &mut Turn<'_>) {
         let Some(job) = self.job.take_if(|job| job.step == Step::Mark) else {
             return;
@@ -98,7 +98,7 @@ impl Machine {
             return self.go_on_with_peers(&configuration, turn);
         }
         let step = Step::Port;
-        // First: with lines the answer comes at once.
+        // Stored first, as with lines the answer comes at once.
         self.job = Some(Job {
             configuration,
             step,
@@ -106,7 +106,7 @@ impl Machine {
         self.bind(Purpose::Port(old), turn);
     }
 
-    /// The sockets that a job waits for are there, or not.
+    /// Handles the result of opening the sockets that a job waits for.
     pub(super) fn port_done(&mut self, refused: Option<Refused>, turn: &mut Turn<'_>) {
         let Some(job) = self.job.take_if(|job| job.step == Step::Port) else {
             return;
@@ -147,7 +147,7 @@ impl Machine {
         let mut out = Vec::new();
         let now = turn.now.monotonic;
         self.device.set_private_key(private, now, &mut out);
-        // A peer with our own key is gone before anything else is configured.
+        // A peer with our own key is removed before anything else is configured.
         self.translate(out, None, turn);
     }
 
@@ -195,7 +195,7 @@ impl Machine {
                 return refused(EINVAL, words);
             };
             self.call_by_lines(id, Endpoint::new(addr), turn);
-            // A configuration that gives an address means that one.
+            // An address in a configuration replaces the name.
             self.names.remove(&id);
             self.device.set_endpoint(id, Some(addr), now, out);
         }
@@ -213,7 +213,7 @@ impl Machine {
             if let Some(entry) = self.peers.get_mut(&id) {
                 entry.persistent_keepalive = seconds;
             }
-            // The keepalive that this may send must find the routes and the address in place.
+            // Comes last: the keepalive that this may send needs the routes and the address.
             self.device.set_persistent_keepalive(id, seconds, now, out);
         }
         Ok(())
@@ -244,7 +244,7 @@ impl Machine {
         }
     }
 
-    /// A range belongs to no peer from now on.
+    /// Takes a range from the peer that owns it.
     fn release(&mut self, range: &AllowedIp, turn: &mut Turn<'_>) {
         if let Some(peer) = self.owners.remove(range) {
             turn.routes.push(RouteChange::Remove {
@@ -255,7 +255,7 @@ impl Machine {
         }
     }
 
-    /// Removes a peer. What was put out before is done before.
+    /// Removes a peer, after the effects that were put out before.
     fn remove_peer(&mut self, id: PeerId, out: &mut Vec<Output>, turn: &mut Turn<'_>) {
         self.device.remove_peer(id, out);
         self.translate(std::mem::take(out), None, turn);
@@ -269,13 +269,13 @@ impl Machine {
             for range in &entry.allowed_ips {
                 self.owners.remove(range);
             }
-            // Its number may be another's from now on: what was said of its routes must not come later.
+            // Another peer may get the number, so the changes of routes for it must take effect first.
             turn.commit_routes();
             turn.plane(PlaneRequest::RemovePeer(id));
         }
     }
 
-    /// Says where a peer is, by an address or a name, which is looked up from now on.
+    /// Sets a peer's endpoint: an address, or a name that is looked up from now on.
     pub(super) fn set_endpoint(
         &mut self,
         public_key: &Key32,
@@ -296,7 +296,7 @@ impl Machine {
         }
     }
 
-    /// A peer is called at this address from now on, at once if a handshake waits for one.
+    /// Calls a peer at this address from now on, at once if a handshake waits for an address.
     pub(super) fn call_at(&mut self, id: PeerId, at: Endpoint, turn: &mut Turn<'_>) {
         if !self.peers.contains_key(&id) {
             return;

@@ -7,21 +7,21 @@ use plane::{Endpoint, Line, Notice, PeerId};
 use wireguard::message::INITIATION_LEN;
 use wireguard::{Activity, Output};
 
-/// Limits of the control thread's inbox, with the kernel's queue length: at most a second's work on a small core, while
-/// a client waits five. The longest datagram is an initiation.
+/// Limits of the control thread's inbox, with the kernel's queue length. A full inbox is at most a second's work on a
+/// small core, while a client waits five seconds. The longest datagram is an initiation.
 pub(super) const INBOX: InboxLimits = InboxLimits {
     datagrams: 4096,
     longest: INITIATION_LEN,
-    // All that is read of an answer to a probe.
+    // The only part of the answer to a probe that is read.
     message_head: INITIATION_LEN,
     active: true,
 };
 
-/// Waiting messages from which on the device counts as under load, as the kernel's does.
+/// Number of waiting messages from which the device counts as under load, as in the kernel.
 const UNDER_LOAD: usize = INBOX.datagrams / 8;
 
 impl Machine {
-    /// Takes a datagram that is not a data packet.
+    /// Handles a datagram that is not a data packet.
     pub(super) fn handshake(
         &mut self,
         from: Line,
@@ -42,13 +42,13 @@ impl Machine {
         self.translate(out, Some((from, bytes.len())), turn);
     }
 
-    /// Takes what the data plane says of peers.
+    /// Handles the data plane's notices about peers.
     pub(super) fn notices(&mut self, mut notices: Vec<(PeerId, Notice)>, turn: &mut Turn<'_>) {
         // Confirmations first: the answer to the packet that confirmed a session may have found no
         // key yet and asked for one, and must not begin another handshake for it.
         notices.sort_by_key(|(id, notice)| (!matches!(notice, Notice::Confirmed { .. }), *id));
         for (id, notice) in notices {
-            // It may be gone.
+            // The peer may be gone.
             if self.peers.contains_key(&id) {
                 self.notice(id, notice, turn);
             }
@@ -60,14 +60,14 @@ impl Machine {
         match notice {
             Notice::NeedSession => {
                 self.device.need_session(id, now, &mut out);
-                // The rest of a worker's batch may have been staged after a new key was told, and
-                // with that key no handshake will come that sends it.
+                // Part of a worker's batch may have been staged after control reported the new key. No further
+                // handshake will come to send that part.
                 turn.plane(PlaneRequest::SendStaged(id));
             }
             Notice::Confirmed { index } => self.device.confirmed(id, index, now, &mut out),
             Notice::Refresh { index } => self.device.refresh(id, index, now, &mut out),
             Notice::Moved { .. } => self.peers_changed(turn),
-            // These are for OpenVPN only.
+            // These notices are for OpenVPN only.
             Notice::Compressed { .. } | Notice::Silent | Notice::Failed => {}
             Notice::Active => {
                 self.probing.stir(now);
@@ -86,7 +86,8 @@ impl Machine {
         self.translate(out, None, turn);
     }
 
-    /// Puts out what the protocol asks for. `received` is the datagram that led to it: where it came from and its length.
+    /// Turns the protocol's outputs into effects. `received` names the sender and the length of the datagram that
+    /// caused them.
     pub(super) fn translate(
         &mut self,
         out: Vec<Output>,
@@ -139,7 +140,7 @@ impl Machine {
                 confirm,
             } => {
                 turn.plane(PlaneRequest::SendWith(peer, local_index));
-                // Staged packets leave with the new key, and confirm it as well.
+                // Staged packets leave with the new key, which confirms it too.
                 if confirm && !turn.peer(peer).staged {
                     turn.plane(PlaneRequest::SendKeepalive(peer));
                 }
@@ -176,7 +177,7 @@ impl Machine {
         }
     }
 
-    /// A handshake begins, or begins once more: then the next address of a name has its turn.
+    /// Handles the start or the repetition of a handshake; a repetition tries the name's next address.
     fn initiated(&mut self, id: PeerId, turn: &mut Turn<'_>) {
         let now = turn.now.monotonic;
         let Some(entry) = self.peers.get_mut(&id) else {
@@ -190,7 +191,7 @@ impl Machine {
         let current = turn.endpoint(id).map(|endpoint| endpoint.addr);
         if let Some(addr) = next.filter(|next| current != Some(*next)) {
             self.call_by_lines(id, Endpoint::new(addr), turn);
-            // It has just begun a handshake, and puts out nothing for this.
+            // The device has just begun a handshake, and puts out nothing for this.
             self.device
                 .set_endpoint(id, Some(addr), now, &mut Vec::new());
         }

@@ -1,4 +1,4 @@
-//! The life of an interface's program: make the TUN, serve until told to stop, leave nothing.
+//! The life of an interface's process: makes the TUN, serves until told to stop, leaves nothing behind.
 
 use super::control;
 use super::effect::Ended;
@@ -39,23 +39,23 @@ const STATUS: u64 = 5;
 /// The MTU that leaves room for IPv6 and WireGuard on a 1500-byte line.
 const MTU: u32 = 1420;
 
-/// Packets that the TUN may queue. The kernel's 500 is a burst of a few milliseconds.
+/// Packets that the TUN may queue. The kernel's default of 500 holds only a burst of a few milliseconds.
 const TXQUEUELEN: u32 = 1000;
 
 /// Options that a daemon starts with.
 #[derive(Clone, Debug)]
 pub struct DaemonOptions {
-    /// Interface name; the kernel numbers a `%d`.
+    /// Interface name; the kernel replaces `%d` by a free number.
     pub ifname: String,
-    /// Offloads, threads, buffers.
+    /// Settings for offloads, threads and buffers.
     pub settings: DataplaneSettings,
     /// Send only through this device.
     pub bind_device: Option<String>,
-    /// The lines, in place of that.
+    /// The lines, used in place of `bind_device`.
     pub lines: Lines,
     /// Self-test result of this kernel's TUN super-packets: see [`TunTest`](crate::tun_test::TunTest).
     pub tun_verdict: TunVerdict,
-    /// No cipher at all: only for measuring, never for a tunnel in use.
+    /// Use no cipher at all: only for measuring, never for a tunnel in use.
     #[cfg(feature = "null-cipher")]
     pub null_cipher: bool,
 }
@@ -63,19 +63,19 @@ pub struct DaemonOptions {
 /// Why a daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
-    /// No TUN.
+    /// The TUN cannot be made.
     #[error(transparent)]
     Tun(#[from] TunError),
-    /// A configuration socket.
+    /// A configuration socket cannot be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The UDP sockets.
+    /// The UDP sockets cannot be opened.
     #[error(transparent)]
     Udp(#[from] netio::udp::SocketError),
     /// The link could not be set up.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Descriptors, threads.
+    /// An operation on descriptors or threads failed.
     #[error("{what}: {source}")]
     Io {
         /// The operation that failed.
@@ -85,7 +85,7 @@ pub enum DaemonError {
     },
 }
 
-/// A program that runs one interface.
+/// The process that runs one interface.
 pub struct Daemon {
     interface: Arc<Mutex<Option<Interface>>>,
     inbox: Arc<Inbox>,
@@ -97,25 +97,25 @@ pub struct Daemon {
     signals: Signals,
     ifname: String,
     ifindex: u32,
-    /// MTU of each device that was heard of, by index, in bytes.
+    /// MTU of each known device, by index, in bytes.
     mtus: HashMap<u32, u32>,
-    /// Handshake messages still wait.
+    /// The inbox still holds handshake messages.
     busy: bool,
     gate: Gate,
     started: Instant,
     watchdog: Watchdog,
 }
 
-/// The part that started a daemon, and is told of what concerns more than the interface.
+/// The part that started a daemon and manages everything beyond the interface, such as routes and DNS.
 pub trait Owner {
-    /// Something has changed that the host's settings depend on: names of endpoints have been looked up, or the host's
-    /// routes or addresses are others. Called once in the beginning too.
+    /// Called once at the start, and when something has changed that the host's settings depend on: addresses found
+    /// for endpoint names, or the host's routes or addresses.
     ///
     /// # Errors
     /// Ends the daemon.
     fn changed(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>>;
 
-    /// It is time to ask the kernel what it has learned of the paths to the peers, or the interface's MTU is another.
+    /// Called when the kernel may have learned a new path MTU to a peer, or the interface's MTU has changed.
     ///
     /// # Errors
     /// Ends the daemon.
@@ -123,12 +123,12 @@ pub trait Owner {
         Ok(())
     }
 
-    /// The time at which an owner that waits for an answer of a peer is called again; none where it does not wait.
+    /// When to call an owner again that waits for a peer's answer; `None` if it does not wait.
     fn waits_until(&self) -> Option<Instant> {
         None
     }
 
-    /// Called in every round of the daemon while the owner waits, and told whether a peer has answered.
+    /// Called in every round of the daemon while the owner waits; `answered` says whether a peer has answered.
     ///
     /// # Errors
     /// Ends the daemon.
@@ -136,7 +136,7 @@ pub trait Owner {
         Ok(())
     }
 
-    /// SIGHUP.
+    /// Called on SIGHUP.
     ///
     /// # Errors
     /// Ends the daemon.
@@ -150,7 +150,7 @@ impl Daemon {
     /// See [`DaemonError`]. Nothing is left behind.
     pub fn start(options: &DaemonOptions) -> Result<Self, DaemonError> {
         let io = |what| move |source| DaemonError::Io { what, source };
-        // From the first moment: a signal during start-up must not leave things behind.
+        // Caught first: a signal during start-up must not leave anything behind.
         let signals = Signals::catch().map_err(io("signals"))?;
         let settings = &options.settings;
         crate::backends::choose(settings.crypto_backend, &[Algorithm::ChaCha20Poly1305]);
@@ -158,7 +158,7 @@ impl Daemon {
             .tun_verdict
             .create(&options.ifname, crate::tun_test::tun_options(settings))?;
         let ifname = tun.name().to_owned();
-        // Heard from before the state is read, so that no change falls between the two.
+        // Opened before the state is read, so that no change falls between the two.
         let mut news = Monitor::open(Watch::ALL)?;
         if let Err(error) = news.follow_table(host::MASQUERADE_TABLES) {
             log::debug!("changes of the packet filter are not heard: {error}");
@@ -223,7 +223,7 @@ impl Daemon {
         interface.restore_lines(&ifname);
         interface.restore_floor();
         match interface.start() {
-            // The device of a modem, say, which comes later: it is tried again once the link is up.
+            // The device, a modem's for instance, may come later: sockets are opened again once the link is up.
             Err(netio::udp::SocketError::Option { source, .. })
                 if options.bind_device.is_some()
                     && source.raw_os_error() == Some(nix::libc::ENODEV) => {}
@@ -256,7 +256,7 @@ impl Daemon {
         &self.ifname
     }
 
-    /// Does something with the interface while it runs.
+    /// Calls `f` with the interface, if it still runs.
     pub fn with<T>(&self, f: impl FnOnce(&mut Interface) -> T) -> Option<T> {
         let result = lock(&self.interface).as_mut().map(f);
         self.wake.wake();
@@ -266,7 +266,7 @@ impl Daemon {
     /// Serves until the interface is deleted or a signal says to stop.
     ///
     /// # Errors
-    /// Descriptor limits, and what `owner` says.
+    /// Returns errors of descriptors and errors of `owner`.
     pub fn run(&mut self, owner: &mut dyn Owner) -> Result<Ended, Box<dyn Error>> {
         let poller = self.poller().map_err(waiting)?;
         owner.changed(self)?;
@@ -310,7 +310,7 @@ impl Daemon {
         self.gate.follow(poller, sockets, Instant::now())?;
         let mut timeout = lock(&self.interface).as_ref().and_then(Interface::idle_for);
         if self.busy {
-            // Handshake messages still wait, but so may others.
+            // Does not wait, as handshake messages are left, but looks at the other descriptors.
             timeout = Some(Duration::ZERO);
         }
         let others = [self.gate.next_deadline(), self.watchdog.due(), until];
@@ -357,7 +357,7 @@ impl Daemon {
         Ok(interface.take_news())
     }
 
-    /// Takes news about links and routes.
+    /// Handles news about links and routes.
     fn hear(&mut self, events: &mut Vec<Event>) {
         let mut links = false;
         loop {
@@ -374,10 +374,10 @@ impl Daemon {
                 Ok(Some(LinkEvent::LinkChanged { index, up, mtu, .. }))
                     if index == self.ifindex =>
                 {
-                    // The kernel takes the routes of an interface that goes down.
+                    // The kernel removes the routes of an interface that goes down.
                     events.extend([Event::Link { up, mtu }, Event::NetworkChanged]);
                 }
-                // The tunnel's MTU follows that of its line.
+                // The tunnel's MTU depends on that of its line.
                 Ok(Some(LinkEvent::LinkChanged { index, mtu, .. })) => {
                     if self.mtus.insert(index, mtu) != Some(mtu) {
                         events.push(Event::NetworkChanged);
@@ -386,7 +386,7 @@ impl Daemon {
                 Ok(Some(LinkEvent::LinkDeleted { index, .. })) if index == self.ifindex => {
                     let interface = lock(&self.interface);
                     let gone = interface.as_ref().is_none_or(Interface::is_gone);
-                    // If not, the descriptor still works, and the news end here.
+                    // On an error the descriptor still works, but no more news come from it.
                     events.push(if gone {
                         Event::LinkGone
                     } else {
@@ -431,7 +431,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Clients' threads may still hold the lock's other end: the interface itself ends here.
+        // Threads of clients may still share the lock, so the interface is taken out and ends here.
         let interface = lock(&self.interface).take();
         if let Some(mut interface) = interface {
             interface.end();
@@ -439,7 +439,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Shuts the gate where nothing can be accepted.
+/// Shuts the gate if the listener cannot accept a connection.
 fn turn_away(gate: &mut Gate, accepted: io::Result<()>, listener: &Listener) {
     if let Err(error) = accepted {
         gate.failed(&error, Instant::now(), || {

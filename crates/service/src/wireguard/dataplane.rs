@@ -1,4 +1,4 @@
-//! Doing what an interface's machine asks of its data plane.
+//! Carries out a machine's requests to its data plane.
 
 use super::effect::PlaneRequest;
 use super::event::Event;
@@ -6,7 +6,7 @@ use ::wireguard::WireGuard;
 use plane::{DataPlane, Notice, PeerId, Reorder, Whole};
 use std::time::Instant;
 
-/// Asks a data plane for what the machine wants at `now`. Returns what the machine is to be told for it.
+/// Calls the data plane for a request of the machine at `now`. Returns the resulting event for the machine, if any.
 pub fn perform<D>(plane: &D, request: PlaneRequest, now: Instant) -> Option<Event>
 where
     D: DataPlane<Protocol = WireGuard> + ?Sized,

@@ -12,94 +12,98 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 use wireguard::{DataKeys, Datagram, Dropped};
 
-/// Something to do, in the order in which it comes.
+/// A request of the machine, to be carried out in order.
 #[derive(Debug)]
 // Only a handful of effects exist at a time, as with the protocol's outputs.
 #[allow(clippy::large_enum_variant)]
 pub enum Effect {
-    /// Ask the data plane.
+    /// Send a request to the data plane.
     Plane(PlaneRequest),
-    /// Open sockets in the place of those that are open; [`Event::Bound`](super::Event::Bound) tells how it went.
+    /// Replace the open sockets by new ones; [`Event::Bound`](super::Event::Bound) tells the result.
     Bind {
         /// The UDP port; 0 for any.
         port: u16,
-        /// The mark of what they send; 0 for none.
+        /// The mark of packets that they send; 0 for none.
         mark: u32,
     },
     /// Close the sockets.
     Unbind,
-    /// Mark what the open sockets send; [`Event::Marked`](super::Event::Marked) tells how it went.
+    /// Set the mark of packets from the open sockets; [`Event::Marked`](super::Event::Marked) tells the result.
     Mark(u32),
-    /// Read what the host says of the lines; [`Event::LinesRead`](super::Event::LinesRead) tells.
+    /// Read the host's facts about the lines; [`Event::LinesRead`](super::Event::LinesRead) returns them.
     ReadLines,
-    /// Open the sockets of a line in the place of those that are open;
-    /// [`Event::LineOpened`](super::Event::LineOpened) tells how it went.
+    /// Replace the open sockets of a line by new ones; [`Event::LineOpened`](super::Event::LineOpened) tells the
+    /// result.
     OpenLine {
         /// The line.
         line: LineId,
         /// The UDP port; 0 for any.
         port: u16,
-        /// The mark of what they send; 0 for none.
+        /// The mark of packets that they send; 0 for none.
         mark: u32,
     },
-    /// Ask the data plane what each line has carried; [`Event::LinesCounted`](super::Event::LinesCounted) tells.
+    /// Ask the data plane for the bytes of each line; [`Event::LinesCounted`](super::Event::LinesCounted) returns
+    /// them.
     CountLines,
-    /// Write down what lines have carried, for the next start.
+    /// Write the lines' bytes to their file, for the next start.
     KeepUsage(Vec<LineUsage>),
-    /// Write down, before anything else is done, that stamps of up to this time may have been sent.
+    /// Write the latest time that sent stamps may have to its file, before any further effect.
     KeepFloor(SystemTime),
-    /// Write down that the other end has proved itself at this address of this name, for a start at which no name server
-    /// answers.
+    /// Write to a file that the other end has authenticated at this address of this name, for a start at which no
+    /// name server answers.
     KeepAddress(String, IpAddr),
-    /// Write down where the peers are that have sessions, for a start that is to call them ([`Event::Recall`](super::Event::Recall)).
+    /// Write the addresses of peers with a session to a file, for a start that is to call them
+    /// ([`Event::Recall`](super::Event::Recall)).
     KeepPeers(Vec<(types::Key32, Endpoint)>),
     /// Close the sockets of a line.
     CloseLine(LineId),
-    /// Look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells how it went. At most [`LOOKUPS_MAX`] run at a
+    /// Look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells the result. At most [`LOOKUPS_MAX`] run at a
     /// time.
     LookUp(LookUp),
-    /// Read through which interface the host reaches these peers; [`Event::RoutesRead`](super::Event::RoutesRead) tells.
+    /// Read the interfaces by which the host reaches these peers; [`Event::RoutesRead`](super::Event::RoutesRead)
+    /// returns them.
     ReadRoutes {
-        /// The mark of what goes there.
+        /// The mark of packets to them.
         mark: u32,
         /// The peers and their addresses.
         peers: Vec<(PeerId, IpAddr)>,
     },
-    /// Look whether the interface still exists; if not, [`Event::LinkGone`](super::Event::LinkGone) tells.
+    /// Check that the interface still exists; if not, [`Event::LinkGone`](super::Event::LinkGone) follows.
     CheckLink,
     /// Answer a client that configured the interface.
     Answer {
-        /// The number that it came with.
+        /// The number of the client's request.
         client: u64,
-        /// How it went.
+        /// The result.
         result: Result<(), Refused>,
     },
-    /// Tell the owner that what the host's settings depend on may be other than before.
+    /// Tell the owner that the host's settings may need a change.
     Changed,
-    /// Ask the kernel what it has learned of the paths to the peers: it tells only those who ask.
+    /// Ask the kernel for the path MTUs to the peers: it does not report them by itself.
     LookAtPath,
-    /// Take answers to pings with this token out of what the peers send; 0 for none.
+    /// Take answers to pings with this token out of the peers' packets; 0 for none.
     WatchEchoes(u64),
     /// Tell the owner to read its configuration again.
     Reload,
-    /// End.
+    /// End the interface.
     End(Ended),
     /// Write to the log.
     Log(log::Level, String),
-    /// Write to the log about a peer: whose, and what.
+    /// Write a line about a peer to the log.
     LogPeer(PeerId, Cow<'static, str>),
-    /// Write to the log, for those who look for faults, that a handshake message led to no keys.
+    /// Write to the debug log that a handshake message was refused.
     LogDropped(SocketAddr, Dropped),
 }
 
-/// Most look-ups at a time: a resolver that does not answer takes its time with each.
+/// Most look-ups at a time: each may wait long for a resolver that does not answer.
 pub const LOOKUPS_MAX: usize = 4;
 
 /// Request to the data plane: each variant calls the [`DataPlane`] method that it links to.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
 pub enum PlaneRequest {
-    /// [`DataPlane::add_peer`]. WireGuard's peers roam: what is authentic moves them, or is another line of theirs.
+    /// [`DataPlane::add_peer`]. WireGuard's peers roam: an authentic packet moves them, or counts as another line of
+    /// theirs.
     AddPeer(PeerId, Moving),
     /// [`DataPlane::remove_peer`].
     RemovePeer(PeerId),
@@ -117,7 +121,7 @@ pub enum PlaneRequest {
     ForgetSource(PeerId),
     /// [`DataPlane::send`].
     Send(Line, Datagram),
-    /// [`DataPlane::send_to_peer`], where the data plane knows it to be.
+    /// [`DataPlane::send_to_peer`], to the address that the data plane knows.
     SendToPeer(PeerId, Datagram),
     /// [`DataPlane::note_sent`], with this many bytes.
     NoteSent(PeerId, usize),
@@ -133,14 +137,14 @@ pub enum PlaneRequest {
     RemoveKeys(PeerId, u32),
     /// [`DataPlane::send_keepalive`].
     SendKeepalive(PeerId),
-    /// [`DataPlane::send_whole`]: a probe, and its number. [`Event::ProbeTooLong`](super::Event::ProbeTooLong) tells where
-    /// this host refuses it for its length.
+    /// [`DataPlane::send_whole`]: a probe, and its number. [`Event::ProbeTooLong`](super::Event::ProbeTooLong)
+    /// follows if this host refuses its length.
     Probe(PeerId, u64, Vec<u8>),
     /// [`DataPlane::send_staged`].
     SendStaged(PeerId),
     /// [`DataPlane::drop_staged`].
     DropStaged(PeerId),
-    /// [`DataPlane::disarm`], and one more look at the times: what happened meanwhile is to be told at once.
+    /// [`DataPlane::disarm`], then one more look at the times, so that activity in between is reported at once.
     Disarm(PeerId),
     /// [`DataPlane::set_rate`], in bits a second.
     SetRate(u64),
@@ -153,17 +157,17 @@ pub enum PlaneRequest {
 /// A name to be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookUp {
-    /// Owner of the address.
+    /// Who needs the address.
     pub whose: Whose,
     /// Endpoint as configured.
     pub endpoint: types::Endpoint,
     /// The name.
     pub host: String,
-    /// The mark of the tunnel's own datagrams: with one, what others send goes into the tunnel.
+    /// The mark of the tunnel's own datagrams. If there is one, unmarked packets go into the tunnel.
     pub mark: u32,
 }
 
-/// Owner of the address that a name leads to.
+/// Who needs the address of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// A peer.
@@ -174,19 +178,19 @@ pub enum Whose {
     Target,
 }
 
-/// Why a configuration was refused. What came before the fault is in force, as with the kernel.
+/// Why a configuration was refused. Settings before the fault are in force, as with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// For the `wg` tool.
+    /// Error number for the `wg` tool.
     pub errno: i32,
-    /// For a log.
+    /// Message for the log.
     pub words: String,
 }
 
 /// Why an interface ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By a signal.
+    /// A signal ended it.
     Signal(i32),
     /// The interface was deleted.
     LinkDeleted,

@@ -8,89 +8,89 @@ use config::uapi::SetDevice;
 use plane::{Endpoint, Line, LineId, Notice, PeerId};
 use std::net::SocketAddr;
 
-/// Something that happened, or the end of something that an [`Effect`](super::Effect) began.
+/// An event, or the result of an [`Effect`](super::Effect).
 #[derive(Debug)]
 pub enum Event {
-    /// The interface begins: its sockets are to be opened.
+    /// The interface starts, and needs its sockets.
     Start,
     /// A datagram that is not a data packet.
     Handshake {
-        /// The way that it came, with which of our addresses it called.
+        /// The line and the sender, with the address of ours that it called.
         from: Line,
         /// The datagram.
         bytes: Box<[u8]>,
-        /// How many more wait behind it.
+        /// Number of messages that wait behind it.
         waiting: usize,
     },
     /// Notices of the data plane about peers, in any order.
     Notices(Vec<(PeerId, Notice)>),
     /// A client configures the interface.
     Configure {
-        /// The number that the [`Answer`](super::Effect::Answer) will have.
+        /// The client's number, which the [`Answer`](super::Effect::Answer) repeats.
         client: u64,
         /// The requested settings.
         set: SetDevice,
     },
-    /// The file says where a peer is, by an address or a name.
+    /// The file sets a peer's endpoint: an address or a name.
     SetEndpoint {
-        /// The peer's public key. Nothing happens where there is no such peer.
+        /// The peer's public key. An unknown key is ignored.
         public_key: Key32,
-        /// Where it is.
+        /// The endpoint.
         endpoint: types::Endpoint,
     },
-    /// Peers had sessions with this interface a moment ago, before it started again, and were there, calling that address of
-    /// ours: each is called once.
+    /// Peers that had sessions with this interface a moment ago, before its restart, with their addresses and the
+    /// address of ours that each called. Each peer is called once.
     Recall(Vec<(Key32, Endpoint)>),
-    /// The peers with these keys are called at their endpoints until they answer.
+    /// Call the peers with these keys at their endpoints until they answer.
     Call(Vec<Key32>),
     /// A look-up has ended.
     LookedUp {
         /// The look-up.
         lookup: LookUp,
-        /// The addresses that were found, or why there are none.
+        /// The addresses found, or why the look-up failed.
         found: Result<Vec<SocketAddr>, String>,
     },
-    /// The sockets that [`Bind`](super::Effect::Bind) asked for: their port, or why there are none. What was open before
-    /// an attempt that failed is still open.
+    /// The result of [`Bind`](super::Effect::Bind): the sockets' port, or an error. After an error, the previous
+    /// sockets are still open.
     Bound(Result<u16, String>),
-    /// The end of [`Mark`](super::Effect::Mark).
+    /// The result of [`Mark`](super::Effect::Mark).
     Marked(Result<(), String>),
     /// Plan of the MTU probes; `None` turns probes off.
     ProbePaths(Option<Box<ProbePlan>>),
     /// A peer has sent a message inside a data packet: an answer to a probe.
     Message(PeerId, Box<[u8]>),
-    /// This host refuses a probe for its length: whose, and its number.
+    /// This host refuses a probe because of its length. Names the peer, and the probe's number.
     ProbeTooLong(PeerId, u64),
-    /// The host's addresses or routes are others.
+    /// The host's addresses or routes have changed.
     NetworkChanged,
-    /// The host's devices or addresses are others. Matters only where there are lines.
+    /// The host's devices or addresses have changed. Only lines depend on it.
     LinksChanged,
     /// Host facts of each uplink, in configuration order; `None` where the uplink's device is missing.
     LinesRead(Vec<Option<LineFacts>>),
-    /// The sockets of a line that [`OpenLine`](super::Effect::OpenLine) asked for: their port, or why there are none.
+    /// The result of [`OpenLine`](super::Effect::OpenLine): the sockets' port, or an error.
     LineOpened(LineId, Result<u16, String>),
-    /// [`DataPlane::carried`](plane::DataPlane::carried): what each line has carried.
+    /// The bytes that each line has carried, from [`DataPlane::carried`](plane::DataPlane::carried).
     LinesCounted(Vec<u64>),
-    /// The interface ends, and what lines have carried was told for the last time.
+    /// The interface ends; the last count of the lines' bytes came before this.
     LinesEnd,
-    /// Through which interface the host now reaches peers, by its index; `None` where it does not.
+    /// The index of the interface by which the host now reaches each peer; `None` for an unreachable peer.
     RoutesRead(Vec<(PeerId, Option<u32>)>),
     /// The link's state, whether or not it changed.
     Link {
-        /// It is up.
+        /// The link is up.
         up: bool,
-        /// Its MTU in bytes.
+        /// The link's MTU in bytes.
         mtu: u32,
     },
-    /// The interface was moved to another network namespace, from which nothing is heard.
+    /// The interface was moved to another network namespace, from which no news come.
     LinkMoved,
     /// The interface has been deleted, or the data plane has stopped.
     LinkGone,
     /// The configuration socket's file has been removed.
     SocketRemoved,
-    /// A signal that says to end.
+    /// A signal to end.
     Terminate(i32),
-    /// A signal that says to read the configuration again.
+    /// A signal to read the configuration again.
     Reload,
     /// The [deadline](super::Machine::next_deadline) has come.
     Deadline,

@@ -1,4 +1,4 @@
-//! A running interface: what its machine asks for is done here.
+//! A running interface: carries out the effects of its machine.
 
 use super::dataplane::perform;
 use super::effect::{Effect, Ended, Refused};
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// configuration must get through even during a flood.
 const MESSAGES_AT_ONCE: usize = 64;
 
-/// `errno` of the UAPI for what should not be.
+/// The UAPI's `errno` for invalid settings.
 const EINVAL: i32 = 22;
 
 /// Data plane that moves the interface's packets. The control thread calls it a few times a second.
@@ -47,25 +47,25 @@ pub struct Interface {
     pub(super) protocol: WireGuard,
     pub(super) sockets: SocketPlan,
     lines: Lines,
-    /// Where it is written what they have carried.
+    /// File of the bytes that the lines have carried.
     usage: Option<UsageFile>,
-    /// Where it is written how late stamps may be.
+    /// File of the latest time that stamps may have.
     floor: Option<FloorFile>,
-    /// Where it is written where the peers are.
+    /// File of the addresses where the peers are.
     peers: Option<PathBuf>,
     resolver: Resolver,
     effects: Vec<Effect>,
-    /// How the configuration went that was asked for last.
+    /// Result of the last configuration.
     answer: Option<Result<(), Refused>>,
-    /// Why sockets could last not be opened.
+    /// The last error of opening sockets.
     unbound: Option<SocketError>,
     /// MTU that the owner wants, and why.
     pub(super) wanted_mtu: Option<TunnelMtu>,
     /// Warnings of the owner for the user.
     pub(super) warnings: Vec<String>,
-    /// For the status, as the warnings: what was refused of the configuration that was read again last.
+    /// For the status, like the warnings: the part of the configuration that the last reload refused.
     pub(super) refused: Option<String>,
-    /// For the status, as the warnings: the thing that the tunnel waits for.
+    /// For the status, like the warnings: what the tunnel waits for.
     pub(super) waiting_for: Option<String>,
     /// MTU probe setting.
     pub(super) mtu_probe: MtuProbe,
@@ -75,13 +75,13 @@ pub struct Interface {
 /// Tasks for the daemon.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// The owner is to be told of a change.
+    /// Tell the owner of a change.
     pub(super) changed: bool,
-    /// The owner is to look at the paths to the peers.
+    /// Have the owner look at the paths to the peers.
     pub(super) path: bool,
-    /// The owner is to read its configuration again.
+    /// Have the owner read its configuration again.
     pub(super) reload: bool,
-    /// The end.
+    /// The interface has ended, for this reason.
     pub(super) ended: Option<Ended>,
 }
 
@@ -123,14 +123,14 @@ impl Interface {
         }
     }
 
-    /// Stamps are later than those of the lives before, whatever the clock shows.
+    /// Makes stamps later than those of earlier runs, whatever the clock shows.
     pub(super) fn restore_floor(&mut self) {
         let (file, floor) = FloorFile::open();
         self.machine.restore_floor(floor);
         self.floor = file;
     }
 
-    /// The end, of which nothing more is told.
+    /// Writes the files for the last time and ends the interface, without telling the owner.
     pub(super) fn end(&mut self) {
         let view = |id| self.plane.peer(id);
         let peers = self.machine.recalled(Instant::now(), &view);
@@ -146,13 +146,13 @@ impl Interface {
     /// Opens the sockets for the first time.
     ///
     /// # Errors
-    /// There are none.
+    /// Opening the sockets failed.
     pub(super) fn start(&mut self) -> Result<(), SocketError> {
         self.handle(Event::Start);
         self.unbound.take().map_or(Ok(()), Err)
     }
 
-    /// Has the machine handle what happened, and does what it asks for, until there is nothing left.
+    /// Has the machine handle an event, and carries out its effects until none are left.
     pub(super) fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         let mut effects = std::mem::take(&mut self.effects);
@@ -167,7 +167,7 @@ impl Interface {
         self.effects = effects;
     }
 
-    /// Does one thing. Returns what came of it, if the machine is to know.
+    /// Carries out one effect. Returns the resulting event, if the machine has to know.
     fn perform(&mut self, effect: Effect, now: Now) -> Option<Event> {
         match effect {
             Effect::Plane(request) => return perform(&*self.plane, request, now.monotonic),
@@ -220,7 +220,7 @@ impl Interface {
             }
             Effect::Log(level, words) => log::log!(level, "{words}"),
             Effect::LogPeer(peer, words) => log::info!("{} {words}", self.whom(peer)),
-            // Any sender that can reach the port can cause this: never more than a debug line.
+            // Only at debug level: any sender that can reach the port can cause this line.
             Effect::LogDropped(from, why) => strangers::log(
                 log::Level::Debug,
                 format_args!("handshake message from {from}: {why}"),
@@ -229,7 +229,7 @@ impl Interface {
         None
     }
 
-    /// Opens sockets in the place of those that are open. Returns their port.
+    /// Replaces the open sockets. Returns the new port.
     fn bind(&self, port: u16, mark: u32) -> Result<u16, SocketError> {
         let mut plan = self.sockets.clone();
         (plan.port, plan.fwmark) = (port, mark);
@@ -239,7 +239,7 @@ impl Interface {
         Ok(self.plane.port(LineId::FIRST).unwrap_or(port))
     }
 
-    /// Opens the sockets of a line. Returns their port.
+    /// Opens the sockets of a line. Returns the port.
     fn open_line(&self, line: LineId, port: u16, mark: u32) -> Result<u16, SocketError> {
         let mut plan = self.sockets.clone();
         (plan.port, plan.fwmark) = (port, mark);
@@ -248,7 +248,7 @@ impl Interface {
             plan.address = settings.source;
         }
         let sockets = match plan.open() {
-            // A line without a device cannot share the port of one with a device.
+            // A line without a device cannot share a port with a line that has one.
             Err(SocketError::PortInUse(_)) if line != LineId::FIRST => {
                 plan.port = 0;
                 plan.open()?
@@ -261,7 +261,7 @@ impl Interface {
         Ok(self.plane.port(line).unwrap_or(port))
     }
 
-    /// Marks what leaves by lines that have no mark of their own.
+    /// Sets the mark of packets on lines that have no mark of their own.
     fn mark(&self, mark: u32) -> std::io::Result<()> {
         let own = |line: LineId| {
             let settings = self.lines.lines.get(line.index());
@@ -273,7 +273,7 @@ impl Interface {
             .try_for_each(|line| self.plane.set_mark(line, mark))
     }
 
-    /// A peer as log lines name it.
+    /// The name of a peer in log lines.
     fn whom(&self, peer: PeerId) -> String {
         let key = self.machine.public_key_of(peer).map(Key32::to_base64);
         let key = key.as_ref().map_or("?", |key| key.as_str());
@@ -288,7 +288,7 @@ impl Interface {
         self.plane.interface().is_err()
     }
 
-    /// Serves what workers have left in the inbox. Returns whether more waits.
+    /// Serves messages that workers have left in the inbox. Returns whether more wait.
     pub(super) fn serve(&mut self, inbox: &Inbox) -> bool {
         let notices = inbox.take_notices();
         if !notices.is_empty() {
@@ -316,7 +316,7 @@ impl Interface {
         true
     }
 
-    /// Takes the ends of look-ups, and does what is due.
+    /// Takes the results of look-ups, and handles what is due.
     pub(super) fn expire(&mut self) {
         while let Some(answer) = self.resolver.next() {
             self.handle(looked_up(answer));
@@ -327,7 +327,7 @@ impl Interface {
         }
     }
 
-    /// How long nothing has to be done.
+    /// How long the interface has nothing to do.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let deadline = self.machine.next_deadline()?;
         Some(deadline.saturating_duration_since(Instant::now()))
@@ -338,19 +338,19 @@ impl Interface {
         std::mem::take(&mut self.news)
     }
 
-    /// Applies a configuration. On error what came before it stays applied, as with the kernel.
+    /// Applies a configuration. After an error, settings applied before it stay, as with the kernel.
     ///
     /// # Errors
     /// An `errno` for the `wg` tool, and words for a log.
     pub fn set(&mut self, set: SetDevice) -> Result<(), (i32, String)> {
-        // One at a time, and what it waits for is done at once: the answer is the last.
+        // Configurations run one at a time and wait for nothing, so the last answer belongs to this one.
         self.handle(Event::Configure { client: 0, set });
         let never = || (EINVAL, "no answer".to_owned());
         let answer = self.answer.take().ok_or_else(never)?;
         answer.map_err(|refused| (refused.errno, refused.words))
     }
 
-    /// Says where a peer is, by an address or a name, which is looked up from now on.
+    /// Sets a peer's endpoint: an address, or a name that is looked up from now on.
     pub fn set_endpoint(&mut self, public_key: &Key32, endpoint: &config::types::Endpoint) {
         self.handle(Event::SetEndpoint {
             public_key: public_key.clone(),
@@ -358,8 +358,8 @@ impl Interface {
         });
     }
 
-    /// Calls the peers that had sessions with this interface when it ended a moment ago, and writes down from now on where its
-    /// peers are.
+    /// Calls the peers that had sessions with this interface when it ended a moment ago. Starts to write the peers'
+    /// addresses to the file.
     pub fn recall(&mut self, ifname: &str) {
         let path = self.peers.insert(recall::path(ifname));
         let peers = recall::read(path);
@@ -368,7 +368,7 @@ impl Interface {
         }
     }
 
-    /// Calls the peers with these keys at their endpoints, though nothing is to be sent to them.
+    /// Calls the peers with these keys at their endpoints, although no packet waits for them.
     pub fn call(&mut self, peers: impl IntoIterator<Item = Key32>) {
         self.handle(Event::Call(peers.into_iter().collect()));
     }
@@ -379,20 +379,20 @@ impl Interface {
         peers.any(|peer| peer.last_handshake.is_some())
     }
 
-    /// The endpoints that are names, by their peers, with the addresses that were found.
+    /// Peers whose endpoints are names, with the addresses found.
     #[must_use]
     pub fn names(&self) -> Vec<Named> {
         self.machine.names()
     }
 
-    /// Where the relays of lines are that are known.
+    /// The known addresses of the lines' relays.
     #[must_use]
     pub fn relays(&self) -> Vec<std::net::SocketAddr> {
         self.machine.relays()
     }
 
-    /// Says what the interface's MTU is to be, and why: for its status, and for probes of the paths to the peers of this
-    /// `tunnel`. Setting it is the owner's.
+    /// Sets the interface's wanted MTU and its reason, for the status and for probes of the paths to the peers of
+    /// this `tunnel`. The owner sets the MTU itself.
     pub fn tell_mtu(&mut self, wanted: &TunnelMtu, tunnel: &Tunnel) {
         self.wanted_mtu = Some(wanted.clone());
         let plan = wanted
@@ -401,17 +401,17 @@ impl Interface {
         self.handle(Event::ProbePaths(plan.map(Box::new)));
     }
 
-    /// Says what the tunnel asked of the host and does not have, for its status: one sentence each.
+    /// Sets the status's warnings, one sentence each: settings of the tunnel that the host does not have.
     pub fn tell_warnings(&mut self, warnings: Vec<String>) {
         self.warnings = warnings;
     }
 
-    /// Says what was refused of a configuration that was read again, for its status.
+    /// Sets for the status which part of a reloaded configuration was refused.
     pub fn tell_refused(&mut self, refused: Option<String>) {
         self.refused = refused;
     }
 
-    /// Says what the tunnel waits for before it comes up, for its status.
+    /// Sets for the status what the tunnel waits for before it comes up.
     pub fn tell_waiting(&mut self, what: Option<String>) {
         self.waiting_for = what;
     }

@@ -9,8 +9,8 @@ use std::time::Instant;
 use wireguard::Output;
 
 impl Machine {
-    /// The interface has these lines. To be said before [`Event::Start`](super::Event::Start); without any nothing is
-    /// other than if it had not been said.
+    /// Sets the lines of the interface. Call it before [`Event::Start`](super::Event::Start). Without lines,
+    /// behaviour is unchanged.
     pub fn set_lines(&mut self, settings: &Settings) {
         let several = !settings.lines.is_empty();
         self.lines = several.then(|| Box::new(Lines::new(settings.clone())));
@@ -24,20 +24,20 @@ impl Machine {
         }
     }
 
-    /// Opens the lines anew, each as soon as its device is found to be there. Returns `false` where there are none.
+    /// Opens the lines anew, each once its device exists. Returns `false` without lines.
     pub(super) fn bind_lines(&mut self, turn: &mut Turn<'_>) -> bool {
         self.name_relays(turn.now.monotonic);
         self.with_lines(turn, |lines, turn, out| lines.bind(turn.now.monotonic, out))
     }
 
-    /// Closes all lines. Returns `false` where there are none.
+    /// Closes all lines. Returns `false` without lines.
     pub(super) fn close_lines(&mut self, turn: &mut Turn<'_>) -> bool {
         self.with_lines(turn, |lines, turn, out| {
             lines.close_all(turn.now.monotonic, out);
         })
     }
 
-    /// The host's devices or addresses are others.
+    /// Reads the facts of the lines again, as the host's devices or addresses have changed.
     pub(super) fn links_changed(&self, turn: &mut Turn<'_>) {
         if self.lines.is_some() {
             turn.effects.push(Effect::ReadLines);
@@ -63,7 +63,7 @@ impl Machine {
         });
     }
 
-    /// The end of [`Effect::OpenLine`].
+    /// Handles the result of [`Effect::OpenLine`].
     pub(super) fn line_opened(
         &mut self,
         line: LineId,
@@ -79,7 +79,7 @@ impl Machine {
         });
     }
 
-    /// Where a peer is, by configuration.
+    /// Sets the configured address of a peer.
     pub(super) fn call_by_lines(&mut self, id: PeerId, to: Endpoint, turn: &mut Turn<'_>) {
         let several = self.with_lines(turn, |lines, turn, out| {
             lines.call(id, to.addr, out);
@@ -90,7 +90,7 @@ impl Machine {
         }
     }
 
-    /// An authentic handshake message of a peer came in.
+    /// Handles an authentic handshake message of a peer.
     pub(super) fn heard_by_line(&mut self, id: PeerId, from: Line, turn: &mut Turn<'_>) {
         turn.plane(PlaneRequest::SetLine(id, from));
         self.with_lines(turn, |lines, turn, out| {
@@ -98,14 +98,14 @@ impl Machine {
         });
     }
 
-    /// An initiation goes out by the line that is in use: that asks as a probe does.
+    /// Notes an initiation on the line in use, which the peer answers like a probe.
     pub(super) fn asked_by_line(&mut self, id: PeerId, now: Instant) {
         if let Some(lines) = &mut self.lines {
             lines.asked(id, now);
         }
     }
 
-    /// A peer is no more.
+    /// Forgets a removed peer.
     pub(super) fn forget_lines(&mut self, id: PeerId) {
         if let Some(lines) = &mut self.lines {
             lines.forget(id);
@@ -127,14 +127,14 @@ impl Machine {
         }
     }
 
-    /// The lines of a peer: none where there are no lines, or the peer calls and is not called.
+    /// The lines of a peer; empty without lines, or for a peer that calls and is not called.
     #[must_use]
     pub fn line_reports(&self, id: PeerId) -> Vec<LineReport> {
         let lines = self.lines.as_ref();
         lines.map_or_else(Vec::new, |lines| lines.reports(id))
     }
 
-    /// A new peer.
+    /// Adds a new peer to the data plane.
     pub(super) fn add_by_lines(&self, id: PeerId, turn: &mut Turn<'_>) {
         let moving = match self.theirs.gathered {
             Some(_) => Moving::Gather,
@@ -149,8 +149,8 @@ impl Machine {
         }
     }
 
-    /// Whether the answer to a handshake goes where it came from, in place of where the peer was last heard: by that it
-    /// learns that the line works.
+    /// Whether a handshake is answered to where it came from, and not to where the peer was last heard. The answer
+    /// shows the peer that the line works.
     pub(super) const fn answers_by_line(&self) -> bool {
         self.lines.is_some() || self.theirs.gathered.is_some()
     }
@@ -160,12 +160,12 @@ impl Machine {
         self.theirs.reorder
     }
 
-    /// Whether each address of a peer is a line of its own.
+    /// Whether each address of a peer counts as a line of its own.
     pub(super) const fn gathers(&self) -> bool {
         self.theirs.gathered.is_some()
     }
 
-    /// Does something with the lines, and what they ask for. Returns `false` where there are none.
+    /// Calls `f` with the lines, and carries out their effects. Returns `false` without lines.
     pub(super) fn with_lines(
         &mut self,
         turn: &mut Turn<'_>,
@@ -206,7 +206,7 @@ impl Machine {
         }
     }
 
-    /// A handshake is the one message that every WireGuard peer answers at once.
+    /// Probes with a handshake, the one message that every WireGuard peer answers at once.
     fn probe_by(&mut self, id: PeerId, line: Line, renew: bool, turn: &mut Turn<'_>) {
         let mut out = Vec::new();
         self.device.probe(id, renew, turn.now.monotonic, &mut out);

@@ -1,4 +1,4 @@
-//! One interface, deciding: events and the time go in, effects come out.
+//! The decisions of one interface: events and the time go in, effects come out.
 
 use super::configuration::{Configuration, Job};
 use super::effect::{Effect, Ended, PlaneRequest};
@@ -20,16 +20,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 use wireguard::{Device, Dropped};
 
-/// How often an interface that was moved to another namespace, from which no news come, is
-/// looked at.
+/// How often to look at an interface that was moved to another network namespace, from which no news come.
 const MOVED_CHECK: Duration = Duration::from_secs(1);
 
-/// How long routes may settle after a change before they are looked at: changes come in bursts,
-/// and a routing daemon's can go on for long.
+/// How long routes may settle after a change before they are read: changes come in bursts, and a routing daemon's can
+/// go on for long.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// How often the kernel is asked what it has learned of the paths to the peers, at most: at deadlines that there are anyway.
-/// It forgets after 10 minutes.
+/// How often at most the kernel is asked for path MTUs to the peers, and only at deadlines that exist anyway. It
+/// forgets them after 10 minutes.
 const PATH_LOOK: Duration = Duration::from_secs(30);
 
 /// An endpoint that is a name.
@@ -47,7 +46,7 @@ pub struct Named {
 
 /// A WireGuard interface: its configuration, its peers and the protocol, without I/O, clocks or threads.
 ///
-/// Its owner does what [`Machine::handle`] puts out, in order, and has it handle [`Event::Deadline`] no later than
+/// Its owner carries out the effects of [`Machine::handle`] in order, and passes it [`Event::Deadline`] no later than
 /// at [`Machine::next_deadline`].
 #[derive(Debug)]
 pub struct Machine {
@@ -57,44 +56,44 @@ pub struct Machine {
     pub(super) names: BTreeMap<PeerId, Name>,
     /// The names of lines' relays.
     pub(super) relays: BTreeMap<LineId, Name>,
-    /// Look-ups that go on.
+    /// Number of look-ups that are running.
     pub(super) lookups: usize,
-    /// Which peer owns which range. Invariant: the range is one of the owner's.
+    /// The peer that owns each range. Invariant: the range is also in the owner's list.
     pub(super) owners: BTreeMap<AllowedIp, PeerId>,
     pub(super) private_key: Option<Key32>,
-    /// Handshake messages that led to no keys.
+    /// Handshake messages that were refused.
     refusals: Refusals,
-    /// The configuration that goes on, and what follows it.
+    /// The configuration that is being applied, and those that follow it.
     pub(super) job: Option<Job>,
     pub(super) waiting: VecDeque<Configuration>,
-    /// The port that was asked for.
+    /// The configured port.
     pub(super) port: u16,
     pub(super) mark: u32,
-    /// Its lines, if it was told of any.
+    /// The interface's lines, if it has any.
     pub(super) lines: Option<Box<Lines>>,
-    /// Lines of its peers, which it sees by where they call from.
+    /// Lines of the peers, told apart by the addresses from which they call.
     pub(super) theirs: TheirLines,
     /// The port of the sockets, if they are open.
     pub(super) bound: Option<u16>,
-    /// Sockets that were asked for, in the order of the answers to come.
+    /// Sockets that were asked for, in the order in which answers will come.
     pub(super) binds: VecDeque<Bind>,
     /// When sockets that could not be opened are tried again.
     pub(super) reopen: Option<Instant>,
-    /// The link was up when last heard of.
+    /// The link was up at the last news.
     pub(super) link_up: bool,
-    /// Its MTU in bytes, when last heard of.
+    /// The link's MTU in bytes, at the last news.
     mtu: u32,
     /// When the paths to the peers may be looked at again.
     path_look: Option<Instant>,
-    /// When an interface that was moved is looked at.
+    /// When to look at an interface that was moved.
     moved: Option<Instant>,
-    /// When the routes are to be looked at again.
+    /// When to read the routes again.
     recheck: Option<Instant>,
-    /// How late stamps may be.
+    /// The latest time that stamps may have.
     floor: Floor,
-    /// How long packets to the peers may be.
+    /// Probes of how long packets to the peers may be.
     pub(super) probing: Probing,
-    /// When it is written down where the peers are.
+    /// When to write the peers' addresses to the file.
     pub(super) keeping: Keeping,
 }
 
@@ -106,7 +105,7 @@ pub(super) struct Turn<'a> {
     pub(super) now: Now,
     pub(super) view: &'a View<'a>,
     pub(super) effects: &'a mut Vec<Effect>,
-    /// Changes of routes that are to take effect together.
+    /// Changes of routes that take effect together.
     pub(super) routes: Vec<RouteChange>,
 }
 
@@ -115,7 +114,7 @@ impl Turn<'_> {
         self.effects.push(Effect::Plane(request));
     }
 
-    /// The changes of routes so far are in force, all at once.
+    /// Puts the collected changes of routes into force, all at once.
     pub(super) fn commit_routes(&mut self) {
         if !self.routes.is_empty() {
             let changes = std::mem::take(&mut self.routes);
@@ -128,12 +127,12 @@ impl Turn<'_> {
         (self.view)(id).unwrap_or_default()
     }
 
-    /// Where a peer is, as last heard or told.
+    /// The endpoint of a peer, as last heard or configured.
     pub(super) fn endpoint(&self, id: PeerId) -> Option<Endpoint> {
         Some(self.peer(id).line?.endpoint)
     }
 
-    /// An address of a name is good, if it is told which.
+    /// Stores the address of a name that works, if one is given.
     pub(super) fn keep_address(&mut self, good: Option<(String, IpAddr)>) {
         let keep = good.map(|(name, address)| Effect::KeepAddress(name, address));
         self.effects.extend(keep);
@@ -145,8 +144,8 @@ impl Turn<'_> {
 }
 
 impl Machine {
-    /// An interface without key, peers and sockets. `seed` is any number that other machines do not have: it spreads the
-    /// repetitions of handshakes.
+    /// Makes an interface without key, peers and sockets. `seed` is any number that differs between machines: it
+    /// spreads the repetitions of handshakes.
     #[must_use]
     pub fn new(now: Now, seed: u64) -> Self {
         Self {
@@ -178,7 +177,7 @@ impl Machine {
         }
     }
 
-    /// Makes all later timestamps exceed `floor`, the latest that an earlier life of this interface may have sent.
+    /// Makes all later timestamps exceed `floor`, the latest that an earlier run of this interface may have sent.
     /// Call it after [`Machine::set_lines`].
     pub fn restore_floor(&mut self, floor: SystemTime) {
         self.device.set_timestamp_floor(floor);
@@ -200,12 +199,12 @@ impl Machine {
         self.device.set_ipv4_source_prefix(bits);
     }
 
-    /// Takes what happened, and puts out what is to be done for it, in order.
+    /// Handles an event, and puts out the effects in order.
     pub fn handle(&mut self, event: Event, now: Now, view: &View<'_>, effects: &mut Vec<Effect>) {
         let first = effects.len();
         self.take(event, now, view, effects);
         if let Some(floor) = self.floor.use_up(self.latest_stamp(), now.wall) {
-            // Before what is stamped leaves.
+            // Goes before the effects that send the stamp.
             effects.insert(first, Effect::KeepFloor(floor));
         }
     }
@@ -257,15 +256,15 @@ impl Machine {
             Event::Link { up, mtu } => {
                 turn.plane(PlaneRequest::SetMtu(mtu as usize));
                 if std::mem::replace(&mut self.mtu, mtu) != mtu {
-                    // Another program may have set it.
+                    // Another program may have set the MTU.
                     turn.effects.push(Effect::LookAtPath);
                 }
                 self.link(up, turn);
             }
             Event::LinkMoved => {
                 self.moved = Some(now.monotonic + MOVED_CHECK);
-                // The kernel has taken the link down for it, and that it comes up again over
-                // there is nothing that is heard of here.
+                // The kernel has taken the link down for the move, and sends no news here when it comes up again in
+                // the other namespace.
                 self.link(true, turn);
             }
             Event::LinkGone => turn.effects.push(Effect::End(Ended::LinkDeleted)),
@@ -277,7 +276,7 @@ impl Machine {
         self.begin_lookups(turn);
     }
 
-    /// When there is something to do if nothing happens until then.
+    /// When the machine next has something to do, if no event comes until then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let own = [
@@ -317,20 +316,19 @@ impl Machine {
         self.keep_peers(turn);
     }
 
-    /// The routing tables have changed. Peers that are now reached through another interface than
-    /// the one their packets come in on are called from whatever address the kernel chooses,
-    /// until they are heard from again. (The kernel module looks at every packet; here one look
-    /// a change must do.)
+    /// Handles a change of the routing tables. For peers now reached through another interface than their packets
+    /// come in on, the kernel chooses our address until they are heard again. (The kernel module looks at every
+    /// packet; here one look for each change must do.)
     fn read_routes(&mut self, turn: &mut Turn<'_>) {
         self.hurry_names(turn.now.monotonic);
         if self.lines.is_some() {
-            // Each line has its own way.
+            // Each line has a route of its own.
             return;
         }
         let sourced = |id: &PeerId| {
             let state = turn.peer(*id);
             let endpoint = state.line?.endpoint;
-            // Without a key nothing is sent, and the handshake will bring a new source.
+            // Without a key nothing is sent, and the handshake brings a new source.
             let sends = endpoint.source.is_some() && state.sealed.is_some();
             sends.then(|| (*id, endpoint.addr.ip()))
         };
@@ -351,7 +349,7 @@ impl Machine {
         }
     }
 
-    /// The endpoints that are names, by their peers, with the addresses that were found.
+    /// Peers whose endpoints are names, with the addresses found.
     #[must_use]
     pub fn names(&self) -> Vec<Named> {
         let named = self.names.iter().filter_map(|(id, name)| {
@@ -385,7 +383,7 @@ impl Machine {
         (device, peers.collect())
     }
 
-    /// Handshake messages that led to no keys, counted by reason.
+    /// Refused handshake messages, counted by reason.
     #[must_use]
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
@@ -395,7 +393,7 @@ impl Machine {
         self.refusals.count(why.name());
     }
 
-    /// The public key of a peer, if there is one of that number.
+    /// The public key of the peer with this number, if there is one.
     #[must_use]
     pub fn public_key_of(&self, peer: PeerId) -> Option<&Key32> {
         Some(&self.peers.get(&peer)?.public_key)
@@ -413,7 +411,7 @@ mod tests {
         effects.iter().filter(is_look).count()
     }
 
-    /// However often there is something to do, the kernel is asked twice a minute.
+    /// The kernel is asked at most twice a minute, however often events come.
     #[test]
     fn paths_are_looked_at_seldom_and_when_the_mtu_is_another() {
         let start = Now::read();

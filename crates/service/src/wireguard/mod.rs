@@ -1,8 +1,8 @@
-//! A WireGuard interface: the protocol's state machine on one side, the data plane on the other,
-//! and the three ways in (the `wg` tool, a file, a status reader).
+//! A WireGuard interface: the protocol's state machine on one side, the data plane on the other, and three interfaces
+//! to users (the `wg` tool, a file, a status reader).
 //!
-//! [`Machine`] decides, and does nothing: it takes an [`Event`] and the time, and puts out [`Effect`]s. [`Interface`] does
-//! those, in the data plane through [`perform`], and [`Daemon`] waits for what happens.
+//! [`Machine`] decides and does no I/O: it takes an [`Event`] and the time, and puts out [`Effect`]s. [`Interface`]
+//! carries them out, those for the data plane through [`perform`], and [`Daemon`] waits for events.
 
 mod configuration;
 mod control;

@@ -1,5 +1,5 @@
-//! Endpoints that a file gives by name: looked up until they are found, every address tried in turn, and looked up anew
-//! when none of them answers.
+//! Endpoints given by name in a file: looked up until they are found, then tried address by address, and looked up
+//! anew when no address answers.
 
 use super::effect::{Effect, LOOKUPS_MAX, LookUp, Whose};
 use super::machine::{Machine, Turn};
@@ -7,13 +7,14 @@ use config::types::{Endpoint, Host, is_domain};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Pause after the first look-up that failed, or that brought nothing new. It doubles.
+/// Pause after the first look-up that failed or found nothing new. It doubles each time.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// The longest pause: a line may come up at any moment, and a query costs little.
+/// The longest pause: an uplink may come up at any moment, and a query costs little.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// How long it is not told again that an address is good. The file may not have been written the first time.
+/// How long a working address is not reported again. Reporting repeats because the first write of the file may have
+/// failed.
 const TOLD: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,32 +27,32 @@ enum Stage {
     Runs,
 }
 
-/// The name in an endpoint of a peer, a relay, or what a relay forwards to.
+/// The name in an endpoint: of a peer, a relay, or a relay's target.
 #[derive(Debug)]
 pub(crate) struct Name {
     endpoint: Endpoint,
     host: String,
     addresses: Vec<SocketAddr>,
-    /// The address that is in use, or was when the peer was last heard of.
+    /// Index of the address in use, or the one in use when the peer was last heard.
     at: usize,
     stage: Stage,
     pause: Duration,
-    /// Before this no look-up begins.
+    /// Earliest time of the next look-up.
     not_before: Instant,
     /// Whether a look-up has ended.
     tried: bool,
-    /// Why the last one failed, as it was told.
+    /// Why the last look-up failed, as logged.
     told: Option<String>,
-    /// The address that was last told to be good, and when.
+    /// The working address that was last reported, and when.
     good: Option<(SocketAddr, Instant)>,
 }
 
 impl Name {
-    /// The name in an endpoint, if it is one, to be looked up at once.
+    /// Makes the name of an endpoint, if it has one, to be looked up at once.
     pub(crate) fn of(endpoint: &Endpoint, now: Instant) -> Option<Self> {
         let host = match &endpoint.host {
             Host::Name(name) => name.clone(),
-            // A zone that is no number: the interface may come later, as an answer may.
+            // The zone is not a number: its interface may appear later, like an answer to a look-up.
             Host::Scoped(addr, zone) if endpoint.socket_addr().is_none() => {
                 format!("{addr}%{zone}")
             }
@@ -71,12 +72,12 @@ impl Name {
         })
     }
 
-    /// The endpoint that the name is of.
+    /// The endpoint with this name.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// All its addresses, as last found.
+    /// The addresses that the last look-up found.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -86,7 +87,7 @@ impl Name {
         self.tried
     }
 
-    /// When it is to be looked up.
+    /// When to look the name up.
     pub(crate) fn due(&self) -> Option<Instant> {
         match self.stage {
             Stage::Due(at) => Some(at),
@@ -94,7 +95,7 @@ impl Name {
         }
     }
 
-    /// The network has changed: what failed for the want of a line is tried again at once.
+    /// Brings a failed look-up forward, as the network has changed: an uplink may be there now.
     pub(crate) fn hurry(&mut self, now: Instant) {
         if self.addresses.is_empty() && matches!(self.stage, Stage::Due(_)) {
             self.pause = PAUSE_MIN;
@@ -102,7 +103,7 @@ impl Name {
         }
     }
 
-    /// Another handshake message goes to a peer that has not answered the one before. Returns where to send it.
+    /// Handles a handshake message to a peer that did not answer the last one. Returns where to send it.
     pub(crate) fn unanswered(&mut self, now: Instant) -> Option<SocketAddr> {
         self.at += 1;
         if self.at >= self.addresses.len() {
@@ -114,19 +115,19 @@ impl Name {
         self.addresses.get(self.at).copied()
     }
 
-    /// The peer has answered, and proved itself, at an address. Returns the name and the address where that is to be kept
-    /// for a start at which no name server answers.
+    /// Handles an authenticated answer of the peer at an address. Returns the name and the address if they are to be
+    /// kept for a start at which no name server answers.
     pub(crate) fn answered(
         &mut self,
         at: Option<SocketAddr>,
         now: Instant,
     ) -> Option<(String, IpAddr)> {
         self.pause = PAUSE_MIN;
-        // A due look-up was scheduled for a silence that is over now.
+        // Cancels a look-up that was planned because of the silence, which is over.
         if !self.addresses.is_empty() && self.stage != Stage::Runs {
             self.stage = Stage::Rests;
         }
-        // A peer that has moved is not where its name leads.
+        // Ignores a peer that has moved away from the addresses of its name.
         let at = at.filter(|at| self.addresses.contains(at))?;
         let was_told = self
             .good
@@ -138,7 +139,7 @@ impl Name {
         Some((self.host.clone(), at.ip()))
     }
 
-    /// The look-up of the name, from now on under way.
+    /// Starts the look-up of the name.
     pub(crate) fn begin(&mut self, whose: Whose, mark: u32) -> LookUp {
         self.stage = Stage::Runs;
         LookUp {
@@ -149,7 +150,8 @@ impl Name {
         }
     }
 
-    /// Takes the end of a look-up. Returns the address to go on with, if it is not `current`, or what to say of a failure.
+    /// Takes the result of a look-up. Returns the address to go on with, if it is not `current`, or the failure to
+    /// log.
     pub(crate) fn looked_up(
         &mut self,
         found: Result<Vec<SocketAddr>, String>,
@@ -173,7 +175,7 @@ impl Name {
         Ok(first.filter(|_| known.is_none()))
     }
 
-    /// Returns what to say of it, unless that was said.
+    /// Returns the failure to log, unless it was logged already.
     fn failed(&mut self, why: String) -> Option<String> {
         let words = (self.told.as_ref() != Some(&why)).then(|| {
             let then = match self.addresses.is_empty() {
@@ -191,7 +193,7 @@ impl Name {
 }
 
 impl Machine {
-    /// When the next name is to be looked up. One may have to wait for the end of another's look-up.
+    /// When to look up the next name. It may have to wait for another look-up to end.
     pub(super) fn names_due(&self) -> Option<Instant> {
         let names = self.names.values().chain(self.relays.values());
         let names = names.filter_map(Name::due);
@@ -215,7 +217,7 @@ impl Machine {
         }
     }
 
-    /// Takes the end of a look-up.
+    /// Takes the result of a look-up.
     pub(super) fn looked_up(
         &mut self,
         lookup: &LookUp,
@@ -230,7 +232,7 @@ impl Machine {
             Whose::Target => return,
         };
         let current = turn.endpoint(peer).map(|it| it.addr);
-        // The peer may be gone, or another name have taken its place.
+        // The peer may be gone, or may have another name now.
         let name = self.names.get_mut(&peer);
         let Some(name) = name.filter(|name| name.endpoint == lookup.endpoint) else {
             return;
@@ -242,7 +244,7 @@ impl Machine {
         }
     }
 
-    /// The network has changed: names that could not be found are looked up now.
+    /// Looks up names that were not found, now that the network has changed.
     pub(super) fn hurry_names(&mut self, now: Instant) {
         let names = self.names.values_mut().chain(self.relays.values_mut());
         names.for_each(|name| name.hurry(now));

@@ -1,4 +1,4 @@
-//! The peers of an interface: what was configured, and what became of it.
+//! The peers of an interface: their configuration and state.
 
 use config::types::{AllowedIp, Key32};
 use config::uapi::PeerState;
@@ -12,12 +12,12 @@ pub(super) struct PeerEntry {
     pub(super) preshared_key: Option<Key32>,
     pub(super) persistent_keepalive: u16,
     pub(super) allowed_ips: BTreeSet<AllowedIp>,
-    /// For people, and for ages that survive a change of the clock.
+    /// Wall-clock time for display, and monotonic time for ages that survive a change of the clock.
     pub(super) last_handshake: Option<(SystemTime, Instant)>,
     pub(super) silence: Silence,
 }
 
-/// Initiations of which a peer has answered none when it is said to be gone: 5 seconds go by until the second.
+/// Unanswered initiations after which a peer counts as gone: the second is sent 5 seconds after the first.
 const GONE_AFTER: u32 = 2;
 
 /// Tracks whether a peer answers, for the messages in the log.
@@ -36,7 +36,7 @@ enum Said {
 }
 
 impl Silence {
-    /// An initiation is sent. Returns how many before it were not answered, and what to say.
+    /// Counts an initiation. Returns how many before it were unanswered, and a message to log.
     pub(super) fn initiated(&mut self) -> (u32, Option<&'static str>) {
         let unanswered = self.initiations;
         self.initiations = unanswered.saturating_add(1);
@@ -54,12 +54,12 @@ impl Silence {
         (unanswered, Some(words))
     }
 
-    /// Whether the peer has left an initiation unanswered for 5 seconds, after which the next one is sent.
+    /// Whether the peer has left an initiation unanswered for 5 seconds, when the next one is sent.
     pub(super) const fn is_unanswered(&self) -> bool {
         self.initiations >= GONE_AFTER
     }
 
-    /// A handshake is complete. Returns what to say.
+    /// Notes a completed handshake. Returns a message to log.
     pub(super) fn answered(&mut self) -> Option<&'static str> {
         self.initiations = 0;
         match std::mem::replace(&mut self.said, Said::Here) {
@@ -82,7 +82,7 @@ impl PeerEntry {
         }
     }
 
-    /// For `wg show`; where the peer is and what went there is the data plane's to tell.
+    /// The peer's state for `wg show`, without address and counters, which the data plane has.
     pub(super) fn state(&self) -> PeerState {
         let since_1970 = |(at, _): (SystemTime, _)| at.duration_since(UNIX_EPOCH).ok();
         let handshake = self.last_handshake.and_then(since_1970).unwrap_or_default();

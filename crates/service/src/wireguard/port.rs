@@ -1,29 +1,29 @@
-//! The UDP port of an interface: which sockets there should be, and whether there are.
+//! The UDP port of an interface: which sockets it needs, and which are open.
 
 use super::effect::{Effect, Refused};
 use super::machine::{Machine, Turn};
 use std::time::Duration;
 
-/// How often sockets that could not be opened are tried again.
+/// Pause before sockets that could not be opened are tried again.
 pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
 /// Linux's `errno` of the UAPI, the same on every architecture we build for.
 const EADDRINUSE: i32 = 98;
 
-/// Sockets that were asked for.
+/// A request for sockets that was not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bind {
     purpose: Purpose,
-    /// The link has gone down since, and they were closed.
+    /// The link has gone down since the request, and the sockets were closed.
     closed: bool,
 }
 
 /// Reason for opening sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The link is up.
+    /// The link came up.
     Link,
-    /// A client wants another port than this one.
+    /// A client asked for another port; this is the one before.
     Port(u16),
 }
 
@@ -45,9 +45,9 @@ impl Machine {
         turn.effects.push(Effect::Bind { port, mark });
     }
 
-    /// Follows the link: one that goes down closes the sockets, as it neither sends nor answers; one that comes up opens
-    /// them. Before it is up for the first time they are open already, so that a handshake can be on its way while
-    /// addresses are still being set.
+    /// Follows the link. A link that goes down closes the sockets, as the interface then neither sends nor answers;
+    /// one that comes up opens them. Before the link is up for the first time they are open already, so that a
+    /// handshake can start while addresses are still being set.
     pub(super) fn link(&mut self, up: bool, turn: &mut Turn<'_>) {
         if up == self.link_up {
             return;
@@ -65,8 +65,8 @@ impl Machine {
         }
     }
 
-    /// Whether the link is up and there are no sockets: another program has the port, or a worker still holds the sockets
-    /// that were closed a moment ago.
+    /// Whether the link is up without sockets: another program has the port, or a worker still holds sockets that
+    /// were closed a moment ago.
     pub(super) fn lacks_sockets(&self) -> bool {
         self.link_up && self.bound.is_none()
     }

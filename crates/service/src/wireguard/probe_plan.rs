@@ -8,7 +8,7 @@ use plane::Routes;
 use std::net::IpAddr;
 use wireguard::echo::ECHO_MIN;
 
-/// Lengths below this are of no use, in bytes: every host takes them (RFC 1122, section 3.3.2).
+/// Shortest useful length in bytes: every host accepts this much (RFC 1122, section 3.3.2).
 const LEAST: u32 = 576;
 
 /// Most addresses of a peer that are tried.
@@ -41,8 +41,8 @@ impl ProbePlan {
     }
 }
 
-/// Which of the peers has an address, by its place: the one with the most specific range, and of two with the same the
-/// last.
+/// Maps addresses to the index of their peer: the one with the most specific range, and of two equal ranges the last
+/// peer.
 fn owners(tunnel: &Tunnel) -> Routes<usize> {
     let mut owners = Routes::default();
     for (at, peer) in tunnel.peers.iter().enumerate() {
@@ -53,7 +53,7 @@ fn owners(tunnel: &Tunnel) -> Routes<usize> {
     owners
 }
 
-/// Addresses of a peer that may answer, each behind the address of ours that asks it.
+/// Addresses of a peer that may answer, each after the address of ours that asks.
 fn targets(
     setting: MtuProbe,
     peer: &Peer,
@@ -94,7 +94,7 @@ fn targets(
     targets
 }
 
-/// The first host of the network of an address.
+/// The first host address of an address's network.
 fn first_host(addr: IpAddr, prefix: u8) -> IpAddr {
     let host = u32::from(family_bits(addr) - prefix);
     match addr {
@@ -109,8 +109,8 @@ fn first_host(addr: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// Whether an address is one that hosts inside tunnels have: private (RFC 1918, RFC 4193), of a provider's own network (RFC
-/// 6598), or in one network with ours.
+/// Whether hosts inside tunnels may have an address: a private one (RFC 1918, RFC 4193), a provider's shared one (RFC
+/// 6598), or one in our own network.
 fn is_inner(addr: IpAddr, tunnel: &Tunnel) -> bool {
     let near = tunnel.interface.addresses.iter().any(|own| {
         let prefix = own.prefix.max(if addr.is_ipv4() { 24 } else { 64 });
@@ -153,17 +153,17 @@ mod tests {
     fn what_is_most_likely_the_peers_own_is_asked() {
         let auto = |interface, ranges| asked(MtuProbe::Auto, interface, ranges);
         let none: [&str; 0] = [];
-        // A provider's file.
+        // The file of a VPN provider.
         let provider = "Address = 10.64.3.2/32\nDNS = 10.64.0.1";
         assert_eq!(auto(provider, "0.0.0.0/0"), ["10.64.0.1"]);
-        // Public name servers are behind paths of their own.
+        // Public name servers are reached by other paths, so they are not probed.
         let public = "Address = 10.64.3.2/32\nDNS = 1.1.1.1";
         assert_eq!(auto(public, "0.0.0.0/0"), none);
         let site = "Address = 10.0.0.2/24";
         assert_eq!(auto(site, "10.0.0.1/32, 192.168.7.0/24"), ["10.0.0.1"]);
         assert_eq!(auto(site, "10.0.0.0/24"), ["10.0.0.1"]);
         assert_eq!(auto(site, "192.168.7.0/24"), none);
-        // Ours is not the peer's, and without an address of that family nothing asks.
+        // Our own address is not the peer's, and a family without an address of ours cannot ask.
         assert_eq!(
             auto("Address = 10.0.0.1/24", "10.0.0.0/24, fd00::2/128"),
             none
@@ -190,7 +190,7 @@ mod tests {
             (2, "10.0.0.0/24, 10.0.0.7/32"),
             (3, "10.0.0.1/32"),
             (4, "10.0.0.8/32"),
-            // Of the same range the last has it.
+            // Of two equal ranges the last peer has it.
             (5, "10.0.0.7/32"),
         ] {
             text += &format!(

@@ -1,6 +1,6 @@
-//! How long packets to the peers may be: when that is asked, of which address, and what follows from the answers.
+//! How long packets to the peers may be: when to probe, which address to ask, and what the answers change.
 //!
-//! Nothing is asked of a peer unless packets go to and fro, and nothing runs on a clock while none do.
+//! A peer is probed only while packets go both ways, and without traffic no timer runs.
 
 use super::effect::{Effect, PlaneRequest};
 use super::machine::{Machine, Turn, View};
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use wireguard::echo::{self, Answer};
 use wireguard::path_probe::{Knowledge, PathProbe, ProbeEffect};
 
-/// How often it is looked whether there is traffic, at most: when there is something else to do anyway.
+/// How often at most to look for traffic; looks happen only when another deadline is due.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How long after the beginning of a session, or of traffic, that is looked at for its own sake.
+/// Time from the start of a session, or of traffic, to a look with a deadline of its own.
 const STIR: Duration = Duration::from_secs(1);
 
 /// Bytes since the last look that count as traffic. Keepalives and handshakes are fewer.
@@ -27,17 +27,17 @@ const BUSY: u64 = 1000;
 /// Bytes around an inner packet over IPv4 and IPv6: outer headers, WireGuard's header and tag.
 const OVERHEAD: [u32; 2] = [60, 80];
 
-/// Addresses of a peer that may answer, each behind that of ours which asks; the likeliest first.
+/// Addresses of a peer that may answer, each after the address of ours that asks; the likeliest first.
 type Targets = Arc<[(IpAddr, IpAddr)]>;
 
 /// Packet sizes and addresses to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// The least and the longest packet that are of interest, in bytes.
+    /// Shortest packet length to probe, in bytes.
     pub least: u16,
-    /// See `least`.
+    /// Longest packet length to probe, in bytes.
     pub most: u16,
-    /// The peers, and the addresses that may answer, each behind that of ours which asks; the likeliest first.
+    /// The peers, each with the addresses that may answer.
     pub peers: Vec<(Key32, Targets)>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Probing {
     /// Token of the awaited ping answers; 0 while no probe runs.
     token: u64,
     looked: Option<Instant>,
-    /// A look for its own sake.
+    /// When to look for traffic with a deadline of its own.
     stirred: Option<Instant>,
 }
 
@@ -60,16 +60,16 @@ struct Path {
     targets: Targets,
     target: usize,
     probe: PathProbe,
-    /// Where it is.
+    /// The line and the address by which the peer is reached.
     way: (LineId, SocketAddr),
-    /// Bytes to and fro at the last look; `None` where some of them are probes.
+    /// Bytes in both directions at the last look; `None` if probes are among them.
     counted: Option<u64>,
-    /// The longest packet that passes, in bytes, if it is less than the plan has.
+    /// The longest packet that passes, in bytes, if it is shorter than the plan's longest.
     carries: Option<u16>,
 }
 
 impl Probing {
-    /// There is traffic, or will be.
+    /// Plans a look, as there is traffic or soon will be.
     pub(super) fn stir(&mut self, now: Instant) {
         if self.plan.is_some() {
             self.stirred.get_or_insert(now + STIR);
@@ -97,7 +97,7 @@ impl Machine {
         self.watch(turn);
     }
 
-    /// Ends what was waited for in vain, and begins what is due where there is traffic.
+    /// Gives up questions without an answer, and begins probes that are due where there is traffic.
     pub(super) fn probe(&mut self, turn: &mut Turn<'_>) {
         if self.probing.plan.is_none() {
             return;
@@ -182,7 +182,7 @@ impl Machine {
         self.watch(turn);
     }
 
-    /// Our address and that of a peer which is asked.
+    /// Our address that asks, and the peer's address that is asked.
     fn target(&self, id: PeerId) -> Option<(IpAddr, IpAddr)> {
         let path = self.probing.paths.get(&id)?;
         path.targets.get(path.target).copied()
@@ -193,7 +193,7 @@ impl Machine {
         self.device.peer_by_public_key(&public)
     }
 
-    /// Does something with the path to a peer, and what follows from that.
+    /// Changes the path to a peer, and applies the consequences.
     fn with_path(
         &mut self,
         id: PeerId,
@@ -220,7 +220,7 @@ impl Machine {
         }
     }
 
-    /// Where one address does not answer, another may.
+    /// Tries the peer's next address, as this one does not answer.
     fn next_target(&mut self, id: PeerId) {
         let Some(plan) = &self.probing.plan else {
             return;
@@ -262,7 +262,7 @@ impl Machine {
         }
     }
 
-    /// Answers are waited for as long as there is a question.
+    /// Waits for ping answers as long as a question is open.
     fn watch(&mut self, turn: &mut Turn<'_>) {
         let asks = |path: &Path| path.probe.next_deadline().is_some();
         if self.probing.token != 0 && !self.probing.paths.values().any(asks) {
@@ -318,7 +318,7 @@ impl Machine {
     }
 }
 
-/// Most peers that are told of in words.
+/// Most peers that the report names.
 const REPORTED: usize = 8;
 
 fn random() -> u64 {

@@ -1,8 +1,8 @@
-//! Peers whose sessions end with this program: where they are, for the next start.
+//! The addresses of peers with a session, kept for the next start of the program.
 //!
-//! A peer that calls from an address of its own choice notices after 15 seconds of silence that its session is gone. A program
-//! that starts again soon calls it first: one handshake each, to where the peer was, from the address that it called. The file
-//! is written while the program runs, so that the start after a crash calls the peers too.
+//! A peer that calls notices only after 15 seconds of silence that its session is gone. A program that restarts soon
+//! calls the peers first: one handshake to each peer's last address, from the address that the peer had called. The
+//! file is written while the program runs, so that the start after a crash calls the peers too.
 
 use super::effect::Effect;
 use super::machine::{Machine, Turn, View};
@@ -14,22 +14,22 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Most peers that are called: those that were heard last.
+/// Most peers that a start calls: those heard last.
 pub(super) const RECALLED_MAX: usize = 256;
 
-/// Time after which a start is no restart any more, and peers have noticed by themselves.
+/// Age of the file beyond which a start calls nobody, as peers have noticed the loss by themselves.
 pub(super) const SOON: Duration = Duration::from_secs(180);
 
 /// Longest file that is read, in bytes.
 const SIZE_MAX: u64 = (RECALLED_MAX as u64) * 256;
 
-/// Least time between two writes of the file, which is in memory.
+/// Least time between two writes of the file, which lies in memory.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// A peer, where it was heard last, and our address that it called.
+/// A peer, the address where it was last heard, and our address that it called.
 pub(super) type Recalled = (Key32, Endpoint);
 
-/// When the file of peers is written next.
+/// When to write the file of peers next.
 #[derive(Debug, Default)]
 pub(super) struct Keeping {
     last: Option<Instant>,
@@ -37,7 +37,7 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// A peer has a new session, or has moved.
+    /// Plans a write, as a peer has a new session or has moved.
     fn changed(&mut self, now: Instant) {
         let next = self.last.map_or(now, |last| now.max(last + KEEP_EVERY));
         self.due.get_or_insert(next);
@@ -45,12 +45,12 @@ impl Keeping {
 }
 
 impl Machine {
-    /// A peer has a new session, or has moved.
+    /// Plans a write, as a peer has a new session or has moved.
     pub(super) fn peers_changed(&mut self, turn: &Turn<'_>) {
         self.keeping.changed(turn.now.monotonic);
     }
 
-    /// Has the file of peers written, if it is time.
+    /// Has the file of peers written, if that is due.
     pub(super) fn keep_peers(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.monotonic;
         if self.keeping.due.take_if(|at| *at <= now).is_some() {
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Where the peers are that have a session, those that were heard last first.
+    /// Addresses of the peers that have a session, the last heard first.
     pub(super) fn recalled(&self, now: Instant, view: &View<'_>) -> Vec<Recalled> {
         let mut found: Vec<_> = (self.peers.iter())
             .filter_map(|(id, entry)| {
@@ -76,7 +76,7 @@ impl Machine {
         found.into_iter().map(|(_, key, at)| (key, at)).collect()
     }
 
-    /// Calls peers that have lost their sessions by our restart, at the address that is configured or where they were.
+    /// Calls peers that lost their sessions by our restart, at the configured address or where they were.
     pub(super) fn recall(&mut self, peers: Vec<Recalled>, turn: &mut Turn<'_>) {
         for (key, at) in peers {
             let public = PublicKey::from(*key.as_bytes());
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    /// Calls peers as if there were packets for them: repeated until they answer.
+    /// Calls peers as if packets waited for them, until they answer.
     pub(super) fn call(&mut self, peers: Vec<Key32>, turn: &mut Turn<'_>) {
         for key in peers {
             let public = PublicKey::from(*key.as_bytes());
@@ -106,12 +106,12 @@ impl Machine {
     }
 }
 
-/// The file of an interface. It has no secrets, and is gone after a reboot.
+/// Path of an interface's file. The file holds no secrets, and is gone after a reboot.
 pub(super) fn path(ifname: &str) -> PathBuf {
     Path::new("/run/millrace").join(format!("{ifname}.peers"))
 }
 
-/// Writes down where peers are.
+/// Writes the peers' addresses to the file.
 pub(super) fn keep(path: &Path, peers: &[Recalled]) {
     if let Err(error) = keep_at(path, peers) {
         log::debug!("{}: {error}", path.display());
@@ -134,7 +134,7 @@ fn keep_at(path: &Path, peers: &[Recalled]) -> io::Result<()> {
     host::written_file::replace_for_now(path, lines.collect::<String>().as_bytes(), 0o600)
 }
 
-/// Reads where peers were when the interface ended, if that was a moment ago. The file stays until it is written again.
+/// Reads the peers' addresses, if the interface ended a moment ago. The file stays until it is written again.
 pub(super) fn read(path: &Path) -> Vec<Recalled> {
     read_at(path, SystemTime::now())
 }
@@ -143,7 +143,7 @@ fn read_at(path: &Path, now: SystemTime) -> Vec<Recalled> {
     let read = || -> io::Result<String> {
         let file = fs::File::open(path)?;
         let written = file.metadata()?.modified()?;
-        // A clock that was set back since says nothing.
+        // If the clock was set back since, the file's age is unknown and the file is used.
         if now.duration_since(written).is_ok_and(|age| age > SOON) {
             return Ok(String::new());
         }

@@ -1,4 +1,4 @@
-//! The relays of an interface's lines: where they are, and that they hear where we are.
+//! The relays of an interface's lines: their addresses, and the hellos that tell them ours.
 
 use super::effect::PlaneRequest;
 use super::lines::look;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 impl Machine {
-    /// Looks up the relays that are given by names.
+    /// Looks up relays that are configured by name.
     pub(super) fn name_relays(&mut self, now: Instant) {
         let Some(lines) = &self.lines else { return };
         for (line, settings) in (0..).map(LineId).zip(&lines.settings().lines) {
@@ -20,7 +20,7 @@ impl Machine {
         }
     }
 
-    /// The end of a look-up.
+    /// Handles the result of a look-up.
     pub(super) fn relay_looked_up(
         &mut self,
         line: LineId,
@@ -45,8 +45,8 @@ impl Machine {
         });
     }
 
-    /// Tells a relay where we are. A relay by which no peer answers may have moved: another address of its name is tried
-    /// then, and after the last the name is looked up anew.
+    /// Tells a relay our address. If no peer answers by a relay, it may have moved: then the next address of its name
+    /// is tried, and after the last the name is looked up anew.
     pub(super) fn say_hello(
         &mut self,
         line: LineId,
@@ -61,7 +61,7 @@ impl Machine {
             }
             let next = lost.then(|| name.unanswered(now.monotonic)).flatten();
             if let Some(addr) = next.filter(|next| Some(*next) != current) {
-                // Which says hello there.
+                // Sends the hello to the new address.
                 return self.set_relay(line, addr, turn);
             }
         }
@@ -71,7 +71,7 @@ impl Machine {
         }
     }
 
-    /// Where the relays are that are known.
+    /// The known addresses of the relays.
     #[must_use]
     pub fn relays(&self) -> Vec<SocketAddr> {
         let lines = self.lines.iter();
@@ -142,7 +142,7 @@ mod tests {
                 events.push(Event::Deadline);
             }
         }
-        // No peer answers in these hundred seconds: each address has its turn, and then the name is looked up anew.
+        // No peer answers in these hundred seconds: each address is tried, then the name is looked up anew.
         hellos.dedup();
         assert!(
             hellos.starts_with(&[addresses[0], addresses[1], addresses[0]]),

@@ -1,4 +1,4 @@
-//! Looking names up: each answer is taken when its bell has rung.
+//! Looks up names. Each result is fetched after the waker has fired.
 
 use super::effect::LookUp;
 use crate::names::Background;
@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// A look-up that has ended.
+/// The result of a look-up.
 pub(crate) type Answer = (LookUp, Result<Vec<SocketAddr>, String>);
 
-/// Looks names up without anything waiting for it.
+/// Looks up names in the background.
 pub(crate) struct Resolver {
     sender: Sender<Answer>,
     answers: Receiver<Answer>,
@@ -20,7 +20,7 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// `wake` is rung when an answer is there.
+    /// Makes a resolver that wakes `wake` when there is a result.
     pub(crate) fn new(wake: Arc<Waker>, lines: &Lines) -> Self {
         let (sender, answers) = mpsc::channel();
         Self {
@@ -31,21 +31,21 @@ impl Resolver {
         }
     }
 
-    /// Begins a look-up. Returns its end, if it cannot begin.
+    /// Begins a look-up. Returns a result at once if it cannot begin.
     pub(crate) fn begin(&mut self, lookup: LookUp) -> Option<Answer> {
         let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
         let (asked, name) = (lookup.clone(), (lookup.host.clone(), lookup.endpoint.port));
-        // With a mark, what others send goes into the tunnel, and so do the questions of the host's resolver.
+        // With a mark, unmarked packets go into the tunnel, and so do queries of the host's resolver.
         let inside = lookup.mark != 0;
         let begun = self.names.begin(name, lookup.mark, inside, move |found| {
-            // The interface may be gone.
+            // The interface may be gone, so an error is ignored.
             let _ = sender.send((asked, found.map_err(|e| e.to_string())));
             wake.wake();
         });
         Some((lookup, Err(begun.err()?.to_string())))
     }
 
-    /// The end of a look-up, if one has come.
+    /// The result of a look-up, if one has ended.
     pub(crate) fn next(&mut self) -> Option<Answer> {
         self.answers.try_recv().ok()
     }

@@ -1,4 +1,4 @@
-//! `SaveConfig`: the file as the tunnel is on its way down.
+//! `SaveConfig`: writes the configuration file from the running tunnel when it goes down.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -9,12 +9,11 @@ use config::tunnel::{Peer, Tunnel};
 use config::types::Host;
 use config::uapi::{DeviceState, PeerState};
 
-/// The model of the file with what `wg` may have changed since: keys, port, mark and peers.
-/// The rest is the file's.
+/// Returns the file's model with settings that `wg` may have changed: keys, port, mark and peers. All other settings
+/// are the file's.
 ///
-/// `implied_mark` is the mark that the plan chose and the file did not: it is not saved. An
-/// endpoint that the file gives by name keeps its name, unlike with wg-quick: the address
-/// behind it is the resolver's to know, also the next time.
+/// `implied_mark` is a mark that the plan chose, not the file: it is not saved. An endpoint name in the file stays a
+/// name, unlike with wg-quick, so that the next start looks it up again.
 pub fn merge(
     file: &Tunnel,
     device: &DeviceState,
@@ -54,13 +53,13 @@ fn merge_peer(known: Option<&Peer>, live: &PeerState) -> Peer {
     }
 }
 
-/// Puts the model in the place of the file: the old one stays whole until the new one is on the
-/// disk. Comments are lost, as they are with wg-quick.
+/// Replaces the file by the model: the old file stays intact until the new one is on the disk. Comments are lost, as
+/// with wg-quick.
 ///
 /// # Errors
 /// File system errors; the old file then keeps its content.
 pub fn save(path: &Path, tunnel: &Tunnel) -> io::Result<()> {
-    // A link stays a link; the file that it leads to is replaced.
+    // A symbolic link stays; the file that it leads to is replaced.
     let path = fs::canonicalize(path)?;
     // The file holds keys, so only its owner may read it.
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;

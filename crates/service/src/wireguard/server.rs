@@ -1,4 +1,4 @@
-//! The two UNIX sockets of an interface: the UAPI that `wg` speaks, and Millrace's status.
+//! The two UNIX sockets of an interface: the UAPI for `wg`, and Millrace's status.
 
 use super::interface::Interface;
 use config::uapi::{Request, Requests, write_errno, write_get};
@@ -13,28 +13,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where `wg` looks for interfaces of user-space programs.
+/// Directory where `wg` looks for interfaces of user-space programs.
 const UAPI_DIR: &str = "/var/run/wireguard";
 
 /// Connections served at a time. `wg` uses one.
 const CONNECTIONS: usize = 16;
 
-/// A client that says nothing for this long is hung up on.
+/// The server closes the connection of a client that is silent for this long.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Time for a program that has the socket to end: its interface may have been deleted a moment ago, as `wg-quick down` does.
+/// How long to wait for another program to release the socket: `wg-quick down`, for instance, may have deleted its
+/// interface a moment ago.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Between two looks whether it has.
+/// Pause between two checks whether the program has released it.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Another program answers on it.
+    /// Another program answers on the socket.
     #[error("{0}: another program serves this interface; end it first")]
     InUse(PathBuf),
-    /// The file system says no.
+    /// The file system refuses the operation.
     #[error("{path}: {source} (the directory must be writable: run as root)")]
     Io {
         /// The socket.
@@ -49,7 +50,7 @@ pub struct Listener {
     /// The socket.
     pub socket: UnixListener,
     path: PathBuf,
-    /// The file's inode: only what we made is removed.
+    /// The file's inode, so that only our own file is removed.
     inode: u64,
 }
 
@@ -83,18 +84,17 @@ impl Listener {
             }
             thread::sleep(LOOK);
         }
-        // Under another name until it listens: `wg` takes a socket that refuses connections for
-        // one that a crash left behind, and removes it. Taking the right name afterwards replaces
-        // what a crash really left.
+        // Bound under another name until it listens: `wg` takes a socket that refuses connections for the remains of
+        // a crash, and removes it. The rename then replaces real remains of a crash.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Always the same, so that one that a killed daemon left is replaced: no other makes it
+        // Always the same name, so that the socket of a killed daemon is replaced. No other process makes it
         // meanwhile, as only one has the interface.
         let early = path.with_file_name(format!(".{name}.new"));
         match fs::remove_file(&early) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io(e)),
             _ => {}
         }
-        // The keys can be read through it, so no other user may connect, not even for a moment.
+        // The socket gives access to the keys, so no other user may connect, not even for a moment.
         let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
         let socket = UnixListener::bind(&early);
         nix::sys::stat::umask(mask);
@@ -113,7 +113,7 @@ impl Listener {
         })
     }
 
-    /// Whether the file was removed: that is how `wg-quick` ends older programs.
+    /// Whether the file was removed, which is how `wg-quick` ends older programs.
     pub(super) fn is_removed(&self) -> bool {
         inode(&self.path).ok() != Some(self.inode)
     }
@@ -135,7 +135,7 @@ impl Drop for Listener {
 /// Serves clients on threads of their own, a bounded number at a time.
 pub(super) struct Server {
     interface: Arc<Mutex<Option<Interface>>>,
-    /// A change of configuration can bring deadlines forward.
+    /// Wakes the control thread, as a change of configuration can bring deadlines forward.
     wake: Arc<Waker>,
     served: Arc<AtomicUsize>,
 }
@@ -149,10 +149,10 @@ impl Server {
         }
     }
 
-    /// Takes a waiting client of the UAPI socket, if there is one.
+    /// Accepts a waiting client of the UAPI socket, if there is one.
     ///
     /// # Errors
-    /// No descriptor can be had for it: it waits still.
+    /// No descriptor is free for the client, which goes on waiting.
     pub(super) fn accept_uapi(&self, listener: &Listener) -> io::Result<()> {
         self.accept(listener, |interface, wake, stream| {
             if let Err(e) = serve(interface, wake, stream) {
@@ -161,7 +161,7 @@ impl Server {
         })
     }
 
-    /// Takes a waiting client of the status socket, if there is one.
+    /// Accepts a waiting client of the status socket, if there is one.
     ///
     /// # Errors
     /// See [`Server::accept_uapi`].
@@ -185,7 +185,7 @@ impl Server {
     ) -> io::Result<()> {
         let stream = match listener.socket.accept() {
             Ok((stream, _)) => stream,
-            // It has gone again.
+            // The client has gone again.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(e) => return Err(e),
@@ -263,7 +263,7 @@ mod tests {
         let path = directory.path().join("wg0.sock");
         let before = Listener::open(&path).unwrap();
         let ends = thread::spawn(move || {
-            // The other has found it in use.
+            // The other listener has found the socket in use.
             before.socket.accept().unwrap();
         });
         let listener = Listener::open(&path).unwrap();

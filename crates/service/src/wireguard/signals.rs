@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The signals that a daemon minds. One to reload never hides one to end.
+/// The signals that a daemon handles. A reload never hides a signal to end.
 pub(crate) struct Signals {
     pub(crate) pipe: UnixStream,
     end: Arc<AtomicUsize>,
@@ -43,7 +43,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Has another signal raise a flag, and wake the thread that the pipe wakes.
+    /// Has another signal set a flag, and wake the same thread through the pipe.
     #[cfg(feature = "relay")]
     pub(crate) fn also(&self, signal: i32) -> io::Result<Arc<AtomicBool>> {
         let flag = Arc::default();
@@ -57,7 +57,7 @@ impl Signals {
         while matches!((&self.pipe).read(&mut bytes), Ok(n) if n > 0) {}
     }
 
-    /// The signal that says to end, if one came.
+    /// The signal to end, if one came.
     pub(crate) fn end(&self) -> Option<i32> {
         match self.end.load(Ordering::Relaxed) {
             0 => None,

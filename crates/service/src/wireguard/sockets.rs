@@ -14,7 +14,7 @@ pub(crate) struct SocketPlan {
     pub(crate) port: u16,
     pub(crate) fwmark: u32,
     pub(crate) device: Option<String>,
-    /// The local address; all of them when `None`.
+    /// The local address; `None` for all addresses.
     pub(crate) address: Option<IpAddr>,
     pub(crate) buffer: usize,
     pub(crate) gso: bool,
@@ -53,7 +53,7 @@ impl SocketPlan {
     pub(crate) fn open(&self) -> Result<Sockets, SocketError> {
         for _ in 1..TRIES {
             match self.try_open() {
-                // A random port that is taken in the other family: roll again.
+                // The other family has this random port in use: try another port.
                 Err(SocketError::PortInUse(_)) if self.port == 0 => {}
                 result => return result,
             }
@@ -74,7 +74,7 @@ impl SocketPlan {
             aqm: self.aqm,
             mtu_discovery: self.mtu_discovery,
             ecn: true,
-            // Peers call, and by any of our addresses.
+            // Peers may call, by any of our addresses.
             calls: false,
         };
         let wanted = |family| {
@@ -102,8 +102,8 @@ impl SocketPlan {
     }
 }
 
-/// A sixty-fourth of the memory, between 1 and 4 MiB: enough for a burst of a fast line on a
-/// large box, little on a small one. The kernel counts buffers at up to twice their size.
+/// A sixty-fourth of the memory, between 1 and 4 MiB: enough for a burst of a fast uplink on a large machine, little
+/// on a small one. The kernel counts buffers at up to twice their size.
 fn default_buffer() -> usize {
     let total = std::fs::read_to_string("/proc/meminfo")
         .ok()

@@ -7,7 +7,8 @@ use crypto::select::{self, Algorithm};
 use plane::{PeerLines, Statistics};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Longest time until a peer answers a packet, by a keepalive if it has nothing to say: KEEPALIVE_TIMEOUT, and 2 s for the way.
+/// Longest time until a peer answers a packet, by a keepalive if it has no data: KEEPALIVE_TIMEOUT, and 2 s for
+/// transport.
 const ANSWERED: Duration = Duration::from_secs(12);
 
 impl Interface {
@@ -20,7 +21,7 @@ impl Interface {
         let peers = self.machine.peers.iter().map(|(id, p)| {
             let moved = self.plane.peer(*id).unwrap_or_default();
             let reports = self.machine.line_reports(*id);
-            // They cost an allocation.
+            // Skipped if not needed, as these counts cost an allocation.
             let known = match gathers || reorders || !reports.is_empty() {
                 true => self.plane.peer_lines(*id),
                 false => PeerLines::default(),
@@ -98,7 +99,7 @@ impl Interface {
     }
 }
 
-/// Measurements that decided the choice of the cipher's code.
+/// The measurements behind the choice of the cipher's code.
 fn measured() -> Vec<MeasuredStatus> {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     select::measured(Algorithm::ChaCha20Poly1305)

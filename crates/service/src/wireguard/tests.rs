@@ -1,4 +1,4 @@
-//! Two interfaces over loopback, without a device and without rights, told what to do at their configuration sockets.
+//! Two interfaces over loopback, without a device or privileges, controlled by their configuration sockets.
 
 use super::control;
 use super::interface::Interface;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Something that has to happen at some time, and does so in a fraction of this.
+/// Timeout for something that normally takes a fraction of this.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const INBOX: u64 = 0;
@@ -114,7 +114,7 @@ impl End {
         }
     }
 
-    /// One request, and its answer without the empty line.
+    /// Sends one request, and returns its answer without the empty line.
     fn ask(&self, request: &str) -> String {
         let mut stream = UnixStream::connect(&self.paths[0]).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -169,7 +169,7 @@ fn with(ends: [&End; 2], test: impl FnOnce()) {
     });
 }
 
-/// Calls until there is something.
+/// Calls `look` until it returns something.
 fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -181,7 +181,7 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The one that is called, on a port of the kernel's choice, and its caller.
+/// Configures the called end, on a port that the kernel chooses, and the caller.
 fn configure(called: &End, caller: &End, endpoint: impl FnOnce(u16) -> String) {
     let key = |byte: &str| byte.repeat(32);
     assert_eq!(
@@ -291,7 +291,7 @@ fn a_name_is_looked_up_and_each_line_is_told_of() {
         assert!(line.round_trip_ms.is_some() && ours.order.is_some());
         let named = lock(&caller.interface).as_ref().unwrap().names();
         assert_eq!(named.len(), 1, "{named:?}");
-        // The other end sees an address.
+        // The other end sees the address.
         let theirs = wait_for(|| {
             let peer = called.status().peers.remove(0);
             let up = peer.lines.first().is_some_and(|line| line.state == "up");
@@ -325,7 +325,7 @@ fn what_cannot_be_set_is_refused_and_changes_nothing() {
         }
         let status = ends[0].status();
         assert!(status.peers.is_empty() && status.public_key.is_none());
-        // A file that another program has put there is not ours to remove.
+        // The listener does not remove a file that another program has put there.
         let in_use = Listener::open(&ends[0].paths[0]);
         assert!(matches!(in_use, Err(SocketError::InUse(_))));
     });

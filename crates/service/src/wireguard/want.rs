@@ -13,8 +13,8 @@ use host::{
 /// Outer IPv6 and UDP headers, WireGuard's header and tag, in bytes: 40 + 8 + 16 + 16.
 const OVERHEAD: u32 = 80;
 
-/// Makes the want of a tunnel whose peers are at `endpoints`, names having been looked up. `no_dns`
-/// leaves the host's name servers as they are.
+/// Makes the host settings of a tunnel whose peers are at `endpoints`, with names already looked up. `no_dns` leaves
+/// the host's name servers as they are.
 pub fn want(tunnel: &Tunnel, endpoints: &[SocketAddr], no_dns: bool) -> Want {
     let interface = &tunnel.interface;
     let addresses = interface.addresses.iter();
@@ -41,8 +41,8 @@ pub fn want(tunnel: &Tunnel, endpoints: &[SocketAddr], no_dns: bool) -> Want {
             });
         }
     }
-    // The most specific first, as wg-quick: a default route must not cut the way to an endpoint
-    // before the route that keeps it is there.
+    // The most specific range first, as wg-quick does: a default route must not cut off an endpoint before the
+    // endpoint's own route exists.
     let mut ranges: Vec<AllowedIp> = tunnel.allowed_ips().collect();
     ranges.sort_by_key(|range| Reverse(range.prefix()));
     for range in ranges {

@@ -1,4 +1,4 @@
-//! Clients that come at the same moment.
+//! Clients that connect at the same moment.
 
 use super::ends::{Running, client, clients, exclusive, free_port, pki, server};
 use lab::openvpn::Directory;
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
-/// The threads of this process that do handshakes, and for how many nanoseconds each has run.
+/// This process's handshake threads, with each one's running time in nanoseconds.
 fn handshake_threads() -> HashMap<PathBuf, u64> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let tasks = tasks.filter_map(|task| Some(task.ok()?.path()));
@@ -20,7 +20,7 @@ fn handshake_threads() -> HashMap<PathBuf, u64> {
     threads.collect()
 }
 
-/// The threads that have run for a tenth of a millisecond since then.
+/// The threads that have run for at least 0.1 ms since `then`.
 fn busy_since(then: &HashMap<PathBuf, u64>) -> impl Iterator<Item = PathBuf> {
     let now = handshake_threads().into_iter();
     now.filter_map(|(task, nanoseconds)| {
@@ -29,7 +29,7 @@ fn busy_since(then: &HashMap<PathBuf, u64>) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// A server that goes says so to all, and all come again at the same moment.
+/// A server that ends says goodbye to all clients, and all return at the same moment.
 #[test]
 fn handshakes_of_clients_that_come_at_once_are_done_by_several_threads() {
     const CLIENTS: usize = 24;
@@ -44,11 +44,11 @@ fn handshakes_of_clients_that_come_at_once_are_done_by_several_threads() {
     let port = free_port("udp4");
     let mut config = server(&pki, "udp4", port, &directory);
     config.push_str("duplicate-cn\nexplicit-exit-notify 1\npersist-key\npersist-tun\n");
-    // Fewer than there are clients: those that wait are answered when others have come in.
+    // A limit below the number of clients: the others get an answer when these have connected.
     config.push_str("connect-freq-initial 4 60\n");
     let mut server = Running::start(&directory, "server", &config);
     server.wait_for_state("CONNECTED");
-    // Threads of another test's server may still be there, without work.
+    // Idle threads of another test's server may still exist.
     let mut before = handshake_threads();
     let mut busy = HashSet::new();
     let config = client(&pki, "udp4", port);
@@ -61,7 +61,7 @@ fn handshakes_of_clients_that_come_at_once_are_done_by_several_threads() {
             busy.extend(busy_since(&before));
         }
         assert_eq!(clients(&mut server).len(), CLIENTS);
-        // How many find no thread that is idle is the scheduler's choice.
+        // The scheduler decides how many clients find no idle thread.
         if round > 0 && busy.len() > 1 {
             break;
         }

@@ -1,4 +1,4 @@
-//! Clients and servers in this process, and what a test says to them.
+//! Clients and servers in this process, and the test's commands to them.
 
 use lab::openvpn::{Directory, KeyKind, Management, Pki};
 use std::net::{TcpListener, UdpSocket};
@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// A program that has not ended.
+/// A running client or server.
 pub(super) struct Running {
     pub(super) thread: JoinHandle<String>,
     pub(super) listener: UnixListener,
     pub(super) management: Management,
 }
 
-/// The two ends share the process' log and its signals: one pair at a time.
+/// Client and server share the process's log and signals, so only one pair runs at a time.
 pub(super) fn exclusive() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -31,7 +31,7 @@ impl Running {
         let file = directory.file(&format!("{name}.conf"), config).unwrap();
         let thread = thread::spawn(move || {
             let status = service::openvpn::main(&[file.display().to_string()]);
-            // If it never called, that it has ended must be heard all the same.
+            // If the program never called, this connection makes the wait for its call end.
             drop(UnixStream::connect(socket));
             format!("{status:?}")
         });
@@ -45,14 +45,14 @@ impl Running {
         running
     }
 
-    /// It waits for the management client (`management-hold`), which misses nothing so.
+    /// Releases the program from `management-hold`, so that the management client misses nothing.
     pub(super) fn begins(&mut self) {
         self.command("state on");
         self.command("hold off");
         self.command("hold release");
     }
 
-    /// Waits until it says that it is in this state.
+    /// Waits until the program reports this state.
     pub(super) fn wait_for_state(&mut self, state: &str) -> String {
         loop {
             let line = self.management.wait_for(">STATE:").unwrap();
@@ -62,7 +62,7 @@ impl Running {
         }
     }
 
-    /// It reads its configuration again, and calls the management client anew.
+    /// Waits until the program has reloaded its configuration and called the management client again.
     pub(super) fn comes_back(&mut self) {
         self.management = Management::accept(&self.listener).unwrap();
         self.begins();
@@ -124,7 +124,7 @@ pub(super) fn pki() -> Option<Pki> {
     lab::require(Pki::new(KeyKind::Ecdsa))
 }
 
-/// The clients that a server tells of.
+/// The clients that a server lists.
 pub(super) fn clients(server: &mut Running) -> Vec<String> {
     let lines = server.command("status 3");
     let clients = lines.into_iter();

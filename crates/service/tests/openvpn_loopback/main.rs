@@ -1,7 +1,8 @@
-//! Whole clients and servers in this process, over loopback and without an interface: no rights are needed.
+//! Complete clients and servers in this process, over loopback and without an interface, so that no privileges are
+//! needed.
 //!
-//! Each is told what to do, and tells how it is, at its management port, which calls the test (`management-client`): what
-//! comes there is waited for, and nothing else.
+//! The tests control each end through its management port, which calls the test (`management-client`). They wait only
+//! for messages from there.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
@@ -57,13 +58,13 @@ fn a_client_comes_in_over_udp_and_everything_is_asked_of_both() {
     server.command("signal SIGUSR2");
     client.command("signal SIGUSR2");
 
-    // Sent away by the server, it comes again; and once more when it is asked to.
+    // The server disconnects the client, which reconnects, and then reconnects once more on request.
     server.command("kill client");
     client.wait_for_state("CONNECTED");
     client.command("signal SIGUSR1");
     client.wait_for_state("RECONNECTING");
     client.wait_for_state("CONNECTED");
-    // A client begins anew with what it reads.
+    // After SIGHUP the client starts again with the reloaded configuration.
     client.command("signal SIGHUP");
     client.comes_back();
     client.wait_for_state("CONNECTED");
@@ -90,7 +91,8 @@ fn scripts_passwords_and_files_of_clients_decide_over_tcp() {
         fs::set_permissions(&path, mode).unwrap();
         path.display().to_string()
     };
-    // The note of a script, once it has written it: nothing waits for `learn-address` and its kin.
+    // Waits for the file that a script writes, because the server does not wait for `learn-address` and similar
+    // scripts.
     let ran = |name: &str, wanted: &str| {
         let file = directory.join(format!("{name}.ran"));
         let end = Instant::now() + Duration::from_secs(30);
@@ -171,7 +173,7 @@ fn scripts_passwords_and_files_of_clients_decide_over_tcp() {
         format!("{:?}", ExitCode::SUCCESS)
     );
 
-    // Its clients' departure is told before it ends.
+    // The server reports its clients' departure before it ends.
     server.end();
     let wanted = "client-disconnect client";
     assert!(ran("disconnect", wanted).contains(wanted));
@@ -205,7 +207,7 @@ fn a_server_that_reads_again_keeps_its_clients_where_it_can() {
     second_client.wait_for_state("CONNECTED");
     assert_eq!(clients(&mut server).len(), 2);
 
-    // A route more: no client has to come again.
+    // An additional route makes no client reconnect.
     let socket = directory.join("server.sock");
     let more = format!(
         "{config}route 192.168.50.0 255.255.255.0\nmanagement {} unix\nmanagement-client\nmanagement-hold\n",
@@ -215,7 +217,7 @@ fn a_server_that_reads_again_keeps_its_clients_where_it_can() {
     server.command("signal SIGHUP");
     assert_eq!(clients(&mut server).len(), 2);
 
-    // A certificate is revoked: it comes in no more.
+    // After revocation the client can no longer connect.
     directory
         .file("crl.pem", pki.revoke(&[&second]).unwrap())
         .unwrap();
@@ -266,7 +268,7 @@ fn keys_are_made_and_passwords_are_asked_of_the_management_client() {
     assert_eq!(main(&wrapped), done);
     assert_eq!(main(&["--genkey", "secret", &path("static")]), done);
     assert_eq!(main(&["--genkey", "auth-token", &path("token")]), done);
-    // One that is there is kept.
+    // An existing file is kept.
     assert_eq!(main(&["--genkey", "secret", &of_server]), failed);
 
     let port = free_port("udp4");
@@ -301,12 +303,12 @@ fn keys_are_made_and_passwords_are_asked_of_the_management_client() {
     let asked = client.management.wait_for(">PASSWORD:Need 'Auth'").unwrap();
     assert!(asked.contains("SC:1,Which number?"), "{asked}");
     client.command("username \"Auth\" user");
-    // "secret" and "42", as a management client has to put them.
+    // base64 of "secret" and "42", as a management client must send them.
     client.command("password \"Auth\" \"SCRV1:c2VjcmV0:NDI=\"");
     client.wait_for_state("CONNECTED");
     let there = clients(&mut server);
     assert!(there[0].contains("CHACHA20-POLY1305"), "{there:?}");
-    // With a token nothing is asked for again.
+    // With a token the client does not ask again.
     client.command("signal SIGUSR1");
     client.wait_for_state("RECONNECTING");
     client.wait_for_state("CONNECTED");

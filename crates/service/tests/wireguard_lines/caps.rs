@@ -1,4 +1,4 @@
-//! Lines that may carry so much in a month.
+//! Lines with a monthly data cap.
 
 use crate::world::{A, PACKET, World};
 use config::lines::{Line, LineMode, Lines};
@@ -10,15 +10,15 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Data of a second, both ways.
+/// Bytes of one second's data, both ways.
 const EACH_SECOND: u64 = 2 * 50 * PACKET;
 
-/// About noon of 2027-01-15, in any time zone of that day or its neighbours.
+/// About noon of 2027-01-15, in any time zone on that or a neighbouring day.
 fn january() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_014_400)
 }
 
-/// The line that is preferred may carry so much, in months that begin with the 20th.
+/// The preferred line has this cap, in months that begin on the 20th.
 fn lines(mode: LineMode, cap: u64) -> Lines {
     let line = |name: &str, priority| Line {
         name: name.to_owned(),
@@ -49,7 +49,7 @@ fn report(world: &World) -> CapReport {
     reports[0].cap.clone().unwrap()
 }
 
-/// The program ends. What it has written last.
+/// Ends the program, and returns the usage it saved last.
 fn ends(world: &mut World) -> Vec<LineUsage> {
     world.tell(A, Event::LinesEnd);
     world.kept.last().unwrap().clone()
@@ -85,7 +85,7 @@ fn a_line_that_has_carried_what_it_may_is_left_and_gone_back_to_when_a_month_beg
     world.run(SECOND, false);
     assert_eq!(world.sent, world.taken, "no packet was lost");
 
-    // Questions are as few as on one that costs money.
+    // The line is probed as rarely as one that costs money.
     let used = report(&world).used;
     world.run(HOUR, true);
     assert_eq!(world.used(A), Some(1));
@@ -151,17 +151,17 @@ fn what_was_carried_is_known_after_a_restart() {
     assert!(report(&after).used > used);
     after.run(SECOND * 20, true);
     assert_eq!(after.used(A), Some(1), "{:?}", after.said);
-    // Used up already at the start.
+    // The cap is already used up at the start.
     let kept = ends(&mut after);
     let mut after = World::with_settings([10, 20], &settings, &kept, january());
     after.run(SECOND * 20, true);
     assert_eq!(after.used(A), Some(1), "{:?}", after.said);
-    // Or in a month that is over.
+    // The saved usage is from a month that is over.
     let mut after = World::with_settings([10, 20], &settings, &kept, january() + DAY * 30);
     after.run(SECOND * 5, true);
     assert_eq!(after.used(A), Some(0), "{:?}", after.said);
     assert!(report(&after).used <= 6 * EACH_SECOND);
-    // Of lines that are there no more nothing is taken.
+    // Saved usage of lines that no longer exist is ignored.
     let other = LineUsage {
         name: "sat".to_owned(),
         ..kept[0].clone()
@@ -193,7 +193,7 @@ fn until_the_clock_is_set_no_month_begins() {
     }
 }
 
-/// Routers without a battery have such a clock until they are told the time.
+/// Routers without a battery-backed clock show an old date until they learn the time.
 #[test]
 fn a_clock_that_shows_an_old_date_is_not_believed_soon() {
     let cap = 20 * EACH_SECOND;
@@ -219,7 +219,7 @@ fn little_is_written() {
     assert_eq!(busy.kept.len(), 0);
     busy.run(SECOND * 61, true);
     assert!((1..=2).contains(&busy.kept.len()), "{}", busy.kept.len());
-    // Half of an hour's traffic is more than a hundredth, and more than all of it.
+    // Half an hour's traffic exceeds a hundredth of the cap, and even the whole cap.
     busy.run(HOUR, true);
     let before = busy.kept.len();
     busy.run(HOUR * 2, false);

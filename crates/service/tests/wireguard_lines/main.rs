@@ -1,6 +1,6 @@
-//! An interface with two lines and a peer that knows nothing of lines, on a virtual wire and a virtual clock.
+//! An interface with two lines and a peer without support for lines, on a virtual wire and a virtual clock.
 
-// Serves tests only.
+// This crate contains tests only.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod caps;
@@ -43,7 +43,7 @@ fn probes_cost_no_packet() {
 fn another_line_takes_over_and_the_better_one_is_gone_back_to() {
     for (delay, number) in DELAYS.into_iter().zip(0..) {
         let mut world = World::new(delay);
-        // At different points between two probes.
+        // The cut falls at different points between two probes.
         world.run(SECOND * 7 + Duration::from_millis(310 * number), true);
         assert_eq!((world.used(A), world.used(B)), (Some(0), Some(0)));
         world.cut[0] = true;
@@ -90,7 +90,7 @@ fn packets_on_several_lines_survive_each_and_need_no_decision() {
         }
         world.run(SECOND, false);
         assert_eq!(world.sent - world.taken, lost, "{delay:?}");
-        // Little else was said to the data plane: at first as lines answer, and twice for each cut.
+        // The data plane got few mode changes: some at first as lines answer, and two for each cut.
         assert!(world.hosts[A].mode.1 <= 8, "{:?}", world.hosts[A].mode);
     }
 }
@@ -103,11 +103,11 @@ fn probes_of_lines_that_are_used_together_are_few() {
             world.run(SECOND * 5, true);
             let before = (world.hosts[A].asked, world.hosts[A].begun);
             world.run(SECOND * 100, true);
-            // Each line once a second.
+            // The host probes each line once a second.
             let asked = world.hosts[A].asked - before.0;
             assert!((50..=210).contains(&asked), "{mode:?} {delay:?}: {asked}");
             let begun = world.hosts[A].begun - before.1;
-            // Where one connection goes by several lines they change no keys.
+            // Where one connection's packets use several lines, probes do not renew keys.
             let most = match mode {
                 LineMode::BalancePackets => 2,
                 _ => 210,

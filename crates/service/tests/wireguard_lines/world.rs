@@ -13,48 +13,48 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 use wireguard::WireGuard;
 
-/// The one with lines, and its peer.
+/// Index of the host with lines; its peer follows.
 pub(crate) const A: usize = 0;
 pub(crate) const B: usize = 1;
 
 pub(crate) const PORT: u16 = 51820;
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9)), PORT);
 
-/// Data goes both ways so often.
+/// Interval between data packets in each direction.
 pub(crate) const EACH: Duration = Duration::from_millis(20);
 
-/// Bytes that a line carries for each.
+/// Bytes that a line carries for each packet.
 pub(crate) const PACKET: u64 = 1000;
 
 #[derive(Clone)]
 enum Message {
     Handshake(Vec<u8>),
-    /// The receiver's name for the session, whether it is more than a keepalive, and the packet's number.
+    /// The receiver's index for the session, whether it is more than a keepalive, and the packet's number.
     Data(u32, bool, u64),
 }
 
 pub(crate) struct Host {
     pub(crate) machine: Machine,
     plane: FakeDataPlane<WireGuard>,
-    /// The peer's name for each session, and whether the peer must confirm it.
+    /// The peer's index for each session, and whether the peer must confirm it.
     sessions: BTreeMap<u32, (u32, bool)>,
-    /// Over which lines packets go, and how often that was said.
+    /// The line mode of the data plane, and how often it was set.
     pub(crate) mode: (plane::LineMode, usize),
-    /// Bits a second that the data plane was told.
+    /// The data plane's rate in bits a second.
     pub(crate) rate: Option<u64>,
-    /// And of each line.
+    /// The rate of each line.
     pub(crate) rates: [u64; 2],
-    /// Numbers of the packets that have come.
+    /// Numbers of the received packets.
     seen: BTreeSet<u64>,
-    /// Initiations that were sent.
+    /// Number of sent initiations.
     pub(crate) asked: usize,
-    /// Sessions that were made as the one that calls.
+    /// Number of sessions made as the initiator.
     pub(crate) begun: usize,
 }
 
 pub(crate) struct World {
     start: Instant,
-    /// The time of A's clock at the start, if it was not set since.
+    /// The time of A's clock at the start, unless it was set since.
     pub(crate) wall: SystemTime,
     pub(crate) now: Instant,
     pub(crate) hosts: [Host; 2],
@@ -63,14 +63,14 @@ pub(crate) struct World {
     pub(crate) cut: [bool; 2],
     queue: BTreeMap<(Instant, u64), (usize, usize, Message)>,
     number: u64,
-    /// Sessions that B does not know any more.
+    /// Sessions that B has forgotten.
     forgotten: BTreeSet<u32>,
-    /// Data packets that A has sent, that B has taken, and when A last took one.
+    /// Number of data packets that A sent, number that B received, and the time when A last received one.
     pub(crate) sent: u64,
     pub(crate) taken: u64,
     pub(crate) answered: Instant,
     pub(crate) said: Vec<String>,
-    /// The usage that A has written down of its lines.
+    /// The line usage that A has saved.
     pub(crate) kept: Vec<Vec<LineUsage>>,
 }
 
@@ -113,7 +113,7 @@ impl World {
         Self::with_lines(delay, mode, [None; 2])
     }
 
-    /// Packets wait for lines that have a rate.
+    /// Creates a world whose packets wait for lines with a rate.
     pub(crate) fn with_lines(delay: [u64; 2], mode: LineMode, rates: [Option<u64>; 2]) -> Self {
         let line = |name: &str, at: u8| LineOf {
             name: name.to_owned(),
@@ -133,7 +133,7 @@ impl World {
         Self::with_settings(delay, &lines, &[], wall)
     }
 
-    /// With what lines have carried before, and this time on the clock.
+    /// Creates a world with earlier usage of the lines, and this clock time.
     pub(crate) fn with_settings(
         delay: [u64; 2],
         lines: &Lines,
@@ -241,7 +241,7 @@ impl World {
         None
     }
 
-    /// The line by which a host sends to the other.
+    /// The line that a host uses towards the other.
     pub(crate) fn used(&self, at: usize) -> Option<usize> {
         let line = self.hosts[at].plane.peer(PeerId(0))?.line?;
         Some(match at {
@@ -250,14 +250,14 @@ impl World {
         })
     }
 
-    /// The lines of a packet, or of a message.
+    /// The lines that a packet or a message takes.
     fn ways(&self, at: usize, message: bool) -> Vec<usize> {
         let several: Vec<usize> = match self.hosts[at].mode.0 {
             plane::LineMode::Duplicate(lines) => lines.map(|line| line.index()).collect(),
             plane::LineMode::Critical(lines) if message => lines.map(|line| line.index()).collect(),
             plane::LineMode::Balance(shares) | plane::LineMode::BalancePackets(shares) => {
                 let lines: Vec<usize> = (0..2).filter(|at| shares[*at] > 0).collect();
-                // Packets are flows of their own.
+                // Each packet counts as a flow of its own.
                 let turn = self.number as usize % lines.len().max(1);
                 match message {
                     true => lines,
@@ -316,12 +316,12 @@ impl World {
         }
     }
 
-    /// B has lost its sessions, as if it had been started anew.
+    /// B loses its sessions, as after a restart.
     pub(crate) fn forget(&mut self) {
         self.forgotten.extend(self.hosts[B].sessions.keys());
     }
 
-    /// Sends a data packet. Returns whether there was a key.
+    /// Sends a data packet; returns whether there was a key.
     fn data(&mut self, at: usize, full: bool) -> bool {
         let host = &self.hosts[at];
         let ways = self.ways(at, !full);
@@ -356,7 +356,7 @@ impl World {
         }
     }
 
-    /// A line of A's carries a packet.
+    /// Counts a packet on one of A's lines.
     fn carry(&self, by: usize) {
         self.hosts[A].plane.carry(LineId(by as u8), PACKET);
     }
@@ -422,7 +422,7 @@ impl World {
                         state.heard = Some(now);
                     }
                     if at == B {
-                        // Peers roam.
+                        // The peer follows the source address.
                         state.line.as_mut().unwrap().endpoint = from;
                     }
                 });
@@ -446,7 +446,7 @@ impl World {
         }
     }
 
-    /// Lets time go by, with data where `talks` is set.
+    /// Lets time pass, with data if `talks` is set.
     pub(crate) fn run(&mut self, time: Duration, talks: bool) {
         let end = self.now + time;
         let mut next = self.now;

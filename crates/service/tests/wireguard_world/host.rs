@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A host's entry for one of its peers.
+/// A host's configuration of one of its peers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Saying {
     pub(crate) preshared: Option<[u8; 32]>,
@@ -24,30 +24,30 @@ pub(crate) struct Host {
     pub(crate) machine: Machine,
     pub(crate) plane: Plane,
     pub(crate) key: [u8; 32],
-    /// Its address on the wire, which may change, and the interface that has it.
+    /// The host's address on the wire, which may change, and the interface that has it.
     pub(crate) ip: IpAddr,
     pub(crate) ifindex: u32,
-    /// Its address in the tunnel.
+    /// The host's address in the tunnel.
     pub(crate) inner: IpAddr,
     pub(crate) bound: Option<u16>,
     pub(crate) link_up: bool,
-    /// The time of day when the world began, by its clock.
+    /// The time of day when the world began, by the host's clock.
     pub(crate) wall: SystemTime,
-    /// Until then, more handshake messages wait than it can serve.
+    /// Until this time the host is under load: more handshake messages wait than it can serve.
     pub(crate) load: Option<Instant>,
     pub(crate) lookups: Vec<LookUp>,
     pub(crate) asked: u64,
     pub(crate) answers: BTreeMap<u64, Result<(), Refused>>,
-    /// Answers of the world that are on their way.
+    /// Number of the world's answers that are on their way.
     pub(crate) awaited: usize,
-    /// Received packets, by their sender.
+    /// Received packets, each with its sender.
     pub(crate) heard: BTreeMap<u64, IpAddr>,
     pub(crate) ended: bool,
-    /// The time on its disk that its stamps may have reached.
+    /// The saved upper bound of its handshake timestamps.
     pub(crate) floor: SystemTime,
-    /// The endpoints of its peers that it has saved.
+    /// The saved endpoints of its peers.
     pub(crate) peers: Vec<(Key32, Endpoint)>,
-    /// Addresses of names that were written down.
+    /// The saved addresses of host names.
     pub(crate) kept: Vec<(String, IpAddr)>,
 }
 
@@ -85,7 +85,7 @@ impl Host {
         }
     }
 
-    /// The power fails and comes back: only what is on the disk is left. The clock shows `wall` from then on.
+    /// Simulates a power failure: only data on disk survives. The clock then shows `wall`.
     pub(crate) fn begin_anew(&mut self, wall: SystemTime, now: Now) {
         self.wall = wall;
         let now = Now { wall, ..now };
@@ -120,7 +120,7 @@ impl Host {
     }
 }
 
-/// The request that `wg` would make of this text.
+/// Parses this text into the request that `wg` would send.
 pub(crate) fn configuration(text: &str) -> SetDevice {
     let text = format!("set=1\n{text}\n");
     let request = Requests::new(text.as_bytes()).next_request().unwrap();
@@ -130,7 +130,7 @@ pub(crate) fn configuration(text: &str) -> SetDevice {
     }
 }
 
-/// The lines for a peer that is called `inner` in the tunnel.
+/// The configuration lines for a peer whose tunnel address is `inner`.
 pub(crate) fn peer_text(public: &[u8; 32], inner: IpAddr, saying: &Saying) -> String {
     let mut text = format!("public_key={}\n", hex(public));
     if let Some(key) = &saying.preshared {

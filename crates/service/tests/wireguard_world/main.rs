@@ -1,9 +1,9 @@
-//! Whole WireGuard interfaces on a virtual wire and a virtual clock, with a data plane that is not there.
+//! Complete WireGuard interfaces on a virtual wire and a virtual clock, with a simulated data plane.
 //!
-//! `MILLRACE_SEEDS` says how many worlds are run (200 if unset), `MILLRACE_SEED` with which number they begin: a failure
-//! names its seed, and that seed fails again.
+//! `MILLRACE_SEEDS` sets the number of worlds to run (200 if unset), `MILLRACE_SEED` the first seed. A failure names
+//! its seed, and that seed fails again.
 
-// Serves tests only.
+// This crate contains tests only.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod host;

@@ -1,4 +1,5 @@
-//! A data plane that records what it is asked, and around it what its workers would do: data is passed by key.
+//! A data plane that records its calls, with simulated workers around it; packets carry their key instead of
+//! encryption.
 
 use plane::fake::{Call, FakeDataPlane};
 use plane::{DataPlane, Endpoint, LineId, Notice, PeerId, PeerState, ReplayWindow};
@@ -11,7 +12,7 @@ use wireguard::WireGuard;
 /// The first byte of a data packet.
 pub(crate) const DATA: u8 = 4;
 
-/// Type, receiver's index, counter, and the beginning of the key in the place of a tag.
+/// Type, receiver's index, counter, and the key's first bytes in place of a tag.
 const HEADER: usize = 1 + 4 + 8 + 8;
 
 const STAGED_MAX: usize = 128;
@@ -21,9 +22,9 @@ const STAGED_MAX: usize = 128;
 struct Session {
     sealed: u64,
     window: ReplayWindow,
-    /// The packet that shows that the peer has the keys has come.
+    /// Whether a packet has shown that the peer has the keys.
     confirmed: bool,
-    /// Asked for newer keys, when it sealed and when it opened.
+    /// Whether the session has requested newer keys, when it sealed and when it opened.
     refreshed: [bool; 2],
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Plane {
     pub(crate) fake: FakeDataPlane<WireGuard>,
     sessions: BTreeMap<(PeerId, u32), Session>,
     staged: BTreeMap<PeerId, VecDeque<Vec<u8>>>,
-    /// Datagrams to be sent, and from which of our addresses, if that matters.
+    /// Datagrams to send, each with its endpoint.
     pub(crate) datagrams: Vec<(Endpoint, Vec<u8>)>,
     /// Notices for the machine.
     pub(crate) notices: Vec<(PeerId, Notice)>,
@@ -48,7 +49,7 @@ impl Plane {
         }
     }
 
-    /// Does what the machine asks, as the program does. Returns what the machine is to be told for it.
+    /// Performs the machine's request as the program does, and returns the resulting event for the machine.
     pub(crate) fn perform(&mut self, request: PlaneRequest, now: Instant) -> Option<Event> {
         let event = perform(&self.fake, request, now);
         for call in self.fake.take_calls() {
@@ -58,7 +59,7 @@ impl Plane {
         event
     }
 
-    /// Does the work of workers once control has called.
+    /// Does the workers' part after a call from control.
     fn follow(&mut self, call: Call, now: Instant) {
         match call {
             Call::RemovePeer(id) => {
@@ -101,7 +102,7 @@ impl Plane {
         }
     }
 
-    /// Sends data to the owner of `to`, or has it wait.
+    /// Sends data to the owner of `to`, or queues it.
     pub(crate) fn send(&mut self, to: IpAddr, data: u64, now: Instant) {
         let Some(id) = self.fake.route(to) else {
             return;
@@ -116,7 +117,7 @@ impl Plane {
         }
     }
 
-    /// Sends what waits. Returns whether nothing waits any more.
+    /// Sends queued data; returns whether the queue is empty.
     fn flush(&mut self, id: PeerId, now: Instant) -> bool {
         let mut staged = self.staged.remove(&id).unwrap_or_default();
         while let Some(data) = staged.front() {
@@ -133,7 +134,7 @@ impl Plane {
         empty
     }
 
-    /// Seals one packet. Returns whether there was a key and an address to send it.
+    /// Seals one packet; returns whether there was a key and an address.
     fn seal(&mut self, id: PeerId, data: &[u8], now: Instant) -> bool {
         let to = self.fake.peer(id).and_then(|state| state.line);
         let (Some(to), Some(index)) = (to, self.fake.sealing(id)) else {
@@ -171,7 +172,7 @@ impl Plane {
         true
     }
 
-    /// Opens a data packet. Returns whose it is and what is in it.
+    /// Opens a data packet; returns its peer and its content.
     pub(crate) fn open(
         &mut self,
         from: Endpoint,
@@ -215,7 +216,7 @@ impl Plane {
         Some((id, u64::from_le_bytes(data.try_into().ok()?)))
     }
 
-    /// A worker sends with keys that the peer has shown to have, unless later ones are sent with already.
+    /// Switches sending to keys that the peer has confirmed, unless later keys are already in use.
     fn confirmed(&mut self, id: PeerId, index: u32) {
         let expires = |session| self.fake.with_keys(id, session, |keys| keys.send.expires);
         let current = self.fake.sealing(id).and_then(expires);
@@ -228,7 +229,7 @@ impl Plane {
         self.notices.push((id, Notice::Confirmed { index }));
     }
 
-    /// Tells of activity, unless the machine looks by itself.
+    /// Reports activity, unless the machine polls for it.
     fn noted(&mut self, id: PeerId) {
         let times = self.fake.peer(id).unwrap_or_default().times;
         let active = times.unanswered_since.is_some() || times.unacked_since.is_some();
@@ -238,7 +239,7 @@ impl Plane {
         self.fake.take_calls();
     }
 
-    /// An address of ours is gone: what came there is answered from another.
+    /// Forgets a removed local address; answers then leave from another.
     pub(crate) fn forget_source(&mut self, to: SocketAddr) {
         for id in self.fake.peers() {
             self.fake.change_peer(id, |state| {
@@ -249,12 +250,12 @@ impl Plane {
         }
     }
 
-    /// The peers that packets wait for.
+    /// The peers with queued packets.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = PeerState> {
         self.staged.keys().filter_map(|id| self.fake.peer(*id))
     }
 
-    /// Nothing is left of any peer.
+    /// Returns whether no state of any peer is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.fake.peers().is_empty() && self.sessions.is_empty() && self.staged.is_empty()
     }

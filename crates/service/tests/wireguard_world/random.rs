@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same in every run.
+//! Reproducible pseudo-random numbers.
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 #[derive(Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -13,7 +13,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Less than `end`.
+    /// A number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }

@@ -1,4 +1,4 @@
-//! Single things that may befall an interface, each by itself.
+//! Single incidents of an interface, each in isolation.
 
 use crate::host::{Host, Saying, hex};
 use crate::world::World;
@@ -8,7 +8,7 @@ use service::wireguard::Event;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Two hosts that know each other, the second calling the first.
+/// Two hosts configured as peers, where the second calls the first.
 fn pair() -> World {
     let mut world = World::new(0, 2);
     for at in [0, 1] {
@@ -24,7 +24,7 @@ fn pair() -> World {
     world
 }
 
-/// Gives a host that has begun its key and its port.
+/// Gives a started host its key and its port.
 fn begin(world: &mut World, at: usize) {
     let key = hex(&world.hosts[at].key);
     world.configure(at, &format!("private_key={key}\nlisten_port=51820\n"));
@@ -42,7 +42,7 @@ fn pass(world: &mut World, secs: u64) {
     assert!(world.run(end).is_none());
 }
 
-/// Whether data gets from the second host to the first.
+/// Returns whether data gets from the second host to the first.
 fn reaches(world: &mut World) -> bool {
     world.heard(0);
     world.send(1, 0);
@@ -64,15 +64,15 @@ fn a_clock_that_goes_back_costs_no_handshake() {
     assert!(reaches(&mut world));
     for day in 1..4 {
         world.hosts[1].wall -= Duration::from_secs(86_400 * day);
-        // Longer than a key lives, and quiet: the next packet needs a handshake.
+        // The silence outlasts the keys, so the next packet needs a handshake.
         pass(&mut world, 200);
         assert!(reaches(&mut world), "day {day}");
     }
     assert_eq!(refused(&world.hosts[0], "replayed"), 0);
 }
 
-/// A router without a clock of its own loses power, again and again: it begins each life with an earlier time than the one
-/// before, and what is on its disk. Its peer takes the first handshake of each.
+/// A router without a battery-backed clock loses power repeatedly: each boot begins with an earlier time than the one
+/// before, and with its data on disk. The peer accepts the first handshake each time.
 #[test]
 fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
     let mut world = pair();
@@ -81,7 +81,7 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
     for life in 1..6 {
         let elapsed = world.now - world.start;
         let now = world.hosts[1].now(world.now, elapsed);
-        // It never comes as far as to set its clock.
+        // The router never gets as far as setting its clock.
         let wall =
             std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - 100_000 * life);
         world.hosts[1].begin_anew(wall, now);
@@ -94,7 +94,7 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
         world.say(1, 0, &saying);
         pass(&mut world, 1);
         assert!(reaches(&mut world), "life {life}");
-        // Long enough for some handshakes more.
+        // Long enough for some more handshakes.
         for _ in 0..life {
             pass(&mut world, 200);
             assert!(reaches(&mut world), "later in life {life}");
@@ -103,25 +103,25 @@ fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
     assert_eq!(refused(&world.hosts[0], "replayed"), 0);
 }
 
-/// An office that knows its branch by the branch's calls only is killed. What it has written down by then has it call the branch
-/// when it is back; without that the branch calls by itself when it has heard nothing for 15 seconds.
+/// An office that knows its branch's address only from the branch's calls is killed. With its saved data it calls the
+/// branch after the restart; otherwise the branch would call after 15 seconds of silence.
 #[test]
 fn a_killed_office_that_is_back_has_traffic_in_less_than_a_second() {
     for (moves, knows) in [(false, true), (true, true), (false, false)] {
         let mut world = pair();
         assert!(reaches(&mut world));
-        // Some renewals of its session.
+        // Waits for some renewals of the session.
         for _ in 0..4 {
             pass(&mut world, 100);
             assert!(reaches(&mut world));
         }
         if moves {
             world.hosts[1].ip = [10, 9, 9, 9].into();
-            // Its kernel refuses the first packet from the address that is gone.
+            // The office's kernel refuses the first packet from the removed address.
             world.send(1, 0);
             assert!(reaches(&mut world));
         }
-        // The file is written every 5 seconds at most.
+        // The office writes the file at most every 5 seconds.
         pass(&mut world, 5);
         let elapsed = world.now - world.start;
         let (wall, now) = (world.hosts[0].wall, world.hosts[0].now(world.now, elapsed));
@@ -156,7 +156,7 @@ fn a_peer_that_is_removed_in_the_middle_of_a_handshake_is_asked_for_nothing_more
         let mut world = pair();
         world.send(1, 0);
         world.configure(at, "replace_peers=true\n");
-        // The data plane of the world refuses requests for peers that are not there.
+        // The simulated data plane rejects requests for unknown peers.
         pass(&mut world, 200);
         assert!(world.hosts[at].plane.is_empty());
         assert_eq!(world.hosts[at].machine.next_deadline(), None);
@@ -200,7 +200,7 @@ fn a_port_that_cannot_be_had_is_refused_and_the_old_one_stays() {
 fn sockets_that_a_link_that_goes_down_has_closed_are_opened_again_when_it_comes_up() {
     let mut world = pair();
     let client = world.configure(0, "listen_port=5000\n");
-    // Before the answer has come.
+    // The interface goes down before the answer has arrived.
     up(&mut world, 0, false);
     up(&mut world, 0, true);
     pass(&mut world, 1);
@@ -256,7 +256,7 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     pass(&mut world, 40);
     assert!(reaches(&mut world));
     assert_eq!(world.hosts[1].kept, [(name(), now.ip())]);
-    // It moves while nothing is said, and the name follows.
+    // The peer moves during silence, and its name follows.
     world.hosts[0].ip = [10, 9, 9, 9].into();
     let moved: SocketAddr = world.hosts[0].address();
     world.names.insert("office.example".to_owned(), moved);

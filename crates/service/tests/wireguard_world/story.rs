@@ -1,4 +1,4 @@
-//! The story of a world: first everything, then nothing but traffic, then the end.
+//! The story of a world: first all kinds of trouble, then only traffic, then the end.
 
 use crate::host::{Saying, hex};
 use crate::random::Random;
@@ -10,24 +10,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// How long everything goes wrong.
+/// Seconds of trouble.
 const TROUBLE: u64 = 240;
 
-/// How long everything may take to come right again: 90 s for a handshake that is given up, 30 s for a name, and what
-/// is waited for in between.
+/// Seconds until everything must work again: 90 s for an abandoned handshake, 30 s for a name, and waiting times in
+/// between.
 const RECOVERY: u64 = 200;
 
-/// Something that befalls hosts, by their numbers.
+/// An incident that happens to hosts, given by number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Data(usize, usize),
-    /// It is called from elsewhere, through another interface.
+    /// The host gets a new address on another interface.
     Roam(usize),
     Down(usize),
     Up(usize),
-    /// Its clock is set, by that many seconds.
+    /// The host's clock changes by this many seconds.
     Clock(usize, i64),
-    /// One forgets another.
+    /// One host removes another from its peers.
     Remove(usize, usize),
     Add(usize, usize),
     Port(usize),
@@ -35,16 +35,16 @@ pub(crate) enum Act {
     Preshare(usize, usize),
     Keepalive(usize, usize),
     NewKey(usize),
-    /// Messages that cost it time and lead to nothing.
+    /// A flood of messages that cost the host time and lead to no session.
     Flood(usize),
-    /// A third party sends again what was sent before.
+    /// A third party replays a recorded datagram.
     Replay,
     NoNames,
 }
 
 pub(crate) struct Story {
     pub(crate) world: World,
-    /// Which host is to reach which.
+    /// Pairs of hosts that must reach each other: sender, receiver.
     pairs: Vec<(usize, usize)>,
     /// The hosts' entries for their peers.
     sayings: BTreeMap<(usize, usize), Saying>,
@@ -76,7 +76,7 @@ impl Story {
         }
         let (mut sayings, mut named) = (BTreeMap::new(), BTreeSet::new());
         for &(a, b) in &pairs {
-            // The later one calls, and often the earlier one as well.
+            // The host with the higher number calls, and often the other one as well.
             let both = random.chance(50);
             for (at, of, calls) in [(b, a, true), (a, b, both)] {
                 let keepalive = if random.chance(30) { 25 } else { 0 };
@@ -138,7 +138,7 @@ impl Story {
         let saying = self.sayings[&(at, of)].clone();
         self.world.say(at, of, &saying);
         if self.named.contains(&(at, of)) {
-            // Applied when what was asked for before is done.
+            // The host applies this after earlier requests are done.
             let endpoint = format!("{}:51820", name(of)).parse().unwrap();
             let public_key = Key32::new(self.world.hosts[of].public());
             self.world.tell(
@@ -151,7 +151,7 @@ impl Story {
         }
     }
 
-    /// The name servers know where a host is.
+    /// Updates the host's address at the name servers.
     fn rename(&mut self, at: usize) {
         let address = self.world.hosts[at].address();
         self.world.names.insert(name(at), address);
@@ -299,7 +299,7 @@ impl Story {
         self.world.tell(at, Event::Link { up, mtu });
     }
 
-    /// A host takes on another key, and its peers are told.
+    /// A host changes its key, and its peers learn it.
     fn new_key(&mut self, at: usize) {
         let peers = self.both_ways().into_iter().filter(|(_, of)| *of == at);
         let peers: Vec<usize> = peers.map(|(peer, _)| peer).collect();
@@ -335,7 +335,7 @@ impl Story {
             ..Wire::default()
         };
         (self.world.no_ports, self.world.no_names) = (0, None);
-        // Events that were planned for after the trouble belong to it.
+        // Events planned for just after the trouble still belong to it.
         let end = self.world.now + Duration::from_secs(21);
         while let Some(act) = self.world.run(end) {
             self.act(act);
@@ -373,7 +373,7 @@ impl Story {
         }
     }
 
-    /// Every host says something to each of its peers.
+    /// Sends a packet from every host to each of its peers.
     fn talk(&mut self) {
         for (from, to) in self.both_ways() {
             self.world.send(from, to);
@@ -392,7 +392,7 @@ impl Story {
             let told = self.world.hosts[at].told();
             assert_eq!(told.matches("\npublic_key=").count(), peers);
             assert!(!told.contains("last_handshake_time_sec=0\n"), "{told}");
-            // In the middle of what goes on.
+            // Sends packets in the middle of other events.
             self.world.send(at, usize::from(at == 0));
             self.world.configure(at, "replace_peers=true\n");
         }

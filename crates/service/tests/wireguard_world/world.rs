@@ -17,22 +17,22 @@ pub(crate) enum Happening {
         to: SocketAddr,
         bytes: Vec<u8>,
     },
-    /// The world's answer to what a host asked for.
+    /// The world's answer to a host's request.
     Answer(usize, Event),
-    /// The end of a look-up, and what the name was then.
+    /// The end of a lookup, with the addresses at that time.
     Found(usize, service::wireguard::LookUp),
     /// A part of the story.
     Act(crate::story::Act),
 }
 
-/// How bad the wire is.
+/// Faults of the wire.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wire {
     /// Datagrams lost, in percent.
     pub(crate) loss: u64,
     /// Datagrams that arrive twice, in percent.
     pub(crate) twice: u64,
-    /// The longest delay in milliseconds: those that take less overtake.
+    /// Longest delay in milliseconds: datagrams with shorter delays overtake others.
     pub(crate) delay: usize,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) wire: Wire,
     pub(crate) names: BTreeMap<String, SocketAddr>,
-    /// Names are not found until then.
+    /// Names do not resolve until this time.
     pub(crate) no_names: Option<Instant>,
-    /// Ports cannot be had, in percent.
+    /// Chance in percent that opening a port fails.
     pub(crate) no_ports: u64,
-    /// Datagrams of handshakes, of which one may be sent again by someone who recorded it.
+    /// Recorded handshake datagrams, which an attacker may replay.
     pub(crate) recorded: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
     queue: BTreeMap<(Instant, u64), Happening>,
     number: u64,
@@ -92,7 +92,7 @@ impl World {
         self.queue.insert(key, happening);
     }
 
-    /// A host handles an event, and what it asks for is done.
+    /// Gives a host an event, and performs its requests.
     pub(crate) fn tell(&mut self, at: usize, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -110,7 +110,7 @@ impl World {
         self.check(at);
     }
 
-    /// Does one thing. Returns what came of it at once.
+    /// Performs one request; returns its immediate result.
     fn perform(&mut self, at: usize, effect: Effect) -> Option<Event> {
         let host = &mut self.hosts[at];
         match effect {
@@ -121,7 +121,7 @@ impl World {
                     true => Err("address in use".to_owned()),
                     false => Ok(if port == 0 { 51820 } else { port }),
                 };
-                // Packets that a machine sends before it has heard of the port leave by the new one already.
+                // Packets that the host sends before it learns of the port already leave from the new one.
                 if let Ok(port) = result {
                     host.bound = Some(port);
                 }
@@ -170,14 +170,14 @@ impl World {
         None
     }
 
-    /// Answers a host after a moment, in which other things may happen.
+    /// Answers a host after a short delay, during which other events may happen.
     fn answer(&mut self, at: usize, event: Event) {
         self.hosts[at].awaited += 1;
-        // In the order in which they were asked for.
+        // Answers keep the order of the requests.
         self.plan(Duration::from_millis(1), Happening::Answer(at, event));
     }
 
-    /// Takes datagrams and notices out of a data plane.
+    /// Moves datagrams and notices out of a data plane.
     fn carry(&mut self, at: usize, events: &mut VecDeque<Event>) {
         let host = &mut self.hosts[at];
         let notices = std::mem::take(&mut host.plane.notices);
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Data from one host to another, by the addresses in the tunnel.
+    /// Sends data from one host to another, using their tunnel addresses.
     pub(crate) fn send(&mut self, from: usize, to: usize) {
         self.number += 1;
         let (data, inner, now) = (self.number, self.hosts[to].inner, self.now);
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// Lets the world go on for that long. Parts of the story that come up are returned one by one.
+    /// Runs the world until `end`; returns at each act of the story.
     pub(crate) fn run(&mut self, end: Instant) -> Option<crate::story::Act> {
         loop {
             let hosts = self.hosts.iter().enumerate();
@@ -317,7 +317,7 @@ impl World {
         self.tell(at, Event::LookedUp { lookup, found });
     }
 
-    /// Has a client configure a host. Returns its number.
+    /// Configures a host as `wg` would; returns the request's number.
     pub(crate) fn configure(&mut self, at: usize, text: &str) -> u64 {
         let host = &mut self.hosts[at];
         host.asked += 1;
@@ -326,13 +326,13 @@ impl World {
         client
     }
 
-    /// Has a host say this of another.
+    /// Configures a host's peer `of` with this entry.
     pub(crate) fn say(&mut self, at: usize, of: usize, saying: &Saying) {
         let (public, inner) = (self.hosts[of].public(), self.hosts[of].inner);
         self.configure(at, &peer_text(&public, inner, saying));
     }
 
-    /// Checks the invariant of any moment: a machine that waits for something wakes up some day.
+    /// Checks the invariant that a waiting machine has a deadline at which it wakes.
     fn check(&self, at: usize) {
         let host = &self.hosts[at];
         assert!(
@@ -361,7 +361,7 @@ impl World {
         }
     }
 
-    /// The addresses in the tunnel from which a host has heard since it was last asked.
+    /// The tunnel addresses from which a host received data since the last call.
     pub(crate) fn heard(&mut self, at: usize) -> BTreeSet<IpAddr> {
         std::mem::take(&mut self.hosts[at].heard)
             .into_values()

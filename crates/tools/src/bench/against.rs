@@ -1,4 +1,4 @@
-//! Another build of this program, to compare with: what is measured of both, and where it is.
+//! Comparison with another build of this program: its path and the measurements for both.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,13 +10,13 @@ use super::contender::Contender;
 use super::openvpn::{Ends, Suite};
 use super::test::Test;
 
-/// The OpenVPN suites of the comparison; WireGuard is beside them.
+/// The OpenVPN suites of the comparison, besides WireGuard.
 pub(super) const SUITES: [Suite; 3] = [Suite::Gcm, Suite::Cbc, Suite::GcmTcp];
 
 /// The tests of the comparison.
 pub(super) const TESTS: [Test; 3] = [Test::Tcp1, Test::Tcp1Back, Test::Memory];
 
-/// Repetitions of the comparison: differences are small.
+/// Repetitions of the comparison: many, because differences are small.
 pub(super) const REPETITIONS: u32 = 5;
 
 /// This program and the other one, pair by pair: WireGuard, then each suite.
@@ -29,7 +29,7 @@ pub(super) fn pairs() -> impl Iterator<Item = (Contender, Contender)> {
     std::iter::once((Contender::Millrace, Contender::Other)).chain(pairs)
 }
 
-/// The error where `--impl` names none of the pairs.
+/// The error if `--impl` names none of the pairs.
 pub(super) fn nothing_to_compare() -> LabError {
     let ours: Vec<_> = pairs().map(|(ours, _)| ours.name()).collect();
     LabError::Unusable {
@@ -38,12 +38,12 @@ pub(super) fn nothing_to_compare() -> LabError {
     }
 }
 
-/// The program that a path names.
+/// Resolves the path of a program.
 ///
 /// # Errors
-/// The fault, for the command line: nothing is there, or nothing that can be run.
+/// A message for the command line if the path is missing or not executable.
 pub(super) fn program(path: &str) -> Result<PathBuf, String> {
-    // Hosts of the lab are in another directory.
+    // Absolute, because hosts of the lab use another working directory.
     let found = fs::canonicalize(path).map_err(|error| error.to_string())?;
     let metadata = fs::metadata(&found).map_err(|error| error.to_string())?;
     if !metadata.is_file() {

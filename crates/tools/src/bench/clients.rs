@@ -1,8 +1,8 @@
 //! `millrace bench --clients N`: many clients of one OpenVPN server.
 //!
-//! The clients are programs without an interface, all in one host; one more, in a host of its own, has a
-//! tunnel that carries load: first by itself, then among the others, which are idle. Then the server is started
-//! anew, and all come back.
+//! The clients are programs without an interface, all in one host. One more client, in a host of its own, has a
+//! tunnel that carries load: first alone, then beside the idle ones. Finally the server restarts, and all clients
+//! reconnect.
 
 use std::io;
 use std::net::IpAddr;
@@ -21,39 +21,39 @@ use super::statistics::number;
 use super::table::Table;
 use host::machine::Machine;
 
-/// How long all clients together may take before it is given up.
+/// How long all clients together may take to connect.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// How often the server is asked how many there are.
+/// Interval between two queries of the server's number of clients.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the busy client's tunnel may take to answer.
 const ANSWER: Duration = Duration::from_secs(20);
-/// Programs that are started at the same time.
+/// Client programs that start at the same time.
 const STARTING: u32 = 8;
-/// Time for the server's memory to come to rest after the last handshake.
+/// Time for the server's memory to settle after the last handshake.
 const REST: Duration = Duration::from_secs(2);
 
-/// The project's targets: seconds until 1,000 clients are back after a restart, kilobytes (1024 bytes) for each, and
-/// how much of its rate the busy one keeps.
+/// The project's targets: seconds until 1,000 clients have reconnected after a restart, kilobytes (1024 bytes) for
+/// each client, and the fraction of its rate that the busy client keeps.
 const TARGETS: [f64; 3] = [5.0, 25.0, 0.9];
 
-/// The result of a server with its clients.
+/// The results of one server with its clients.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     name: &'static str,
     clients: u32,
-    /// From the start of the first idle client until the server had all.
+    /// Time from the start of the first idle client until all were connected.
     up: Duration,
-    /// The server's memory without a client, and with all of them idle, in bytes.
+    /// The server's memory in bytes: without clients, and with all of them idle.
     memory: [u64; 2],
-    /// Bits per second of the busy client, by itself and among the others.
+    /// Bits per second of the busy client: alone, and beside the others.
     rate: [f64; 2],
-    /// The server's processor time for the handshakes, in all.
+    /// The server's processor time for all handshakes.
     handshakes: Duration,
-    /// How long the server took to end.
+    /// How long the server took to stop.
     stop: Duration,
-    /// From its new start until it had all clients again.
+    /// Time from the server's restart until all clients were connected again.
     back: Duration,
-    /// Its processor time until then.
+    /// The server's processor time during the reconnects.
     back_cpu: Duration,
 }
 
@@ -65,10 +65,10 @@ impl Outcome {
     }
 }
 
-/// Lets so many clients connect to a server, the busy one among them.
+/// Connects `clients` clients to a server, the busy one among them.
 ///
 /// # Errors
-/// [`RigError::Lab`] if a program fails or the clients do not come, [`RigError::Silent`].
+/// [`RigError::Lab`] if a program fails or clients do not connect, [`RigError::Silent`].
 pub(super) fn measure(
     ends: Ends,
     suite: Suite,
@@ -146,21 +146,21 @@ pub(super) fn measure(
     Ok(outcome)
 }
 
-/// Makes room for many clients at one server.
+/// Raises a server's limits for many clients.
 fn crowded(file: &mut ConfigFile, setup: &Setup, clients: u32) {
     file.remove("server").remove("server-ipv6").remove("local");
     file.line(&format!("server 10.{}.0.0 255.255.0.0", setup.network));
     file.line("duplicate-cn");
     file.words("max-clients", [clients + 16]);
     if setup.transport == Transport::Udp {
-        // Clients hear that it goes, and come again.
+        // Tells the clients that the server stops, so that they reconnect.
         file.line("explicit-exit-notify 1");
     }
     file.line(Management::DIRECTIVE);
     file.remove("verb").line("verb 1");
 }
 
-/// Waits until the server has so many clients.
+/// Waits until the server has `clients` clients.
 fn wait_for(server: &RunningOpenVpn<'_>, clients: u32) -> Result<(), RigError> {
     let mut management = server.management()?;
     let end = Instant::now() + PATIENCE;
@@ -189,13 +189,13 @@ fn wait_for(server: &RunningOpenVpn<'_>, clients: u32) -> Result<(), RigError> {
     }
 }
 
-/// The clients of `SUCCESS: nclients=1,bytesin=2,bytesout=3`.
+/// Parses the number of clients from `SUCCESS: nclients=1,bytesin=2,bytesout=3`.
 fn connected(answer: &str) -> Option<u32> {
     let (_, rest) = answer.split_once("nclients=")?;
     rest.split(',').next()?.trim().parse().ok()
 }
 
-/// Clients without an interface, which all have the same configuration.
+/// Idle clients without an interface, which share one configuration.
 struct IdleClients<'p> {
     program: &'p dyn OpenVpn,
     directory: Directory,
@@ -209,14 +209,14 @@ impl<'p> IdleClients<'p> {
             .line("ifconfig-noexec")
             .line("route-noexec");
         file.line("verb 0").line("log /dev/null");
-        // Its pipes would need two threads of ours each.
+        // A daemon has no output pipes, each of which would need a thread of ours.
         file.line("daemon");
         let directory = Directory::new()?;
         directory.file("openvpn.conf", file.to_string())?;
         Ok(Self { program, directory })
     }
 
-    /// Starts so many; they die with their host.
+    /// Starts `count` clients, which die with their host.
     fn start(&self, host: &Host, count: u32) -> Result<(), LabError> {
         let program = self.program.available()?;
         let invocation = self.program.invocation();
@@ -244,7 +244,7 @@ impl<'p> IdleClients<'p> {
     }
 }
 
-/// All outcomes, and whether they are what the project wants.
+/// All results, compared with the project's targets.
 pub(super) fn markdown(outcomes: &[Outcome]) -> String {
     let mut table = Table::new([
         "",
@@ -288,7 +288,8 @@ pub(super) fn markdown(outcomes: &[Outcome]) -> String {
             verdicts.row([what, wanted, number(value), verdict.to_owned()]);
         };
         let [seconds, kilobytes, least] = TARGETS;
-        // For a thousand. Fewer have less time, but that in which a client waits before it calls again.
+        // The target is for 1,000 clients. Fewer get proportionally less time, except for the second before a client
+        // reconnects.
         let seconds = 1.0 + (seconds - 1.0) * f64::from(outcome.clients) / 1000.0;
         let back = outcome.back.as_secs_f64();
         judge(

@@ -11,7 +11,7 @@ use lab::{Carrier, LabError, tools};
 
 use super::openvpn::{self, Ends, Suite};
 
-/// One way to carry packets from one host to the other.
+/// A program or path that carries packets from one host to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contender {
     Millrace,
@@ -28,12 +28,12 @@ pub(crate) enum Contender {
     OpenVpn(Ends, Suite),
 }
 
-/// The settings of `millrace-plain`: every segmentation and receive offload off. sendmmsg and recvmmsg
-/// stay, for they are no offload and older than any kernel of a router.
+/// The settings of `millrace-plain`, which turn off every segmentation and receive offload. sendmmsg and recvmmsg
+/// stay: they are not offloads, and every router's kernel has them.
 const PLAIN: [&str; 5] = ["tun-gso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
 
 impl Contender {
-    /// Contenders with WireGuard, and those they are compared with.
+    /// The contenders with WireGuard, and the baselines.
     pub(crate) const ALL: [Self; 9] = [
         Self::Millrace,
         Self::WireguardGo,
@@ -46,13 +46,13 @@ impl Contender {
         Self::Nothing,
     ];
 
-    /// Contenders with OpenVPN: all pairs of programs, cipher by cipher.
+    /// The contenders with OpenVPN: all pairs of programs, cipher by cipher.
     pub(crate) fn openvpn() -> impl Iterator<Item = Self> {
         let of = |suite| Ends::ALL.map(|ends| Self::OpenVpn(ends, suite));
         Suite::ALL.into_iter().flat_map(of)
     }
 
-    /// All of them.
+    /// All contenders.
     pub(crate) fn every() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().chain(Self::openvpn())
     }
@@ -74,7 +74,7 @@ impl Contender {
         }
     }
 
-    /// Its description, for a person who reads the table.
+    /// A description for readers of the table.
     pub(crate) fn what(self) -> String {
         let words = match self {
             Self::OpenVpn(ends, suite) => return format!("{}: {}", ends.what(), suite.what()),
@@ -94,23 +94,23 @@ impl Contender {
         words.to_owned()
     }
 
-    /// The one with this name.
+    /// Returns the contender with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::every().find(|one| one.name() == name)
     }
 
-    /// How to start it, or nothing if there is nothing to start.
+    /// Returns the carrier to start; `None` if the contender needs none.
     ///
     /// # Errors
-    /// [`LabError::Missing`] if it is not installed.
+    /// [`LabError::Missing`] if the program is not installed.
     pub(crate) fn carrier(self) -> Result<Option<Carrier>, LabError> {
         self.carrier_beside(None)
     }
 
-    /// The carrier where there is another build of this program.
+    /// Returns the carrier, as [`Self::carrier`] does, where `other` is another build of this program.
     ///
     /// # Errors
-    /// [`LabError::Missing`] if it is not installed.
+    /// [`LabError::Missing`] if the program is not installed.
     pub(crate) fn carrier_beside(self, other: Option<&Path>) -> Result<Option<Carrier>, LabError> {
         let arguments = |arguments: Vec<String>| PeerOptions {
             arguments,
@@ -146,7 +146,7 @@ impl Contender {
         }
     }
 
-    /// Its program's version in its own words; empty for one that has none of its own.
+    /// The version that the program prints; empty for a contender without a version of its own.
     pub(crate) fn version(self) -> String {
         if let Self::OpenVpn(..) = self {
             let stock = StockOpenVpn.available().ok();
@@ -161,7 +161,7 @@ impl Contender {
     }
 }
 
-/// The program that `make null-cipher` builds, beside this one. Programs that ship have no such cipher.
+/// The program that `make null-cipher` builds, beside this one. Released programs lack the null cipher.
 fn null_program() -> Result<PathBuf, LabError> {
     let own = own_program();
     let target = own.parent().and_then(Path::parent);
@@ -181,7 +181,7 @@ pub(super) fn other_program(other: Option<&Path>) -> Result<PathBuf, LabError> {
     })
 }
 
-/// The file of this program. Where /proc is missing there are no namespaces either.
+/// The path of this program. Where /proc is missing, there are no namespaces either.
 pub(crate) fn own_program() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"))
 }

@@ -1,4 +1,4 @@
-//! The result for programs: every value of every repetition.
+//! The results as JSON: every value of every repetition.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,10 @@ struct Value<'a> {
     error: Option<&'a str>,
 }
 
-/// One JSON document.
+/// Writes the results as one JSON document.
 ///
 /// # Errors
-/// If a value cannot be written, which none of ours is.
+/// If a value cannot be serialized, which does not happen.
 pub(super) fn json(run: &Run, records: &Records) -> serde_json::Result<String> {
     let values = records.records.iter().map(|record| Value {
         repetition: record.repetition,

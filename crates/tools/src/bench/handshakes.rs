@@ -1,6 +1,8 @@
-//! `millrace bench --clients N --impl millrace`: many clients of one WireGuard server, which call at the same moment.
+//! `millrace bench --clients N --impl millrace`: many clients that connect to one WireGuard server at the same
+//! moment.
 //!
-//! The server has just been started and knows them all. The clients are the protocol without an interface, in this process.
+//! The server has just started and has all peers configured. The clients run the protocol without interfaces, in this
+//! process.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,35 +20,35 @@ use super::rig::RigError;
 use super::statistics::number;
 use super::table::Table;
 
-/// How long all clients together may take before it is given up.
+/// How long all clients together may take to connect.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Time for the server's memory to come to rest.
+/// Time for the server's memory to settle.
 const REST: Duration = Duration::from_secs(2);
 const PORT: u16 = 51820;
 const MTU: u32 = 1420;
 
-/// Seconds in which 10,000 clients shall have their sessions.
+/// Target: seconds until 10,000 clients have their sessions.
 const TARGET: f64 = 20.0;
 
-/// The result of a server with its clients.
+/// The results of one server with its clients.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     name: &'static str,
     clients: u32,
-    /// How long the server took to learn of them all, from `wg`.
+    /// How long `wg` took to configure all peers.
     told: Duration,
-    /// When each had its session, counted from the first call.
+    /// When each client had its session, counted from the first handshake.
     times: Times,
     /// The server's processor time for the handshakes.
     cpu: Duration,
-    /// The server's memory when it knew them all, and when all had a session, in bytes.
+    /// The server's memory in bytes: with all peers configured, and with all sessions.
     memory: [u64; 2],
 }
 
-/// Lets so many clients call a server at once.
+/// Lets `clients` clients connect to a server at once.
 ///
 /// # Errors
-/// [`RigError::Lab`] if a program fails or some clients get no session; if this is no WireGuard program.
+/// [`RigError::Lab`] if a program fails, some clients get no session, or the contender does not use WireGuard.
 pub(super) fn measure(contender: Contender, clients: u32) -> Result<Outcome, RigError> {
     let name = contender.name();
     let Some(Carrier::WireGuard(program, options)) = contender.carrier()? else {
@@ -97,7 +99,7 @@ pub(super) fn measure(contender: Contender, clients: u32) -> Result<Outcome, Rig
     })
 }
 
-/// All outcomes, and whether this program's is what the project wants.
+/// All results, compared with the project's target for this program.
 pub(super) fn markdown(outcomes: &[Outcome]) -> String {
     let mut table = Table::new([
         "",

@@ -1,5 +1,5 @@
-//! `millrace bench --lines`: one TCP stream over a line that delays and varies, with packets put back into order and
-//! without; and over two lines at a time.
+//! `millrace bench --lines`: one TCP stream over a line with varying delay, with and without Millrace restoring the
+//! packet order; and over two lines at once.
 
 mod bloat;
 
@@ -19,22 +19,22 @@ use super::statistics::{Spread, number};
 use super::table::Table;
 use crate::two_lines::{INNER, TwoLines, Use};
 
-/// The measured part.
+/// A part of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// One stream over one line.
     One,
     /// One stream over two lines.
     Two,
-    /// Pings beside streams that fill a line.
+    /// Pings beside streams that fill the line.
     Full,
 }
 
 impl Part {
-    /// All of them.
+    /// All parts.
     pub(super) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Full];
 
-    /// Its name for `--lines`.
+    /// The part's name for `--lines`.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::One => "one",
@@ -44,26 +44,27 @@ impl Part {
     }
 }
 
-/// How long a tunnel gets to come up, and to answer.
+/// How long a tunnel gets to come up and to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ECHO_PORT: u16 = 7;
 const IPERF_PORT: u16 = 5201;
 
-/// The targets: of the rate without a tunnel on a line that varies; Mbit/s of one stream over both lines; times the
-/// better line where one of them loses.
+/// The targets: fraction of the rate without a tunnel, on a line with jitter; Mbit/s of one stream over both lines;
+/// multiple of the better line's rate when one line loses packets.
 const TARGETS: [f64; 3] = [0.9, 135.0, 1.2];
 
-/// On a full line: of the rate that the tunnel reaches unless it holds back, and of the round trips with a fair queue.
+/// Targets on a full line: fraction of the unshaped tunnel's rate, and multiple of the round trip time with a fair
+/// queue.
 const SHAPED: [f64; 2] = [0.95, 1.3];
 
-/// A line, and the memory of TCP at both ends in bytes.
+/// A line, and TCP's buffer at both ends in bytes.
 struct Path {
     delay: u64,
     jitter: u64,
     memory: u32,
 }
 
-/// The paths are those by which the sequence window for the Linux kernel's PPTP was measured.
+/// The paths on which the sequence window was measured for the Linux kernel's PPTP.
 const PATHS: [Path; 7] = [
     path(0, 0, 256 << 10),
     path(3, 0, 256 << 10),
@@ -102,8 +103,8 @@ impl Path {
         }
     }
 
-    /// One stream. Not cubic: Linux's ends its slow start when round trips grow (HyStart), as they do where they vary, in
-    /// order more than otherwise, and what it reaches then depends on when that was.
+    /// One stream, without cubic: Linux's cubic ends its slow start when round trips grow (HyStart). With jitter they
+    /// grow at random moments, most of all when packets stay in order, so results would vary.
     fn stream(&self, seconds: u32) -> Iperf {
         let far = self.delay >= 100;
         Iperf {
@@ -147,7 +148,7 @@ impl Carrier {
         }
     }
 
-    /// The files of both ends, the caller's first, for `millrace up`.
+    /// The configuration files of both ends for `millrace up`, the caller's first.
     fn files(
         self,
         hosts: [&Host; 2],
@@ -195,14 +196,14 @@ impl Carrier {
     }
 }
 
-/// Starts a program that brings a tunnel up, and waits until it is.
+/// Starts a program that brings a tunnel up, and waits until it is up.
 fn up(host: &Host, file: &PathBuf) -> Result<Process, LabError> {
     let mut process = host.command(own_program()).arg("up").arg(file).spawn()?;
     process.wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))?;
     Ok(process)
 }
 
-/// Waits until a host answers across what was built.
+/// Waits until a host answers through the tunnel.
 fn answers([a, b]: [&Host; 2], target: IpAddr) -> Result<(), RigError> {
     let echo = EchoServer::start(b, ECHO_PORT)?;
     echo.first_answer(a, target, PATIENCE)?
@@ -210,14 +211,14 @@ fn answers([a, b]: [&Host; 2], target: IpAddr) -> Result<(), RigError> {
     Ok(())
 }
 
-/// Mbit/s of one stream from `a` to `b`.
+/// Measures one stream from `a` to `b`, in Mbit/s.
 fn stream([a, b]: [&Host; 2], target: IpAddr, iperf: Iperf) -> Result<f64, RigError> {
     answers([a, b], target)?;
     let server = IperfServer::start(b, target, IPERF_PORT)?;
     Ok(iperf.run(a, &server)?.bits_per_second() / 1e6)
 }
 
-/// Mbit/s of one stream over one line.
+/// Measures one stream over one line, in Mbit/s.
 fn over_one(path: &Path, carrier: Carrier, seconds: u32) -> Result<f64, RigError> {
     let iperf = path.stream(seconds);
     let (a, b) = (Host::private("a")?, Host::private("b")?);
@@ -240,7 +241,7 @@ fn over_one(path: &Path, carrier: Carrier, seconds: u32) -> Result<f64, RigError
     stream([&a, &b], INNER[1].into(), iperf)
 }
 
-/// Mbit/s of one stream through OpenVPN.
+/// Measures one stream through OpenVPN, in Mbit/s.
 fn over_openvpn(
     [a, b]: [&Host; 2],
     at: IpAddr,
@@ -270,7 +271,7 @@ fn pair(loss: [f64; 2]) -> [Impairment; 2] {
     [line(100, 10, loss[0]), line(50, 40, loss[1])]
 }
 
-/// Ways to use them.
+/// The ways to use the two lines.
 const USES: [(&str, Use); 3] = [
     (
         "first line",
@@ -295,13 +296,13 @@ const USES: [(&str, Use); 3] = [
     ),
 ];
 
-/// Seconds that TCP gets to find the rate of a long line, or of two, of which its first packets use one only.
+/// Seconds that TCP gets to find the rate of a long line, or of two lines, of which the first packets use only one.
 const BEGINNING: u32 = 10;
 
-/// Losses in percent on the one line and the other.
+/// Losses in percent on the first and the second line.
 const LOSSES: [[u32; 2]; 3] = [[0, 0], [1, 0], [0, 1]];
 
-/// Mbit/s of one stream over two lines.
+/// Measures one stream over two lines, in Mbit/s.
 fn over_two(
     loss: [u32; 2],
     how: Use,
@@ -320,7 +321,7 @@ fn over_two(
     stream(hosts, INNER[1].into(), iperf)
 }
 
-/// The medians of some measurements, all of them made so many times in turn.
+/// The medians of several measurements, which take turns in each repetition.
 fn medians(
     repetitions: u32,
     measurements: &[impl Fn() -> Result<f64, RigError>],
@@ -335,7 +336,7 @@ fn medians(
     Ok(values.into_iter().map(median).collect())
 }
 
-/// Congestion controls that this kernel has, of those that are measured.
+/// The congestion controls to measure that this kernel has.
 fn congestions() -> Vec<&'static str> {
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let known = std::fs::read_to_string(path).unwrap_or_default();
@@ -343,7 +344,7 @@ fn congestions() -> Vec<&'static str> {
     ["cubic", "bbr"].into_iter().filter(there).collect()
 }
 
-/// The targets, the measurements, and whether these are enough.
+/// The targets, the measured values, and whether they suffice.
 struct Verdicts(Table);
 
 impl Verdicts {
@@ -362,10 +363,10 @@ impl Verdicts {
     }
 }
 
-/// Measures all of it. Returns the report.
+/// Measures the given parts and returns the report.
 ///
 /// # Errors
-/// [`RigError`] if something cannot be built or does not answer.
+/// [`RigError`] if a network cannot be built or a host does not answer.
 pub(super) fn measure(parts: &[Part], repetitions: u32, seconds: u32) -> Result<String, RigError> {
     let mut verdicts = Verdicts(Table::of_words(["target", "wanted", "measured", "verdict"]));
     let mut report = format!(
@@ -393,7 +394,7 @@ const FULL: &str = "## A line that is full\n\n5 Mbit/s up and 20 down, 10 ms eac
                     than. *FQ-CoDel*: the line's queue is fair. *Shaped*: both ends of the tunnel know the rates \
                     (`Shape = yes`).";
 
-/// One stream over one line, by each carrier.
+/// Measures one stream over one line, with each carrier.
 fn one_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
     // Carriers with PPTP come last.
     let carriers = match cfg!(feature = "pptp") {
@@ -430,7 +431,7 @@ fn one_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<T
     Ok(one)
 }
 
-/// One stream over two lines.
+/// Measures one stream over two lines.
 fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
     let [_, both, of_better] = TARGETS;
     let mut two = Table::new(["", "first line", "second line", "balance-packets", "ratio"]);
@@ -461,7 +462,7 @@ fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<
     Ok(two)
 }
 
-/// A line that eight streams fill, and pings beside them.
+/// Measures pings on a line that eight streams fill.
 fn full_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
     let mut table = Table::new(std::iter::once("").chain(bloat::WAYS.map(|(name, _)| name)));
     for (name, direction) in bloat::DIRECTIONS {

@@ -36,12 +36,12 @@ use statistics::number;
 use terminal::Progress;
 use test::{Metric, Test};
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub fn command() -> Command {
     options::command()
 }
 
-/// Runs the command: 0 unless something failed to run.
+/// Runs the command; returns 0 unless a measurement failed to run.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let options = Options::from(matches);
     match bench(&options) {
@@ -54,7 +54,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Measures and reports; true if nothing failed.
+/// Measures and reports; returns true if nothing failed.
 fn bench(options: &Options) -> Result<bool, RigError> {
     if !options.lines.is_empty() {
         return lines(options);
@@ -124,7 +124,7 @@ fn bench(options: &Options) -> Result<bool, RigError> {
     Ok(good)
 }
 
-/// Lets many clients come to one server, of each implementation.
+/// Measures many clients of one server, for each implementation.
 fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
     let openvpn = |one: &Contender| matches!(one, Contender::OpenVpn(..));
     let needed: &[&str] = match (
@@ -160,7 +160,7 @@ fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
     })
 }
 
-/// Measures streams over lines that vary, over two of them, and over one that is full.
+/// Measures streams over one line with jitter, over two lines, and over a full line.
 fn lines(options: &Options) -> Result<bool, RigError> {
     prepare(&["wg", "iperf3"])?;
     let text = lines::measure(&options.lines, options.repetitions, options.seconds)?;
@@ -171,10 +171,10 @@ fn lines(options: &Options) -> Result<bool, RigError> {
     })
 }
 
-/// Everything that has to be there before networks are built.
+/// Checks that all programs and devices are there before networks are built.
 pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
     lab::enter()?;
-    // It configures tunnels, and those are made of TUN interfaces.
+    // `wg` configures tunnels, which need TUN interfaces.
     if needed.contains(&"wg") {
         tools::tun()?;
     }
@@ -192,7 +192,7 @@ pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Plans the measurements, with the facts that are known before.
+/// Plans the measurements, and collects the facts for the report's head.
 fn plan(options: &Options) -> Run {
     let mut run = Run {
         machine: Machine::this(),
@@ -262,7 +262,7 @@ fn plan(options: &Options) -> Run {
     run
 }
 
-/// The interleaving: every implementation has its turn at a test before the next test comes.
+/// Runs the tests interleaved: every implementation does a test before the next test begins.
 fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
     let effort = Effort {
         seconds: options.seconds,
@@ -278,7 +278,7 @@ fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
                 let result = rig.measure(*test, effort);
                 progress.clear();
                 match result {
-                    // Nothing to measure without a tunnel.
+                    // This test makes no sense without a tunnel.
                     Ok(values) if values.is_empty() => {}
                     Ok(values) => {
                         if io::stderr().is_terminal() {

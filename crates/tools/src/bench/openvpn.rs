@@ -1,4 +1,4 @@
-//! The OpenVPN contenders: which program is at which end, with which cipher.
+//! The OpenVPN contenders: the program at each end, and the cipher.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,26 +10,26 @@ use lab::{Carrier, LabError};
 
 use super::contender::{other_program, own_program};
 
-/// Which program is at which end.
+/// The programs at the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// Millrace at both.
+    /// Millrace at both ends.
     Millrace,
     /// Millrace calls the stock server.
     Client,
     /// The stock client calls Millrace.
     Server,
-    /// The stock program at both, to which the others are compared.
+    /// The stock program at both ends, which is the reference.
     Stock,
-    /// Another build of Millrace at both.
+    /// Another build of Millrace at both ends.
     Other,
 }
 
 impl Ends {
-    /// All that need no other build of this program.
+    /// All pairs that need no other build of this program.
     pub(crate) const ALL: [Self; 4] = [Self::Millrace, Self::Client, Self::Server, Self::Stock];
 
-    /// Their description, for a person who reads the table.
+    /// A description for readers of the table.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::Millrace => "OpenVPN by this program at both ends",
@@ -40,7 +40,7 @@ impl Ends {
         }
     }
 
-    /// Whether this program is at end `number`: 0 calls, 1 listens.
+    /// Whether this program is at end `number`; end 0 connects, end 1 listens.
     fn millrace_at(self, number: usize) -> bool {
         match self {
             Self::Millrace => true,
@@ -50,10 +50,10 @@ impl Ends {
         }
     }
 
-    /// The program at end `number`: 0 calls, 1 listens. `other` is another build of this one.
+    /// Returns the program at end `number`; end 0 connects, end 1 listens. `other` is another build of this program.
     ///
     /// # Errors
-    /// [`LabError::Missing`] if it is the other one, and there is none.
+    /// [`LabError::Missing`] if the other build is needed and not given.
     pub(super) fn program(
         self,
         number: usize,
@@ -69,7 +69,7 @@ impl Ends {
     }
 }
 
-/// A cipher with its digest, and the size of what it seals.
+/// A cipher with its digest, and the packet size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suite {
     None,
@@ -82,7 +82,7 @@ pub(crate) enum Suite {
     GcmTcp,
 }
 
-/// The MTU of jumbo packets, where the cost of each packet counts least.
+/// The MTU of jumbo packets, which make the cost per packet small.
 const JUMBO: u16 = 9000;
 
 impl Suite {
@@ -97,7 +97,7 @@ impl Suite {
         Self::GcmTcp,
     ];
 
-    /// The name on the command line.
+    /// The suite's name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -111,7 +111,7 @@ impl Suite {
         }
     }
 
-    /// The cipher in a word, for a picture.
+    /// The cipher's short name for the plot.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::None | Self::NoneJumbo => "none",
@@ -122,7 +122,7 @@ impl Suite {
         }
     }
 
-    /// Its description, for a person.
+    /// A description for readers.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::None => "no cipher and no digest",
@@ -136,7 +136,7 @@ impl Suite {
         }
     }
 
-    /// The one with this name.
+    /// Returns the suite with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
@@ -161,7 +161,7 @@ impl Suite {
             },
             ..Setup::default()
         };
-        // Keys renewed because of their age or use would be measured in one repetition and not in the next.
+        // A renegotiation by age or volume would occur in one repetition and not in the next.
         for end in [&mut setup.server, &mut setup.client] {
             end.line("reneg-sec 0");
         }
@@ -169,7 +169,7 @@ impl Suite {
     }
 }
 
-/// The name of every pair in tables and on the command line.
+/// The name of a pair in tables and on the command line.
 pub(crate) fn name(ends: Ends, suite: Suite) -> &'static str {
     let names: [&'static str; 5] = match suite {
         Suite::None => [
@@ -238,7 +238,7 @@ pub(crate) fn name(ends: Ends, suite: Suite) -> &'static str {
     }
 }
 
-/// How to start a pair.
+/// Returns the carrier of a pair.
 ///
 /// # Errors
 /// [`LabError::Missing`] if one of the programs is not installed.
@@ -255,7 +255,7 @@ pub(super) fn carrier(ends: Ends, suite: Suite, other: Option<&Path>) -> Result<
     })
 }
 
-/// One authority for all: RSA, as most have it.
+/// The authority of all OpenVPN contenders, with RSA, the most common kind.
 pub(super) fn credentials() -> Result<Arc<Credentials>, LabError> {
     static MADE: Mutex<Option<Arc<Credentials>>> = Mutex::new(None);
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);

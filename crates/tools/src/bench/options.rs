@@ -47,23 +47,23 @@ pub(super) struct Options {
     pub tests: Vec<Test>,
     pub repetitions: u32,
     pub seconds: u32,
-    /// How many clients shall come to one server, instead of all tests.
+    /// Number of clients of one server; replaces the other tests.
     pub clients: Option<u32>,
-    /// The parts of lines to be measured instead of all tests.
+    /// Parts of the line measurements; replace the other tests.
     pub lines: Vec<lines::Part>,
     /// Files that the HTTP test fetches.
     pub requests: u64,
     pub segmentation: bool,
     pub reference: Contender,
-    /// Another build of this program, to compare with instead of all others.
+    /// Another build of this program, the only one to compare with.
     pub against: Option<PathBuf>,
     pub json: Option<PathBuf>,
     pub markdown: Option<PathBuf>,
-    /// The beginning of the plots' names.
+    /// Path prefix of the plots.
     pub plot: Option<PathBuf>,
 }
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub(super) fn command() -> Command {
     let names = |values: Vec<&'static str>| values.into_iter().map(PossibleValue::new);
     let contenders = || {
@@ -255,7 +255,7 @@ impl From<&ArgMatches> for Options {
             contenders,
             tests,
             repetitions: number("reps", against.as_ref().map_or(3, |_| against::REPETITIONS)),
-            // On a long path TCP takes seconds to begin.
+            // On a long path TCP needs seconds to reach its rate.
             seconds: number("seconds", if lines.is_empty() { 3 } else { 10 }),
             clients,
             lines,

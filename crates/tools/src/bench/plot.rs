@@ -1,4 +1,4 @@
-//! The result as a picture: bars of throughput and of processor time, one implementation below the other.
+//! Plots the results: bars of throughput and of processor time, one row for each implementation.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +19,19 @@ const WIDTH: u32 = 860;
 const ROW: i32 = 30;
 /// Height of a bar, in pixels.
 const BAR: i32 = 18;
-/// Above the first bar: the titles of the panels, in pixels.
+/// Height of the titles above the first bar, in pixels.
 const TOP: i32 = 46;
-/// Below the last bar, in pixels.
+/// Margin below the last bar, in pixels.
 const BOTTOM: i32 = 14;
-/// The width of the names, in pixels.
+/// Width of the column of names, in pixels.
 const NAMES: i32 = 170;
-/// The width of the figure behind the longest bar, in pixels.
+/// Width of the number after the longest bar, in pixels.
 const FIGURE: i32 = 64;
-/// Between the panels, in pixels.
+/// Gap between the panels, in pixels.
 const GAP: i32 = 24;
 const FONT: &str = "sans-serif";
 
-/// The colours of one kind of page.
+/// The colours for a light or a dark page.
 struct Theme {
     name: &'static str,
     paper: RGBColor,
@@ -68,8 +68,8 @@ struct Bar {
     cpu: Option<Spread>,
 }
 
-/// The pictures of a run for a light and a dark page, and where each belongs: `PREFIX-light.svg` and
-/// `PREFIX-dark.svg`. Nothing if no implementation was measured with one TCP stream.
+/// Plots of a run for a light and a dark page, with their paths `PREFIX-light.svg` and `PREFIX-dark.svg`. Empty if no
+/// implementation was measured with one TCP stream.
 pub(super) fn files(prefix: &Path, run: &Run, records: &Records) -> Vec<(PathBuf, String)> {
     let bars = bars(run, records);
     if bars.is_empty() {
@@ -78,15 +78,14 @@ pub(super) fn files(prefix: &Path, run: &Run, records: &Records) -> Vec<(PathBuf
     let file = |theme: &Theme| {
         let mut name = prefix.as_os_str().to_owned();
         name.push(format!("-{}.svg", theme.name));
-        // Drawing into a String does not fail.
         let svg = draw(theme, &bars).unwrap_or_default();
         (PathBuf::from(name), svg)
     };
     THEMES.iter().map(file).collect()
 }
 
-/// The programs that a user chooses between: no variants of ours, and OpenVPN with one program at both ends and a
-/// cipher of today or yesterday.
+/// The programs that a user chooses between. Left out are Millrace's variants, and OpenVPN pairs with mixed programs
+/// or unusual ciphers.
 fn bars(run: &Run, records: &Records) -> Vec<Bar> {
     let chosen = |one: &&Contender| match one {
         Contender::Millrace
@@ -160,7 +159,7 @@ fn draw(theme: &Theme, bars: &[Bar]) -> Result<String, Box<dyn std::error::Error
     Ok(svg)
 }
 
-/// The bars of one panel, which begin at `left` and are at most `width` pixels long.
+/// Draws the bars of one panel, which begins at `left`; the longest bar has `width` pixels.
 fn values(
     area: &Drawing<'_>,
     theme: &Theme,
@@ -172,7 +171,7 @@ fn values(
     let most = most.fold(f64::MIN_POSITIVE, f64::max);
     for (row, bar) in (0..).zip(bars) {
         let Some(spread) = figure(bar) else { continue };
-        // At most `width`, which is a few hundred.
+        // The result is at most `width`, a few hundred.
         let x = |value: f64| left + (value / most * f64::from(width)).round() as i32;
         let (top, middle) = (TOP + ROW * row + (ROW - BAR) / 2, TOP + ROW * row + ROW / 2);
         let colour = if bar.ours { theme.ours } else { theme.theirs };

@@ -1,10 +1,10 @@
-//! All that was measured.
+//! All results of a run.
 
 use super::contender::Contender;
 use super::statistics::{Series, Spread, ratios};
 use super::test::{Metric, Test};
 
-/// The result of one test of one implementation.
+/// The values of one test of one implementation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Record {
     pub repetition: u32,
@@ -13,7 +13,7 @@ pub(super) struct Record {
     pub values: Vec<(Metric, f64)>,
 }
 
-/// The failure of one test of one implementation.
+/// Why one test of one implementation failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub repetition: u32,
@@ -22,7 +22,7 @@ pub(super) struct Failure {
     pub error: String,
 }
 
-/// Everything, in the order in which it was measured.
+/// All records and failures, in the order of measurement.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Records {
     pub records: Vec<Record>,
@@ -43,7 +43,7 @@ impl Records {
             .collect()
     }
 
-    /// The values of one figure, summed up.
+    /// The spread of one figure over the repetitions.
     pub(super) fn spread(
         &self,
         contender: Contender,
@@ -54,7 +54,7 @@ impl Records {
         Spread::of(series.into_iter().map(|(_, value)| value))
     }
 
-    /// The ratio of one figure to that of `reference`, taken in each repetition and then summed up.
+    /// The spread of the ratio of one figure to that of `reference`, computed within each repetition.
     pub(super) fn ratio(
         &self,
         contender: Contender,
@@ -68,7 +68,7 @@ impl Records {
         ))
     }
 
-    /// All values of one figure, of any contender.
+    /// The spread of one figure over all contenders.
     pub(super) fn everywhere(&self, metric: Metric) -> Option<Spread> {
         let values = self.records.iter().flat_map(|record| &record.values);
         Spread::of(
@@ -83,7 +83,7 @@ impl Records {
 pub(super) mod tests {
     use super::*;
 
-    /// Two repetitions in which the machine was once fast and once slow.
+    /// Two repetitions: the machine is fast in one and slow in the other.
     pub(crate) fn noisy() -> Records {
         let mut records = Records::default();
         for (repetition, speed) in [(0, 1.0), (1, 0.5)] {

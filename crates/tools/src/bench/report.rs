@@ -1,4 +1,4 @@
-//! The result as Markdown, which a terminal shows as well.
+//! The report in Markdown, also readable in a terminal.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::targets;
 use super::test::{Metric, Test};
 use host::machine::Machine;
 
-/// The run, and its machine.
+/// The settings of the run, and facts about the machine.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub machine: Machine,
@@ -22,15 +22,15 @@ pub(super) struct Run {
     /// Whether another build of this program is the reference.
     pub against: bool,
     pub contenders: Vec<Contender>,
-    /// Which were asked for and are not there, and how to get them.
+    /// The requested contenders that are not installed, with installation advice.
     pub missing: Vec<(Contender, String)>,
-    /// The versions of the programs and the tools, in their own words.
+    /// The versions that the programs and tools print.
     pub versions: Vec<(String, String)>,
 }
 
 impl Run {
-    /// The reference for ratios of `contender`: for OpenVPN the stock program with the same cipher, and everywhere the
-    /// other build of this program where there is one.
+    /// The reference for ratios of `contender`: the other build of this program if there is one, else for OpenVPN the
+    /// stock program with the same cipher.
     pub(super) fn reference_of(&self, contender: Contender) -> Contender {
         match contender {
             Contender::OpenVpn(_, suite) if self.against => Contender::OpenVpn(Ends::Other, suite),
@@ -43,7 +43,7 @@ impl Run {
 
 struct Column(&'static str, Test, Metric);
 
-/// The tables: a title, what the figures are, the columns.
+/// The tables: title, explanation, columns.
 const TABLES: [(&str, &str, &[Column]); 5] = [
     (
         "Throughput",
@@ -107,7 +107,6 @@ const TABLES: [(&str, &str, &[Column]); 5] = [
 /// The whole report.
 pub(super) fn markdown(run: &Run, records: &Records) -> String {
     let mut text = String::from("# millrace bench\n\n");
-    // Writing to a String does not fail.
     let _ = head(&mut text, run, records);
     for (title, unit, columns) in TABLES {
         let absolute = table(run, columns, |contender, test, metric| {
@@ -211,7 +210,7 @@ fn head(text: &mut String, run: &Run, records: &Records) -> std::fmt::Result {
     Ok(())
 }
 
-/// A row for each implementation, a column for each figure that any of them has.
+/// A table with a row for each implementation and a column for each figure that any of them has.
 fn table(
     run: &Run,
     columns: &[Column],

@@ -1,4 +1,4 @@
-//! Two hosts, a tunnel between them, and how each test is made on it.
+//! Two hosts, a tunnel between them, and the tests that run on it.
 
 use std::io;
 use std::path::Path;
@@ -17,24 +17,24 @@ use super::test::{Metric, Test};
 
 /// How long a tunnel gets to answer for the first time.
 const ANSWER: Duration = Duration::from_secs(40);
-/// Time between pings while there is load.
+/// Interval between pings under load.
 const PING_EVERY: Duration = Duration::from_millis(5);
-/// Time that a load gets before the pings begin: TCP starts slowly.
+/// Head start of a load before the pings: TCP starts slowly.
 const RAMP: Duration = Duration::from_millis(300);
 const ECHO_PORT: u16 = 7;
 const IPERF_PORT: u16 = 5201;
 const UDP_PORT: u16 = 9000;
 const HTTP_PORT: u16 = 80;
-/// Size of a file, in bytes.
+/// Size of a downloaded file, in bytes.
 const HTTP_SIZE: u64 = 1_000_000;
 
-/// Why a test brought nothing.
+/// Why a test has no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RigError {
     /// The lab failed.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Processor time or memory could not be read, for a process that ended for example.
+    /// Processor time or memory could not be read, for example because a process ended.
     #[error("cannot read what the processes used: {0}")]
     Usage(#[from] io::Error),
     /// Nothing came through the tunnel.
@@ -51,7 +51,7 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Two hosts and a cable.
+    /// Makes two hosts and a cable between them.
     pub(super) fn new(offloads: Offloads) -> Result<Self, LabError> {
         let (a, b) = (Host::private("a")?, Host::private("b")?);
         let link = LinkOptions::numbered(1).offloads(offloads);
@@ -60,7 +60,7 @@ impl Ground {
     }
 }
 
-/// An implementation at work.
+/// A running implementation.
 #[derive(Debug)]
 pub(super) struct Rig<'g> {
     pub contender: Contender,
@@ -72,12 +72,12 @@ pub(super) struct Rig<'g> {
     iperf: IperfServer,
 }
 
-/// How long and how often.
+/// The length and size of the loads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
-    /// Seconds of each load.
+    /// Length of each load, in seconds.
     pub seconds: u32,
-    /// Files that are fetched over HTTP.
+    /// Number of files to fetch over HTTP.
     pub requests: u64,
 }
 
@@ -85,10 +85,10 @@ type Values = Vec<(Metric, f64)>;
 
 impl<'g> Rig<'g> {
     /// Starts an implementation and waits until it carries packets.
-    /// `other` is another build of this program, for contenders that are one.
+    /// `other` is another build of this program, for contenders that need one.
     ///
     /// # Errors
-    /// [`RigError::Lab`] if it cannot be started, [`RigError::Silent`].
+    /// [`RigError::Lab`] if the implementation cannot be started, [`RigError::Silent`].
     pub(super) fn new(
         contender: Contender,
         ground: &'g Ground,
@@ -121,9 +121,9 @@ impl<'g> Rig<'g> {
         })
     }
 
-    /// Makes one test. No values mean that it makes no sense without a tunnel.
+    /// Runs one test. The result is empty if the test makes no sense without a tunnel.
     pub(super) fn measure(&self, test: Test, effort: Effort) -> Result<Values, RigError> {
-        // A session that expired while others were measured is renewed before the clock runs.
+        // The session may have expired during other measurements; renew it before the clock starts.
         self.echo
             .first_answer(&self.ground.a, self.target, ANSWER)?
             .ok_or(RigError::Silent)?;
@@ -154,7 +154,7 @@ impl<'g> Rig<'g> {
             .map_or_else(Vec::new, |tunnel| tunnel.processes().to_vec())
     }
 
-    /// Another pair of processes beside the first, from nothing to the first answer.
+    /// Measures a second pair of processes, from nothing to the first answer.
     fn set_up(&self) -> Result<Values, RigError> {
         let Some(carrier) = self.contender.carrier_beside(self.other)? else {
             return Ok(Values::new());
@@ -205,7 +205,7 @@ impl<'g> Rig<'g> {
             let load = scope.spawn(|| iperf.run(&self.ground.a, &self.iperf));
             thread::sleep(RAMP);
             let report = ping(&self.ground.a, self.target, &options);
-            // It only panics if the lab does.
+            // The thread only panics if the lab does.
             let carried = load
                 .join()
                 .unwrap_or_else(|why| std::panic::resume_unwind(why))?;
@@ -230,7 +230,7 @@ impl<'g> Rig<'g> {
 
     fn http(&self, effort: Effort) -> Result<Values, RigError> {
         let _server = HttpServer::start(&self.ground.b, (self.target, HTTP_PORT).into())?;
-        // Content that is compared costs processor time of neither end's program.
+        // Verifying content costs processor time, but none of the tunnel's processes.
         let load = HttpLoad {
             verify: false,
             ..HttpLoad::new((self.target, HTTP_PORT), HTTP_SIZE, effort.requests)
@@ -288,7 +288,7 @@ impl<'g> Rig<'g> {
     }
 }
 
-/// Processor time by the direction in which the payload went; in both at once, `a` counts as sending.
+/// Processor time by the direction of the payload. With both directions at once, end `a` counts as sending.
 fn cost(used: &CpuReport, bytes: u64, reverse: bool) -> Values {
     let mut values = vec![(Metric::Busy, used.busy), (Metric::Stolen, used.steal)];
     if used.processes.len() == 2 && bytes > 0 {
@@ -318,7 +318,7 @@ fn times(report: &PingReport) -> Result<Values, RigError> {
     ])
 }
 
-/// Memory of the bigger of some processes, in MB: now, and at most.
+/// Memory of the largest of some processes, in MB: current and peak.
 fn biggest(processes: &[u32]) -> io::Result<(f64, f64)> {
     let mut most = (0, 0);
     for process in processes {

@@ -1,8 +1,8 @@
-//! The few statistics that a handful of repetitions allow.
+//! Statistics for a handful of repetitions.
 
 use std::fmt::Write as _;
 
-/// The least, the middle and the greatest of some values.
+/// The minimum, median and maximum of some values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub min: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// None of no values.
+    /// Returns the spread; `None` without values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|v| v.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -25,18 +25,17 @@ impl Spread {
         Some(Self { min, median, max })
     }
 
-    /// `median (min–max)`, or the only value there is, with `suffix` after the median.
+    /// Formats as `median (min–max)`, or as the only value, with `suffix` after the median.
     pub(crate) fn show(&self, suffix: &str) -> String {
         let mut text = format!("{}{suffix}", number(self.median));
         if self.min < self.max {
-            // Writing to a String does not fail.
             let _ = write!(text, " ({}–{})", number(self.min), number(self.max));
         }
         text
     }
 }
 
-/// A number with about three digits that count.
+/// Formats a number with about three significant digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),
@@ -48,8 +47,8 @@ pub(crate) fn number(value: f64) -> String {
 /// Values by repetition.
 pub(crate) type Series = Vec<(u32, f64)>;
 
-/// The ratio of `ours` to `theirs`, by repetition: a noisy minute for both cancels out. A repetition in which one of
-/// the two is missing or nothing has no ratio.
+/// The ratio of `ours` to `theirs` in each repetition, so that a noisy minute for both cancels out. Repetitions in
+/// which either is missing or zero are left out.
 pub(crate) fn ratios(ours: &Series, theirs: &Series) -> Vec<f64> {
     let reference = |repetition| {
         let found = theirs.iter().find(|(number, _)| *number == repetition);

@@ -1,6 +1,6 @@
-//! Tables that are Markdown and can be read in a terminal.
+//! Markdown tables that are also readable in a terminal.
 
-/// A table. The first column is a name; the others are figures, aligned to the right, or words.
+/// A table. The first column holds names; the others hold figures, aligned to the right, or words.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -8,14 +8,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Makes a table of figures with these headings.
     pub(crate) fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
         let mut table = Self::default();
         table.row(headings);
         table
     }
 
-    /// A table of words with these headings.
+    /// Makes a table of words with these headings.
     pub(crate) fn of_words<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
         let mut table = Self::new(headings);
         table.words = true;
@@ -27,12 +27,12 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Whether there is nothing below the headings.
+    /// Whether the table has no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.len() < 2
     }
 
-    /// The text, columns aligned.
+    /// Formats the table with aligned columns.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cell = |row: &Vec<String>, column| row.get(column).cloned().unwrap_or_default();
@@ -63,7 +63,7 @@ impl Table {
                     text += &match column {
                         0 => format!("| {dashes} "),
                         _ if self.words => format!("| {dashes} "),
-                        // The colon aligns it to the right wherever Markdown is shown.
+                        // In Markdown this colon aligns the column to the right.
                         _ => format!("| {}: ", &dashes[1..]),
                     };
                 }

@@ -1,4 +1,4 @@
-//! The project's targets, and whether this run has reached them.
+//! The project's targets, compared with the results of this run.
 
 use super::against;
 use super::contender::Contender;
@@ -15,19 +15,19 @@ enum Limit {
     AtMost(f64),
 }
 
-/// One thing to reach.
+/// One target.
 #[derive(Debug, Clone, Copy)]
 struct Target {
     what: &'static str,
     contender: Contender,
-    /// Against whom; none for an absolute figure.
+    /// The contender to compare with; `None` for an absolute figure.
     baseline: Option<Contender>,
     test: Test,
     metric: Metric,
     limit: Limit,
 }
 
-/// A target against another implementation, by the median of the ratios.
+/// A target relative to another implementation, by the median of the ratios.
 const fn ratio(
     what: &'static str,
     pair: (Contender, Contender),
@@ -144,7 +144,7 @@ const TARGETS: [Target; 21] = {
     ]
 };
 
-/// The targets for OpenVPN: the cipher, TCP one stream against the stock program at both ends, and, where one is set,
+/// The targets for OpenVPN: suite, ratio of one TCP stream to that of stock at both ends, and optionally ratio of
 /// processor time per gigabyte at each end.
 const OPENVPN: [(Suite, f64, Option<f64>); 7] = [
     (Suite::None, 8.0, None),
@@ -156,11 +156,11 @@ const OPENVPN: [(Suite, f64, Option<f64>); 7] = [
     (Suite::GcmJumbo, 1.5, None),
 ];
 
-/// Our end's processor time against a stock one's where the other end is stock. Jumbo packets have a
-/// target of their own.
+/// Target with a stock program at the other end: our end's processor time relative to a stock end's. Jumbo packets
+/// have their own target.
 const MIXED: f64 = 0.25;
 
-/// From the start of the client's process to the first answer through the tunnel.
+/// Target for the time from the start of the client's process to the first answer through the tunnel.
 const SET_UP: f64 = 1.5;
 
 fn openvpn() -> Vec<Target> {
@@ -194,7 +194,7 @@ fn openvpn() -> Vec<Target> {
         if matches!(suite, Suite::NoneJumbo | Suite::GcmJumbo) {
             continue;
         }
-        // The client is end a, which sends; what comes back it receives. The server is the other.
+        // The client is end a. It sends in one test and receives in the reverse test; the server is end b.
         let client = against(Ends::Client);
         let server = against(Ends::Server);
         // The cost of a set-up does not depend on the cipher.
@@ -222,7 +222,7 @@ fn openvpn() -> Vec<Target> {
     targets
 }
 
-/// A target for our own memory.
+/// A target for the memory of this program.
 const fn memory(what: &'static str, test: Test, metric: Metric) -> Target {
     Target {
         what,
@@ -243,7 +243,7 @@ impl Target {
     }
 }
 
-/// Whether a value keeps to a limit, and if not, by how many percent of the limit it falls short.
+/// Whether a value meets a limit; if not, by how many percent of the limit it misses.
 fn verdict(value: f64, limit: Limit) -> String {
     let short = match limit {
         Limit::AtLeast(limit) => 1.0 - value / limit,
@@ -256,8 +256,8 @@ fn verdict(value: f64, limit: Limit) -> String {
     }
 }
 
-/// The targets for this program against another build of it: nothing slower and nothing larger, but for the difference
-/// between two runs of one program.
+/// The targets for this program against another build: no slower and no larger, with a tolerance for the difference
+/// between two runs.
 fn against_another() -> impl Iterator<Item = Target> {
     use Metric::{CpuReceive, CpuSend, Rate, Rss, RssPeak};
     use Test::{Memory, Tcp1, Tcp1Back};
@@ -280,12 +280,12 @@ fn against_another() -> impl Iterator<Item = Target> {
         .flat_map(move |pair| figures.map(|(what, figure, limit)| ratio(what, pair, figure, limit)))
 }
 
-/// All targets for which this run has figures.
+/// All targets for which this run has results.
 pub(super) fn table(records: &Records) -> Table {
     judge(TARGETS.into_iter().chain(openvpn()), records)
 }
 
-/// The verdicts where another build of this program is the reference.
+/// The comparison with another build of this program.
 pub(super) fn against(records: &Records) -> Table {
     judge(against_another(), records)
 }

@@ -1,6 +1,6 @@
 //! The tests of a bench.
 
-/// One measurement.
+/// A test: one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Test {
     Setup,
@@ -17,7 +17,7 @@ pub(super) enum Test {
 }
 
 impl Test {
-    /// In the order in which they are run: memory last, after all loads.
+    /// All tests in the order of execution: memory last, after all loads.
     pub(super) const ALL: [Self; 11] = [
         Self::Setup,
         Self::Ping,
@@ -32,7 +32,7 @@ impl Test {
         Self::Memory,
     ];
 
-    /// The name on the command line and in documents.
+    /// The test's name on the command line and in documents.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Setup => "setup",
@@ -49,28 +49,28 @@ impl Test {
         }
     }
 
-    /// The one with this name.
+    /// Returns the test with this name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// About how many seconds it takes per implementation when a load runs for `seconds`.
+    /// Estimated seconds per implementation when a load runs for `seconds`.
     pub(super) fn duration(self, seconds: u32) -> f64 {
         let seconds = f64::from(seconds);
         match self {
             Self::Setup => 0.5,
             Self::Memory => 0.0,
             Self::Ping => seconds * 0.1,
-            // The time depends on the speed: the number of requests is fixed.
+            // The number of requests is fixed, so the time depends on the speed.
             Self::Http => 10.0,
-            // Eight rates and one more, some of them twice.
+            // Eight rates and one more, some of them measured twice.
             Self::Udp1300 | Self::Udp64 => 15.0 * (seconds / 6.0 + 0.2),
             _ => seconds + 0.3,
         }
     }
 }
 
-/// A figure that a test brings.
+/// A figure that a test produces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Metric {
     /// Mbit/s of payload that arrived, all streams together.
@@ -91,20 +91,20 @@ pub(super) enum Metric {
     P99,
     /// Fraction of packets lost, in percent.
     Loss,
-    /// Milliseconds from the configuration of the caller to the first answer.
+    /// Milliseconds from the configuration of the connecting end to the first answer.
     SetUp,
-    /// Memory in RAM of the bigger end, in MB (1e6 bytes).
+    /// Memory in RAM of the larger end, in MB (1e6 bytes).
     Rss,
-    /// The most that it ever was.
+    /// Peak memory in RAM of the larger end, in MB.
     RssPeak,
     /// Processors of the whole machine that were busy on average.
     Busy,
-    /// Processors that the hypervisor gave to others on average.
+    /// Processors that the hypervisor gave to other machines on average.
     Stolen,
 }
 
 impl Metric {
-    /// The name in documents, with the unit.
+    /// The metric's name in documents, with the unit.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Rate => "mbit_per_s",

@@ -17,7 +17,7 @@ use crate::two_lines::{INNER, TwoLines, Use};
 use call::Call;
 use picture::{Shown, picture, table, words};
 
-/// The branch's lines: the better one first.
+/// The branch's lines, the better one first.
 const LINES: [Impairment; 2] = [
     Impairment {
         rate: Some(20_000_000),
@@ -38,7 +38,7 @@ const LINES: [Impairment; 2] = [
 ];
 
 const WEB_PORT: u16 = 80;
-/// Building, and the first answers on both lines.
+/// Time for building both ends and for the first answers on both lines.
 const SETUP: Duration = Duration::from_secs(3);
 
 /// One way to use the lines.
@@ -108,7 +108,7 @@ const WAYS: [Way; 7] = [
     },
 ];
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub(super) fn command() -> Command {
     Command::new("lines")
         .about(
@@ -152,19 +152,19 @@ pub(super) fn demo(matches: &ArgMatches) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Builds both ends and the lines, uses them one way, and takes all away.
+/// Builds both ends and the lines, uses the lines in one way, and removes everything.
 fn show(way: &Way, time: Duration) -> Result<Shown, LabError> {
     let world = TwoLines::new(LINES, way.how)?;
     let (branch, office) = (&world.branch, &world.office);
     let _web = HttpServer::start(office, (INNER[1], WEB_PORT).into())?;
     let load = HttpLoad {
-        // TCP waits up to twice as long as its line was cut.
+        // TCP may wait up to twice as long as the line was cut.
         patience: time * 2,
         ..HttpLoad::new((INNER[1].into(), WEB_PORT), 1_000_000, u64::MAX)
     };
     let watch = HttpWatch::default();
     let (packets, downloaded) = thread::scope(|scope| {
-        // Nothing that can fail comes between the begin of the download and its end: it would go on.
+        // Nothing in between may return early: the download's thread would go on.
         let up = Call::start(branch, office, INNER[1], time)?;
         let down = Call::start(office, branch, INNER[0], time)?;
         let download = scope.spawn(|| load.run_watched(branch, &watch));

@@ -19,7 +19,7 @@ use outcome::{Outcome, compared, table, words};
 use terminal::rough;
 use tour::Tour;
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub fn command() -> Command {
     let command = Command::new("demo")
         .about("Show a tunnel at work on this one machine: office, branch, real traffic, a table")
@@ -88,7 +88,7 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
         ("OpenVPN, AES-256-GCM", openvpn()),
     ];
     let mut left = 1 + protocols.iter().map(|(_, ways)| ways.len()).sum::<usize>();
-    // The bare line is shown once, and stands beside each protocol.
+    // The bare line is shown once, and listed with each protocol.
     let mut take = |contender: Contender| {
         let rest = match io::stdout().is_terminal() {
             true => format!(", {} left", rough(tour.time() * left as u32)),
@@ -124,12 +124,12 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Why a way cannot be shown here.
+/// Why a contender cannot be shown here.
 fn missing(contender: Contender) -> Option<String> {
     contender.carrier().err().map(|error| error.to_string())
 }
 
-/// WireGuard by Millrace, and by the newest rival that is installed.
+/// The WireGuard contenders: Millrace, and the newest installed rival.
 fn wireguard() -> Vec<Contender> {
     let mut ways = vec![Contender::Millrace];
     let rivals = [Contender::WireguardGo, Contender::WireguardGoPackaged];
@@ -143,7 +143,7 @@ fn wireguard() -> Vec<Contender> {
     ways
 }
 
-/// OpenVPN by Millrace, and by the stock program; nothing where the keys for it cannot be made.
+/// The OpenVPN contenders: Millrace and the stock program; none if keys for OpenVPN cannot be made.
 fn openvpn() -> Vec<Contender> {
     let of = |ends| Contender::OpenVpn(ends, Suite::Gcm);
     let mut ways = Vec::new();
@@ -159,7 +159,7 @@ fn openvpn() -> Vec<Contender> {
     ways
 }
 
-/// The name in the table.
+/// The contender's name in the table.
 fn title(contender: Contender) -> &'static str {
     match contender {
         Contender::Nothing => "direct",

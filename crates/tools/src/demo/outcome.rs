@@ -1,4 +1,4 @@
-//! Shows the results of the ways side by side.
+//! Shows the results of the contenders side by side.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(super) struct Size {
     pub bytes: u64,
 }
 
-/// A page, a picture, an update. The last one decides on processor time.
+/// A page, a picture, an update. Processor time is compared for the last one.
 pub(super) const SIZES: [Size; 3] = [
     Size {
         name: "10 kB",
@@ -29,28 +29,28 @@ pub(super) const SIZES: [Size; 3] = [
     },
 ];
 
-/// How the downloads of one size went.
+/// The downloads of one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Download {
     pub bits_per_second: f64,
     pub requests_per_second: f64,
-    /// Processor seconds per gigabyte at branch and office.
+    /// Processor seconds per gigabyte at the branch and the office.
     pub cpu: Option<[f64; 2]>,
 }
 
-/// The result of one way.
+/// The results of one contender.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
     pub name: &'static str,
-    /// In the order of [`SIZES`].
+    /// One entry for each size, in the order of [`SIZES`].
     pub downloads: Vec<Download>,
     pub ping: Duration,
-    /// Bytes in RAM at branch and office.
+    /// Memory in RAM of the branch's and the office's program, in bytes.
     pub rss: Option<[u64; 2]>,
 }
 
 impl Outcome {
-    /// Nothing yet.
+    /// Makes an outcome without results yet.
     pub(super) fn of(name: &'static str) -> Self {
         Self {
             name,
@@ -61,7 +61,7 @@ impl Outcome {
     }
 }
 
-/// All ways, a column each, so that it fits a terminal.
+/// The table, with a column for each contender so that it fits a terminal.
 pub(super) fn table(outcomes: &[Outcome]) -> Table {
     let names = outcomes.iter().map(|outcome| outcome.name);
     let mut table = Table::new(std::iter::once("").chain(names));
@@ -95,7 +95,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> Table {
     table
 }
 
-/// An explanation of the tables, and of their limits.
+/// Explains the tables and their limits.
 pub(super) fn words() -> String {
     let mut text = format!(
         "Download of files by 8 connections that are used again; CPU s/GB is the processor time (user and system)\n\
@@ -110,7 +110,7 @@ pub(super) fn words() -> String {
     text
 }
 
-/// Millrace beside its rival, in a sentence; empty without one.
+/// Compares Millrace with its rival in one sentence; empty without a rival.
 pub(super) fn compared(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     let [_, ours, theirs] = outcomes else {
@@ -119,7 +119,6 @@ pub(super) fn compared(outcomes: &[Outcome]) -> String {
     let (Some(a), Some(b)) = (ours.downloads.last(), theirs.downloads.last()) else {
         return text;
     };
-    // Writing to a String does not fail.
     let _ = write!(
         text,
         "Big files: {} carried {} times what {} did",

@@ -1,4 +1,4 @@
-//! One way from the device to the office: built, used, measured, gone.
+//! Demonstrates one contender between device and office: builds the site, uses it, measures, and removes it.
 
 use std::io;
 use std::thread;
@@ -16,25 +16,25 @@ const WEB_PORT: u16 = 80;
 const ECHO_PORT: u16 = 7;
 /// How long a tunnel gets to answer for the first time.
 const ANSWER: Duration = Duration::from_secs(40);
-/// How often the rate is printed.
+/// Interval between printed rates.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The settings of the tour, equal for every way.
+/// The settings of the tour, the same for every contender.
 #[derive(Debug)]
 pub(super) struct Tour {
-    /// For each size of file.
+    /// Seconds of load for each file size.
     pub seconds: u32,
     pub link: LinkOptions,
     pub line: Option<Impairment>,
 }
 
 impl Tour {
-    /// About how long a way takes: a second for building, and a load for each size of file.
+    /// Estimated time for one contender: a second for building, and a load for each file size.
     pub(super) fn time(&self) -> Duration {
         Duration::from_secs(1 + u64::from(self.seconds) * SIZES.len() as u64)
     }
 
-    /// Shows one way.
+    /// Demonstrates one contender.
     pub(super) fn take(&self, contender: Contender) -> Result<Outcome, LabError> {
         say("  building office, branch router and device");
         let site = Site::new(&self.link, self.line)?;
@@ -62,7 +62,7 @@ impl Tour {
                 Some(tunnel)
             }
         };
-        // The branch is the first end, the office the second.
+        // End 0 is the branch, end 1 the office.
         let processes = tunnel
             .as_ref()
             .map_or_else(Vec::new, |tunnel| tunnel.processes().to_vec());
@@ -98,7 +98,7 @@ impl Tour {
         Ok(outcome)
     }
 
-    /// Downloads files of one size for a while, and tells how fast.
+    /// Downloads files of one size for a while and prints the rate.
     fn download(&self, site: &Site, load: &HttpLoad, name: &str) -> Result<HttpReport, LabError> {
         let watch = HttpWatch::default();
         let time = Duration::from_secs(self.seconds.into());
@@ -118,11 +118,11 @@ impl Tour {
                 before = now;
             }
             watch.stop();
-            // It only panics if the lab does.
+            // The thread only panics if the lab does.
             run.join()
                 .unwrap_or_else(|why| std::panic::resume_unwind(why))
         })?;
-        // The table will say this: the whole, and not only the last look.
+        // Print the overall rate, which the table repeats, and not that of the last interval.
         say(&format!(
             "  files of {name}: {:6.0} Mbit/s, {:6.0} requests/s in all",
             report.bits_per_second() / 1e6,

@@ -1,5 +1,5 @@
-//! `millrace lab forward`: one end of the forwarder without a cipher, for `millrace bench`, which measures
-//! the processor time of processes.
+//! `millrace lab forward`: one end of the forwarder without a cipher. `millrace bench` starts it because it measures
+//! processor time per process.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use lab::forwarder::{ForwarderOptions, forward};
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub(super) fn command() -> Command {
     Command::new("forward")
         .about("NO ENCRYPTION: one end of the forwarder that the engine is measured against")

@@ -47,7 +47,7 @@ pub(crate) fn arguments(command: Command) -> Command {
         )
 }
 
-/// The line that was asked for; none means a plain cable.
+/// The line that the options describe; `None` means a plain cable.
 pub(crate) fn impairment(matches: &ArgMatches) -> Option<Impairment> {
     let time = |name| {
         matches
@@ -69,7 +69,7 @@ pub(crate) fn impairment(matches: &ArgMatches) -> Option<Impairment> {
     (line != Impairment::NONE).then_some(line)
 }
 
-/// Milliseconds, with or without a fraction, up to a minute.
+/// Parses milliseconds, with or without a fraction, up to a minute.
 fn milliseconds(text: &str) -> Result<Duration, String> {
     match text
         .strip_suffix("ms")
@@ -84,7 +84,7 @@ fn milliseconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A percentage as a fraction.
+/// Parses a percentage into a fraction.
 fn percent(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
         Ok(value) if (0.0..=100.0).contains(&value) => Ok(value / 100.0),
@@ -92,7 +92,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How many packets, on average.
+/// Parses an average number of packets.
 fn packets(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(value) if (1.0..=10_000.0).contains(&value) => Ok(value),

@@ -1,4 +1,4 @@
-//! `millrace lab`: networks on one machine, to try things in.
+//! `millrace lab`: networks on one machine, for experiments.
 
 mod forward;
 pub(super) mod line;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub fn command() -> Command {
     Command::new("lab")
         .about("Build a small network on this machine and try things in it")

@@ -1,4 +1,4 @@
-//! `millrace lab shell`: a branch and its office, with a person inside.
+//! `millrace lab shell`: an interactive shell in a branch and its office.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -15,10 +15,10 @@ use crate::bench::contender::Contender;
 use crate::bench::prepare;
 
 const HOSTS: [&str; 3] = ["device", "branch", "office"];
-/// How long the tunnel gets to come up before the person is told.
+/// How long the tunnel gets to come up before the user is told.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub(super) fn command() -> Command {
     let tunnels = Contender::ALL
         .map(Contender::name)
@@ -50,7 +50,7 @@ pub(super) fn command() -> Command {
     line::arguments(command)
 }
 
-/// Runs the command: with the status of the shell or command, 1 if the lab failed.
+/// Runs the command. Returns the status of the shell or command, or 1 if the lab failed.
 pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     match shell(matches) {
         Ok(status) => ExitCode::from(status),
@@ -106,7 +106,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
                 "lab: a shell in {}; leave it, and everything is gone",
                 host.name()
             ));
-            // For a prompt that tells where one is.
+            // For a prompt that names the host.
             host.command(shell).env("LAB_HOST", host.name())
         }
     };
@@ -129,7 +129,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
     Ok(u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(1))
 }
 
-/// A map of the hosts and their addresses.
+/// Draws a map of the hosts and their addresses.
 fn map(site: &Site, contender: Contender, tunnel: bool) -> String {
     let line = match site.line {
         Line::Cable(_) => "a cable",

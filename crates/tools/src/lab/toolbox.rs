@@ -1,4 +1,4 @@
-//! `millrace lab list-tools`: what the lab can use here, and how to get the rest.
+//! `millrace lab list-tools`: the tools that the lab can use here, and how to get the others.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use lab::tools;
 use crate::bench::contender::Contender;
 use crate::bench::table::Table;
 
-/// Programs that every distribution packages, and what for.
+/// Programs that every distribution packages, and their purpose.
 const TOOLS: [(&str, &str); 6] = [
     ("wg", "every tunnel: keys and configuration"),
     ("ping", "round trip times: demo, bench, tests"),
@@ -18,12 +18,12 @@ const TOOLS: [(&str, &str); 6] = [
     ("ip", "nothing of the lab; handy in `lab shell`"),
 ];
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub(super) fn command() -> Command {
     Command::new("list-tools").about("Say which programs the lab finds, and how to get the others")
 }
 
-/// Prints the list. It is for information: 0 whatever is missing.
+/// Prints the list. Returns 0 even if tools are missing.
 pub(super) fn run() -> ExitCode {
     terminal::say(table().render());
     ExitCode::SUCCESS

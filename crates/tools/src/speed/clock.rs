@@ -1,13 +1,13 @@
-//! Time as it is charged: to a thread, or by the clock on the wall.
+//! Measures time by a thread's processor time or by the wall clock.
 
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
 
-/// Which time counts.
+/// The clock to measure by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clock {
-    /// The processor time of this thread, so that other users of the processor disturb little.
+    /// The processor time of this thread, which other processes hardly disturb.
     Thread,
     /// The time that passes, whichever thread runs.
     Wall,
@@ -21,7 +21,7 @@ pub(super) enum Moment {
 }
 
 impl Clock {
-    /// Now. Falls back to the wall where the kernel does not count threads.
+    /// Returns the current time. Falls back to the wall clock where the kernel has no thread times.
     pub(super) fn now(self) -> Moment {
         if self == Self::Thread
             && let Ok(time) = ClockId::CLOCK_THREAD_CPUTIME_ID.now()
@@ -33,7 +33,7 @@ impl Clock {
 }
 
 impl Moment {
-    /// Seconds since then, by the same clock.
+    /// Seconds since this moment, by the same clock.
     pub(super) fn seconds(self) -> f64 {
         let passed = match self {
             Self::Wall(then) => then.elapsed(),

@@ -1,4 +1,4 @@
-//! One figure, and its JSON.
+//! One measured figure, and its JSON form.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use crypto::Backend;
 use crypto::primitives::{Algorithm, Operation};
 use serde::Serialize;
 
-/// The owner of the code.
+/// The owner of the measured code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum By {
     Millrace(Backend),
@@ -30,13 +30,13 @@ pub(super) struct Figure {
     pub by: By,
     /// Packets at a time.
     pub batch: usize,
-    /// Of each; nothing for public keys.
+    /// Bytes of each packet; 0 for public keys.
     pub bytes: usize,
-    /// Bytes or operations a second.
+    /// Bytes or operations per second.
     pub rate: f64,
-    /// So many threads, and what they did together, in bytes a second.
+    /// Number of threads, and their total rate in bytes per second.
     pub all: Option<(usize, f64)>,
-    /// The code and its instructions.
+    /// The back end's name and CPU instructions.
     pub implementation: String,
 }
 
@@ -61,7 +61,7 @@ struct Line<'a> {
 }
 
 impl Figure {
-    /// Writes it as a line of JSON.
+    /// Writes the figure as a line of JSON.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let operations = self.algorithm.is_public_key();
         let kilobytes = |rate: f64| hundredths(rate / 1000.0);
@@ -82,7 +82,7 @@ impl Figure {
     }
 }
 
-/// Two places, as `openssl speed` has them.
+/// Rounds to two decimals, as `openssl speed` does.
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

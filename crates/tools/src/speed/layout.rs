@@ -8,16 +8,16 @@ use crypto::select::Choice;
 
 use super::figure::{By, Figure};
 
-/// The references for ratios, with the fewest packets at a time.
+/// The references for ratios; each by its block with the fewest packets at a time.
 const REFERENCES: [(By, &str); 2] = [
     (By::Millrace(Backend::Portable), "x portable"),
     (By::OpenSsl, "x openssl"),
 ];
 
-/// Sizes of which ratios are shown: a voice's packet and a full one, or what comes nearest.
+/// Sizes with ratios: a voice packet and a full packet, or the nearest measured sizes.
 const RATIO_BYTES: [usize; 2] = [64, 1408];
 
-/// Everything that was measured, for people.
+/// All results, for readers.
 pub(super) fn tables(figures: &[Figure]) -> String {
     let mut text = String::new();
     bulk(&mut text, figures);
@@ -49,7 +49,7 @@ fn bulk(text: &mut String, figures: &[Figure]) {
     let table = Bulk {
         references: REFERENCES
             .into_iter()
-            // Blocks are sorted: the first has the fewest packets at a time.
+            // Blocks are sorted, so the first has the fewest packets at a time.
             .filter_map(|(by, title)| Some((*blocks.iter().find(|one| one.0 == by)?, title)))
             .collect(),
         ratios: ratio_sizes(&sizes),
@@ -62,7 +62,7 @@ fn bulk(text: &mut String, figures: &[Figure]) {
     }
 }
 
-/// Of the measured sizes those nearest to what ratios are wanted of.
+/// The measured sizes nearest to [`RATIO_BYTES`].
 fn ratio_sizes(sizes: &[usize]) -> Vec<usize> {
     let mut found: Vec<usize> = RATIO_BYTES
         .iter()
@@ -79,20 +79,20 @@ fn ratio_sizes(sizes: &[usize]) -> Vec<usize> {
 
 fn row_name(figure: &Figure) -> String {
     match figure.operation {
-        // There is nothing else to be done with it.
+        // Hashing is the only operation, so its name is left out.
         Operation::Hash => figure.algorithm.to_string(),
         operation => format!("{} {operation}", figure.algorithm),
     }
 }
 
-/// Messages of all sizes.
+/// Figures of symmetric algorithms at all message sizes.
 struct Bulk<'a> {
     figures: Vec<&'a Figure>,
     sizes: Vec<usize>,
     references: Vec<((By, usize), &'static str)>,
     /// Sizes whose ratios are shown.
     ratios: Vec<usize>,
-    /// Of the first column.
+    /// Width of the first column.
     width: usize,
 }
 
@@ -105,12 +105,12 @@ impl Bulk<'_> {
         self.figures.iter().find(same).copied()
     }
 
-    /// The columns of ratios: of which size to whom. A block has none to itself.
+    /// The ratio columns of a block: the reference and the size of each. No block is compared with itself.
     fn ratio_columns(&self, block: (By, usize)) -> Vec<((By, usize), &'static str, usize)> {
         let others = self
             .references
             .iter()
-            // OpenSSL is what others are compared to.
+            // OpenSSL is a reference only.
             .filter(|(to, _)| *to != block && block.0 != By::OpenSsl);
         others
             .flat_map(|&(to, title)| self.ratios.iter().map(move |&bytes| (to, title, bytes)))
@@ -120,7 +120,6 @@ impl Bulk<'_> {
     fn block(&self, text: &mut String, block: (By, usize)) {
         let (by, batch) = block;
         let columns = self.ratio_columns(block);
-        // Writing to a String does not fail.
         let packets = match batch {
             1 => "one packet at a time".to_owned(),
             _ => format!("{batch} packets at a time"),
@@ -159,7 +158,7 @@ impl Bulk<'_> {
             let mut shown = "";
             for &(reference, title, bytes) in &columns {
                 if title != shown {
-                    // Under the size, which stands behind the title.
+                    // Indent the sizes to align them behind the title.
                     let _ = write!(line, "{:1$}", "", title.len() + 3);
                 }
                 shown = title;
@@ -172,7 +171,7 @@ impl Bulk<'_> {
     }
 }
 
-/// One figure as a multiple of another; nothing if one is missing.
+/// One figure as a multiple of another; empty if one is missing.
 fn ratio(ours: Option<&Figure>, theirs: Option<&Figure>) -> String {
     match (ours, theirs) {
         (Some(ours), Some(theirs)) if theirs.rate > 0.0 => {
@@ -251,7 +250,7 @@ fn public_keys(text: &mut String, figures: &[Figure]) {
     }
 }
 
-/// `wide` is with the back ends' names, beyond the 80th column.
+/// Writes the table of tunnels. `wide` adds the back ends' names, beyond column 80.
 fn tunnels(text: &mut String, figures: &[Figure], wide: bool) {
     let best = |algorithm: Algorithm, operation: Operation| {
         figures
@@ -314,7 +313,7 @@ fn tunnels(text: &mut String, figures: &[Figure], wide: bool) {
     }
 }
 
-/// The code that tunnels of this process would run on.
+/// The implementations that tunnels of this process would use.
 pub(super) fn choices(choices: &[Choice]) -> String {
     let mut text = format!(
         "\n{:<24}{:<16}{:<20}{}\n",
@@ -333,7 +332,7 @@ pub(super) fn choices(choices: &[Choice]) -> String {
     text
 }
 
-/// Megabits from bytes, with a place behind the point where it matters.
+/// Converts bytes to megabits, with one decimal for small numbers.
 fn megabits(bytes: f64) -> String {
     let value = bytes * 8.0 / 1e6;
     match value {
@@ -383,7 +382,7 @@ mod tests {
         }
     }
 
-    /// The published figures of a router, vendor's build and tuned build, as if they were ours.
+    /// Published figures of a router, vendor's build and tuned build, in place of measured ones.
     #[test]
     fn blocks_of_bulk_with_ratios_at_the_side() {
         let seal = |by, bytes, rate| {

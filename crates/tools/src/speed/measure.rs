@@ -1,4 +1,4 @@
-//! How often a task can be done in a second.
+//! Measures how often a task can run per second.
 
 use std::sync::Barrier;
 use std::thread;
@@ -16,19 +16,19 @@ pub(super) struct Subject {
     pub backend: Backend,
     /// Packets at a time.
     pub batch: usize,
-    /// Of each.
+    /// Bytes of each packet.
     pub bytes: usize,
 }
 
-/// The task came out wrong: no figure.
+/// The task produced a wrong result, so there is no figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wrong;
 
-/// Turns between two looks at the clock may take so much of the whole time.
+/// Runs between two reads of the clock may take this fraction of the measuring time.
 const SHARE: f64 = 0.1;
 
 impl Subject {
-    /// It, made ready; `None` if this machine has no such back end for it.
+    /// Prepares the task; `None` if this machine has no such back end.
     pub(super) fn task(&self) -> Option<Box<dyn Task>> {
         task(
             self.algorithm,
@@ -39,7 +39,7 @@ impl Subject {
         )
     }
 
-    /// Bytes, or operations for what has no length, of each turn.
+    /// Bytes that each run processes; for public keys, 1 operation.
     fn amount(&self) -> f64 {
         if self.algorithm.is_public_key() {
             1.0
@@ -48,7 +48,7 @@ impl Subject {
         }
     }
 
-    /// An accelerator works while the thread sleeps.
+    /// Wall time for an accelerator, which works while the thread sleeps.
     fn clock(&self) -> Clock {
         match self.backend {
             Backend::Accelerator => Clock::Wall,
@@ -56,17 +56,17 @@ impl Subject {
         }
     }
 
-    /// Bytes or operations a second on this thread.
+    /// Bytes or operations per second on this thread.
     pub(super) fn rate(&self, task: &mut dyn Task, seconds: f64) -> Result<f64, Wrong> {
         Ok(self.amount() * turns(task, seconds, self.clock())?)
     }
 
-    /// Bytes a second of so many threads together, each with a key and packets of its own.
+    /// Bytes per second of `threads` threads together, each with its own key and packets.
     pub(super) fn rate_on(&self, threads: usize, seconds: f64) -> Result<f64, Wrong> {
         let start = Barrier::new(threads);
         let one = || {
             let task = self.task();
-            // A thread that has nothing to do must not keep the others waiting.
+            // Reach the barrier even without a task, or the other threads would wait forever.
             start.wait();
             turns(&mut *task.ok_or(Wrong)?, seconds, self.clock())
         };
@@ -80,9 +80,9 @@ impl Subject {
     }
 }
 
-/// Turns a second.
+/// Runs per second.
 fn turns(task: &mut dyn Task, seconds: f64, clock: Clock) -> Result<f64, Wrong> {
-    // The first finds caches and branch predictors cold.
+    // The first run, with cold caches and branch predictors, does not count.
     task.prepare();
     if !task.run() {
         return Err(Wrong);
@@ -113,7 +113,7 @@ fn turns(task: &mut dyn Task, seconds: f64, clock: Clock) -> Result<f64, Wrong> 
         task.prepare();
     }
     let preparing = from.seconds();
-    // Nothing is free, whatever the clock says of it.
+    // Guards against a division by zero: count at least 1 % of the time.
     Ok(turns / (time - preparing).max(time / 100.0))
 }
 
@@ -121,7 +121,7 @@ fn turns(task: &mut dyn Task, seconds: f64, clock: Clock) -> Result<f64, Wrong> 
 mod tests {
     use super::*;
 
-    /// Comes out wrong after so many turns.
+    /// A task that produces a wrong result after a given number of runs.
     struct Failing(u32);
 
     impl Task for Failing {
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Counts what was done.
+    /// Counts preparations and runs.
     #[derive(Default)]
     struct Counting {
         prepared: u64,

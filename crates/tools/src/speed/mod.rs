@@ -1,4 +1,4 @@
-//! `millrace speed`: what this machine's ciphers, hashes and signatures do in a second.
+//! `millrace speed`: measures this machine's ciphers, hashes and signatures.
 
 mod clock;
 mod figure;
@@ -25,23 +25,23 @@ use openssl::{Measured, OpenSsl, OpenSslError};
 use options::Options;
 use terminal::Progress;
 
-/// How much longer public keys are measured: their operations are slow.
+/// Factor by which public keys are measured longer, because their operations are slow.
 const PUBLIC_KEY_TIMES: f64 = 3.0;
 
-/// Bytes of the packets that the table of what crypto allows is about, or what comes nearest.
+/// Packet size, in bytes, of the table of tunnels; the nearest measured size counts.
 const TUNNEL_BYTES: usize = 1408;
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub fn command() -> Command {
     options::command()
 }
 
-/// Why not everything could be measured.
+/// Why the measurements did not complete.
 #[derive(Debug, Error)]
 enum SpeedError {
     #[error(transparent)]
     OpenSsl(#[from] OpenSslError),
-    /// The reader of what we print has gone.
+    /// Standard output was closed.
     #[error("cannot print what was measured: {0}")]
     Output(#[from] io::Error),
     #[error("none of this runs on a back end that this machine has ({asked} asked for)")]
@@ -50,7 +50,7 @@ enum SpeedError {
     Memory(#[from] TryReserveError),
 }
 
-/// Runs the command: 0 when everything was measured, 1 otherwise.
+/// Runs the command: returns 0 if everything was measured, 1 otherwise.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let options = Options::from(matches);
     let done = match options.system {
@@ -74,13 +74,13 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 struct Speed<'a> {
     options: &'a Options,
     openssl: Option<OpenSsl>,
-    /// OpenSSL's figures that were asked for already.
+    /// OpenSSL's figures that were measured already.
     measured: Measured,
     subjects: Vec<Subject>,
     threads: usize,
     figures: Vec<Figure>,
     progress: Progress,
-    /// Nothing came out wrong yet.
+    /// Whether no result was wrong so far.
     good: bool,
 }
 
@@ -108,14 +108,14 @@ impl<'a> Speed<'a> {
         })
     }
 
-    /// Measures and prints; true if nothing came out wrong.
+    /// Measures and prints; returns true if no result was wrong.
     fn all(mut self) -> Result<bool, SpeedError> {
         if !self.options.json {
             self.progress.clear();
             writeln!(io::stdout(), "{}\n", Machine::this().show())?;
         }
         let subjects = std::mem::take(&mut self.subjects);
-        // OpenSSL comes right behind the code that is compared with it, so that both find the machine in one mood.
+        // OpenSSL runs right after the code that is compared with it, so that both meet the same conditions.
         let mut rest = subjects.as_slice();
         while let Some(first) = rest.first() {
             let what = (first.algorithm, first.operation);
@@ -201,7 +201,7 @@ impl<'a> Speed<'a> {
         };
         let (seconds, mut found) = (self.options.seconds, Vec::new());
         if algorithm.is_public_key() {
-            // One run measures all that can be done with a key.
+            // One run measures all operations of a key.
             if algorithm.operations().first() != Some(&operation) {
                 return Ok(());
             }
@@ -250,7 +250,7 @@ impl<'a> Speed<'a> {
     }
 }
 
-/// Everything that this machine can do of what is asked for, in the order of the tables.
+/// All requested subjects that this machine supports, in the order of the tables.
 fn subjects(options: &Options) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for &algorithm in &options.algorithms {
@@ -260,7 +260,7 @@ fn subjects(options: &Options) -> Vec<Subject> {
                     continue;
                 }
                 let (batches, sizes) = match algorithm.is_public_key() {
-                    // One key, one operation.
+                    // Public keys have neither batches nor sizes.
                     true => (&[1][..], &[0][..]),
                     false => (&options.batches[..], &options.bytes[..]),
                 };
@@ -279,7 +279,7 @@ fn subjects(options: &Options) -> Vec<Subject> {
     subjects
 }
 
-/// The number of OpenSSL's runs.
+/// The number of OpenSSL runs.
 fn compared(options: &Options) -> usize {
     let runs = |algorithm: &Algorithm| match algorithm.is_public_key() {
         true => 1,
@@ -288,7 +288,7 @@ fn compared(options: &Options) -> usize {
     options.algorithms.iter().map(runs).sum()
 }
 
-/// Of `sizes` the one nearest to `wanted`.
+/// The entry of `sizes` that is nearest to `wanted`.
 fn nearest(sizes: &[usize], wanted: usize) -> Option<usize> {
     sizes
         .iter()

@@ -5,19 +5,19 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use crypto::Backend;
 use crypto::primitives::Algorithm;
 
-/// Bytes of messages and packets where nothing else is asked for: those of the published tables, and a full packet.
+/// Default sizes of messages and packets in bytes: those of the published tables, and a full packet.
 const BYTES: [usize; 6] = [16, 64, 256, 1024, 1408, 8192];
 
-/// The sizes in a hurry: the packets of a voice and of a download.
+/// Sizes with `--quick`: a voice packet and a download packet.
 const QUICK_BYTES: [usize; 2] = [64, 1408];
 
-/// Packets at a time: one, and about what a tunnel holds under load.
+/// Packets at a time: one, and about as many as a tunnel holds under load.
 const BATCHES: [usize; 2] = [1, 32];
 
 /// Seconds of each measurement.
 const SECONDS: f64 = 0.1;
 
-/// The time in a hurry.
+/// Seconds of each measurement with `--quick`.
 const QUICK_SECONDS: f64 = 0.02;
 
 /// Longest packet that fits a tunnel's slot.
@@ -65,10 +65,10 @@ An ALGORITHM is one of these, any other CIPHER+hmac-DIGEST of OpenVPN's, a name 
 rsa2048, ...), or a group: hashes, ciphers, public-key, tunnels, article (what the published tables of routers
 have).";
 
-/// Columns of the help's text.
+/// Width of the help text, in columns.
 const WIDTH: usize = 110;
 
-/// The help's text behind the options.
+/// The help text after the options.
 fn explanation() -> String {
     let mut text = format!("{COLUMNS}\n\n{NAMES}");
     let mut column = WIDTH;
@@ -92,20 +92,20 @@ pub(super) struct Options {
     pub backends: Vec<Backend>,
     pub batches: Vec<usize>,
     pub bytes: Vec<usize>,
-    /// Of each measurement.
+    /// Seconds of each measurement.
     pub seconds: f64,
-    /// Beside the installed OpenSSL.
+    /// Whether to compare with the installed OpenSSL.
     pub compare: bool,
-    /// Not ciphers, but memory, pi and e.
+    /// Whether to measure memory, pi and e instead of ciphers.
     pub system: bool,
-    /// Less of everything.
+    /// Whether to measure fewer sizes, for a shorter time.
     pub quick: bool,
-    /// No algorithm was asked for, and one table is enough: what a tunnel could do.
+    /// Whether to show only one table, the rates of tunnels: no algorithm was named.
     pub first_look: bool,
     pub json: bool,
 }
 
-/// The command's own command line.
+/// Builds the command's `clap` definition.
 pub(super) fn command() -> Command {
     let list = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name)
@@ -166,7 +166,7 @@ pub(super) fn command() -> Command {
         .arg(flag("json", "Print an object a line as it is measured"))
 }
 
-/// An algorithm or a group of them.
+/// Parses the name of an algorithm or of a group.
 fn algorithms(name: &str) -> Result<Vec<Algorithm>, String> {
     let group: Option<fn(&Algorithm) -> bool> = match name.to_ascii_lowercase().as_str() {
         "hashes" => Some(|one| matches!(one, Algorithm::Hash(_))),
@@ -188,7 +188,7 @@ fn algorithms(name: &str) -> Result<Vec<Algorithm>, String> {
     })
 }
 
-/// Whether the published tables of routers have it.
+/// Whether the published router tables include the algorithm.
 fn is_published(algorithm: &Algorithm) -> bool {
     match algorithm {
         Algorithm::Hash(_) | Algorithm::Rsa2048 | Algorithm::Dsa2048 => true,
@@ -211,7 +211,7 @@ impl From<&ArgMatches> for Options {
             let Some(given) = matches.get_many::<u32>(name) else {
                 return default.to_vec();
             };
-            // An address space that holds no u32 holds none of these packets either.
+            // Skip sizes that do not fit into usize.
             sorted(given.filter_map(|&number| usize::try_from(number).ok()))
         };
         let json = matches.get_flag("json");

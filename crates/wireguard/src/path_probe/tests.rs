@@ -9,9 +9,9 @@ struct World {
     probe: PathProbe,
     path: u16,
     answers: bool,
-    /// Longer requests are answered by nothing, wherever they get to.
+    /// The peer does not answer requests longer than this.
     longest_answered: u16,
-    /// Which of the probes to come get lost; none when it is used up.
+    /// Which of the next probes get lost; none once the list is used up.
     losses: std::vec::IntoIter<bool>,
     now: Instant,
     mtu: u16,
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// The most that passes, with what a peer pads it with.
+    /// Whether the MTU is the largest that passes once a peer has padded it.
     fn fits(&self) -> bool {
         let path = self.path.min(MOST);
         let padded = self.mtu.next_multiple_of(RESOLUTION);
@@ -86,7 +86,7 @@ fn a_peer_that_answers_nothing_changes_nothing() {
     assert_eq!(world.probe.knowledge(), Knowledge::Silent);
 }
 
-/// A firewall in front of what answers: it says nothing of the path.
+/// A firewall drops long probes: this says nothing about the path.
 #[test]
 fn a_peer_that_answers_short_probes_only_changes_nothing() {
     let mut world = World::new(1500, true, Vec::new());
@@ -116,7 +116,7 @@ proptest! {
         if path >= LEAST {
             prop_assert!(world.fits(), "{} of {path}", world.mtu);
         } else {
-            // Nothing that is of use passes.
+            // No useful length passes.
             prop_assert_eq!(world.mtu, MOST);
             prop_assert_eq!(world.probe.knowledge(), Knowledge::OnlyShort);
         }
@@ -133,7 +133,7 @@ proptest! {
             world.path = path;
             world.run(5000);
         }
-        // By then none are lost any more.
+        // By then no probes are lost any more.
         world.run(1300);
         prop_assert!(world.fits(), "{} of {}", world.mtu, world.path);
     }

@@ -1,4 +1,4 @@
-//! Which peers get keys, which do not, and what happens to them when the configuration changes.
+//! Peers that get keys, peers that do not, and the effect of configuration changes.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;
@@ -22,12 +22,12 @@ fn preshared_keys_must_be_equal_and_count_from_the_next_handshake() {
     );
     assert!(!sim.hosts[0].can_send(b) && !sim.hosts[1].can_send(a));
 
-    // The other side is set right: the next repetition succeeds, and nothing was lost.
+    // After the other end is corrected, the next retransmission succeeds, and no packet was lost.
     sim.hosts[1].device.set_preshared_key(a, preshared);
     sim.run_until(secs(6));
     assert_eq!(sim.hosts[1].received(), [b"one"]);
 
-    // Changed on both while keys are in use: they stay in use, and the next handshake has the new one.
+    // Changing the preshared key at both ends keeps the session; the next handshake uses the new key.
     for (host, peer) in [(0, b), (1, a)] {
         sim.hosts[host]
             .device
@@ -38,7 +38,7 @@ fn preshared_keys_must_be_equal_and_count_from_the_next_handshake() {
     sim.send(0, b, b"three");
     sim.run_for(secs(1));
     assert_eq!(sim.hosts[0].count(&Event::Complete), 2);
-    // And changed on one only, the next handshake fails.
+    // After a change at one end only, the next handshake fails.
     sim.hosts[0].device.set_preshared_key(b, Key::ZERO);
     sim.run_until(secs(400));
     sim.send(0, b, b"four");
@@ -54,7 +54,7 @@ fn a_new_private_key_ends_sending_and_makes_the_old_one_useless() {
     let key = PrivateKey::generate();
     let public = key.public();
     let now = sim.now;
-    // Packets of the other side that are on their way are still read.
+    // The other end's packets on their way are still opened.
     sim.send(1, a, b"on its way");
     sim.with(0, |device, out| device.set_private_key(Some(key), now, out));
     assert!(!sim.hosts[0].can_send(b));
@@ -66,14 +66,14 @@ fn a_new_private_key_ends_sending_and_makes_the_old_one_useless() {
         Event::Dropped(Dropped::UnknownPeer)
     );
 
-    // The other side learns the new key. The initiation that is repeated was not refused for being too soon.
+    // The other end learns the new key. It does not refuse the repeated initiation as coming too soon.
     sim.with(1, |device, out| device.remove_peer(a, out));
     let a = sim.add(1, 0);
     assert_eq!(sim.hosts[1].device.peer_public_key(a), Some(public));
     sim.run_until(secs(8));
     assert_eq!(sim.hosts[1].received().last().unwrap(), b"new");
 
-    // Setting the key again changes nothing.
+    // Setting the same key again changes nothing.
     let now = sim.now;
     let same = PrivateKey::new([9; 32]);
     for _ in 0..2 {
@@ -107,7 +107,7 @@ fn an_interface_is_not_its_own_peer() {
             .any(|output| matches!(output, Output::PeerRemoved { peer } if *peer == id))
     );
     assert_eq!(sim.hosts[0].device.peer_public_key(id), None);
-    // The number is free for the next one.
+    // The index is free for the next peer.
     assert_eq!(
         sim.hosts[0]
             .device
@@ -133,7 +133,7 @@ fn a_removed_peer_leaves_nothing() {
         ),
         (0, None)
     );
-    // Later packets from it, and reports about it, belong to no peer.
+    // Later packets from the removed peer, and reports about it, match no peer.
     sim.send(1, a, b"to nobody");
     let now = sim.now;
     sim.with(0, |device, out| {
@@ -184,13 +184,13 @@ fn the_endpoint_is_where_authentic_messages_come_from() {
     let (mut sim, b, a) = Sim::pair();
     sim.send(0, b, b"here");
     sim.run_until(secs(1));
-    // A host that moves is heard by its data at once.
+    // A host that moves is recognised by its data at once.
     let moved: SocketAddr = "[2001:db8::7]:4000".parse().unwrap();
     sim.hosts[0].address = moved;
     sim.send(0, b, b"there");
     sim.run_for(secs(1));
     assert_eq!(sim.hosts[1].endpoint(a), Some(moved));
-    // Or by a handshake, from either side.
+    // A handshake in either direction works too.
     sim.run_until(secs(200));
     let again: SocketAddr = "192.0.2.9:9".parse().unwrap();
     sim.hosts[0].address = again;
@@ -233,7 +233,7 @@ fn what_is_replayed_moves_nothing() {
     assert_ne!(sim.hosts[1].endpoint(a), Some(thief));
     assert_ne!(sim.hosts[0].endpoint(b), Some(thief));
 
-    // Nor after the sessions are gone.
+    // The sessions' expiry does not change that either.
     sim.run_until(secs(1000));
     let initiation = sim.sent[0].clone();
     sim.inject(thief, initiation.to, initiation.bytes);
@@ -248,7 +248,7 @@ fn a_forged_answer_does_not_end_the_handshake() {
     sim.send(0, b, b"text");
     sim.run_until(millis(101));
     let genuine = sim.sent[1].clone();
-    // The sum that anyone can make is right, the rest is not.
+    // The first MAC, which anyone can compute, is valid; the rest is not.
     for at in [8, 12, 44, 59] {
         let mut forged = genuine.bytes.clone();
         forged[at] ^= 1;
@@ -276,7 +276,7 @@ fn a_clock_that_is_set_back_shuts_no_peer_out() {
     sim.run_until(secs(200));
     sim.send(0, b, b"after");
     sim.run_for(secs(1));
-    // Nor does a peer that is taken away and configured again.
+    // Removing and adding the peer again does not change that either.
     sim.with(0, |device, out| device.remove_peer(b, out));
     sim.hosts[0].planes.remove(&b);
     let b = sim.add(0, 1);
@@ -310,8 +310,8 @@ fn a_machine_that_starts_without_the_time_is_let_in_when_its_clock_is_set() {
     assert_eq!(sim.hosts[1].received(), [&b"before"[..], b"after"]);
 }
 
-/// A router without a clock of its own begins each life in the past. With what its earlier life may have sent as a floor, a
-/// peer takes it at once, and goes on doing so when the clock is set.
+/// A router without a battery-backed clock begins each boot in the past. With its saved timestamp as a floor, a peer
+/// accepts it at once, and still does after the clock is set.
 #[test]
 fn a_machine_whose_clock_went_back_is_let_in_by_its_floor() {
     let mut sim = Sim::new();
@@ -326,7 +326,7 @@ fn a_machine_whose_clock_went_back_is_let_in_by_its_floor() {
     for life in 0..3 {
         let floor = sim.hosts[0].device.latest_timestamp();
         assert!(floor > SystemTime::UNIX_EPOCH + secs(1_600_000_000));
-        // Each life begins earlier by the clock than the last one.
+        // Each boot begins earlier by the clock than the last one.
         sim.hosts[0].wall = SystemTime::UNIX_EPOCH + secs(1000 * (3 - life));
         sim.hosts[0].restart(key.clone(), sim.now);
         sim.hosts[0].device.set_timestamp_floor(floor);
@@ -354,7 +354,8 @@ fn a_peer_may_begin_fifty_handshakes_a_second() {
     let responder_public = responder_key.public();
     responder.set_private_key(Some(responder_key), now, &mut out);
     responder.add_peer(key.public()).unwrap();
-    // A device begins one in 5 s, so each of these is another with the same key and a later clock.
+    // A device begins one handshake in 5 s, so each of these comes from another device with the same key and a later
+    // clock.
     let initiation = |number: u64| {
         let mut device = Device::new(now, wall() + secs(number), 0);
         let mut out = Vec::new();
@@ -439,7 +440,7 @@ fn an_initiation_is_left_waiting_once_even_if_ours_never_arrive() {
         sim.hosts[greater].count(&Event::Dropped(Dropped::Crossed)),
         1
     );
-    // Both repeat theirs, the greater first, so that they cross again.
+    // Both retransmit, the greater first, so that the initiations cross again.
     for host in [greater, other] {
         sim.now = sim.start + millis(5400);
         let now = sim.now;

@@ -5,7 +5,7 @@ use crypto::x25519::PrivateKey;
 use proptest::prelude::*;
 use wireguard::{Device, Dropped};
 
-/// The control thread that owns a device need not be the one that made it.
+/// The thread that owns a device need not be the one that made it.
 const _: () = {
     const fn can_move<T: Send>() {}
     can_move::<Device>();
@@ -54,7 +54,7 @@ fn any_bit_turned_on_the_way_spoils_the_message_and_only_it() {
         flight.bytes[bit / 8] ^= 1 << (bit % 8);
         sim.inject(flight.from, flight.to, flight.bytes);
         sim.run_until(secs(1));
-        // The last sixteen bytes mean nothing when there is no load.
+        // Without load the last sixteen bytes (mac2) have no meaning.
         assert_eq!(
             sim.hosts[1].count(&Event::Response),
             usize::from(bit / 8 >= 132),
@@ -68,7 +68,7 @@ fn any_bit_turned_on_the_way_spoils_the_message_and_only_it() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A fuzzer's input for the one entry, with messages that pass mac1 among them.
+    /// Fuzz input for the only entry point, including messages with a valid mac1.
     #[test]
     fn arbitrary_bytes(
         messages in prop::collection::vec(

@@ -19,7 +19,7 @@ fn under_load_a_handshake_takes_a_cookie_and_one_more_try() {
     assert_eq!(sim.hosts[1].count(&Event::CookieReply), 1);
     assert_retransmissions(&sim.hosts[0].times(&Event::Initiation));
 
-    // The cookie is good for the next handshake within two minutes; after that there is a new one.
+    // The cookie stays valid for handshakes within two minutes; then the peer needs a new one.
     sim.run_until(secs(115));
     let now = sim.now;
     sim.with(0, |device, out| device.need_session(b, now, out));
@@ -85,7 +85,7 @@ fn one_source_is_slowed_down_and_another_is_not() {
     for (host, server) in (1..12).zip(&servers) {
         sim.send(host, *server, b"hello");
     }
-    // All get a cookie. Their second tries are spread by the jitter, which gives the source some of 20 tokens a second.
+    // All peers get a cookie. Jitter spreads their retries, which gives the source some of its 20 tokens a second.
     sim.run_until(millis(100));
     assert_eq!(sim.hosts[0].count(&Event::CookieReply), 11);
     sim.run_until(secs(6));
@@ -100,7 +100,7 @@ fn a_flood_from_random_sources_does_not_keep_a_peer_out() {
     let (mut sim, b, _) = Sim::pair();
     sim.hosts[1].under_load = true;
     let server = sim.hosts[1].address;
-    // The attacker knows the server's public key and so passes mac1 from any address, but sees no answer.
+    // The attacker knows the server's public key and can make a valid mac1 from any address, but sees no answer.
     let key = crypto::blake2s::hash(&[
         b"mac1----",
         sim.hosts[1].device.public_key().unwrap().as_bytes(),
@@ -132,7 +132,7 @@ fn ten_thousand_peers() {
         let (_, server) = sim.join(0, host);
         sim.send(host, server, b"storm");
     }
-    // The others are configured, with a keepalive each, and are away. Keys need not belong to a device.
+    // The other peers are configured with a keepalive each, and are offline. Their keys need no device.
     let now = sim.now;
     for number in TALKING..PEERS {
         let mut key = [9; 32];
@@ -146,7 +146,7 @@ fn ten_thousand_peers() {
     sim.run_until(secs(1));
     assert_eq!(sim.hosts[0].received().len(), TALKING);
     assert_eq!(sim.hosts[0].receive_keys(), TALKING);
-    // Each of the others has one deadline; one that is due is dealt with without a look at the rest.
+    // Each of them has one deadline; handling a due one does not touch the rest.
     assert_eq!(
         sim.hosts[0].device.next_deadline(),
         Some(sim.start + millis(30) + secs(10))
@@ -156,7 +156,7 @@ fn ten_thousand_peers() {
     assert_eq!(sim.hosts[0].count(&Event::Initiation), 0);
 }
 
-/// All peers at once, as after a restart of the server.
+/// All peers connect at once, as after a restart of the server.
 #[test]
 fn a_storm_of_ten_thousand_handshakes() {
     let now = Instant::now();
@@ -193,14 +193,15 @@ fn a_storm_of_ten_thousand_handshakes() {
             .unwrap();
         out.clear();
     }
-    // All keys of all are zeroed in one go when their time is over, each with its own outputs.
+    // When they expire, the keys of all peers are zeroed in one call, each with its own outputs.
     assert_eq!(server.next_deadline(), Some(now + secs(540)));
     server.expired(now + secs(540), |_| Activity::default(), &mut out);
     assert_eq!(out.len(), 10_000);
     assert_eq!(server.next_deadline(), None);
 }
 
-/// A quarter lost, some twice, all out of order: whatever arrives arrives once, and what is sent again gets there.
+/// A quarter of the packets is lost, some arrive twice, all out of order: each is accepted once, and retransmissions
+/// succeed.
 #[test]
 fn a_bad_network() {
     for seed in 1..=6_u64 {
@@ -234,7 +235,7 @@ fn a_bad_network() {
             assert!(host.count(&Event::Complete) >= 8);
             assert_eq!(host.count(&Event::DropStaged), 0);
         }
-        // Then silence, and everything is forgotten.
+        // After a long silence, all state is gone.
         sim.run_for(secs(2000));
         assert!(
             sim.hosts

@@ -1,4 +1,4 @@
-//! Devices on a virtual wire with a virtual clock: handshakes, timers, load, and what no peer should send.
+//! Devices on a virtual wire with a virtual clock: handshakes, timers, load, and hostile datagrams.
 
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]

@@ -1,11 +1,11 @@
-//! The five timers and the life of keys, to the millisecond, between two devices.
+//! The five timers and the lifetime of keys, to the millisecond, between two devices.
 
 use std::time::Duration;
 
 use crate::sim::{Event, LATENCY, Sim, assert_retransmissions, millis, secs};
 use wireguard::message::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
 
-/// A pair whose host 0 has begun a handshake at time zero with a first packet.
+/// A pair of which host 0 sent a first packet and began a handshake at time zero.
 fn established() -> (Sim, plane::PeerId, plane::PeerId) {
     let (mut sim, b, a) = Sim::pair();
     sim.send(0, b, b"first");
@@ -14,7 +14,7 @@ fn established() -> (Sim, plane::PeerId, plane::PeerId) {
     (sim, b, a)
 }
 
-/// When host 0 of [`established`] got its keys.
+/// The time when host 0 of [`established`] got its keys.
 const KEYS_0: Duration = Duration::from_millis(20);
 
 #[test]
@@ -65,7 +65,7 @@ fn a_probe_is_answered_and_changes_no_keys_unless_it_is_to_renew_them() {
         sim.run_for(secs(1));
         assert_eq!(sim.hosts[1].received().pop().as_deref(), Some(&b"data"[..]));
     }
-    // One that finds no keys makes some.
+    // A data packet without keys starts a handshake.
     let (mut sim, b, _) = Sim::pair();
     let now = sim.now;
     sim.with(0, |device, out| device.probe(b, false, now, out));
@@ -77,7 +77,7 @@ fn a_probe_is_answered_and_changes_no_keys_unless_it_is_to_renew_them() {
 fn data_without_an_answer_gets_a_keepalive_after_ten_seconds_and_a_keepalive_gets_none() {
     let (mut sim, _, _) = established();
     sim.run_until(secs(100));
-    // "first" arrived after three ways.
+    // "first" arrived after three one-way delays.
     assert_eq!(
         sim.hosts[1].times(&Event::Keepalive),
         [LATENCY * 3 + secs(10)]
@@ -88,7 +88,7 @@ fn data_without_an_answer_gets_a_keepalive_after_ten_seconds_and_a_keepalive_get
     );
     assert_eq!(sim.hosts[0].count(&Event::Keepalive), 0);
     assert_eq!(sim.hosts[0].count(&Event::Initiation), 1);
-    // Nothing happens any more, so nothing looks.
+    // Nothing happens any more, so no device polls.
     for host in &sim.hosts {
         assert_eq!(host.events.last().unwrap().1, Event::Disarmed);
     }
@@ -105,7 +105,7 @@ fn the_keepalive_counts_from_the_first_packet_after_ours() {
     sim.send(0, b, b"third");
     sim.run_until(secs(40));
     assert_eq!(sim.hosts[1].times(&Event::Keepalive), [secs(17) + LATENCY]);
-    // The answer at 5 s was answered by data at 7 s, and nothing came after.
+    // Data at 7 s replied to the answer of 5 s, and no packet came after it, so host 0 owes no keepalive.
     assert_eq!(sim.hosts[0].count(&Event::Keepalive), 0);
 }
 
@@ -129,7 +129,7 @@ fn a_stream_one_way_gets_a_keepalive_every_ten_seconds() {
 #[test]
 fn the_initiator_rekeys_with_the_first_packet_after_120_seconds() {
     let (mut sim, b, a) = established();
-    // The responder talks all the time and never begins a handshake.
+    // The responder sends all the time and never begins a handshake.
     for tick in 1..1199 {
         sim.run_until(millis(tick * 100));
         sim.send(1, a, b"from the responder");
@@ -149,14 +149,14 @@ fn the_initiator_rekeys_with_the_first_packet_after_120_seconds() {
     assert_eq!(sim.hosts[1].count(&Event::Initiation), 0);
     let sent = sim.hosts[0].count(&Event::Data);
     assert_eq!(sim.hosts[1].received().len(), sent);
-    // Previous and current.
+    // Receive keys: the previous and the current one.
     assert_eq!([0, 1].map(|host| sim.hosts[host].receive_keys()), [2, 2]);
 }
 
 #[test]
 fn an_initiator_that_only_receives_rekeys_after_165_seconds() {
     let (mut sim, _, a) = established();
-    // No packet while the initiator's keepalive for it would come between 120 s and 165 s.
+    // The responder is silent: a packet would cause a keepalive by the initiator between 120 s and 165 s.
     sim.run_until(secs(164));
     sim.send(1, a, b"too early");
     sim.run_until(secs(165));
@@ -248,7 +248,7 @@ fn a_peer_that_falls_silent_is_asked_for_a_handshake_after_15_seconds() {
         "{initiations:?}"
     );
     assert_retransmissions(&initiations[1..]);
-    // And it gives up, as nothing more was sent.
+    // Host 0 gives up, because it sent no more data.
     sim.run_until(secs(500));
     assert_eq!(
         sim.hosts[0].times(&Event::DropStaged),
@@ -263,7 +263,7 @@ fn persistent_keepalives_come_after_silence_only() {
     sim.with(0, |device, out| {
         device.set_persistent_keepalive(b, 25, now, out);
     });
-    // Switched on at 1 s: at once, and every 25 s from there; the keepalive of the other side put it off.
+    // The keepalive is enabled at 1 s: it is sent at once and every 25 s; the other end's keepalive postponed it.
     sim.run_until(secs(60));
     let answered = LATENCY * 4 + secs(10);
     assert_eq!(
@@ -272,7 +272,7 @@ fn persistent_keepalives_come_after_silence_only() {
     );
     sim.send(0, b, b"data");
     sim.run_until(secs(100));
-    // The other side's keepalive for the data counts as well.
+    // The other end's keepalive in reply to the data also counts.
     let answered = secs(70) + LATENCY * 2;
     assert_eq!(
         sim.hosts[0].times(&Event::Keepalive)[2..],
@@ -297,7 +297,7 @@ fn a_persistent_keepalive_makes_a_session_and_keeps_trying() {
     sim.run_until(secs(300));
     let gave_up = sim.hosts[0].times(&Event::DropStaged);
     assert!(gave_up.len() >= 2 && gave_up[0] == secs(90), "{gave_up:?}");
-    // After giving up it begins again 25 s after the last initiation.
+    // After giving up, the device begins again 25 s after the last initiation.
     let initiations = sim.hosts[0].times(&Event::Initiation);
     let first_after = initiations.iter().position(|at| *at > secs(90)).unwrap();
     assert_eq!(
@@ -307,7 +307,7 @@ fn a_persistent_keepalive_makes_a_session_and_keeps_trying() {
     sim.hosts[1].up = true;
     sim.run_for(secs(30));
     assert!(sim.hosts[0].can_send(b));
-    // Rekeyed by itself from then on.
+    // From then on it rekeys by itself.
     sim.run_for(secs(600));
     let now = sim.elapsed();
     assert!(now - *sim.hosts[0].times(&Event::Complete).last().unwrap() < secs(150));
@@ -331,7 +331,7 @@ fn two_initiations_that_cross_lead_to_one_session_in_one_round_trip() {
         sim.hosts[0].count(&crossed) + sim.hosts[1].count(&crossed),
         1
     );
-    // And so for an hour of traffic both ways.
+    // The same pattern holds for an hour of traffic both ways.
     for tick in 0..3600 {
         sim.send(0, b, &[b'a', tick as u8]);
         sim.send(1, a, &[b'b', tick as u8]);
@@ -370,7 +370,7 @@ fn one_that_crosses_a_lost_one_is_answered_the_second_time() {
 fn one_that_comes_from_elsewhere_is_answered_though_it_crosses() {
     for _ in 0..4 {
         let (mut sim, b, a) = Sim::pair();
-        // Host 1 has moved, and host 0 asks for it where it was.
+        // Host 1 has moved, and host 0 calls its old address.
         sim.hosts[1].address = "192.0.2.7:7".parse().unwrap();
         sim.send(0, b, b"from a");
         sim.send(1, a, b"from b");
@@ -417,7 +417,7 @@ fn a_machine_that_slept_runs_what_is_due_once() {
         device.set_persistent_keepalive(b, 1, now, out);
     });
     let before = sim.hosts[0].count(&Event::Initiation);
-    // Ten thousand seconds in one step: host 0 sees the time only afterwards.
+    // Ten thousand seconds in one step: host 0 learns the time only afterwards.
     sim.now += secs(10_000);
     sim.run_for(secs(2));
     assert_eq!(sim.hosts[0].count(&Event::Initiation), before + 1);

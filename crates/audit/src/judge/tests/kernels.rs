@@ -1,4 +1,4 @@
-//! Kernels and their modules.
+//! Tests of kernels and their modules.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn kernels_by_their_configuration() {
         )
     };
     let finding = config("# CONFIG_NEON is not set\nCONFIG_ARM_PATCH_IDIV=y\n");
-    // In one round: without the ciphers NEON brings a tunnel nothing.
+    // Both in one rebuild: without the ciphers, NEON gains a tunnel nothing.
     assert_eq!(finding.verdicts, [NoAsmCrypto, NoSimd]);
     for line in ["CONFIG_KERNEL_MODE_NEON=y", "CONFIG_CRYPTO_CHACHA20_NEON=m"] {
         assert!(finding.flags.contains(line), "{}", finding.flags);
@@ -54,12 +54,12 @@ fn kernels_lack_only_what_their_version_has_and_something_in_them_uses() {
         let subject = Subject::KernelConfig(text);
         judge(soc("ipq8065"), "config", "", Role::KernelConfig, &subject)
     };
-    // Neither AES nor ChaCha20 is used; before 4.5 there was nothing to patch divisions with.
+    // The kernel uses neither AES nor ChaCha20; before 4.5 it could not patch divisions.
     assert_eq!(config("4.4.60", "").verdicts, [Fine]);
     let patch = config("4.9.0", "");
     assert_eq!(patch.verdicts, [SoftwareDivide]);
     assert_eq!(patch.flags, "CONFIG_ARM_PATCH_IDIV=y");
-    // WireGuard beside a kernel that has no ChaCha20 of its own in NEON.
+    // WireGuard on a kernel without NEON code for ChaCha20.
     let old = config("4.4.60", "CONFIG_WIREGUARD=m\n");
     assert_eq!(old.verdicts, [Fine]);
     assert!(
@@ -72,7 +72,7 @@ fn kernels_lack_only_what_their_version_has_and_something_in_them_uses() {
     let part = config("5.4.0", "CONFIG_ARM_PATCH_IDIV=y\nCONFIG_WIREGUARD=m\n");
     assert_eq!(part.verdicts, [NoAsmCrypto]);
     assert_eq!(part.flags, "CONFIG_CRYPTO_CHACHA20_NEON=m");
-    // From 6.16 on it follows from NEON, and the names are others.
+    // From 6.16 on the option follows from NEON, and has another name.
     let new = config("6.18.1", "CONFIG_ARM_PATCH_IDIV=y\nCONFIG_WIREGUARD=m\n");
     assert_eq!(new.verdicts, [NoAsmCrypto]);
     assert_eq!(new.flags, "CONFIG_KERNEL_MODE_NEON=y");
@@ -198,7 +198,7 @@ fn a_kernel_of_the_other_byte_order() {
     assert_eq!(finding.verdicts, [WrongAbi]);
 }
 
-/// The kernel has some of OpenSSL's assembly, and is no OpenSSL.
+/// A kernel module with some of OpenSSL's assembly is not OpenSSL.
 #[test]
 fn a_module_with_openssls_assembly_is_a_module() {
     let module = Facts {

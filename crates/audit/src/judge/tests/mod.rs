@@ -1,4 +1,4 @@
-//! Every verdict, from facts made by hand. That the facts are read rightly is tested with compilers.
+//! Tests every verdict on handmade facts. Tests with compilers check that the reader gets the facts right.
 
 mod kernels;
 
@@ -172,11 +172,11 @@ fn ciphers_without_assembly() {
         "compiler: arm-gcc -O3".into(),
     ];
     assert_eq!(verdicts("ipq8065", Role::Libcrypto, &fast), [Fine]);
-    // OpenSSL's assembly names itself. Of other libraries, what the compiler makes of C is as much NEON.
+    // OpenSSL's assembly names itself. In other libraries, NEON may as well come from compiled C.
     fast.notes.clear();
     assert_eq!(verdicts("ipq8065", Role::Libcrypto, &fast), [NoAsmCrypto]);
     assert_eq!(verdicts("ipq8065", Role::MbedTls, &fast), [CannotTell]);
-    // An assembly that a library has not got cannot be missing.
+    // A library that has no assembly for the chip cannot lack it.
     let mut sodium = tuned();
     sodium.counts.neon = 20;
     assert_eq!(
@@ -321,7 +321,7 @@ fn a_program_with_openssl_in_it_is_judged_as_openssl() {
 
 #[test]
 fn nothing_is_concluded_from_what_is_not_known() {
-    // It is not known whether BCM4912 has AES instructions, nor whether BCM6750 has NEON.
+    // The table does not know whether BCM4912 has AES instructions, nor whether BCM6750 has NEON.
     let finding = judge(
         soc("bcm4912"),
         "/x",

@@ -1,4 +1,4 @@
-//! Names for the numbers by which processors tell what they are.
+//! Names for the numbers by which processors identify themselves.
 
 /// Cores by implementer and part, as `/proc/cpuinfo` shows them (sources: Linux' `arch/arm64/include/asm/cputype.h`
 /// and `arch/arm/include/asm/cputype.h`, util-linux' `lscpu-arm.c`).

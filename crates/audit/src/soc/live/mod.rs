@@ -1,7 +1,7 @@
-//! Facts about the system that this runs on, from itself.
+//! Facts that the running system reports about itself.
 //!
-//! Facts only. Everything is read below a root directory, `/` for the box itself, so that what was copied from
-//! another box can be read as well.
+//! This module reads everything below a root directory: `/` for the box itself, or a copy of another box's
+//! files.
 
 mod cpu;
 
@@ -14,7 +14,7 @@ use super::hints::by_compatible;
 use super::{Detected, Hints, Soc, Table};
 use crate::dtb;
 
-/// Most that is read of a file. Kernel configurations have 300 KiB.
+/// Bytes of a file that are read, at most. Kernel configurations have 300 KiB.
 const MOST: u64 = 4 * 1024 * 1024;
 
 const AT_PAGESZ: u64 = 6;
@@ -28,7 +28,7 @@ pub struct Cpu {
     pub implementer: u32,
     /// `CPU part`.
     pub part: u32,
-    /// Its name, if it is known.
+    /// The core's name, if known.
     pub name: Option<&'static str>,
 }
 
@@ -43,9 +43,9 @@ pub struct Driver {
     pub module: String,
     /// Sort: `aead`, `skcipher`, `shash`.
     pub kind: String,
-    /// The highest wins.
+    /// The kernel prefers the highest priority.
     pub priority: i64,
-    /// Whether it is an engine or the like, which finishes later.
+    /// Whether the driver completes requests later, as hardware engines do.
     pub asynchronous: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct Live {
     pub hwcap: Option<u64>,
     /// `AT_HWCAP2`.
     pub hwcap2: Option<u64>,
-    /// The bits of both by name, on ARM.
+    /// Names of the bits set in `hwcap` and `hwcap2`, on ARM.
     pub capabilities: Vec<&'static str>,
     /// The device tree's `compatible`.
     pub compatible: Vec<String>,
@@ -80,17 +80,17 @@ pub struct Live {
     pub machine: Option<String>,
     /// The file that [`Self::config`] was read from.
     pub config_file: Option<String>,
-    /// The kernel's configuration: `CONFIG_KERNEL_MODE_NEON` to `y`. Empty if the kernel does not tell;
-    /// what is not set is not there.
+    /// The kernel's configuration: `CONFIG_KERNEL_MODE_NEON` to `y`. Empty if the kernel does not publish
+    /// it; unset options are absent.
     pub config: BTreeMap<String, String>,
     /// Implementations in the kernel's cipher interface.
     pub drivers: Vec<Driver>,
-    /// Modules that are loaded or built in with parameters or a version.
+    /// Modules that are loaded, or that are built in and have parameters or a version.
     pub modules: BTreeSet<String>,
     /// Whether there is `/dev/crypto`.
     pub dev_crypto: bool,
-    /// Whether AF_ALG is to be had: loaded, built in or built as a module. Unknown where neither the kernel's
-    /// configuration nor its list of protocols can be read.
+    /// Whether AF_ALG is available: loaded, built in or built as a module. `None` if neither the kernel's
+    /// configuration nor its list of protocols is readable.
     pub af_alg: Option<bool>,
     hints: Vec<(String, Vec<u8>)>,
 }
@@ -99,7 +99,7 @@ impl Live {
     /// Reads the system below `root`.
     ///
     /// # Errors
-    /// That of reading `/proc/cpuinfo`. What else is missing stays empty.
+    /// The error of reading `/proc/cpuinfo`. Other missing facts stay empty.
     pub fn read(root: &Path) -> io::Result<Self> {
         let file = |path: &str| read(&root.join(path)).ok();
         let line = |path: &str| {
@@ -152,8 +152,8 @@ impl Live {
         Ok(live)
     }
 
-    /// The chip that the system has: by its device tree, by what the kernel calls the system, by its firmware's
-    /// settings, and failing all by its cores, which is never certain.
+    /// The system's chip, by its device tree, by the kernel's name for the system, by its firmware's
+    /// settings, or else by its cores, which are never certain.
     #[must_use]
     pub fn find<'t>(&self, table: &'t Table) -> Option<Detected<'t>> {
         if let Some((soc, by)) = by_compatible(table, &self.compatible) {
@@ -179,13 +179,14 @@ impl Live {
         hints.find(table).or_else(|| self.by_core(table))
     }
 
-    /// Whether the processor has a feature, as `/proc/cpuinfo` and `AT_HWCAP` name it: `neon`, `asimd`, `aes`.
+    /// Whether the processor has a feature, by its name in `/proc/cpuinfo` and `AT_HWCAP`: `neon`, `asimd`,
+    /// `aes`.
     #[must_use]
     pub fn has(&self, feature: &str) -> bool {
         self.features.contains(feature) || self.capabilities.contains(&feature)
     }
 
-    /// The implementations of an algorithm, the one that the kernel prefers first.
+    /// The implementations of an algorithm, the kernel's preferred one first.
     #[must_use]
     pub fn drivers_of(&self, name: &str) -> Vec<&Driver> {
         let mut drivers: Vec<&Driver> = self
@@ -226,7 +227,7 @@ impl Live {
             };
             let (key, value) = (key.trim(), value.trim());
             match key {
-                // Old ARM kernels have a line `Processor`, which counts nothing.
+                // Old ARM kernels add a line `Processor`, which holds a name and is not counted.
                 "processor" => self.processors += 1,
                 "CPU implementer" => implementer = number(value),
                 "CPU part" => {
@@ -257,7 +258,7 @@ impl Live {
     }
 
     fn auxv(&mut self, bytes: &[u8]) {
-        // The file is in the words of the process. Which these are shows when it makes sense.
+        // The vector uses the word size and byte order of the process: those that parse are right.
         let ways = [(8, false), (4, false), (8, true), (4, true)];
         let Some((wide, pairs)) = ways
             .into_iter()
@@ -289,7 +290,7 @@ impl Live {
         let text = if let Ok(file) = File::open(packed) {
             self.config_file = Some("/proc/config.gz".to_owned());
             let mut text = Vec::new();
-            // A configuration that breaks off tells nothing that can be relied on.
+            // A truncated configuration is not reliable.
             match flate2::read::GzDecoder::new(file)
                 .take(MOST)
                 .read_to_end(&mut text)
@@ -325,15 +326,15 @@ impl Live {
             return Some(true);
         }
         if self.config.is_empty() {
-            // It may still be a module that was not asked for yet.
+            // The kernel may still have AF_ALG as a module that is not loaded yet.
             return None;
         }
         Some(self.config.contains_key("CONFIG_CRYPTO_USER_API"))
     }
 }
 
-/// The chip whose name is among the words of a text such as `MediaTek MT7621 ver:1 eco:3` or
-/// `UBNT_E300 (CN7030p1.2-1000-AAP)`.
+/// The chip named by a word of a text such as `MediaTek MT7621 ver:1 eco:3` or `UBNT_E300
+/// (CN7030p1.2-1000-AAP)`.
 fn named_in<'t>(table: &'t Table, text: &str) -> Option<&'t Soc> {
     text.split([' ', ',', '(', ')', ':', '/'])
         .filter(|word| !word.is_empty())
@@ -349,7 +350,7 @@ fn named_in<'t>(table: &'t Table, text: &str) -> Option<&'t Soc> {
         })
 }
 
-/// `/proc/crypto`.
+/// Parses `/proc/crypto`.
 fn drivers(text: &str) -> Vec<Driver> {
     let block = |block: &str| {
         let value = |wanted: &str| {
@@ -372,7 +373,7 @@ fn drivers(text: &str) -> Vec<Driver> {
     text.split("\n\n").filter_map(block).collect()
 }
 
-/// Pairs of the auxiliary vector, if words of this size and byte order make sense of it.
+/// Pairs of the auxiliary vector, if words of this size and byte order give a valid one.
 fn auxiliary(bytes: &[u8], size: usize, big: bool) -> Option<Vec<(u64, u64)>> {
     let word = |bytes: &[u8]| {
         bytes.iter().enumerate().fold(0_u64, |word, (index, byte)| {

@@ -1,4 +1,4 @@
-//! Trees of files as boxes have them.
+//! Tests on file trees as real boxes have them.
 
 use std::fs;
 use std::io::Write;
@@ -198,7 +198,7 @@ fn a_raspberry_pi_4_is_known_and_has_no_aes() {
         .unwrap()
         .soc;
     assert!(found.id == "bcm2711" && !found.aes);
-    // Without the tree, the missing AES tells it from other chips with this core.
+    // Without the device tree, the missing AES distinguishes this chip from others with its core.
     let without = tree(&[("proc/cpuinfo", cpuinfo.as_bytes())]);
     let live = Live::read(without.path()).unwrap();
     let found = live.find(Table::builtin()).unwrap();

@@ -1,4 +1,4 @@
-//! The table that comes with the program, its search, and its options against the compilers.
+//! Tests of the built-in table, its search, and its options against the compilers.
 
 use std::process::{Command, Stdio};
 
@@ -103,7 +103,7 @@ fn tables_with_gaps_are_refused() {
     assert!(broken("\ncores = [\"", "\nrouters = [\"").contains("duplicate key"));
 }
 
-/// The macros that a compiler defines with these options; nothing if it is not installed.
+/// The macros that a compiler defines with these options; `None` if it is not installed.
 fn predefined(compiler: &str, options: &str) -> Option<String> {
     let mut command = Command::new(compiler);
     command
@@ -116,7 +116,7 @@ fn predefined(compiler: &str, options: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// Where the compiler is installed, the options must be accepted and must give what the row says.
+/// Installed compilers must accept the options, which must give what the row says.
 #[test]
 fn compilers_take_the_options_and_use_what_the_chip_has() {
     for soc in table().socs().iter().filter(|soc| soc.isa.is_arm()) {
@@ -155,7 +155,7 @@ fn compilers_take_the_options_and_use_what_the_chip_has() {
                 soc.id
             );
         }
-        // `-march` is a name that compilers know as well.
+        // Compilers must also know the `-march` name.
         assert!(
             predefined(compiler, &format!("-march={} {}", soc.march, float(soc))).is_some(),
             "{}",
@@ -191,7 +191,7 @@ fn facts_that_no_source_confirms_are_told_apart() {
     }
 }
 
-/// Chips about which the reference and the maker's papers are wrong, or mislead.
+/// Chips about which the reference and the maker's papers are wrong or misleading.
 #[test]
 fn chips_that_are_not_what_their_core_suggests() {
     let table = table();
@@ -210,7 +210,7 @@ fn chips_that_are_not_what_their_core_suggests() {
     );
 }
 
-/// The check for rustc, which is there while tests run.
+/// Checks the options of rustc, which is always installed while tests run.
 #[test]
 fn rustc_takes_the_options_and_uses_what_the_chip_has() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
@@ -220,7 +220,7 @@ fn rustc_takes_the_options_and_uses_what_the_chip_has() {
             .entry((soc.rust_target().unwrap(), soc.rust.clone()))
             .or_insert_with(|| {
                 let mut command = Command::new(&rustc);
-                // Features of 32-bit ARM are unstable, and shown only where such may be used.
+                // rustc shows the unstable features of 32-bit ARM only with this variable.
                 command.env("RUSTC_BOOTSTRAP", "1").args([
                     "--print",
                     "cfg",
@@ -241,7 +241,7 @@ fn rustc_takes_the_options_and_uses_what_the_chip_has() {
         assert_eq!(has("aes"), soc.aes, "{}", soc.id);
         if soc.isa != Isa::Armv8 {
             assert_eq!(has("soft-float"), !soc.fpu, "{}", soc.id);
-            // An optional unit of a core is of no use to code that has to do without.
+            // Code cannot rely on a unit that is optional for the core.
             assert_eq!(
                 soc.fpu && has("vfp4"),
                 soc.vfp == crate::soc::Vfp::V4,

@@ -1,19 +1,19 @@
-//! Compressed blocks of squashfs. Which compressor it is stands in the superblock of 4.0; what form of LZMA a
-//! vendor took stands nowhere, and is found by trying on the first block of a table.
+//! Compressed blocks of squashfs. The superblock of 4.0 names the compressor. No field names a vendor's
+//! form of LZMA; the decoder finds it by trying the forms on the first block of a table.
 
 use super::super::budget::{Budget, Fault};
 use super::super::decompress;
 use super::superblock::Superblock;
 use super::table::{METADATA, TableBlock};
 
-/// Where a vendor's LZMA streams have their properties.
+/// Where a vendor's LZMA streams keep their properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// The layout of `.lzma`: properties, dictionary, size, stream.
     Alone,
     /// Properties and dictionary, then the stream.
     Short,
-    /// Nowhere: these, after so many bytes of whatever.
+    /// Not in the stream: use these `props`, after `skip` bytes of other data.
     Fixed { props: u8, skip: usize },
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Decoder {
     codec: Codec,
 }
 
-/// Bytes that may stand before a stream whose properties stand nowhere.
+/// Most bytes that may precede a stream without stored properties.
 const MOST_SKIPPED: usize = 10;
 
 impl Decoder {
@@ -49,7 +49,7 @@ impl Decoder {
         Self { codec }
     }
 
-    /// For origins.
+    /// The compressor's name in origins.
     pub(super) fn name(&self) -> &'static str {
         match self.codec {
             Codec::Zlib => "gzip",
@@ -61,8 +61,8 @@ impl Decoder {
         }
     }
 
-    /// Finds out what the first block of the inodes really is. 3.x and vendors' 4.0 say gzip (or nothing) and
-    /// have LZMA of some form.
+    /// Determines the real compressor from the first block of the inodes. 3.x and vendors' 4.0 declare gzip
+    /// (or nothing) and use LZMA of some form.
     pub(super) fn settle(
         &mut self,
         image: &[u8],
@@ -74,7 +74,7 @@ impl Decoder {
                 "compressed with {name}, which is not unpacked"
             )));
         }
-        // Blocks that are stored tell nothing; those of inodes and of directories both may be.
+        // Stored blocks do not reveal the compressor, so try the directories if the inodes are stored.
         let mut tried = false;
         for table in [superblock.inode_table, superblock.directory_table] {
             let block = TableBlock::at(image, superblock, table)
@@ -115,7 +115,7 @@ impl Decoder {
             }
             Codec::Lzma(form) => lzma(form, packed, most).map_err(words),
             Codec::Xz => {
-                // The dictionary is no larger than the block, so there is no need for more.
+                // A block's dictionary is no larger than the block, so this limit suffices.
                 let reader = lzma_rust2::XzReader::new_mem_limit(packed, false, 4 << 10);
                 decompress::some(reader, most).map_err(words)
             }
@@ -161,8 +161,8 @@ fn lzma(form: Form, packed: &[u8], most: usize) -> std::io::Result<Vec<u8>> {
     )
 }
 
-/// Tries the forms of LZMA on the block of a table. A stream that is read with wrong properties soon refers to
-/// what was never written, so one that goes through to its end is right.
+/// Tries the forms of LZMA on the block of a table. With wrong properties a stream soon refers to bytes
+/// never written, so a form that decodes to the end is right.
 fn find_form(packed: &[u8], budget: &mut Budget) -> Result<Option<Form>, Fault> {
     let ordinary = 0x5d;
     let mut forms = vec![Form::Alone, Form::Short];

@@ -1,22 +1,22 @@
-//! Inodes and directories, of 4.0 with whole bytes and of 3.x with bit fields.
+//! Inodes and directories: whole bytes in 4.0, bit fields in 3.x.
 
 use super::super::budget::{Budget, Fault};
 use super::superblock::{Order, Superblock};
 use super::table::{Position, Tables};
 
-/// Bytes of a listing. Kernels read up to this much.
+/// Longest directory listing, in bytes. Kernels read up to this much.
 const LONGEST_DIRECTORY: u32 = 16 << 20;
 
-/// A file's place.
+/// Size and position of a file's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileNode {
-    /// Bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// Where its first block is, from the start of the image.
+    /// Offset of the first block, from the start of the image.
     pub(super) start: u64,
-    /// Sizes of its blocks, as they stand in the image.
+    /// Block sizes, as stored in the image.
     pub(super) blocks: Vec<u32>,
-    /// Number of the fragment and offset in it, of what does not fill a block.
+    /// Fragment number, and offset in the fragment, of the tail that does not fill a block.
     pub(super) fragment: Option<(u32, u32)>,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct FileNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Directory {
-        /// In the table of directories.
+        /// Position in the table of directories.
         position: Position,
-        /// Of the listing.
+        /// Size of the listing.
         size: u32,
     },
     File(FileNode),
@@ -34,7 +34,7 @@ pub(super) enum Node {
     Special,
 }
 
-/// An inode, as far as it matters here.
+/// The inode fields that the reader uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Inode {
     pub(super) node: Node,
@@ -74,7 +74,7 @@ impl Fields<'_, '_, '_> {
 }
 
 impl Inode {
-    /// The inode at `at`.
+    /// Reads the inode at `at`.
     pub(super) fn read(
         tables: &mut Tables<'_>,
         at: Position,
@@ -206,7 +206,7 @@ fn version_3(f: &mut Fields<'_, '_, '_>) -> Result<Node, Fault> {
     })
 }
 
-/// Two bit fields that fill `whole`: the first is at the top in big-endian images, at the bottom in others.
+/// Splits `whole` into two bit fields: the first is at the top in big-endian images, at the bottom in others.
 fn split(order: Order, whole: u64, widths: [u32; 2]) -> [u32; 2] {
     let low = |value: u64, width: u32| (value & ((1 << width) - 1)) as u32;
     if order.big {
@@ -223,7 +223,7 @@ fn file(
     size: u64,
 ) -> Result<Node, Fault> {
     if size > f.budget.limits.file {
-        // It will be skipped; its block list may be as long as it pleases.
+        // The walk skips this file, so its block list, of any length, is not read.
         return Ok(Node::File(FileNode {
             size,
             start,
@@ -239,7 +239,7 @@ fn file(
         size.div_ceil(block_size)
     };
     let order = f.order();
-    // Within the limit of a file: 65,536 blocks of 4 KiB make the default 256 MiB.
+    // The default limit of 256 MiB for a file allows 65,536 blocks of 4 KiB.
     let bytes = f.take(
         usize::try_from(count)
             .unwrap_or(usize::MAX)
@@ -264,7 +264,7 @@ fn symlink(f: &mut Fields<'_, '_, '_>, length: u32) -> Result<Node, Fault> {
     Ok(Node::Symlink(f.take(length as usize)?))
 }
 
-/// The names in a directory, each with its inode. `size` counts 3 more than the listing has, for `.` and `..`.
+/// The names in a directory, each with its inode. `size` is 3 more than the listing, for `.` and `..`.
 pub(super) fn directory(
     tables: &mut Tables<'_>,
     position: Position,
@@ -301,7 +301,7 @@ pub(super) fn directory(
 
 /// The header of a run of entries whose inodes lie in one block.
 struct Header {
-    /// Its own bytes.
+    /// Bytes of this header.
     length: usize,
     count: usize,
     block: u32,
@@ -329,7 +329,7 @@ impl Header {
         } else {
             (usize::from(bytes[0]), order.u32(&bytes, 1).unwrap_or(0))
         };
-        // One less is stored than there are; a run has 256 at most.
+        // The field stores the number of entries minus one; a run has 256 entries at most.
         if count >= 256 {
             return Err(Fault::part("a run of too many names"));
         }
@@ -341,7 +341,7 @@ impl Header {
     }
 }
 
-/// One entry but for its name: the inode's offset, the length of the name, its own length.
+/// Reads an entry without its name: the inode's offset, the name's length, the entry's length.
 fn entry(
     tables: &mut Tables<'_>,
     at: &mut Position,

@@ -1,8 +1,8 @@
 //! Squashfs 4.0 and 3.x, in both byte orders, with the compressors that firmware has.
 //!
-//! Read as Documentation/filesystems/squashfs.rst and `squashfs_fs.h` of Linux 6.12 have it for 4.0, and
-//! `squashfs_fs.h` of squashfs-tools 3.4 for 3.x. A reader of our own: the crate `backhand` takes C libraries
-//! for xz, zstd and adaptive LZMA, and it is made for images that one trusts.
+//! Follows Documentation/filesystems/squashfs.rst and `squashfs_fs.h` of Linux 6.12 for 4.0, and
+//! `squashfs_fs.h` of squashfs-tools 3.4 for 3.x. Not the crate `backhand`: it pulls in C libraries for xz,
+//! zstd and adaptive LZMA, and trusts its images.
 
 mod block;
 mod inode;
@@ -22,11 +22,11 @@ use table::{Fragments, Position, Tables};
 /// refuse their LZMA.
 pub(super) const MAGICS: [&[u8]; 6] = [b"hsqs", b"sqsh", b"qshs", b"shsq", b"tqsh", b"hsqt"];
 
-/// Longest path that is built.
+/// Longest path that the walk builds, in bytes.
 const LONGEST_PATH: usize = 4096;
 
-/// Walks the file system at the beginning of `image`, which lies `at` so many bytes into the part `outer`.
-/// Gives its length, or `None` if there is none here.
+/// Walks the file system at the beginning of `image`, which lies `at` bytes into the part `outer`. Returns
+/// its length, or `None` if there is none.
 pub(super) fn walk(
     image: &[u8],
     at: usize,
@@ -58,11 +58,11 @@ pub(super) fn walk(
         walker.skip(&origin, "squashfs", &why);
     }
     if superblock.directory_table >= length as u64 {
-        // Data that begins with these letters by chance gets the same answer: the bytes behind it are looked at.
+        // Data that begins with these letters by chance gives the same result: the scan goes on behind them.
         return Ok(Some(4));
     }
     let mut decoder = Decoder::new(&superblock);
-    // The first table block tells which of LZMA's many forms this vendor took.
+    // The first table block reveals the vendor's form of LZMA.
     if let Err(fault) = decoder.settle(image, &superblock, &mut walker.budget) {
         let origin = format!("{outer}squashfs {} at {at:#x}", superblock.version());
         walker.fault(&origin, "squashfs", fault)?;
@@ -90,7 +90,7 @@ struct Reader<'a, 'w, 'v> {
     tables: Tables<'a>,
     origin: String,
     walker: &'w mut Walker<'v>,
-    /// Directories that were walked: one that contains itself is not walked again.
+    /// Directories already walked: a directory that contains itself is not walked again.
     seen: HashSet<Position>,
 }
 
@@ -128,8 +128,8 @@ impl Reader<'_, '_, '_> {
         Ok(())
     }
 
-    /// Hands over one entry, or says where the directory is that it is. What is wrong with one file does not
-    /// end the walk.
+    /// Hands over one entry, or returns its position if it is a directory. A fault in one file does not end
+    /// the walk.
     fn entry(
         &mut self,
         path: &str,

@@ -42,7 +42,7 @@ impl Order {
     }
 }
 
-/// The fields of a superblock that are needed.
+/// The superblock fields that the reader uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
     /// Byte order.
@@ -50,15 +50,15 @@ pub(super) struct Superblock {
     /// 3 or 4.
     pub(super) major: u16,
     minor: u16,
-    /// 4 KiB to 1 MiB.
+    /// Block size: 4 KiB to 1 MiB.
     pub(super) block_size: u32,
-    /// The compressor's number in 4.0; in 3.x there is no such field, and it is 1.
+    /// The compressor's number in 4.0; 1 in 3.x, which lacks the field.
     pub(super) compression: u16,
-    /// Whether compressor options follow, one table block (4.0).
+    /// Whether compressor options follow, in one table block (4.0).
     pub(super) options: bool,
     /// Whether table blocks have a marker byte after their length (3.x).
     pub(super) marker: bool,
-    /// Fragments in all.
+    /// Number of fragments.
     pub(super) fragments: u32,
     /// Length of the file system.
     pub(super) bytes_used: u64,
@@ -68,17 +68,17 @@ pub(super) struct Superblock {
     pub(super) inode_table: u64,
     /// Offset of the directory table.
     pub(super) directory_table: u64,
-    /// Offset of the fragment table; of the index, not of the blocks.
+    /// Offset of the fragment table's index, not of its blocks.
     pub(super) fragment_table: u64,
 }
 
 impl Superblock {
-    /// The superblock at the beginning of `image`, if it is one that makes sense.
+    /// Parses the superblock at the beginning of `image`, if it makes sense.
     pub(super) fn parse(image: &[u8]) -> Option<Self> {
         if !MAGICS.contains(&image.get(..4)?) {
             return None;
         }
-        // Vendors' magic numbers do not tell the order; the version does.
+        // A vendor's magic number does not reveal the byte order; the version does.
         let order = [false, true].map(|big| Order { big });
         let order = order
             .into_iter()
@@ -99,8 +99,8 @@ impl Superblock {
         sound.then_some(this)
     }
 
-    /// Why what has a magic number and no superblock that [`parse`](Self::parse) takes is not read: its name, and the
-    /// reason. `None` if it is no squashfs at all. `first`: nothing lies before it.
+    /// Explains why [`parse`](Self::parse) rejects data that has a magic number: returns a name and the
+    /// reason. `None` if the data is not squashfs. `first`: nothing lies before it.
     pub(super) fn refusal(image: &[u8], first: bool) -> Option<(String, String)> {
         if !MAGICS.contains(&image.get(..4)?) {
             return None;
@@ -108,7 +108,7 @@ impl Superblock {
         let there = image.len();
         let cut = |length| format!("cut off: {there} bytes of a superblock of {length} are there");
         if there < 32 {
-            // From only four letters nothing can be told where anything may stand.
+            // Four letters alone prove nothing in the middle of an image.
             return first.then(|| ("squashfs".to_owned(), cut(96)));
         }
         let order = [false, true].map(|big| Order { big });
@@ -116,7 +116,7 @@ impl Superblock {
             .into_iter()
             .find(|o| matches!(o.u16(image, 28), Some(1..=9)))?;
         let (major, minor) = (order.u16(image, 28)?, order.u16(image, 30)?);
-        // This number stands at one place in every release: words that only begin alike have no such number there.
+        // Every release keeps this number at one place; data that only shares the letters lacks it there.
         let log = order.u16(image, if major < 4 { 34 } else { 22 });
         if minor > 9 || !log.is_none_or(|log| (12..=20).contains(&log)) {
             return None;
@@ -181,7 +181,7 @@ impl Superblock {
         })
     }
 
-    /// For origins.
+    /// The version, for origins.
     pub(super) fn version(&self) -> String {
         format!("{}.{}", self.major, self.minor)
     }

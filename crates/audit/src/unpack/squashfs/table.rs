@@ -7,17 +7,16 @@ use super::block::Decoder;
 use super::inode::FileNode;
 use super::superblock::Superblock;
 
-/// Most bytes in a block of a table, unpacked.
+/// Largest unpacked block of a table, in bytes.
 pub(super) const METADATA: usize = 8192;
 
-/// Unpacked table blocks that are kept; more than any router's tables have.
+/// Most unpacked table blocks that are kept; no router's tables have more.
 const KEPT: usize = 1024;
 
-/// Fragment blocks that are kept: small files lie together with their neighbours.
+/// Most fragment blocks that are kept: small files share a block with their neighbours.
 const FRAGMENTS_KEPT: usize = 4;
 
-/// Where something begins in a table: the block's offset in the packed table, and the offset in the unpacked
-/// block.
+/// A position in a table: the block's offset in the packed table, and the offset in the unpacked block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Position {
     pub(super) block: u32,
@@ -25,7 +24,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// From an inode reference: block in bits 16 to 47, offset in the rest below.
+    /// Reads an inode reference: block in bits 16 to 47, offset in bits 0 to 15.
     pub(super) fn from_reference(reference: u64) -> Option<Self> {
         Some(Self {
             block: u32::try_from(reference >> 16).ok()?,
@@ -38,7 +37,7 @@ impl Position {
 pub(super) struct TableBlock<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) packed: bool,
-    /// Offset of what follows it.
+    /// Offset of the data after the block.
     end: u64,
 }
 
@@ -49,7 +48,7 @@ impl<'a> TableBlock<'a> {
         let head = superblock.order.u16(image, at)?;
         let length = usize::from(head & 0x7fff);
         let start = at + 2 + usize::from(superblock.marker);
-        // A stored block of 8 KiB plus what a compressor may add at worst.
+        // Limit: a stored block of 8 KiB, plus the most that a compressor may add.
         if length > METADATA + 64 {
             return None;
         }
@@ -62,13 +61,13 @@ impl<'a> TableBlock<'a> {
     }
 }
 
-/// The tables of one image, with the unpacked blocks that were needed last.
+/// The tables of one image, with the most recently used unpacked blocks.
 pub(super) struct Tables<'a> {
     pub(super) image: &'a [u8],
     pub(super) superblock: Superblock,
     decoder: Decoder,
     blocks: HashMap<u64, (Vec<u8>, u64)>,
-    /// Unpacked bytes of the whole image, for its ratio.
+    /// Bytes unpacked from the whole image, for the ratio limit.
     unpacked: u64,
 }
 
@@ -83,8 +82,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Reads `count` bytes of the table that begins at `table`, from `position`, over as many blocks as it
-    /// takes, and moves the position behind them.
+    /// Reads `count` bytes of the table that begins at `table`, from `position` and across blocks, and
+    /// moves the position behind them.
     pub(super) fn read(
         &mut self,
         table: u64,
@@ -105,7 +104,7 @@ impl<'a> Tables<'a> {
                 .get(usize::from(position.offset)..)
                 .filter(|rest| !rest.is_empty())
             else {
-                // Only a full block goes on in the next.
+                // Only a full block continues in the next one.
                 if usize::from(position.offset) != block.len() || block.len() != METADATA {
                     return Err(Fault::part("a table ends early"));
                 }
@@ -144,7 +143,7 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// A block of data: `size` as in a block list, its bit 24 for one that is stored.
+    /// Reads a block of data. `size` comes from a block list; its bit 24 marks a stored block.
     fn data(&mut self, start: u64, size: u32, budget: &mut Budget) -> Result<Vec<u8>, Fault> {
         let length = (size & 0x00ff_ffff) as usize;
         let most = self.superblock.block_size as usize;
@@ -173,7 +172,7 @@ impl<'a> Tables<'a> {
 
 /// The fragments: blocks that hold the ends of many files.
 pub(super) struct Fragments {
-    /// Start and size of each.
+    /// Start and size of each fragment block.
     blocks: Vec<(u64, u32)>,
     kept: Vec<(u32, Vec<u8>)>,
 }
@@ -183,7 +182,7 @@ impl Fragments {
         let order = tables.superblock.order;
         let count = tables.superblock.fragments as usize;
         let mut blocks = Vec::new();
-        // Sixteen bytes each, 512 in a table block, whose offsets are in the index.
+        // Entries have sixteen bytes, 512 in a table block; the index holds the blocks' offsets.
         while blocks.len() < count {
             let index = tables
                 .superblock
@@ -247,7 +246,7 @@ impl Fragments {
     }
 }
 
-/// The bytes of a file.
+/// Reads the bytes of a file.
 pub(super) fn contents(
     tables: &mut Tables<'_>,
     fragments: &mut Fragments,
@@ -261,7 +260,7 @@ pub(super) fn contents(
     for &block in &file.blocks {
         let expected = block_size.min(size - data.len());
         if block & 0x01ff_ffff == 0 {
-            // A hole.
+            // A hole: zeros without stored data.
             tables.account(expected, budget)?;
             data.resize(data.len() + expected, 0);
             continue;

@@ -47,7 +47,7 @@ pub fn cpio(root: &[(String, Node)]) -> Vec<u8> {
     out
 }
 
-/// An archive of members by name; a link's kind is `2`.
+/// Appends a member to an archive; a link has the kind `2`.
 fn tar_member(out: &mut Vec<u8>, name: &str, kind: u8, link: &str, data: &[u8]) {
     let mut header = vec![0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());

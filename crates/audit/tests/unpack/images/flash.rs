@@ -5,7 +5,7 @@ use super::crc32;
 /// A volume.
 pub struct Volume<'a> {
     pub name: &'a str,
-    /// Static, else dynamic.
+    /// Whether the volume is static; else it is dynamic.
     pub fixed: bool,
     pub data: &'a [u8],
 }
@@ -52,7 +52,7 @@ pub fn eraseblock(
     out
 }
 
-/// A device of volumes, its eraseblocks in no order, with one that was written twice and one that is bad.
+/// A device of volumes: its eraseblocks are out of order, one was written twice and one is bad.
 pub fn ubi(volumes: &[Volume<'_>]) -> Vec<u8> {
     let room = ERASEBLOCK - DATA;
     let mut table = vec![0; 128 * 172];

@@ -10,7 +10,7 @@ pub fn trx(version: u16, parts: &[&[u8]]) -> Vec<u8> {
     for part in parts {
         table.push((16 + offsets * 4 + body.len()) as u32);
         body.extend(*part);
-        // The header is of 28 or 32 bytes; parts begin at multiples of four.
+        // The header has 28 or 32 bytes; parts begin at multiples of four.
         pad(&mut body, 4, 0);
     }
     table.resize(offsets, 0);
@@ -28,8 +28,8 @@ pub fn trx(version: u16, parts: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// NETGEAR's CHK around a kernel and root file system, big-endian. Its checksums are of NETGEAR's own making
-/// and left blank.
+/// NETGEAR's CHK around a kernel and root file system, big-endian. Its checksums, an algorithm of NETGEAR's
+/// own, are blank.
 pub fn chk(board: &str, image: &[u8]) -> Vec<u8> {
     let mut out = b"*#$^".to_vec();
     let length = 40 + board.len() as u32 + 1;
@@ -44,7 +44,7 @@ pub fn chk(board: &str, image: &[u8]) -> Vec<u8> {
     out
 }
 
-/// DNI's header of text, and the sum at the end.
+/// DNI's text header, and the checksum at the end.
 pub fn dni(board: &str, image: &[u8]) -> Vec<u8> {
     let mut out = format!("device:{board}\nversion:V1.0.2.68\nregion:\n").into_bytes();
     out.resize(128, 0);

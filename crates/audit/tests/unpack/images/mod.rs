@@ -1,5 +1,5 @@
-//! One root file system, and writers of every form that firmware wraps one in. For tests only: what they
-//! write is whole and well formed, and no larger than it has to be.
+//! One root file system, and writers of every form that firmware wraps one in. For tests only: the images
+//! are complete, well formed and as small as possible.
 
 #![allow(unreachable_pub, missing_docs)]
 
@@ -30,8 +30,8 @@ pub fn noise(length: usize, seed: u32) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// A root file system: small files and large, an empty one, one with holes, links, depth, and enough of them
-/// that tables have more than one block. Paths are without the first slash, and sorted.
+/// A root file system: small and large files, an empty one, one with holes, links, nested directories, and
+/// enough files to give tables more than one block. Paths lack the first slash and are sorted.
 pub fn root() -> Vec<(String, Node)> {
     let mut elf = b"\x7fELF\x01\x01\x01\0".to_vec();
     elf.extend(noise(300_000, 7));
@@ -82,7 +82,7 @@ pub fn to_directory(root: &[(String, Node)], dir: &Path) {
     }
 }
 
-/// The directories of a root file system, the root (`""`) first, each after the one that it is in.
+/// The directories of a root file system, the root (`""`) first, each after its parent.
 pub fn directories(root: &[(String, Node)]) -> Vec<String> {
     let mut all = vec![String::new()];
     for (path, _) in root {
@@ -95,7 +95,7 @@ pub fn directories(root: &[(String, Node)]) -> Vec<String> {
     all
 }
 
-/// A kernel as it lies in memory: a banner, and a configuration built in.
+/// An uncompressed kernel: a banner, and a built-in configuration.
 pub fn vmlinux() -> Vec<u8> {
     let mut kernel = noise(40_000, 99);
     kernel.extend_from_slice(b"Linux version 5.4.188 (builder@host) #0 SMP\n\0IKCFG_ST");

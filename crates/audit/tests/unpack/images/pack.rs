@@ -38,7 +38,7 @@ pub fn lz4(bytes: &[u8]) -> Vec<u8> {
     lz4_flex::block::compress(bytes)
 }
 
-/// The kernel's form of LZ4.
+/// The LZ4 format that the kernel uses.
 pub fn lz4_kernel(bytes: &[u8]) -> Vec<u8> {
     let mut out = 0x184c_2102u32.to_le_bytes().to_vec();
     for block in bytes.chunks(8 << 20) {
@@ -79,7 +79,7 @@ pub fn lzma_sized(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// LZMA behind only its properties and its dictionary.
+/// LZMA behind only its properties and its dictionary size.
 pub fn lzma_short(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![0x5d];
     out.extend((1u32 << 16).to_le_bytes());
@@ -87,12 +87,12 @@ pub fn lzma_short(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// LZMA with its properties nowhere: the usual ones.
+/// LZMA without stored properties, which have the usual values.
 pub fn lzma_bare(bytes: &[u8]) -> Vec<u8> {
     lzma_stream(bytes, (3, 0, 2), false)
 }
 
-/// LZMA with its properties nowhere, and not the usual ones, after four bytes of whatever.
+/// LZMA without stored properties, which have unusual values, after four arbitrary bytes.
 pub fn lzma_odd(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![0x6c, 0x7a, 0x6d, 0x61];
     out.extend(lzma_stream(bytes, (1, 2, 0), false));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{Node, directories, pad};
 
-/// Which squashfs.
+/// The variant of squashfs to write.
 #[derive(Clone, Copy)]
 pub struct Kind {
     pub magic: &'static [u8; 4],
     pub big: bool,
-    /// 3 or 4.
+    /// Major version: 3 or 4.
     pub major: u16,
     /// The compressor's number, as in 4.0.
     pub compression: u16,
@@ -44,7 +44,7 @@ impl Order {
             value.to_le_bytes()
         });
     }
-    /// Two bit fields, 16 or 32 bits in all.
+    /// Joins two bit fields, 16 or 32 bits in all.
     fn fields(self, first: u32, second: u32, widths: [u32; 2]) -> u32 {
         if self.0 {
             first << widths[1] | second
@@ -111,13 +111,13 @@ struct Writer {
     image: Vec<u8>,
     inodes: Table,
     listings: Table,
-    /// Start and size of each fragment block, and what is in the open one.
+    /// Start and size of each complete fragment block.
     fragments: Vec<(u64, u32)>,
     open_fragment: Vec<u8>,
     count: u32,
 }
 
-/// Where an inode is, its number, and its kind.
+/// An inode's position, its number, and its kind.
 type Place = ((u32, u16), u32, u16);
 
 /// The image of a root file system.
@@ -144,7 +144,7 @@ pub fn image(root: &[(String, Node)], kind: Kind) -> Vec<u8> {
         let place = writer.node(node);
         inside.entry(dir).or_default().push((name, place));
     }
-    // Directories within others come first.
+    // Nested directories come before their parents.
     let mut root_inode = ((0, 0), 0, 0);
     for dir in directories(root).into_iter().rev() {
         let mut entries = inside.remove(&dir).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Each check, by a box that has what it looks for, and by one that does not.
+//! Tests each check with a box that has the fault, and with one that does not.
 
 use super::super::facts::{Listening, NameServer, Tunnel, Up};
 use super::super::gather::{listeners, name_servers};
@@ -6,7 +6,7 @@ use super::*;
 use netio::netlink::{Address, Counters, Link};
 use std::time::SystemTime;
 
-/// A box with one line, one tunnel for everything, and nothing wrong.
+/// A box without faults: one uplink, one tunnel for everything.
 fn sound() -> Facts {
     let link = |index, name: &str, mtu| Link {
         index,
@@ -78,7 +78,7 @@ fn sound() -> Facts {
     }
 }
 
-/// Checks that this change brings one finding: of this check, with these words.
+/// Checks that this change brings exactly one finding, of this check and with these words.
 #[track_caller]
 fn finds(check: &str, words: &str, change: impl FnOnce(&mut Facts)) {
     let mut facts = sound();
@@ -115,7 +115,7 @@ fn name_servers_that_are_missing_silent_or_past_the_tunnel() {
     });
     let by_line = |it: &mut Facts| it.name_servers[0].device = Some("eth0".to_owned());
     finds("dns-leak", "past office", by_line);
-    // Not where the line carries everything, nor of a resolver on this host.
+    // No finding where the uplink carries everything, nor for a resolver on this host.
     let mut facts = sound();
     by_line(&mut facts);
     facts.way_out = Some("eth0".to_owned());
@@ -139,12 +139,12 @@ fn a_tunnel_that_carries_itself_is_not_blamed_on_its_mtu() {
 #[test]
 fn packets_that_do_not_fit_the_line() {
     finds("mtu", "do not fit", |it| it.tunnels[0].ways[0].2 = 1492);
-    // It is said where the MTU is from.
+    // The finding tells where the MTU comes from.
     let mut facts = sound();
     (facts.tunnels[0].ways[0].2, facts.tunnels[0].mtu_reason) =
         (1492, Some("as configured".to_owned()));
     assert_eq!(all(&facts)[0].place, "MTU of office (as configured)");
-    // Over IPv4 there is room for 20 bytes more.
+    // Over IPv4, 20 more bytes fit.
     let mut facts = sound();
     facts.tunnels[0].ways[0] = ("192.0.2.9".parse().unwrap(), "eth0".to_owned(), 1492);
     assert_eq!(all(&facts), []);
@@ -174,7 +174,7 @@ fn offloads_rules_and_the_packet_filter() {
         rule(29998, Some(0x10000), Some(0x00ff_0000), 256),
     );
     finds("rules", "another program", rule(950, None, None, 7));
-    // The rules of Millrace's own tunnels, of which a second one has the next mark.
+    // Rules of Millrace's own tunnels; the second tunnel has the next mark.
     for mark in [51821, 51822] {
         let mut facts = sound();
         facts.tunnels.push(Tunnel {
@@ -183,7 +183,7 @@ fn offloads_rules_and_the_packet_filter() {
             ..Tunnel::default()
         });
         rule(32764, Some(mark), None, mark)(&mut facts);
-        // Pulled down by a rule of the user's.
+        // A copy before a rule of the user: the kernel gave it a lower priority.
         rule(999, Some(mark), None, mark)(&mut facts);
         let mut main = Rule::new(Family::V4, 254);
         (main.priority, main.suppress_prefixlength) = (Some(998), Some(0));
@@ -192,7 +192,7 @@ fn offloads_rules_and_the_packet_filter() {
     }
     finds("kernel", "nf_tables", |it| it.nf_tables = false);
     finds("kernel", "program nft", |it| it.nft = false);
-    // None of that matters where nothing is guarded and no tunnel carries everything.
+    // These faults do not matter if nothing is guarded and no tunnel carries everything.
     let mut facts = sound();
     (facts.guarded, facts.offload, facts.nft) = (false, (true, true), false);
     facts.way_out = Some("eth0".to_owned());
@@ -240,7 +240,7 @@ fn forwarding_filters_and_addresses() {
     finds("addresses", "same address", |it| {
         it.addresses[2].ip = "192.168.1.1".parse().unwrap();
     });
-    // A single address out of the LAN's network, as servers give it.
+    // A single address within the LAN's network, as servers assign it.
     let mut facts = sound();
     facts.addresses[2].ip = "192.168.1.77".parse().unwrap();
     facts.addresses[2].prefix = 32;
@@ -296,7 +296,7 @@ fn a_clock_that_once_ran_ahead_is_told_apart_from_one_that_is_not_set() {
     let found = all(&facts);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].what.contains("once ran ahead") && found[0].place.ends_with("/clock"));
-    // That of a box without a battery.
+    // The clock of a box without a battery.
     facts.now = SystemTime::UNIX_EPOCH;
     assert!(all(&facts)[0].what.contains("not valid yet"));
 }

@@ -2,19 +2,19 @@ use super::*;
 use crate::blocks::{CA, SERVER as KEYS};
 use std::fs;
 
-/// A server's file, as far as it may be.
+/// A server's file, without anything that is refused.
 fn server() -> String {
     format!("server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n{CA}{KEYS}")
 }
 
-/// A client's, without a login.
+/// A client's file, without a login.
 fn client() -> String {
     format!("client\ndev tun\nremote 192.0.2.1\n{CA}")
 }
 
 const LOGIN: &str = "<auth-user-pass>\nuser\nword\n</auth-user-pass>\n";
 
-/// Reads an interface that is made from a file of this name and text, with these lines more in its section.
+/// Reads an interface that is made from a file of this name and text, with these extra lines in its section.
 fn read(name: &str, text: &str, more: &str) -> Result<Given, Vec<Fault>> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join(name);
@@ -42,7 +42,7 @@ fn fault(outcome: Result<Given, Vec<Fault>>) -> String {
 fn a_server_is_taken_but_for_what_it_cannot_be_without() {
     let given = read("office.ovpn", &server(), " option mode duplicate").unwrap();
     assert!(matches!(given.kind, Kind::OpenVpn(_)));
-    // netifd does itself what scripts that only report are for.
+    // netifd itself does the work of scripts that only report.
     let told = format!(
         "{}script-security 2\nclient-disconnect /bin/true\nup /bin/true\n",
         server()
@@ -91,7 +91,7 @@ fn a_server_has_no_lines() {
     );
 }
 
-/// A file that cannot start is a configuration fault: trying again is of no use.
+/// A file that cannot start is a configuration fault: another attempt would not help.
 #[test]
 fn a_file_that_cannot_start_is_a_fault_of_the_configuration() {
     let with = |more: &str| format!("{}{more}\n", client());

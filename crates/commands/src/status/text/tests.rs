@@ -1,4 +1,4 @@
-//! Compares the text for people, line by line.
+//! Compares the text for people line by line.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Options that ask for something other than a tunnel.
+//! Options that ask for an action instead of a tunnel.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ const KINDS: [&str; 6] = [
     "auth-token",
 ];
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let action = match directive.name.as_str() {
         "help" => Action::Help,
@@ -39,7 +39,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         },
         _ => return None,
     };
-    // The first one decides, as in stock, which ends there.
+    // The first action counts: stock runs it and exits.
     builder.action.get_or_insert(action);
     Some(OK)
 }

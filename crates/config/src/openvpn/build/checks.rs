@@ -1,4 +1,4 @@
-//! Directives that contradict each other.
+//! Checks for directives that contradict each other.
 
 use super::Builder;
 use crate::openvpn::directive::Origin;
@@ -35,7 +35,7 @@ const SERVER_ONLY: [&str; 23] = [
     "tls-crypt-v2-verify",
 ];
 
-/// Directives that do nothing in a client.
+/// Directives without effect in a client.
 const IDLE_IN_CLIENT: [&str; 6] = [
     "push",
     "max-clients",
@@ -45,7 +45,7 @@ const IDLE_IN_CLIENT: [&str; 6] = [
     "tls-crypt-v2-max-age",
 ];
 
-/// Directives that do nothing in a server.
+/// Directives without effect in a server.
 const IDLE_IN_SERVER: [&str; 17] = [
     "pull-filter",
     "route-nopull",
@@ -66,7 +66,7 @@ const IDLE_IN_SERVER: [&str; 17] = [
     "tls-exit",
 ];
 
-/// Directives that stock refuses in a server, and what to do.
+/// Directives that stock refuses in a server, and the remedy.
 const CLIENT_ONLY: [(&str, &str); 7] = [
     (
         "auth-user-pass",
@@ -228,12 +228,12 @@ impl Builder {
         }
     }
 
-    /// A program that reaches the port may end the tunnel and read its log.
+    /// Warns of an open management port: any program that reaches it may end the tunnel and read its log.
     fn warn_of_open_management(&mut self, management: &Management) {
         if management.password.is_some() || management.connect {
             return;
         }
-        // No address is quoted: it may be of an included file, which may be any.
+        // No address is quoted, as it may come from an included file, which may be any file.
         let warning = match &management.address {
             ManagementAddress::Unix(_) => {
                 if management.user.is_some() || management.group.is_some() {

@@ -1,4 +1,4 @@
-//! Which ciphers are permitted, from what the lines name.
+//! Selects the permitted ciphers among those that the lines name.
 
 use super::Builder;
 use crate::openvpn::lexer::shown;
@@ -10,7 +10,7 @@ const INSECURE: &str = "needs --allow-insecure-ciphers: anybody on the way may c
 const UNKNOWN: &str = "is not supported; use AES-256-GCM, CHACHA20-POLY1305 or AES-256-CBC";
 
 impl Builder {
-    /// Settles the ciphers of the model.
+    /// Fills in the ciphers of the model.
     pub(super) fn settle_ciphers(&mut self) {
         let names = std::mem::take(&mut self.ciphers);
         if let Some(list) = &names.list {
@@ -19,7 +19,7 @@ impl Builder {
         let cipher = names.cipher.as_deref().and_then(Cipher::from_name);
         self.data.cipher = cipher;
         let usable = cipher.filter(|&cipher| self.permitted(cipher) && self.protected(cipher));
-        // Stock chooses so with a peer of these versions.
+        // Stock makes this choice for peers of these versions.
         let compat = names.compat.unwrap_or(u32::MAX);
         if let Some(cipher) = usable
             && compat < 20_500
@@ -50,7 +50,7 @@ impl Builder {
         self.judge_digest();
     }
 
-    /// `auth` beside the ciphers that have a use for it.
+    /// Checks whether the digest of `auth` suits the ciphers that use it.
     fn judge_digest(&mut self) {
         let digest = self.data.auth;
         let mut beside = self.data.ciphers.iter().chain(&self.data.fallback);
@@ -75,12 +75,12 @@ impl Builder {
         !cipher.is_insecure() || self.data.allow_insecure
     }
 
-    /// Whether the data channel takes the cipher with the digest of `auth`.
+    /// Whether the cipher is permitted with the digest of `auth`.
     const fn protected(&self, cipher: Cipher) -> bool {
         cipher.is_aead() || !self.data.auth.is_insecure() || self.data.allow_insecure
     }
 
-    /// `data-ciphers`: what is left out is said, and something must be left.
+    /// Reads `data-ciphers`: notes ciphers that are left out, and requires that one remains.
     fn settle_list(&mut self, list: &str) {
         let name = if self.has("data-ciphers") {
             "data-ciphers"
@@ -153,7 +153,7 @@ impl Builder {
         }
     }
 
-    /// `keysize` beside the cipher that is used with a peer that negotiates nothing.
+    /// Checks `keysize` against the fallback cipher.
     fn judge_keysize(&mut self, bits: u32) {
         if self.data.fallback == Some(Cipher::BlowfishCbc) && bits != 128 {
             let reason = "BF-CBC has keys of 128 bits here; remove the line at both ends";

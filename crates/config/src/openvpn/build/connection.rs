@@ -1,4 +1,4 @@
-//! Remotes and what `<connection>` may hold.
+//! Remotes, and directives that `<connection>` may hold.
 
 use super::Builder;
 use super::proxy::{HttpOptions, http_option, http_override, http_proxy, socks_proxy};
@@ -9,7 +9,7 @@ use super::value::{
 use crate::openvpn::directive::{Directive, Origin};
 use crate::openvpn::{Family, HttpProxy, KeyDirection, Mtu, PORT, Proxy, ResolvRetry, Source};
 
-/// `proto`, while it may still be only `tcp`.
+/// The transport of `proto`; plain `tcp` gets its side later.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum RawTransport {
     #[default]
@@ -19,23 +19,23 @@ pub(crate) enum RawTransport {
     TcpServer,
 }
 
-/// A `remote` outside of any block.
+/// A `remote` outside `<connection>`.
 pub(crate) struct RemoteLine {
     pub host: String,
     pub port: Option<u16>,
     pub protocol: Option<(RawTransport, Family)>,
 }
 
-/// A `local`: one more address of a server, or the one that a client calls from.
+/// A `local` line: a further address of a server, or the one that a client calls from.
 #[derive(Clone)]
 pub(crate) struct LocalLine {
-    /// None for every address.
+    /// The address; `None` for all addresses.
     pub host: Option<String>,
     pub port: Option<u16>,
     pub protocol: Option<(RawTransport, Family)>,
 }
 
-/// One connection as far as it is known; the template of all outside of blocks.
+/// A connection under construction; the one outside blocks is the template of all.
 #[derive(Clone)]
 pub(crate) struct Draft {
     pub host: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) struct Draft {
     pub family: Family,
     pub locals: Vec<LocalLine>,
     pub local_port: u16,
-    /// `lport` was given, which means to bind.
+    /// Whether `lport` was given, which implies `bind`.
     pub local_port_defined: bool,
     pub bind: bool,
     pub nobind: bool,
@@ -57,7 +57,7 @@ pub(crate) struct Draft {
     pub http_options: HttpOptions,
     pub socks: Option<Proxy>,
     pub mtu: Mtu,
-    /// `link-mtu` was given.
+    /// Whether `link-mtu` was given.
     pub link_mtu: bool,
     pub exit_notify: u8,
     pub tls_auth: Option<Source>,
@@ -101,7 +101,7 @@ impl Default for Draft {
     }
 }
 
-/// Directives of this group at the top level.
+/// Applies a directive of this group at the top level.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     Some(match directive.name.as_str() {
         "connection" => connection(builder, directive),
@@ -154,7 +154,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
     })
 }
 
-/// Directives that may stand in `<connection>` as well as outside.
+/// Applies a directive that may stand inside `<connection>` as well as outside.
 pub(super) fn apply_to(draft: &mut Draft, directive: &Directive, block: bool) -> Option<Outcome> {
     let outcome = match directive.name.as_str() {
         "remote" => remote(directive).map(|line| {
@@ -202,7 +202,7 @@ pub(super) fn apply_to(draft: &mut Draft, directive: &Directive, block: bool) ->
             OK
         }
         "connect-retry" => retry(draft, directive),
-        // It counts rounds over all servers, so that none has one of its own.
+        // The limit counts rounds over all servers, so that a single server cannot have one.
         "connect-retry-max" => Ok(Remark::Ignored(
             "within <connection> it has no effect, in the stock program either; move it out of \
              the block"
@@ -254,10 +254,10 @@ fn connection(builder: &mut Builder, directive: &Directive) -> Outcome {
     if directive.inline.is_none() {
         return Err("is a block: <connection> … </connection>".to_owned());
     }
-    // Directives before the block hold inside it; those after it do not.
+    // Directives before the block apply inside it; those after it do not.
     let mut draft = builder.draft.clone();
     draft.host = None;
-    // Keys are the exception: a block has its own, or those that all share.
+    // Keys are an exception: a block has its own keys, or else the shared ones.
     (draft.tls_auth, draft.tls_crypt, draft.tls_crypt_v2) = (None, None, None);
     draft.key_direction = None;
     draft.origin = Some(directive.origin.clone());
@@ -274,7 +274,7 @@ fn connection(builder: &mut Builder, directive: &Directive) -> Outcome {
     OK
 }
 
-/// Most addresses of one server.
+/// Most `local` addresses of one server.
 const LOCALS_MAX: usize = 64;
 
 /// Most remotes of one client.
@@ -354,7 +354,7 @@ fn retry(draft: &mut Draft, directive: &Directive) -> Outcome {
     OK
 }
 
-/// `0` and `1`.
+/// Parses `0` or `1`.
 fn direction(text: &str) -> Result<KeyDirection, String> {
     match text {
         "0" => Ok(KeyDirection::Normal),
@@ -367,7 +367,7 @@ fn tls_auth(draft: &mut Draft, directive: &Directive, block: bool) -> Outcome {
     let given = directive.get(1).map(direction).transpose()?;
     draft.tls_auth = Some(source(directive));
     if block {
-        // A key of its own does not take over the direction of another.
+        // A block's own key does not inherit another key's direction.
         draft.key_direction = given;
     } else if given.is_some() {
         draft.key_direction = given;

@@ -1,4 +1,4 @@
-//! From drafts to connections: defaults, and what does not go together in one.
+//! Turns drafts into connections: fills in defaults, and checks for contradictions in each.
 
 use super::Builder;
 use super::connection::{CONNECTIONS_MAX, Draft, LocalLine, RawTransport};
@@ -9,7 +9,7 @@ use crate::openvpn::{
 };
 
 impl Builder {
-    /// Every way to connect, or to listen.
+    /// All connections to try, or addresses to listen on.
     pub(super) fn settle_connections(&mut self, server: bool) -> Vec<Connection> {
         let drafts = self.drafts(server);
         if server {
@@ -23,7 +23,7 @@ impl Builder {
             }
         } else if drafts.iter().all(|draft| draft.host.is_none()) {
             let origin = Origin::of_argument(0);
-            // Of a line that is wrong itself enough was said.
+            // A wrong `remote` line already has its fault.
             if !self.was_refused("remote") {
                 let reason = "a client needs a server: `remote HOST PORT`";
                 self.refuse(&origin, "remote", reason);
@@ -48,7 +48,7 @@ impl Builder {
         if connections.is_empty() && self.is_sound() {
             self.conflict("proto-force", "no remote has this protocol");
         }
-        // One of several is passed over when its turn comes.
+        // One such connection among several is skipped when its turn comes.
         let hopeless = |it: &Connection| {
             matches!(it.proxy, Some(Proxy::Socks { .. })) && !it.protocol.transport.is_tcp()
         };
@@ -59,7 +59,7 @@ impl Builder {
         connections
     }
 
-    /// Reads `remote` lines only where there is no `<connection>`, as stock does.
+    /// Collects the drafts. `remote` lines count only without `<connection>`, as in stock.
     fn drafts(&mut self, server: bool) -> Vec<Draft> {
         if server && self.draft.locals.len() > 1 {
             let at = |line: &LocalLine| Draft {
@@ -96,7 +96,7 @@ impl Builder {
     }
 
     fn settle(&mut self, mut draft: Draft, server: bool) -> Connection {
-        // A server's come one by one, and that of a block goes before that of all.
+        // A server has one draft for each `local`. A block's own `local` takes precedence over the shared one.
         if let Some(line) = draft.locals.last().cloned() {
             if let Some(port) = line.port {
                 draft.local_port = port;
@@ -169,14 +169,14 @@ impl Builder {
         }
     }
 
-    /// Refuses a line for what stands beside it: in its block, or outside.
+    /// Refuses a line that contradicts another, in its block or outside.
     fn clash(&mut self, draft: &Draft, name: &'static str, reason: &str) {
         match &draft.origin {
             Some(origin) => {
                 let origin = origin.clone();
                 self.refuse(&origin, name, reason);
             }
-            // Once is enough for all remotes that share the line.
+            // Remotes that share the line need only one message.
             None => self.conflict_once(name, reason),
         }
     }
@@ -277,7 +277,7 @@ impl Builder {
     }
 
     fn wrap(&mut self, draft: &Draft, server: bool) -> ControlWrap {
-        // A block that has a key of its own has none of those outside of it.
+        // A block with a key of its own ignores the keys outside.
         let outside = &self.draft;
         let none =
             draft.tls_auth.is_none() && draft.tls_crypt.is_none() && draft.tls_crypt_v2.is_none();

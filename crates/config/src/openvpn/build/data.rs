@@ -6,7 +6,7 @@ use crate::openvpn::directive::Directive;
 use crate::openvpn::lexer::shown;
 use crate::openvpn::{Digest, Framing};
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     Some(match directive.name.as_str() {

@@ -1,4 +1,4 @@
-//! The interface and the outer socket.
+//! Directives about the interface and the outer socket.
 
 use super::Builder;
 use super::value::{OK, Outcome, Remark, at, number, one_of};
@@ -7,7 +7,7 @@ use crate::openvpn::directive::Directive;
 use crate::openvpn::lexer::shown;
 use crate::types::is_ifname;
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     let sockets = &mut builder.sockets;
@@ -103,13 +103,13 @@ pub(super) fn topology(name: &str) -> Result<Topology, String> {
     }
 }
 
-/// A buffer's size; 0 is the kernel's choice, as in stock.
+/// Parses a buffer size; 0 means the kernel's choice, as in stock.
 fn buffer(text: &str) -> Result<Option<u32>, String> {
     let size = number(text, 0..=1 << 30)?;
     Ok((size > 0).then_some(size))
 }
 
-/// A mark in decimal; stock does not read others, but hexadecimal is usual.
+/// Parses a mark: decimal as in stock, or hexadecimal, which is usual elsewhere.
 fn mark(text: &str) -> Result<u32, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16)

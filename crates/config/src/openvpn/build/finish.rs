@@ -1,4 +1,4 @@
-//! The whole: roles, helper directives, and what only all lines together show.
+//! Finishes the model: roles, helper directives, and checks over all lines.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::openvpn::{
     Topology,
 };
 
-/// Which end the lines make.
+/// The role that the lines make.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
     Client,
@@ -18,8 +18,7 @@ enum End {
 }
 
 impl Builder {
-    /// The model; `None` when something that it needs was refused, or when another action was
-    /// asked for.
+    /// Returns the model; `None` if a required directive was refused, or if an action was requested.
     pub(crate) fn finish(&mut self, directory: Option<PathBuf>) -> Option<OpenVpn> {
         if self.action.is_some() {
             return None;
@@ -71,7 +70,7 @@ impl Builder {
         })
     }
 
-    /// True when options are asked of a server.
+    /// Whether a client asks the server for options (`pull`).
     pub(super) const fn pulls(&self) -> bool {
         self.pull || self.client_helper
     }
@@ -121,7 +120,7 @@ impl Builder {
             return Some(End::Client);
         }
         let reason = "neither `client` nor `server NETWORK NETMASK` is given; add one";
-        // A static key was already refused with its own advice.
+        // A static key was already refused with a message of its own.
         if self.is_sound() {
             self.refuse(&nowhere, "", reason);
         }
@@ -149,7 +148,7 @@ impl Builder {
         self.device.name = name;
     }
 
-    /// `server` and `server-ipv6`, as stock expands them and in its order of pushed options.
+    /// Expands `server` and `server-ipv6`, with stock's order of pushed options.
     fn expand_server(&mut self) {
         if let Some((network, bits)) = self.server_v6_helper {
             self.expand_server_v6(network, bits);
@@ -175,7 +174,7 @@ impl Builder {
                 second: plus(network, 2),
             });
             if helper.pool {
-                // In the smallest network there is nothing to hold back.
+                // The smallest network has no addresses to reserve.
                 let reserve = if helper.bits == 29 { 0 } else { 4 };
                 self.server.pool = Some(Pool {
                     start: plus(network, 4),
@@ -243,7 +242,7 @@ impl Builder {
         });
         let base = plus(if bits < 112 { 0x1000 } else { 2 });
         self.server.pool_v6 = Some(PoolV6 { base, bits });
-        // Clients of today need no telling; those of before 2.4 did.
+        // Only clients before 2.4 needed this option.
         self.server.push.push("tun-ipv6".to_owned());
     }
 
@@ -259,7 +258,7 @@ impl Builder {
         self.timers.ping = ping;
         match end {
             Some(End::Server) => {
-                // Clients notice first, so that they are the ones to come back.
+                // Clients time out first, so that they are the ones to reconnect.
                 let doubled = timeout.saturating_mul(2);
                 self.timers.ping_timeout = PingTimeout::Restart(doubled);
                 self.server.push.push(format!("ping {ping}"));
@@ -270,7 +269,7 @@ impl Builder {
     }
 }
 
-/// The address so many further on; the callers stay inside of a network.
+/// The address `n` further on; callers stay within a network.
 fn plus(address: Ipv4Addr, n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(address.to_bits().wrapping_add(n))
 }

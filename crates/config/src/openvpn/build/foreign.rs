@@ -1,7 +1,7 @@
-//! Files of this machine that a profile from elsewhere must not reach: `millrace up` runs as root,
-//! so a path in a profile may name any file there is.
+//! Restricts a profile's access to files of this machine: `millrace up` runs as root, and a path in a profile may
+//! name any file.
 //!
-//! Keys, and the certificates that belong to them, are not among them, see [`crate::permissions`].
+//! Keys and certificates are exempt; see [`crate::permissions`].
 
 use super::value::at;
 use crate::file;
@@ -9,15 +9,15 @@ use crate::openvpn::directive::{Directive, is_foreign};
 use std::net::IpAddr;
 use std::path::Path;
 
-/// The consequence for a directive that names such a file.
+/// The treatment of a directive that names a restricted file.
 pub(super) enum Restriction {
-    /// It is passed over: the tunnel is the same without it.
+    /// The directive is ignored: the tunnel is the same without it.
     PassedOver(&'static str),
-    /// It is refused.
+    /// The directive is refused.
     Denied(&'static str),
-    /// It is refused, and the profile is not used without it.
+    /// The directive is refused, and with it the profile.
     Needed(&'static str),
-    /// It is refused, and this is in force instead.
+    /// The directive is refused, and this one applies instead.
     Instead(Directive, &'static str),
 }
 
@@ -54,8 +54,8 @@ const PIPE: &str = "a pipe of this process, which a profile does not read unless
 const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent to the proxy, and \
     the profile says of which file; permit it with --allow-files, or name no file and be asked";
 
-/// The restriction on a directive; `None` where it reaches no such file. `is_own` says that a password file is the profile's
-/// own, `is_known` that others than its owner can read it.
+/// The restriction on a directive; `None` if it names no restricted file. `is_own` tells whether a password file is
+/// the profile's own, `is_known` whether users other than its owner can read it.
 pub(super) fn restriction(
     directive: &Directive,
     is_own: &dyn Fn(&str) -> bool,
@@ -80,7 +80,7 @@ pub(super) fn restriction(
         "management" if at(directive, 1) == "unix" => Some(Restriction::Denied(SOCKET)),
         "management" if !is_loopback(at(directive, 0)) => Some(Restriction::Denied(OPEN)),
         "management" if at(directive, 2) == "stdin" => None,
-        // The first line of another file may be known to all: each key of OpenSSH begins alike.
+        // The first line of another file may be public: every OpenSSH key begins alike.
         "management" if !is_own(at(directive, 2)) || is_known(at(directive, 2)) => {
             Some(Restriction::Denied(NO_PASSWORD))
         }
@@ -100,7 +100,7 @@ pub(super) fn restriction(
     }
 }
 
-/// Whether what is called `host` can be reached from this machine only.
+/// Whether a host is this machine's loopback.
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse().is_ok_and(|it: IpAddr| it.is_loopback())
 }

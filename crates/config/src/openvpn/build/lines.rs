@@ -1,4 +1,4 @@
-//! Lines, which stand in comments that begin with `#!`, so that the same file works with programs that know nothing of them.
+//! Lines (uplinks), described in comments that begin with `#!`, which other programs skip.
 
 use super::Builder;
 use crate::home;
@@ -8,23 +8,23 @@ use crate::openvpn::{Connection, HttpProxy, OpenVpn, Proxy, Sockets};
 use crate::report::Verdict;
 use std::net::IpAddr;
 
-/// Comments about lines, as far as they are read. A number for each file keeps comments of different files apart.
+/// Comments about lines that were read so far. Their numbers keep comments of different files apart.
 #[derive(Default)]
 pub(crate) struct LinesDraft {
     sections: Sections,
-    /// Where each comment stands, and the place of its verdict in `judged`, if it has one.
+    /// Place of each comment, and the index of its verdict in `judged`, if it has one.
     places: Vec<(Origin, Option<usize>)>,
 }
 
 impl LinesDraft {
-    /// A directive, which belongs to no line; nor do comments behind it, up to the next head.
+    /// Ends the section at a directive: later comments belong to no line, up to the next head.
     pub(super) fn end(&mut self) {
         self.sections.end();
     }
 }
 
 impl Builder {
-    /// Hears a comment that may speak of lines.
+    /// Takes a comment that may describe lines.
     pub(super) fn hear_comment(&mut self, directive: &Directive) {
         let text = directive.get(0).unwrap_or_default();
         let number = self.lines.places.len();
@@ -48,13 +48,13 @@ impl Builder {
         self.lines.places.push((directive.origin.clone(), judged));
     }
 
-    /// The lines, once all is heard.
+    /// The lines, after the last directive.
     pub(super) fn settle_lines(&mut self, server: bool, connections: &[Connection]) -> Lines {
         let LinesDraft { sections, places } = std::mem::take(&mut self.lines);
-        // Packets past the tunnel take routes to the server, and need no mark.
+        // Routes send traffic to the server past the tunnel, so that no mark is needed.
         let whole = sections.finish(false, usize::from(!server));
         let lines = whole.lines;
-        // Only a server forwards packets of others.
+        // Only a server forwards packets of other hosts.
         self.network.home = whole.home.filter(|_| server);
         if self.network.home.is_some() {
             self.warnings.push(format!("[Server]: {}", home::ROUTES));
@@ -86,8 +86,8 @@ impl Builder {
 }
 
 impl OpenVpn {
-    /// Takes the lines of the settings file where it has none of its own. Returns whose lines they are, and what of them
-    /// does not fit, in words.
+    /// Takes the settings file's lines if the profile has none. Returns the origin of the lines, and a warning for
+    /// each setting that does not fit.
     pub fn take_lines(&mut self, shared: &SharedLines) -> (Option<String>, Vec<String>) {
         if !self.lines.is_default() {
             return (None, Vec::new());
@@ -113,7 +113,7 @@ const fn is_tcp(connection: &Connection) -> bool {
     connection.protocol.transport.is_tcp()
 }
 
-/// Whether a proxy is on this machine.
+/// Whether a proxy runs on this machine.
 fn is_here(proxy: &Proxy) -> bool {
     let (Proxy::Http(HttpProxy { host, .. }) | Proxy::Socks { host, .. }) = proxy;
     let host = host.trim_matches(['[', ']']);
@@ -121,7 +121,7 @@ fn is_here(proxy: &Proxy) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
 }
 
-/// Why a `[Line]` does not go with the rest, if it does not.
+/// Why a `[Line]` contradicts the other settings; `None` if it does not.
 fn conflict(
     server: bool,
     lines: &Lines,
@@ -210,7 +210,7 @@ mod tests {
         let text = format!("#! [Line]\n#! Name = dsl\n#! Interface = eth1\n{CLIENT}#! Rate = 5M\n");
         let (config, _) = import(&text).into_model().unwrap();
         assert_eq!(config.lines.lines[0].rate, None);
-        // Other comments are nothing to us.
+        // Other comments are ignored.
         let text = format!("#!/usr/sbin/openvpn 'x\n; #! [Line]\n# #! [Line]\n{CLIENT}");
         let (config, report) = import(&text).into_model().unwrap();
         assert!(config.lines.is_default());

@@ -1,8 +1,8 @@
-//! From directives to the model.
+//! Builds the model from directives.
 //!
-//! Each directive is looked up in the table, its values are counted, and the group that knows it
-//! changes the draft. When all have been heard, `finish` fills in defaults, expands the helper
-//! directives and checks what only the whole can show.
+//! For each directive, the builder looks it up in the table, counts its values, and lets the group that knows it
+//! change the draft. After the last one, `finish` fills in defaults, expands helper directives and checks the
+//! configuration as a whole.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -49,19 +49,19 @@ pub(crate) mod value;
 /// The error for Ethernet tunnels.
 pub(crate) const TAP: &str = "Ethernet (tap) tunnels are not built; use `dev tun` and routes";
 
-/// Stock's words for a directive that it cannot place.
+/// Stock's message for an unknown directive.
 pub(crate) const UNRECOGNIZED: &str = "Unrecognized option or missing or extra parameter(s)";
 
-/// Most faults that a report lists; a file with more is not what it was taken for.
+/// Most faults that a report lists; a file with more is probably not a configuration.
 const FAULTS_MAX: usize = 1000;
 
-/// Most faults for which a name is suggested.
+/// Most faults that get a suggested name.
 const SUGGESTIONS_MAX: usize = 20;
 
-/// Refused directives with a say in who is let in: `setenv opt` is no way around them.
+/// Refused directives that decide who is let in: `setenv opt` does not make them optional.
 const JUDGES: [&str; 2] = ["plugin", "management-client-auth"];
 
-/// Options that protect less. Hints never name them; a user who wants one writes it without help.
+/// Options that weaken security. Hints never name them; a user who wants one must know its name.
 const WEAKENING: [&str; 7] = [
     "allow-compression",
     "allow-insecure-ciphers",
@@ -72,13 +72,13 @@ const WEAKENING: [&str; 7] = [
     "script-security",
 ];
 
-/// A verdict on a directive, with its place still complete.
+/// A verdict on a directive, with its full place.
 pub(crate) struct Judged {
     pub origin: Origin,
     pub name: String,
     pub verdict: Verdict,
     pub reason: String,
-    /// Refused in a way that leaves no usable tunnel.
+    /// Whether the refusal leaves no usable tunnel.
     pub fatal: bool,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct ServerHelper {
     pub pool: bool,
 }
 
-/// Ciphers by name, before it is known which are permitted.
+/// Names of ciphers, before the permitted ones are selected.
 #[derive(Default)]
 pub(crate) struct CipherNames {
     pub list: Option<String>,
@@ -102,20 +102,20 @@ pub(crate) struct CipherNames {
     pub keysize: Option<u32>,
 }
 
-/// Everything heard so far.
+/// The state after the directives so far.
 #[derive(Default)]
 pub(crate) struct Builder {
     pub options: Options,
     pub judged: Vec<Judged>,
     pub warnings: Vec<String>,
     pub action: Option<Action>,
-    /// Where the last directive of each name is, and its place in `judged`.
+    /// Place of the last directive of each name, and its index in `judged`.
     seen: HashMap<&'static str, (Origin, usize)>,
-    /// Files with passwords that belong to the configuration by their names.
+    /// Password files whose names show that they belong to this configuration.
     pub own_passwords: Vec<PathBuf>,
-    /// The password file of the profile's management port that is its own.
+    /// The profile's own password file for its management port.
     pub own_management: Option<PathBuf>,
-    /// Where relative paths begin.
+    /// Where relative paths start.
     pub directory: Option<PathBuf>,
     ignore_unknown: Vec<String>,
     forward_compatible: bool,
@@ -154,7 +154,7 @@ pub(crate) struct Builder {
     pub lines: lines::LinesDraft,
 }
 
-/// The groups, in the order in which they are asked.
+/// The groups, in the order in which they are tried.
 const GROUPS: [fn(&mut Builder, &Directive) -> Option<Outcome>; 11] = [
     role::apply,
     connection::apply,
@@ -169,7 +169,7 @@ const GROUPS: [fn(&mut Builder, &Directive) -> Option<Outcome>; 11] = [
     actions::apply,
 ];
 
-/// Takes the words of files that another one names out of what is said: any file of the machine may have been named.
+/// Removes an included file's words from the verdicts: it may be any file of the machine.
 pub(super) fn conceal(judged: &mut [Judged]) {
     for judged in judged.iter_mut().filter(|it| it.origin.included) {
         if table::find(&judged.name).is_none() {
@@ -191,17 +191,17 @@ impl Builder {
         builder
     }
 
-    /// Takes what the reader could not make words of.
+    /// Records a fault of the reader.
     pub(crate) fn misread(&mut self, misread: Misread) {
         self.refuse(&misread.origin, &misread.name, misread.reason);
     }
 
-    /// Conceals, once all is said.
+    /// Conceals words of included files. Call it last.
     pub(crate) fn conceal(&mut self) {
         conceal(&mut self.judged);
     }
 
-    /// Hears one directive of the top level.
+    /// Takes one directive of the top level.
     pub(crate) fn hear(&mut self, directive: &Directive) {
         if directive.name == COMMENT {
             return self.hear_comment(directive);
@@ -228,13 +228,12 @@ impl Builder {
             return;
         };
         let outcome = GROUPS.iter().find_map(|apply| apply(self, &directive));
-        // Every honoured directive belongs to a group; a test holds that.
+        // Every honoured directive belongs to a group; a test checks that.
         let outcome = outcome.unwrap_or_else(|| Err(UNRECOGNIZED.to_owned()));
         self.judge(entry, &directive, outcome.map(|it| denied.unwrap_or(it)));
     }
 
-    /// The directive that is applied in the place of this one, and what is said of it where it is
-    /// another; `None` if none is.
+    /// The directive to apply instead of this one, and a remark if it is another; `None` if there is none to apply.
     fn rule<'d>(
         &mut self,
         directive: &'d Directive,
@@ -263,7 +262,7 @@ impl Builder {
         None
     }
 
-    /// Hears one directive of a `<connection>`.
+    /// Takes one directive of a `<connection>`.
     pub(crate) fn hear_in(&mut self, draft: &mut Draft, directive: &Directive) {
         if directive.name == COMMENT {
             return;
@@ -286,7 +285,7 @@ impl Builder {
         }
     }
 
-    /// The entry of a directive that is to be applied; others are judged here.
+    /// The table entry of a directive that can be applied; otherwise records the verdict here.
     fn placed(&mut self, directive: &Directive) -> Option<&'static Entry> {
         let Some(entry) = table::find(&directive.name) else {
             self.unknown(directive);
@@ -325,8 +324,8 @@ impl Builder {
             self.faults += 1;
             return;
         } else {
-            // Hundreds of names are no help: only a near one is worth a word, and only where
-            // there are few mistakes to mend.
+            // A list of hundreds of names does not help: suggest only a near name, and only if there are few
+            // mistakes.
             let near = (self.faults < SUGGESTIONS_MAX).then(|| table::near(name));
             let near = near
                 .flatten()
@@ -389,7 +388,7 @@ impl Builder {
         });
     }
 
-    /// Refuses a place in a way that leaves no usable tunnel.
+    /// Refuses a line, and with it the whole tunnel.
     pub(crate) fn refuse(&mut self, origin: &Origin, name: &str, reason: impl Into<String>) {
         self.faults += 1;
         if self.faults > FAULTS_MAX {
@@ -404,7 +403,7 @@ impl Builder {
         });
     }
 
-    /// Refuses the directive of this name for what other lines say; its own line if it has one.
+    /// Refuses a directive that contradicts other lines; at its own line, if it has one.
     pub(crate) fn conflict(&mut self, name: &'static str, reason: impl Into<String>) {
         let origin = Origin::of_argument(0);
         match self.seen.get(name).cloned() {
@@ -424,7 +423,7 @@ impl Builder {
         }
     }
 
-    /// Records a conflict as [`Builder::conflict`] does, unless a directive of this name is refused already.
+    /// Records a conflict as [`Builder::conflict`] does, unless this directive is refused already.
     pub(crate) fn conflict_once(&mut self, name: &'static str, reason: &str) {
         if !self.was_refused(name) {
             self.conflict(name, reason);
@@ -437,7 +436,7 @@ impl Builder {
         self.judged.iter().any(refused)
     }
 
-    /// Says that the directive of this name has no effect after all.
+    /// Marks the directive as without effect.
     pub(crate) fn ignored(&mut self, name: &'static str, reason: impl Into<String>) {
         if let Some((_, place)) = self.seen.get(name)
             && let Some(judged) = self.judged.get_mut(*place)
@@ -448,7 +447,7 @@ impl Builder {
         }
     }
 
-    /// Adds something worth knowing to the directive of this name.
+    /// Adds a note to the directive.
     pub(crate) fn note(&mut self, name: &'static str, note: impl Into<String>) {
         if let Some((_, place)) = self.seen.get(name)
             && let Some(judged) = self.judged.get_mut(*place)
@@ -469,7 +468,7 @@ impl Builder {
         self.faults == 0
     }
 
-    /// Faults so far.
+    /// Number of faults so far.
     pub(crate) const fn faults(&self) -> usize {
         self.faults
     }

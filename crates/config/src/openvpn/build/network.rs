@@ -1,4 +1,4 @@
-//! Addresses, routes and names inside the tunnel.
+//! Directives about addresses, routes and names inside the tunnel.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use crate::openvpn::{
 /// Most routes of one configuration.
 const ROUTES_MAX: usize = 10_000;
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     let network = &mut builder.network;
@@ -89,7 +89,7 @@ fn ifconfig_v6(directive: &Directive) -> Result<IfconfigV6, String> {
 
 fn add_route(routes: &mut Vec<Route>, directive: &Directive) -> Outcome {
     if at(directive, 0).contains('/') {
-        // Stock says the same, in its log and only when the tunnel is up.
+        // Stock refuses such a route too, but only in its log and once the tunnel is up.
         return Ok(Remark::Ignored(
             "not an address, for stock neither; write `route NETWORK NETMASK`, and for all \
              traffic `redirect-gateway def1`"
@@ -142,7 +142,7 @@ fn route_v6(directive: &Directive) -> Result<RouteV6, String> {
 
 fn route_delay(builder: &mut Builder, directive: &Directive) -> Outcome {
     let delay = directive.get(0).map_or(Ok(0), seconds)?;
-    // The second value is how long Windows may take.
+    // The second value is a time limit for Windows.
     directive.get(1).map(seconds).transpose()?;
     builder.network.route_delay = Some(delay);
     OK
@@ -275,7 +275,7 @@ fn dns(dns: &mut DnsOptions, directive: &Directive) -> Result<(), String> {
     Ok(())
 }
 
-/// `ADDRESS`, `ADDRESS:PORT` and `[ADDRESS]:PORT`; port 0 for none.
+/// Parses `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`; port 0 if none is given.
 fn dns_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, 0));

@@ -1,10 +1,10 @@
-//! Proxies.
+//! Directives about proxies.
 
 use super::value::{OK, Outcome, at, credentials, host, one_of, port};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::{HttpAuth, HttpProxy, Prompted, Proxy};
 
-/// `http-proxy-option`, which may stand before `http-proxy`.
+/// `http-proxy-option` lines, which may stand before `http-proxy`.
 #[derive(Clone, Default)]
 pub(crate) struct HttpOptions {
     pub version: Option<String>,

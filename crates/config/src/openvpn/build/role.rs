@@ -1,11 +1,11 @@
-//! Client or server, and what a client says of itself.
+//! Directives that choose client or server, and a client's authentication.
 
 use super::Builder;
 use super::value::{OK, Outcome, Remark, at, one_of, prompted};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::{AuthRetry, FilterAction, PullFilter, Secret, StaticChallenge};
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     match directive.name.as_str() {
@@ -38,7 +38,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             builder.client.auth_token = Some((Some(value.to_owned()), token.unwrap_or_default()));
         }
         "auth-nocache" => builder.service.auth_nocache = true,
-        // These three had their effect while the files were read.
+        // These three took effect while the files were read.
         "config" | "cd" | "ignore-unknown-option" => {}
         _ => return None,
     }

@@ -1,4 +1,4 @@
-//! Programs that are run when something happens.
+//! Directives about scripts.
 
 use std::path::PathBuf;
 
@@ -22,9 +22,9 @@ const HOOKS: [&str; 12] = [
     "tls-crypt-v2-verify",
 ];
 
-/// Scripts with a say in who is let in or, at a client, which server is trusted: a tunnel without one trusts others than its
-/// file says, so a file whose line is refused gives no tunnel. `learn-address` is one of them as the stock program refuses a
-/// client's address when it fails.
+/// Scripts that decide who is let in or, at a client, which server is trusted. Without one of them the tunnel would
+/// trust others, so that a file is not used if such a line is refused. `learn-address` is one, as stock refuses a
+/// client's address if the script fails.
 pub const DECIDING: [&str; 6] = [
     "auth-user-pass-verify",
     "client-connect",
@@ -34,11 +34,11 @@ pub const DECIDING: [&str; 6] = [
     "tls-verify",
 ];
 
-/// Begins the reason for which one of [`DECIDING`] is refused.
+/// Beginning of the reason why one of [`DECIDING`] is refused.
 pub(super) const WITHOUT: &str =
     "has a say in who is let in or which server is trusted, so the file is not used without it";
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     let scripts = &mut builder.scripts;

@@ -10,13 +10,13 @@ use super::{Builder, ServerHelper};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::{AuthToken, Pool, PoolPersist, PoolV6, Rate};
 
-/// Largest pool, in bits of the network, as in stock.
+/// Largest pool, as the prefix length of its network, as in stock.
 const POOL_BITS_MIN: u8 = 16;
 
 /// Most options of a push list.
 const PUSH_MAX: usize = 10_000;
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     let server = &mut builder.server;
@@ -52,7 +52,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             server.duplicate_cn = true;
             Ok(())
         }
-        // Peer ids have 24 bits, the last of which is taken.
+        // Peer ids have 24 bits, and the highest one is reserved.
         "max-clients" => number(value, 1..=0xff_fffe).map(|most| server.max_clients = most),
         "max-routes-per-client" => {
             number(value, 1..=1 << 20).map(|most| server.max_routes_per_client = most)
@@ -159,7 +159,7 @@ fn constraint(directive: &Directive) -> Result<(Ipv4Addr, Ipv4Addr), String> {
     Ok((network, netmask))
 }
 
-/// An option for a push list: it travels in a list separated by commas.
+/// Checks an option for a push list, which is sent separated by commas.
 pub(crate) fn pushable(text: &str) -> Result<(), String> {
     if text.is_empty() {
         return Err("pushes nothing".to_owned());
@@ -202,7 +202,7 @@ fn auth_token(builder: &mut Builder, directive: &Directive) -> Result<(), String
     Ok(())
 }
 
-/// `None` for no limit, which stock writes as 0.
+/// Parses a rate; `None` for no limit, which stock writes as 0.
 fn rate(directive: &Directive) -> Result<Option<Rate>, String> {
     let rate = Rate {
         count: seconds(at(directive, 0))?,

@@ -1,4 +1,4 @@
-//! The process: its rights, its log, who may talk to it.
+//! Directives about the process: its user, its log, its management interface.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use super::value::{OK, Outcome, at, capped, credentials, host, number, one_of};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::{LogFile, Management, ManagementAddress, Prompted, RemapUsr1, StatusFile};
 
-/// `management-*`, which may stand before `management`.
+/// `management-*` directives, which may stand before `management`.
 #[derive(Default)]
 pub(crate) struct ManagementDraft {
     address: Option<(ManagementAddress, Option<Prompted>)>,
-    /// The names of the companions that were given.
+    /// Names of the `management-*` directives that were given.
     flags: Vec<String>,
     log_cache: Option<u16>,
     user: Option<String>,
@@ -19,12 +19,12 @@ pub(crate) struct ManagementDraft {
 }
 
 impl ManagementDraft {
-    /// The first companion, to say that it is the only one.
+    /// The first `management-*` directive, for the message that `management` is missing.
     pub(crate) fn companion(&self) -> Option<&str> {
         self.flags.first().map(String::as_str)
     }
 
-    /// The whole, if there is an address.
+    /// The finished settings, if there is an address.
     pub(crate) fn build(&self) -> Option<Management> {
         let (address, password) = self.address.clone()?;
         let flag = |name: &str| self.flags.iter().any(|flag| flag == name);
@@ -44,7 +44,7 @@ impl ManagementDraft {
     }
 }
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     let name = directive.name.as_str();

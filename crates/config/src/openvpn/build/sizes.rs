@@ -1,4 +1,4 @@
-//! Sizes of packets.
+//! Directives about packet sizes.
 
 use super::connection::Draft;
 use super::value::{OK, Outcome, Remark, at, number, one_of};
@@ -6,7 +6,7 @@ use crate::openvpn::directive::Directive;
 use crate::openvpn::{Fragment, MssFix};
 use crate::settings::MtuDiscovery;
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn sizes(draft: &mut Draft, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     let mtu = &mut draft.mtu;

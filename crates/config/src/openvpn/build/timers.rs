@@ -1,11 +1,11 @@
-//! Everything that happens after a while.
+//! Directives about timers.
 
 use super::Builder;
 use super::value::{OK, Outcome, Remark, at, number, seconds};
 use crate::openvpn::PingTimeout;
 use crate::openvpn::directive::Directive;
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let timers = &mut builder.timers;
     let value = at(directive, 0);
@@ -64,7 +64,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
     Some(OK)
 }
 
-/// `inactive SECONDS [BYTES]`.
+/// Parses `inactive SECONDS [BYTES]`.
 pub(crate) fn inactive(directive: &Directive) -> Result<(u32, u64), String> {
     let bytes = directive
         .get(1)
@@ -77,7 +77,7 @@ fn keepalive(builder: &mut Builder, directive: &Directive) -> Outcome {
     if ping == 0 || timeout == 0 {
         return Err("both times must be at least 1".to_owned());
     }
-    // Compared without doubling, which could overflow.
+    // Halve instead of double, which could overflow.
     if ping > timeout / 2 {
         return Err(format!(
             "the restart time {timeout} must be at least twice the ping time {ping}; \

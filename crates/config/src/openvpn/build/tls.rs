@@ -1,4 +1,4 @@
-//! Certificates, and whom to believe.
+//! Directives about certificates and the rules for the peer's certificate.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::openvpn::{
 /// Most fingerprints of one configuration.
 const FINGERPRINTS_MAX: usize = 65_536;
 
-/// Directives of this group.
+/// Applies a directive of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
     let value = at(directive, 0);
     let list = || {
@@ -133,7 +133,7 @@ const NO_SUITE: &str = "none of these suites of TLS 1.2 is spoken: they exchange
     or encrypt in CBC mode. This file connects to servers with TLS 1.3, or with ECDHE and AES-GCM or \
     ChaCha20-Poly1305, which are offered in their place";
 
-/// The remark on a `tls-ciphersuites` without a suite that is spoken.
+/// The remark on a `tls-ciphersuites` without a supported suite.
 const NO_SUITE_1_3: &str = "none of these suites of TLS 1.3 is spoken; AES-GCM and ChaCha20-Poly1305 are offered in their place";
 
 fn is_suite_1_3(name: &str) -> bool {
@@ -146,7 +146,7 @@ fn is_suite_1_3(name: &str) -> bool {
     spoken.contains(&name.as_str())
 }
 
-/// OpenSSL's words for sets that have suites that are spoken.
+/// OpenSSL's names for sets that contain supported suites.
 const SETS: [&str; 18] = [
     "DEFAULT",
     "ALL",
@@ -168,12 +168,12 @@ const SETS: [&str; 18] = [
     "ARSA",
 ];
 
-/// Whether one of these is a suite of TLS 1.2 that is spoken.
+/// Whether one of these names is a supported suite of TLS 1.2.
 fn names_suite<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
     names.any(is_suite)
 }
 
-/// True for a suite that is spoken, and for words that may stand for one, such as `DEFAULT`.
+/// True for a supported suite, and for names of sets that may contain one, such as `DEFAULT`.
 fn is_suite(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let spoken = ["GCM", "CHACHA20", "POLY1305"]
@@ -223,7 +223,7 @@ fn role(text: &str) -> Result<CertRole, String> {
     }
 }
 
-/// A mask of key usages in hexadecimal, as `a0`.
+/// Parses a mask of key usages in hexadecimal, such as `a0`.
 fn usage(text: &str) -> Result<u16, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u16::from_str_radix(digits, 16)
@@ -246,7 +246,7 @@ fn x509_name(builder: &mut Builder, directive: &Directive) -> Outcome {
 }
 
 fn verify_hash(builder: &mut Builder, directive: &Directive) -> Outcome {
-    // Without a name SHA-1 is meant on a line and SHA-256 in a block, as in stock.
+    // The default is SHA-1 on a line and SHA-256 in a block, as in stock.
     let sha256 = match directive.get(1) {
         None => directive.inline.is_some(),
         Some("SHA1") => false,
@@ -260,7 +260,7 @@ fn verify_hash(builder: &mut Builder, directive: &Directive) -> Outcome {
     ))
 }
 
-/// One fingerprint a line; `#` and `;` begin a comment.
+/// Parses one fingerprint a line; `#` and `;` begin a comment.
 fn fingerprints(directive: &Directive, sha256: bool) -> Result<Vec<Fingerprint>, String> {
     let text = match &directive.inline {
         Some(block) => block.expose(),
@@ -309,7 +309,7 @@ fn username_fields(builder: &mut Builder, directive: &Directive) -> Outcome {
         match field.strip_prefix("ext:") {
             Some("subjectAltName" | "issuerAltName") => fields.push(field.clone()),
             Some(other) => return Err(one_of(other, &["subjectAltName", "issuerAltName"])),
-            // Names all in lower case are meant in upper case, as in stock.
+            // Names in lower case are taken as upper case, as in stock.
             None if field.bytes().any(|byte| byte.is_ascii_uppercase()) => {
                 fields.push(field.clone());
             }

@@ -1,4 +1,4 @@
-//! Values of directives: numbers, addresses, hosts.
+//! Parses values of directives: numbers, addresses, hosts.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
@@ -10,16 +10,16 @@ use crate::openvpn::lexer::{shown, split_command};
 use crate::openvpn::{Command, Place, Prompted, Source};
 use crate::types::decimal;
 
-/// The report's words for a directive that was understood.
+/// The report's remark on a directive that was understood.
 #[derive(Debug)]
 pub(crate) enum Remark {
-    /// Nothing.
+    /// No remark.
     Plain,
-    /// It is honoured, and this is worth knowing.
+    /// The directive is honoured, with a note.
     Note(String),
-    /// It has no effect, for this reason.
+    /// The directive has no effect, for this reason.
     Ignored(String),
-    /// It is refused, and the rest can be used without it.
+    /// The directive is refused; the other directives can be used without it.
     Denied(String),
 }
 
@@ -43,7 +43,7 @@ where
         })
 }
 
-/// A number in decimal; one above the range counts as its end, as stock does with levels and pauses.
+/// Parses a decimal number; one above the range becomes its maximum, as stock does with levels and pauses.
 pub(crate) fn capped<T>(text: &str, range: RangeInclusive<T>) -> Result<T, String>
 where
     T: TryFrom<u64> + Into<u64> + PartialOrd + std::fmt::Display + Copy,
@@ -62,7 +62,7 @@ pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     number(text, 0..=i32::MAX.unsigned_abs())
 }
 
-/// The value at `index`, which the table made sure of.
+/// The value at `index`; the table guarantees that it exists.
 pub(crate) fn at(directive: &Directive, index: usize) -> &str {
     directive.get(index).unwrap_or_default()
 }
@@ -77,7 +77,7 @@ pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
     address(text, "IPv4")
 }
 
-/// An IPv6 address, or one with `/BITS`, which stock lets pass in places.
+/// Parses an IPv6 address; `/BITS` is dropped, as stock accepts it in places.
 pub(crate) fn ipv6(text: &str) -> Result<Ipv6Addr, String> {
     address(text.split('/').next().unwrap_or_default(), "IPv6")
 }
@@ -95,7 +95,7 @@ pub(crate) fn ipv6_network(text: &str) -> Result<(Ipv6Addr, u8), String> {
     Ok((ipv6(addr)?, number(bits, 0..=128)?))
 }
 
-/// `ADDRESS` or `ADDRESS/BITS`, for a network of one address.
+/// Parses `ADDRESS/BITS`, or `ADDRESS` as a network of one address.
 pub(crate) fn ipv6_network_or_host(text: &str) -> Result<(Ipv6Addr, u8), String> {
     if text.contains('/') {
         return ipv6_network(text);
@@ -115,7 +115,7 @@ pub(crate) fn netmask_bits(mask: Ipv4Addr) -> Result<u8, String> {
     Ok(u8::try_from(ones).unwrap_or(32))
 }
 
-/// A network and its prefix length; bits of the host are an error as in stock.
+/// Parses a network; host bits are an error, as in stock.
 pub(crate) fn ipv4_network(network: &str, mask: Option<&str>) -> Result<(Ipv4Addr, u8), String> {
     let network = ipv4(network)?;
     let mask = mask.map_or(Ok(Ipv4Addr::BROADCAST), ipv4)?;
@@ -130,7 +130,7 @@ pub(crate) fn ipv4_network(network: &str, mask: Option<&str>) -> Result<(Ipv4Add
     Ok((network, bits))
 }
 
-/// A host: a name or an address, at most 253 characters of those that such things have. Only an IPv6 address has colons.
+/// Parses a host: a name or an address, at most 253 valid characters. Only an IPv6 address may have colons.
 pub(crate) fn host(text: &str) -> Result<String, String> {
     if text.contains(':') && text.split('%').next().is_none_or(|it| ipv6(it).is_err()) {
         return Err(match text.rsplit_once(':') {
@@ -142,7 +142,7 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
         });
     }
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'%');
-    // A host that begins with `-` would be an option of a program that gets it.
+    // A leading `-` would make it an option of a program that gets it.
     let option = text.starts_with('-');
     if text.is_empty() || text.len() > 253 || option || !text.bytes().all(good) {
         return Err(format!("`{}` is no host name or address", shown(text)));
@@ -180,7 +180,7 @@ pub(crate) fn source(directive: &Directive) -> Source {
     }
 }
 
-/// Reads a file or block as [`source`] does; nothing or `stdin` means to ask.
+/// The source as in [`source`]; without a value, or with `stdin`, the user is asked.
 pub(crate) fn prompted(directive: &Directive) -> Prompted {
     if directive.inline.is_none() && matches!(directive.get(0), None | Some("stdin")) {
         return Prompted::Ask;
@@ -188,7 +188,7 @@ pub(crate) fn prompted(directive: &Directive) -> Prompted {
     Prompted::From(source(directive))
 }
 
-/// A file of credentials as a value.
+/// A credentials file given as a value.
 pub(crate) fn credentials(text: &str) -> Prompted {
     match text {
         "stdin" => Prompted::Ask,
@@ -196,7 +196,7 @@ pub(crate) fn credentials(text: &str) -> Prompted {
     }
 }
 
-/// The refusal of a word that is none of those known.
+/// The refusal of an unknown word.
 pub(crate) fn one_of(found: &str, known: &[&str]) -> String {
     format!(
         "`{}` is not known here; {}",

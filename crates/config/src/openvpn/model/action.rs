@@ -1,8 +1,8 @@
-//! Actions that `openvpn` can be asked for instead of a tunnel.
+//! Actions that `openvpn` can be asked to do instead of running a tunnel.
 
 use std::path::PathBuf;
 
-/// An option that runs no tunnel.
+/// An option that asks for an action instead of a tunnel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
     /// `--help`.
@@ -30,12 +30,12 @@ pub enum Action {
 /// `--genkey [KIND] [FILE] [METADATA]`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GenKey {
-    /// Which kind.
+    /// The kind of key.
     pub kind: KeyKind,
-    /// Where to; `None` for standard output. The old form has it as the file of `--secret`.
+    /// The output file; `None` for standard output. In the old form it is the file of `--secret`.
     pub file: Option<PathBuf>,
-    /// Base64, for a tls-crypt-v2 client key; `None` for a time stamp. The server's key is that
-    /// of `--tls-crypt-v2`.
+    /// Base64 metadata for a tls-crypt-v2 client key; `None` for a time stamp. The server's key comes from
+    /// `--tls-crypt-v2`.
     pub metadata: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Remotes, and what may differ from one to the next.
+//! Remotes, and the settings that may differ between them.
 
 use super::source::{Prompted, Source};
 use crate::settings::MtuDiscovery;
@@ -26,10 +26,10 @@ impl Transport {
     }
 }
 
-/// Which addresses a name may resolve to, and which are listened on.
+/// Address family that a name may resolve to, or that a server listens on.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Family {
-    /// `udp`, `tcp`: either; a server listens on both.
+    /// `udp`, `tcp`: either family; a server listens on both.
     #[default]
     Any,
     /// `udp4`, `tcp4`.
@@ -41,13 +41,13 @@ pub enum Family {
 /// `proto`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Protocol {
-    /// The transport of the datagrams.
+    /// UDP, or the side of TCP.
     pub transport: Transport,
-    /// Which addresses.
+    /// Address family.
     pub family: Family,
 }
 
-/// The server of a client.
+/// The server that a client calls.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Remote {
     /// A name or an address.
@@ -61,7 +61,7 @@ pub struct Remote {
 pub struct Local {
     /// True when bound to [`Local::port`]; false for `nobind`: any free port.
     pub bind: bool,
-    /// Name or address, `None` for every address.
+    /// Name or address; `None` for all addresses.
     pub host: Option<String>,
     /// The port; 0 for any free one.
     pub port: u16,
@@ -78,51 +78,50 @@ pub enum Proxy {
     Socks {
         /// Name or address of the proxy.
         host: String,
-        /// Its port, by default 1080.
+        /// The proxy's port, by default 1080.
         port: u16,
-        /// Name and password, `None` for no authentication.
+        /// User name and password; `None` for no authentication.
         credentials: Option<Prompted>,
     },
 }
 
-/// `http-proxy` with its companions.
+/// `http-proxy` and its related directives.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HttpProxy {
     /// Name or address of the proxy.
     pub host: String,
-    /// Its port.
+    /// The proxy's port.
     pub port: u16,
-    /// How to say who we are.
+    /// The authentication method.
     pub auth: HttpAuth,
-    /// Name and password, `None` for no authentication.
+    /// User name and password; `None` for no authentication.
     pub credentials: Option<Prompted>,
     /// `http-proxy-option VERSION`, by default `1.0`.
     pub version: String,
     /// `http-proxy-option AGENT`.
     pub user_agent: Option<String>,
-    /// `http-proxy-option CUSTOM-HEADER`: name, and value if it was given apart.
+    /// `http-proxy-option CUSTOM-HEADER`: name, and value if it was given separately.
     pub headers: Vec<(String, Option<String>)>,
 }
 
-/// The ways of authentication with an HTTP proxy.
+/// Authentication methods of an HTTP proxy.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum HttpAuth {
-    /// None.
+    /// No authentication.
     #[default]
     None,
-    /// `basic`: name and password in clear.
+    /// `basic`: user name and password in clear text.
     Basic,
-    /// `auto`: what the proxy asks for.
+    /// `auto`: the method that the proxy asks for.
     Auto,
-    /// `auto-nct`: what the proxy asks for, but nothing in clear.
+    /// `auto-nct`: the method that the proxy asks for, except in clear text.
     AutoNoClearText,
 }
 
 /// `mssfix`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MssFix {
-    /// Not given: 1492 as with [`MssFix::Mtu`] when the tunnel's MTU is 1500, otherwise
-    /// the tunnel's MTU.
+    /// Not given: like [`MssFix::Mtu`] with 1492 if the tunnel's MTU is 1500, otherwise the tunnel's MTU.
     #[default]
     Default,
     /// `mssfix 0`.
@@ -135,8 +134,7 @@ pub enum MssFix {
     Fixed(u16),
 }
 
-/// `fragment`: the largest outer packet before a payload is cut into pieces. UDP only; both ends
-/// must have it.
+/// `fragment`: the largest outer packet; longer payloads are cut into pieces. UDP only; both ends must have it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fragment {
     /// Size in bytes.
@@ -145,31 +143,30 @@ pub struct Fragment {
     pub with_headers: bool,
 }
 
-/// Sizes of packets.
+/// Packet sizes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Mtu {
-    /// `tun-mtu`: MTU of the tunnel in bytes; `None` when not given, which means 1500 and lets a
-    /// server push another.
+    /// `tun-mtu`: MTU of the tunnel, in bytes; `None` when not given, which means 1500 and lets a server push
+    /// another.
     pub tun: Option<u16>,
-    /// `tun-mtu-max`: the largest that a server may push, by default 1600.
+    /// `tun-mtu-max`: the largest MTU that a server may push, by default 1600.
     pub tun_max: Option<u16>,
-    /// `tun-mtu N OCC`: the MTU that is named in the options string, if another.
+    /// `tun-mtu N OCC`: the MTU in the options string, if it differs.
     pub occ: Option<u16>,
-    /// `max-packet-size`: largest packet of the control channel in bytes, 154 to 2048, by
-    /// default 1250.
+    /// `max-packet-size`: largest packet of the control channel, in bytes, 154 to 2048, by default 1250.
     pub control: Option<u16>,
     /// `mssfix`.
     pub mssfix: MssFix,
     /// `fragment`.
     pub fragment: Option<Fragment>,
-    /// `mtu-disc`; `None` leaves it to the settings.
+    /// `mtu-disc`; `None` uses Millrace's settings.
     pub discovery: Option<MtuDiscovery>,
 }
 
-/// `key-direction`: which of the two key sets of a static key is for sending.
+/// `key-direction`: which of a static key's two key sets is for sending.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum KeyDirection {
-    /// Not given: the first set both ways.
+    /// Not given: the first set in both directions.
     #[default]
     Bidirectional,
     /// `0`, the usual choice of servers.
@@ -178,17 +175,17 @@ pub enum KeyDirection {
     Inverse,
 }
 
-/// The layer around the control channel that every client shares, if any.
+/// The control channel's wrapping with a key that all clients share.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum SharedWrap {
-    /// None.
+    /// No shared wrapping.
     #[default]
     None,
     /// `tls-auth`; its digest is [`super::DataChannel::auth`].
     TlsAuth {
         /// A static key of 2048 bits.
         key: Source,
-        /// Which halves of it.
+        /// Which key set is for sending.
         direction: KeyDirection,
     },
     /// `tls-crypt`.
@@ -198,8 +195,7 @@ pub enum SharedWrap {
     },
 }
 
-/// How packets of the control channel are wrapped. A client has at most one of the two, a
-/// server may take both kinds of client.
+/// How packets of the control channel are wrapped. A client has at most one of the two; a server may accept both.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ControlWrap {
     /// `tls-auth` or `tls-crypt`.
@@ -208,11 +204,11 @@ pub struct ControlWrap {
     pub tls_crypt_v2: Option<Source>,
 }
 
-/// One way to reach the server, or the way clients reach us: one `remote` or `<connection>`
-/// with every default filled in.
+/// One way to reach the server, or to be reached by clients: one `remote` or `<connection>` with all defaults filled
+/// in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Connection {
-    /// `None` in a server.
+    /// The server; `None` if this host is the server.
     pub remote: Option<Remote>,
     /// `proto`.
     pub protocol: Protocol,
@@ -222,15 +218,15 @@ pub struct Connection {
     pub float: bool,
     /// `connect-retry N`: seconds before the same server is tried again, by default 1.
     pub retry: u32,
-    /// `connect-retry N MAX`: how far the pause doubles, in seconds, by default 300.
+    /// `connect-retry N MAX`: limit of the doubling pause, in seconds, by default 300.
     pub retry_max: u32,
-    /// `connect-timeout`, `server-poll-timeout`: seconds for one server, by default 120.
+    /// `connect-timeout`, `server-poll-timeout`: time limit for one server, in seconds, by default 120.
     pub connect_timeout: u32,
     /// `http-proxy`, `socks-proxy`.
     pub proxy: Option<Proxy>,
-    /// Sizes.
+    /// Packet sizes.
     pub mtu: Mtu,
-    /// `explicit-exit-notify`: attempts of a client (0: none); in a server 1 asks the clients to
+    /// `explicit-exit-notify`: number of messages that a client sends (0: none). In a server 1 asks the clients to
     /// come back, 2 to take their next server.
     pub exit_notify: u8,
     /// Wrapping of the control channel.

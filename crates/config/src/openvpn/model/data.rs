@@ -1,11 +1,11 @@
-//! The data channel: ciphers, framing, replay.
+//! The data channel: ciphers, framing, replay protection.
 
 pub use crypto::{Cipher, Digest};
 
-/// The bytes that `comp-lzo` and `compress` put around a packet. We never compress.
+/// The bytes that `comp-lzo` and `compress` put around a packet. Millrace never compresses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Framing {
-    /// None, and the peer must have none.
+    /// No framing; the peer must have none either.
     #[default]
     None,
     /// `comp-lzo` in each form, `compress lzo`: one byte 0xFA in front.
@@ -14,7 +14,7 @@ pub enum Framing {
     Stub,
     /// `compress lz4`: as [`Framing::Stub`]; the peer may send LZ4.
     Lz4,
-    /// `compress stub-v2`: nothing but an escape.
+    /// `compress stub-v2`: only an escape for ambiguous first bytes.
     StubV2,
     /// `compress lz4-v2`: as [`Framing::StubV2`]; the peer may send LZ4.
     Lz4V2,
@@ -23,12 +23,11 @@ pub enum Framing {
 /// The data channel's settings before anything is negotiated.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DataChannel {
-    /// `data-ciphers`: what is negotiated, in order of preference; never empty.
+    /// `data-ciphers`: ciphers to negotiate, in order of preference; never empty.
     pub ciphers: Vec<Cipher>,
-    /// `data-ciphers-fallback`, or else a `cipher` that is not insecure: for a peer that
-    /// negotiates nothing.
+    /// `data-ciphers-fallback`, or else `cipher` if it is not insecure: for a peer that does not negotiate.
     pub fallback: Option<Cipher>,
-    /// `cipher` as it stands, for the options string that the peers compare.
+    /// `cipher` as written, for the options string that the peers compare.
     pub cipher: Option<Cipher>,
     /// `auth`.
     pub auth: Digest,
@@ -36,12 +35,11 @@ pub struct DataChannel {
     pub allow_insecure: bool,
     /// `comp-lzo`, `compress`.
     pub framing: Framing,
-    /// Whether packets that the peer compressed are unpacked: unless `allow-compression no` is written.
+    /// Whether packets that the peer compressed are decompressed: yes, unless `allow-compression no` is given.
     pub unpack: bool,
     /// `compress migrate`: a server moves clients to [`Framing::StubV2`] or `comp-lzo no`.
     pub migrate: bool,
-    /// `reorder`, a Millrace switch: packets over UDP that overtook others are put back into order before they are
-    /// written.
+    /// `reorder`, a Millrace switch: puts UDP packets back into order before they are written.
     pub reorder: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The checked model of an OpenVPN configuration: what will be done, every default filled in.
+//! The checked model of an OpenVPN configuration, with every default filled in.
 
 use super::report::CONCEALED;
 use crate::lines::Lines;
@@ -38,7 +38,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// True when the kernel is to choose the number.
+    /// True when the kernel chooses the interface's number.
     #[must_use]
     pub fn is_dynamic(&self) -> bool {
         self.name == "tun"
@@ -52,7 +52,7 @@ pub struct Sockets {
     pub send_buffer: Option<u32>,
     /// `rcvbuf` in bytes.
     pub receive_buffer: Option<u32>,
-    /// `shaper`: bytes a second that leave at most, 100 to 100,000,000. What would be more waits in a fair queue.
+    /// `shaper`: limit of sent bytes a second, 100 to 100,000,000. Excess packets wait in a fair queue.
     pub shaper: Option<u32>,
     /// `mark`: firewall mark of outer packets.
     pub mark: Option<u32>,
@@ -64,15 +64,15 @@ pub struct Sockets {
 
 /// An OpenVPN configuration.
 ///
-/// Invariant: `connections` is not empty; in a client each has a remote, in a server none:
-/// they are where it listens.
+/// Invariant: `connections` is not empty. In a client each has a remote; in a server none has, and they are the
+/// addresses to listen on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OpenVpn {
-    /// Client or server, with what only that one has.
+    /// Client or server, with its own settings.
     pub role: Role,
     /// The interface.
     pub device: Device,
-    /// The servers to try, in order; or how to listen.
+    /// The servers to try, in order; or the addresses to listen on.
     pub connections: Vec<Connection>,
     /// Options of the outer sockets.
     pub sockets: Sockets,
@@ -80,19 +80,19 @@ pub struct OpenVpn {
     pub tls: Tls,
     /// Ciphers and framing.
     pub data: DataChannel,
-    /// Times.
+    /// Timers.
     pub timers: Timers,
-    /// Addresses, routes, names.
+    /// Addresses, routes and name servers inside the tunnel.
     pub network: Network,
-    /// Hooks.
+    /// Hook scripts.
     pub scripts: Scripts,
-    /// The process.
+    /// Settings of the process.
     pub service: Service,
-    /// The lines that a client reaches its server by, or how a server answers clients that call by several lines.
+    /// The lines (uplinks) of a client; or how a server answers clients that call by several lines.
     pub lines: Lines,
-    /// `cd`: where relative paths begin; `None` for the directory of the process.
+    /// `cd`: where relative paths start; `None` for the working directory.
     pub directory: Option<PathBuf>,
-    /// Names of the directives that hold, where each stands, and whether another file includes that one, for messages.
+    /// Honoured directives, for messages: name, place, and whether that file is included by another.
     pub places: Vec<(String, String, bool)>,
 }
 
@@ -115,21 +115,21 @@ impl OpenVpn {
         }
     }
 
-    /// Where the directive of this name stands: `file:line`, or which argument it is.
+    /// Place of a directive: `file:line`, or the number of the argument.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<&str> {
         self.named(name).map(|(place, _)| place)
     }
 
-    /// Where the directive of this name stands, and whether another file includes that one.
+    /// Place of a directive, and whether that file is included by another.
     pub(super) fn named(&self, name: &str) -> Option<(&str, bool)> {
         let mut places = self.places.iter().rev();
         let (_, place, included) = places.find(|it| it.0 == name)?;
         Some((place, *included))
     }
 
-    /// A message that begins with a directive's name, with its place in front; others unchanged. An included file is not
-    /// quoted.
+    /// Puts the place in front of a message that begins with a directive's name; returns others unchanged. Quotes
+    /// nothing of an included file.
     #[must_use]
     pub fn located(&self, message: &str) -> String {
         let name = message.split([':', ' ']).next().unwrap_or_default();
@@ -140,7 +140,7 @@ impl OpenVpn {
         }
     }
 
-    /// A path of the configuration, from where the process stands.
+    /// Resolves a path of the configuration for this process.
     #[must_use]
     pub fn path(&self, path: &Path) -> PathBuf {
         resolve(self.directory.as_deref(), path)

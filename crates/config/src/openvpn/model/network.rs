@@ -11,9 +11,9 @@ pub enum Topology {
     /// A point-to-point pair of a /30 for each client; the default of 2.4 to 2.6.
     #[default]
     Net30,
-    /// A point-to-point pair, the server's address being the same for all.
+    /// A point-to-point pair, with one server address for all clients.
     P2p,
-    /// One subnet.
+    /// One subnet for all clients.
     Subnet,
 }
 
@@ -31,7 +31,7 @@ pub struct Ifconfig {
 pub struct IfconfigV6 {
     /// Our address.
     pub local: Ipv6Addr,
-    /// Length of its prefix in bits.
+    /// Length of the prefix, in bits.
     pub bits: u8,
     /// The peer's address.
     pub remote: Ipv6Addr,
@@ -40,7 +40,7 @@ pub struct IfconfigV6 {
 /// A place in a `route` line: an address, a name, or a word that stands for one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// `vpn_gateway`, or nothing: the other end of the tunnel.
+    /// `vpn_gateway`, or an omitted word: the other end of the tunnel.
     VpnGateway,
     /// `net_gateway`: the gateway of the default route before the tunnel.
     NetGateway,
@@ -57,11 +57,11 @@ pub enum Place {
 pub struct Route {
     /// The network.
     pub network: Place,
-    /// Length of its prefix in bits, 0 to 32.
+    /// Length of the prefix, in bits, 0 to 32.
     pub bits: u8,
-    /// The way there; `None` for [`Network::route_gateway`] or the tunnel.
+    /// The gateway; `None` for [`Network::route_gateway`] or the tunnel.
     pub gateway: Option<Place>,
-    /// Its metric; `None` for [`Network::route_metric`].
+    /// The metric; `None` for [`Network::route_metric`].
     pub metric: Option<u32>,
 }
 
@@ -70,11 +70,11 @@ pub struct Route {
 pub struct RouteV6 {
     /// The network.
     pub network: Ipv6Addr,
-    /// Length of its prefix in bits, 0 to 128.
+    /// Length of the prefix, in bits, 0 to 128.
     pub bits: u8,
-    /// The way there; `None` for the tunnel.
+    /// The gateway; `None` for the tunnel.
     pub gateway: Option<Ipv6Addr>,
-    /// Its metric; `None` for [`Network::route_metric`].
+    /// The metric; `None` for [`Network::route_metric`].
     pub metric: Option<u32>,
 }
 
@@ -90,8 +90,8 @@ pub enum RouteGateway {
 /// `redirect-gateway` and `redirect-private`, whose flags add up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Redirect {
-    /// The default route goes through the tunnel (`redirect-gateway`); false for
-    /// Only `redirect-private`.
+    /// True for `redirect-gateway`: the default route goes through the tunnel. False if only `redirect-private` is
+    /// given.
     pub gateway: bool,
     /// IPv4 is redirected: true unless `!ipv4`.
     pub ipv4: bool,
@@ -99,7 +99,7 @@ pub struct Redirect {
     pub ipv6: bool,
     /// `local`: the server is on the same subnet and needs no route of its own.
     pub local: bool,
-    /// `autolocal`: find out whether it is.
+    /// `autolocal`: find out whether the server is on the same subnet.
     pub autolocal: bool,
     /// `def1`: two half-size routes instead of the default route.
     pub def1: bool,
@@ -116,11 +116,11 @@ pub struct Redirect {
 pub struct DhcpOptions {
     /// `DNS`, `DNS6`: name servers.
     pub dns: Vec<IpAddr>,
-    /// `DOMAIN`: the last one holds.
+    /// `DOMAIN`: the last one counts.
     pub domain: Option<String>,
     /// `DOMAIN-SEARCH`, `ADAPTER_DOMAIN_SUFFIX`.
     pub search: Vec<String>,
-    /// Every line as it stands, without `dhcp-option`: scripts find them as `foreign_option_N`.
+    /// Every line without `dhcp-option`: scripts get them as `foreign_option_N`.
     pub lines: Vec<String>,
 }
 
@@ -136,9 +136,9 @@ pub struct DnsOptions {
 /// `dns server N`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DnsServer {
-    /// `address`: up to 8; port 0 for the default of the transport.
+    /// `address`: up to 8; port 0 means the transport's default.
     pub addresses: Vec<SocketAddr>,
-    /// `resolve-domains`: only these are asked of it.
+    /// `resolve-domains`: only these domains are asked of this server.
     pub resolve_domains: Vec<String>,
     /// `dnssec`.
     pub dnssec: Dnssec,
@@ -151,7 +151,7 @@ pub struct DnsServer {
 /// `dns server N dnssec`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Dnssec {
-    /// Not said.
+    /// Not given.
     #[default]
     Unset,
     /// `yes`.
@@ -177,35 +177,35 @@ pub enum DnsTransport {
 /// The effect of `pull-filter` on an option that begins with its text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FilterAction {
-    /// It is taken.
+    /// The option is accepted.
     Accept,
-    /// It is passed over.
+    /// The option is ignored.
     Ignore,
-    /// The connection is given up.
+    /// The connection is closed.
     Reject,
 }
 
-/// `pull-filter ACTION TEXT`; the first that fits decides.
+/// `pull-filter ACTION TEXT`; the first match decides.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PullFilter {
-    /// The effect.
+    /// The action.
     pub action: FilterAction,
-    /// How the option begins.
+    /// The beginning of the matching options.
     pub prefix: String,
 }
 
-/// The inside of the tunnel: addresses, routes and name servers.
+/// Settings inside the tunnel: addresses, routes and name servers.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Network {
-    /// Settings of a server at home, from comments.
+    /// The `[Server]` section, from comments.
     pub home: Option<HomeServer>,
-    /// `topology`; `None` when not given: [`Topology::Net30`].
+    /// `topology`; `None` when not given, which means [`Topology::Net30`].
     pub topology: Option<Topology>,
-    /// `ifconfig`; in a server the address that `server` made.
+    /// `ifconfig`; in a server the address that `server` derives.
     pub ifconfig: Option<Ifconfig>,
     /// `ifconfig-ipv6`.
     pub ifconfig_v6: Option<IfconfigV6>,
-    /// `ifconfig-noexec`: addresses are left to scripts.
+    /// `ifconfig-noexec`: scripts set the addresses.
     pub ifconfig_noexec: bool,
     /// `route`.
     pub routes: Vec<Route>,
@@ -217,11 +217,11 @@ pub struct Network {
     pub route_gateway_v6: Option<Ipv6Addr>,
     /// `route-metric`.
     pub route_metric: Option<u32>,
-    /// `route-delay`: seconds before routes are set, `None` for at once.
+    /// `route-delay`: seconds before routes are set; `None` for no delay.
     pub route_delay: Option<u32>,
-    /// `route-nopull`: pushed routes and name servers are passed over.
+    /// `route-nopull`: ignores pushed routes and name servers.
     pub route_nopull: bool,
-    /// `route-noexec`: routes are left to scripts.
+    /// `route-noexec`: scripts set the routes.
     pub route_noexec: bool,
     /// `redirect-gateway`, `redirect-private`.
     pub redirect: Option<Redirect>,

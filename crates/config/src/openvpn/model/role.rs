@@ -1,4 +1,4 @@
-//! Settings of clients only, and of servers only.
+//! Settings that only clients or only servers have.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::network::{Ifconfig, IfconfigV6, PullFilter};
 use super::source::{Prompted, Secret, Source};
 
-/// Which end this is.
+/// Client or server, with its settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Role {
     /// `client`, or `tls-client`.
@@ -21,9 +21,9 @@ pub enum AuthRetry {
     /// Exit when the server refuses the password.
     #[default]
     None,
-    /// Try again with the same.
+    /// Try again with the same password.
     NoInteract,
-    /// Ask again.
+    /// Ask for another password.
     Interact,
 }
 
@@ -38,7 +38,7 @@ pub struct StaticChallenge {
     pub concat: bool,
 }
 
-/// `resolv-retry`: what happens when the server's name does not resolve.
+/// `resolv-retry`: how long to retry if the server's name does not resolve.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ResolvRetry {
     /// `infinite`, the default.
@@ -55,11 +55,11 @@ pub struct Client {
     pub pull_filters: Vec<PullFilter>,
     /// `remote-random`.
     pub remote_random: bool,
-    /// `remote-random-hostname`: a random label in front of the name.
+    /// `remote-random-hostname`: put a random label in front of the server's name.
     pub remote_random_hostname: bool,
     /// `resolv-retry`.
     pub resolv_retry: ResolvRetry,
-    /// `connect-retry-max`: rounds over all servers; `None` for no end.
+    /// `connect-retry-max`: rounds over all servers; `None` for no limit.
     pub connect_retry_max: Option<u32>,
     /// `auth-user-pass`.
     pub auth_user_pass: Option<Prompted>,
@@ -69,9 +69,9 @@ pub struct Client {
     pub static_challenge: Option<StaticChallenge>,
     /// `auth-token`, `auth-token-user` in the file: used instead of the password at first.
     pub auth_token: Option<(Option<String>, Secret)>,
-    /// `push-peer-info`: tell the server of this machine, and the `UV_*` of `setenv`.
+    /// `push-peer-info`: send the server data about this machine, and the `UV_*` of `setenv`.
     pub push_peer_info: bool,
-    /// `setenv CLIENT_CERT 0`: there is none, and that is meant.
+    /// `setenv CLIENT_CERT 0`: the client has no certificate, on purpose.
     pub no_client_cert: bool,
 }
 
@@ -100,49 +100,49 @@ pub struct PoolV6 {
 pub struct PoolPersist {
     /// The file.
     pub path: PathBuf,
-    /// Seconds between two writings, by default 600; 0 for "read only".
+    /// Seconds between writes, by default 600; 0 for "read only".
     pub seconds: u32,
 }
 
 /// `auth-gen-token [LIFETIME] [RENEWAL] [external-auth]`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuthToken {
-    /// Seconds from the first authentication; 0 for no end.
+    /// Seconds from the first authentication; 0 for no limit.
     pub lifetime: u32,
-    /// Seconds after which a new one is given out; 0 for the time of renegotiation.
+    /// Seconds after which the server sends a new token; 0 for the renegotiation interval.
     pub renewal: u32,
     /// `external-auth`: the verify script judges tokens too.
     pub external_auth: bool,
-    /// `auth-gen-token-secret`; `None` for one that lives as long as the process.
+    /// `auth-gen-token-secret`; `None` for a secret that lives as long as the process.
     pub secret: Option<Source>,
 }
 
-/// So many in so many seconds.
+/// A limit: `count` events in `seconds`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rate {
-    /// How many.
+    /// Number of events.
     pub count: u32,
-    /// In how many seconds.
+    /// Length of the period, in seconds.
     pub seconds: u32,
 }
 
 /// A server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Server {
-    /// `ifconfig-pool`, or what `server` makes of its network.
+    /// `ifconfig-pool`, or the pool that `server` derives from its network.
     pub pool: Option<Pool>,
-    /// `ifconfig-ipv6-pool`, or what `server-ipv6` makes of its network.
+    /// `ifconfig-ipv6-pool`, or the pool that `server-ipv6` derives from its network.
     pub pool_v6: Option<PoolV6>,
     /// `ifconfig-pool-persist`.
     pub pool_persist: Option<PoolPersist>,
-    /// `ifconfig-push-constraint`, or the network of `server` with `topology subnet`: addresses
-    /// given to clients lie in it. Network and netmask.
+    /// `ifconfig-push-constraint`, or the network of `server` with `topology subnet`: network and netmask that
+    /// clients' addresses must lie in.
     pub ifconfig_push_constraint: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// `push`, and what `server` and `keepalive` add, in the order in which stock sends them.
+    /// `push`, and the options that `server` and `keepalive` add, in the order in which stock sends them.
     pub push: Vec<String>,
     /// `client-config-dir`.
     pub client_config_dir: Option<PathBuf>,
-    /// `ccd-exclusive`: clients without a file there are refused.
+    /// `ccd-exclusive`: clients without a file in that directory are refused.
     pub ccd_exclusive: bool,
     /// `client-to-client`.
     pub client_to_client: bool,
@@ -160,9 +160,9 @@ pub struct Server {
     pub password_file: Option<PathBuf>,
     /// `auth-gen-token`.
     pub auth_token: Option<AuthToken>,
-    /// `connect-freq`: new sessions; `None` for no limit.
+    /// `connect-freq`: limit of new sessions; `None` for no limit.
     pub connect_freq: Option<Rate>,
-    /// `connect-freq-initial`: answers to first packets, by default 100 in 10 seconds.
+    /// `connect-freq-initial`: limit of answers to first packets, by default 100 in 10 seconds.
     pub connect_freq_initial: Rate,
 }
 
@@ -198,15 +198,15 @@ impl Default for Server {
 pub struct ClientSettings {
     /// `disable`: the client is refused.
     pub disable: bool,
-    /// `push-reset`: the server's own push list is not for this client.
+    /// `push-reset`: the client does not get the server's push list.
     pub push_reset: bool,
     /// `push` and `push-remove`, in their order, after the server's list.
     pub push: Vec<PushChange>,
     /// `ifconfig-push LOCAL SECOND`.
     pub ifconfig_push: Option<Ifconfig>,
-    /// `ifconfig-push LOCAL SECOND ALIAS`: the address that the server routes to instead.
+    /// `ifconfig-push LOCAL SECOND ALIAS`: the address that the server routes to instead of LOCAL.
     pub ifconfig_push_alias: Option<Ipv4Addr>,
-    /// `ifconfig-ipv6-push`; the remote is the server's own address when it was left out.
+    /// `ifconfig-ipv6-push`; without a remote, the server's own address is used.
     pub ifconfig_v6_push: Option<IfconfigV6Push>,
     /// `inactive SECONDS [BYTES]` for this client.
     pub inactive: Option<(u32, u64)>,
@@ -214,7 +214,7 @@ pub struct ClientSettings {
     pub session_timeout: Option<u32>,
     /// `max-routes-per-client` for this client.
     pub max_routes: Option<u32>,
-    /// `iroute`: network and length of its prefix in bits.
+    /// `iroute`: network and length of its prefix, in bits.
     pub iroutes: Vec<(Ipv4Addr, u8)>,
     /// `iroute-ipv6`.
     pub iroutes_v6: Vec<(Ipv6Addr, u8)>,
@@ -225,9 +225,9 @@ pub struct ClientSettings {
 pub struct IfconfigV6Push {
     /// The client's address.
     pub local: Ipv6Addr,
-    /// Length of its prefix in bits.
+    /// Length of the prefix, in bits.
     pub bits: u8,
-    /// The server's address; `None` for that of `ifconfig-ipv6`.
+    /// The server's address; `None` for the address of `ifconfig-ipv6`.
     pub remote: Option<Ipv6Addr>,
 }
 
@@ -246,6 +246,6 @@ impl From<IfconfigV6> for IfconfigV6Push {
 pub enum PushChange {
     /// `push TEXT`.
     Add(String),
-    /// `push-remove PREFIX`: options that begin so are not sent.
+    /// `push-remove PREFIX`: options that begin with this text are not sent.
     Remove(String),
 }

@@ -1,20 +1,20 @@
-//! Programs that are run when something happens.
+//! Scripts that run on events.
 
 use std::path::PathBuf;
 
-/// A program and its arguments, as the words of the directive's value.
+/// A program and its arguments: the words of a directive's value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Command {
-    /// Never empty: the program, then its arguments.
+    /// The program, then its arguments; never empty.
     pub words: Vec<String>,
 }
 
 /// `script-security`.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum ScriptSecurity {
-    /// `0`: no program at all.
+    /// `0`: run no program at all.
     None,
-    /// `1`, the default: `ip` and the like only.
+    /// `1`, the default: only `ip` and the like.
     #[default]
     BuiltIn,
     /// `2`: scripts.
@@ -32,16 +32,16 @@ pub enum PasswordMethod {
     File,
 }
 
-/// Every hook.
+/// All hook scripts.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Scripts {
     /// `script-security`.
     pub security: ScriptSecurity,
-    /// `up`: the interface has its addresses.
+    /// `up`: runs when the interface has its addresses.
     pub up: Option<Command>,
     /// `up-restart`: `up` and `down` also run at restarts.
     pub up_restart: bool,
-    /// `down`: the interface is gone, or is about to go with [`Scripts::down_pre`].
+    /// `down`: runs when the interface is gone, or before that with [`Scripts::down_pre`].
     pub down: Option<Command>,
     /// `down-pre`.
     pub down_pre: bool,
@@ -63,9 +63,9 @@ pub struct Scripts {
     pub auth_user_pass_verify: Option<(Command, PasswordMethod)>,
     /// `client-crresponse`.
     pub client_crresponse: Option<Command>,
-    /// `setenv`, `setenv-safe` (its names begin with `OPENVPN_`), in their order. `UV_*` also go
-    /// to the server with `push-peer-info`.
+    /// `setenv`, `setenv-safe` (whose names get the prefix `OPENVPN_`), in order. `push-peer-info` also sends `UV_*`
+    /// to the server.
     pub environment: Vec<(String, String)>,
-    /// `tmp-dir`: where files for scripts are made.
+    /// `tmp-dir`: directory for scripts' files.
     pub tmp_dir: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The process: its rights, its log, who may talk to it.
+//! The process: its user, its log, its management interface.
 
 use std::path::PathBuf;
 
@@ -13,28 +13,28 @@ pub enum ManagementAddress {
     Unix(PathBuf),
 }
 
-/// `management` with its companions.
+/// `management` and its related directives.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Management {
-    /// Where.
+    /// The address to listen on or connect to.
     pub address: ManagementAddress,
-    /// One line; `None` for no password.
+    /// The password, one line; `None` for no password.
     pub password: Option<Prompted>,
-    /// `management-client`: connect there instead of listening.
+    /// `management-client`: connect to the address instead of listening.
     pub connect: bool,
-    /// `management-hold`: begin when told.
+    /// `management-hold`: wait for a command before starting.
     pub hold: bool,
-    /// `management-signal`: SIGUSR1 when the other end goes.
+    /// `management-signal`: raise SIGUSR1 when the other end disconnects.
     pub signal: bool,
-    /// `management-forget-disconnect`: passwords are forgotten when the other end goes.
+    /// `management-forget-disconnect`: forget passwords when the other end disconnects.
     pub forget_disconnect: bool,
-    /// `management-up-down`: tell when the tunnel goes up and down.
+    /// `management-up-down`: report when the tunnel goes up and down.
     pub up_down: bool,
-    /// `management-query-passwords`: passwords are asked for there.
+    /// `management-query-passwords`: ask for passwords there.
     pub query_passwords: bool,
-    /// `management-log-cache`: lines kept for it, by default 250.
+    /// `management-log-cache`: log lines kept for the client, by default 250.
     pub log_cache: u16,
-    /// `management-client-user`: only this user, on a Unix socket.
+    /// `management-client-user`: accept only this user, on a Unix socket.
     pub user: Option<String>,
     /// `management-client-group`.
     pub group: Option<String>,
@@ -45,7 +45,7 @@ pub struct Management {
 pub struct LogFile {
     /// The file.
     pub path: PathBuf,
-    /// Keeps the file's content.
+    /// Whether to append to the file.
     pub append: bool,
 }
 
@@ -54,14 +54,14 @@ pub struct LogFile {
 pub struct StatusFile {
     /// The file.
     pub path: PathBuf,
-    /// Seconds between two writings, by default 60.
+    /// Seconds between writes, by default 60.
     pub seconds: u32,
 }
 
 /// `remap-usr1`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RemapUsr1 {
-    /// `SIGHUP`: read everything again.
+    /// `SIGHUP`: read the whole configuration again.
     Hup,
     /// `SIGTERM`: exit.
     Term,
@@ -70,9 +70,9 @@ pub enum RemapUsr1 {
 /// How the process runs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Service {
-    /// `user`, after the start.
+    /// `user` to switch to after the start.
     pub user: Option<String>,
-    /// `group`, after the start.
+    /// `group` to switch to after the start.
     pub group: Option<String>,
     /// `daemon`: detach after the start.
     pub daemon: bool,
@@ -86,7 +86,7 @@ pub struct Service {
     pub log: Option<LogFile>,
     /// `verb`, 0 to 11, by default 1.
     pub verb: u8,
-    /// `mute`: so many messages of one kind in a row; 0 for all.
+    /// `mute`: at most this many similar messages in a row; 0 for no limit.
     pub mute: u32,
     /// `suppress-timestamps`.
     pub suppress_timestamps: bool,
@@ -110,7 +110,7 @@ pub struct Service {
     pub persist_key: bool,
     /// `persist-remote-ip`: the server's name is not resolved again at a restart.
     pub persist_remote_ip: bool,
-    /// `auth-nocache`: passwords are forgotten when they were used.
+    /// `auth-nocache`: passwords are forgotten after use.
     pub auth_nocache: bool,
     /// `echo`, `parameter`: texts for the log.
     pub echo: Vec<String>,

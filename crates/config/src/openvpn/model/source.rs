@@ -1,4 +1,4 @@
-//! Texts that come from a file or stand in the configuration itself.
+//! Texts that stand in a file of their own or inline in the configuration.
 
 use std::fmt;
 use std::io;
@@ -8,11 +8,11 @@ use zeroize::Zeroizing;
 
 use crate::file;
 
-/// Largest file of certificates, keys or passwords that is read, in bytes.
+/// Largest accepted file of certificates, keys or passwords, in bytes.
 pub const SOURCE_MAX: u64 = 4 << 20;
 
-/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, and what
-/// stands beside them in inline blocks.
+/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, and the texts around them in
+/// inline blocks.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub struct Secret(Zeroizing<String>);
 
@@ -36,18 +36,17 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a certificate, a key, a list or a password is.
+/// Source of a certificate, a key, a list or a password.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Source {
     /// In the configuration, between `<name>` and `</name>`. A PKCS#12 bundle is base64 here.
     Inline(Secret),
-    /// In a file; a relative path is meant from [`crate::openvpn::OpenVpn::directory`].
+    /// In a file; a relative path starts at [`crate::openvpn::OpenVpn::directory`].
     File(PathBuf),
 }
 
 impl Source {
-    /// The bytes: the inline text, or the file's content, `directory` being where relative
-    /// paths begin.
+    /// Returns the inline text, or the file's content. Relative paths start at `directory`.
     ///
     /// # Errors
     /// The kernel's error, or `FileTooLarge` above [`SOURCE_MAX`] bytes.
@@ -65,16 +64,16 @@ impl Source {
     }
 }
 
-/// Where a name and a password come from.
+/// Source of a user name and a password.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Prompted {
-    /// Ask: on the terminal, or through the management interface.
+    /// Ask the user: on the terminal, or through the management interface.
     Ask,
-    /// Two lines (one for a passphrase); a missing second line is asked for.
+    /// Two lines (one for a passphrase); the user is asked for a missing second line.
     From(Source),
 }
 
-/// A path as the configuration means it.
+/// Resolves a path of the configuration against `directory`.
 #[must_use]
 pub fn resolve(directory: Option<&Path>, path: &Path) -> PathBuf {
     match directory {

@@ -1,13 +1,13 @@
-//! Everything that happens after a while. All times are in seconds.
+//! Timers of a session. All times are in seconds.
 
-/// The action when nothing is heard of the peer.
+/// The action when no packet arrives from the peer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum PingTimeout {
-    /// Neither was given: in a client over UDP 120 seconds to a new attempt, until the server
-    /// pushes its own; otherwise nothing.
+    /// Neither was given. A client over UDP reconnects after 120 seconds, until the server pushes a value; otherwise
+    /// there is no timeout.
     #[default]
     Unset,
-    /// `ping-restart 0`: nothing.
+    /// `ping-restart 0`: no timeout.
     Off,
     /// `ping-restart`: connect again after so many seconds.
     Restart(u32),
@@ -23,9 +23,9 @@ pub struct Renegotiation {
     /// `reneg-sec MAX MIN`: each session takes its own time between the two. `None`: 90 % of
     /// the maximum in a server, the maximum in a client.
     pub seconds_min: Option<u32>,
-    /// `reneg-bytes`: both ways together; `None` for no limit but that of 64-bit blocks.
+    /// `reneg-bytes`: sum of both directions; `None` for no limit but that of 64-bit blocks.
     pub bytes: Option<u64>,
-    /// `reneg-pkts`: both ways together.
+    /// `reneg-pkts`: sum of both directions.
     pub packets: Option<u64>,
 }
 
@@ -40,24 +40,24 @@ impl Default for Renegotiation {
     }
 }
 
-/// Times of a session. In a client, what is pushed replaces the ping and timeout fields.
+/// Timers of a session. In a client, pushed values replace the ping and timeout fields.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timers {
-    /// `ping`: a ping after so many seconds without sending; 0 for none.
+    /// `ping`: a ping after this many seconds without sending; 0 for none.
     pub ping: u32,
-    /// `ping-restart`, `ping-exit`: in a server doubled by `keepalive`.
+    /// `ping-restart`, `ping-exit`: `keepalive` doubles it in a server.
     pub ping_timeout: PingTimeout,
-    /// `inactive SECONDS [BYTES]`: give up when fewer bytes went through in that time.
+    /// `inactive SECONDS [BYTES]`: exit when fewer bytes went through in that time.
     pub inactive: Option<(u32, u64)>,
     /// `session-timeout`.
     pub session_timeout: Option<u32>,
     /// `reneg-*`.
     pub renegotiation: Renegotiation,
-    /// `hand-window`: a handshake must be over, by default 60.
+    /// `hand-window`: time limit of a handshake, by default 60.
     pub hand_window: u32,
-    /// `tran-window`: an old key still opens, by default 3600.
+    /// `tran-window`: how long an old key still decrypts, by default 3600.
     pub tran_window: u32,
-    /// `tls-timeout`: first retransmission on the control channel, by default 2.
+    /// `tls-timeout`: time to the first retransmission on the control channel, by default 2.
     pub tls_timeout: u32,
     /// `tls-exit`: exit when a handshake fails.
     pub tls_exit: bool,

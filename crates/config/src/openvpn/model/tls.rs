@@ -1,4 +1,4 @@
-//! Certificates, and whom to believe.
+//! Certificates, and the rules for the peer's certificate.
 
 use super::scripts::Command;
 use super::source::{Prompted, Source};
@@ -10,11 +10,11 @@ pub struct Tls {
     pub ca: Option<Source>,
     /// `cert`: PEM.
     pub cert: Option<Source>,
-    /// `key`: PEM, maybe encrypted with [`Tls::askpass`].
+    /// `key`: PEM, possibly encrypted with [`Tls::askpass`].
     pub key: Option<Source>,
-    /// `pkcs12`: instead of the three above; base64 when inline.
+    /// `pkcs12`: replaces the three above; base64 when inline.
     pub pkcs12: Option<Source>,
-    /// `extra-certs`: PEM, sent along with ours.
+    /// `extra-certs`: PEM, sent along with our certificate.
     pub extra_certs: Option<Source>,
     /// `crl-verify`.
     pub crl: Option<Crl>,
@@ -34,8 +34,8 @@ pub struct Tls {
     pub profile: CertProfile,
     /// The rules for the peer's certificate.
     pub verify: Verify,
-    /// `tls-crypt-v2 … force-cookie`: nothing is kept of a client before it proved its address,
-    /// even if it is one of before 2.6.
+    /// `tls-crypt-v2 … force-cookie`: keeps no state of a client, not even of one before 2.6, until it proved its
+    /// address.
     pub force_cookie: bool,
     /// `tls-crypt-v2-verify`.
     pub tls_crypt_v2_verify: Option<Command>,
@@ -55,7 +55,7 @@ pub enum Crl {
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum TlsVersion {
-    /// TLS 1.2, the oldest that is spoken.
+    /// TLS 1.2, the oldest version supported.
     #[default]
     V1_2,
     /// TLS 1.3.
@@ -74,7 +74,7 @@ pub enum CertProfile {
     SuiteB,
 }
 
-/// Which end a certificate is for.
+/// The end that a certificate is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CertRole {
     /// `client`.
@@ -100,11 +100,11 @@ pub enum X509NameKind {
     Subject,
     /// `name`: the common name (or the field of `x509-username-field`).
     Name,
-    /// `name-prefix`: how the common name begins.
+    /// `name-prefix`: the beginning of the common name.
     NamePrefix,
 }
 
-/// A digest that names a certificate.
+/// A digest that identifies a certificate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fingerprint {
     /// SHA-256 of the DER.
@@ -113,14 +113,14 @@ pub enum Fingerprint {
     Sha1([u8; 20]),
 }
 
-/// Whether a client shows a certificate.
+/// Whether a client must present a certificate.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ClientCertificate {
-    /// `verify-client-cert none`: not asked for.
+    /// `verify-client-cert none`: the server does not ask for one.
     None,
-    /// `verify-client-cert optional`: verified when shown.
+    /// `verify-client-cert optional`: verified if presented.
     Optional,
-    /// It must.
+    /// The client must present one.
     #[default]
     Require,
 }
@@ -128,9 +128,9 @@ pub enum ClientCertificate {
 /// The rules for the peer's certificate, beyond its signature by the CA.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Verify {
-    /// `remote-cert-tls`: key usage and extended key usage of this end.
+    /// `remote-cert-tls`: the peer's key usage and extended key usage must fit this role.
     pub remote_cert_tls: Option<CertRole>,
-    /// `remote-cert-ku`: one of these masks must be covered; `Some` and empty for "any key usage".
+    /// `remote-cert-ku`: the key usage must cover one of these masks; `Some` and empty for "any key usage".
     pub remote_cert_ku: Option<Vec<u16>>,
     /// `remote-cert-eku`: object identifier or OpenSSL's name.
     pub remote_cert_eku: Option<String>,
@@ -138,10 +138,9 @@ pub struct Verify {
     pub ns_cert_type: Option<CertRole>,
     /// `verify-x509-name`.
     pub x509_name: Option<X509Name>,
-    /// `peer-fingerprint`: the peer's certificate is one of these. Without a CA it may be
-    /// self-signed.
+    /// `peer-fingerprint`: the peer's certificate must be one of these. Without a CA it may be self-signed.
     pub peer_fingerprints: Vec<Fingerprint>,
-    /// `verify-hash`: the certificate that signed the peer's is one of these.
+    /// `verify-hash`: the certificate that signed the peer's must be one of these.
     pub issuer_fingerprints: Vec<Fingerprint>,
     /// `verify-client-cert`, in a server.
     pub client_certificate: ClientCertificate,

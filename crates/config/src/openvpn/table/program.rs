@@ -1,4 +1,4 @@
-//! Directives of the program: scripts, the service, a server's, and all others.
+//! Directives of the program: scripts, the service, servers, and all others.
 
 use super::{Entry, KERNEL, MANY, PKCS11, PULLED, WINDOWS, action, no, skip, yes};
 

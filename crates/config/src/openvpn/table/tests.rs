@@ -1,4 +1,4 @@
-//! Nothing that stock reads is missing from the table.
+//! The table has every option that stock reads.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn every_name_once() {
     }
 }
 
-/// The names of all options that 2.6 and 2.7 read, also those that they do not document.
+/// Names of all options that 2.6 and 2.7 read, undocumented ones included.
 const KNOWN: &str = "allow-compression allow-nonadmin allow-pull-fqdn allow-recursive-routing \
     askpass auth auth-gen-token auth-gen-token-secret auth-nocache auth-retry auth-token \
     auth-token-user auth-user-pass auth-user-pass-optional auth-user-pass-verify bcast-buffers \
@@ -75,7 +75,7 @@ fn every_option_of_stock_has_its_place() {
 
 #[test]
 fn every_option_that_stock_prints_has_its_place() {
-    // Where the program is installed its own word counts; elsewhere the list above must do.
+    // An installed program's own list counts; otherwise the list above has to do.
     let output = Command::new("openvpn").arg("--help").output();
     let Some(output) = require::require(output.map_err(|error| format!("openvpn: {error}"))) else {
         return;

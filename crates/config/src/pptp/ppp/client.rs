@@ -1,4 +1,4 @@
-//! A client: a file of pppd's whose `pty` is pptp-linux.
+//! Client: a pppd file whose `pty` is pptp-linux.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ struct Wanted {
     dns: bool,
 }
 
-/// The model of a client's file. `None` where something that nothing goes without is missing.
+/// Builds the model of a client's file. `None` if a required setting is missing.
 pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Report) -> Option<Pptp> {
     let given = collect(text, read, report);
     let mut common = Common::default();
@@ -118,7 +118,7 @@ fn take(option: &Given, wanted: &mut Wanted, report: &mut Report) {
     option.judge(report, verdict, reason);
 }
 
-/// The server that a call of pptp-linux names, and the words that mean nothing here.
+/// The server in a call of pptp-linux, and the options without effect here.
 fn host_of(command: &str) -> Result<((String, u16), Vec<String>), String> {
     // The words are split as a shell does; words that only a shell understands are refused.
     if command.contains(|c: char| "$`;|&<>()".contains(c)) {
@@ -134,7 +134,7 @@ fn host_of(command: &str) -> Result<((String, u16), Vec<String>), String> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--nolaunchpppd" => {}
-            // With a word behind them.
+            // Options with a value.
             "--timeout" | "--localbind" | "--phone" | "--quirks" | "--logstring" | "--loglevel"
             | "--test-type" | "--test-rate" | "--idle-wait" | "--max-echo-wait" | "--rtmark"
             | "--missing-window" => {
@@ -143,7 +143,7 @@ fn host_of(command: &str) -> Result<((String, u16), Vec<String>), String> {
             }
             option if option.starts_with("--") => ignored.push(word),
             _ if host.is_none() => host = Some(values::server(&word)?),
-            // Options for pppd, with which pptp would start it.
+            // pptp would pass other options on to pppd.
             _ => return Err("pppd's options stand in the file itself".to_owned()),
         }
     }

@@ -1,4 +1,4 @@
-//! The options of a file of pppd's, with those of the files that it names.
+//! Collects the options of a pppd file and of the files that it names.
 
 use std::path::Path;
 
@@ -11,28 +11,28 @@ use crate::pptp::exact_text;
 use crate::report::{Report, Verdict};
 use crate::suggest::nearest;
 
-/// How many files may be named one by another.
+/// Deepest nesting of files.
 const DEPTH_MAX: usize = 4;
-/// Files that are read.
+/// Most files to read.
 const FILES_MAX: usize = 16;
-/// Options of all files together.
+/// Most options of all files together.
 const OPTIONS_MAX: usize = 1000;
 
-/// An option that is judged by what it says.
+/// An option whose value still has to be judged.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
-    /// In its usual spelling.
+    /// The option's name, in its usual spelling.
     pub(super) name: &'static str,
-    /// The words behind it; perhaps a secret.
+    /// The option's value, which may be a secret.
     pub(super) value: Zeroizing<String>,
-    /// The line of the file that was named first.
+    /// The line in the first file.
     line: usize,
-    /// Where it stands, if that is another file.
+    /// The place in another file; empty if it is in the first.
     place: String,
 }
 
 impl Given {
-    /// Says what became of it.
+    /// Records a verdict on the option.
     pub(super) fn judge(&self, report: &mut Report, verdict: Verdict, reason: &str) {
         push(report, (self.line, &self.place), self.name, verdict, reason);
     }
@@ -50,22 +50,22 @@ fn push(
     report.push(line, name, verdict, reason.join(": "));
 }
 
-/// Where words stand.
+/// The file that words come from.
 #[derive(Clone, Copy)]
 struct Source<'s> {
-    /// The line of the first file, and the name of this one, if it is another.
+    /// For a file other than the first: the line in the first file, and this file's name.
     other: Option<(usize, &'s str)>,
     depth: usize,
 }
 
 impl Source<'_> {
-    /// The file that is read first.
+    /// The first file.
     const FIRST: Self = Self {
         other: None,
         depth: 0,
     };
 
-    /// Line and place of a word.
+    /// Line in the first file, and place in another.
     fn at(&self, line: usize) -> (usize, String) {
         match self.other {
             None => (line, String::new()),
@@ -79,7 +79,7 @@ struct Collector<'c> {
     read: &'c Read<'c>,
     report: &'c mut Report,
     given: Vec<Given>,
-    /// Files that were read.
+    /// Number of files read.
     files: usize,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn collect(text: &str, read: &Read<'_>, report: &mut Report) -> Vec<G
     collector.given
 }
 
-/// Collects the options of a file that line `line` of the first one names.
+/// Collects the options of a file that line `line` of the first file names.
 pub(super) fn collect_file(
     path: &str,
     line: usize,
@@ -126,7 +126,7 @@ impl<'c> Collector<'c> {
             }
         };
         let mut words = words.into_iter();
-        // The words behind an unknown one in its line may be its values.
+        // Words behind an unknown one on its line may be its values.
         let mut skips = false;
         while let Some(Word { text, line, first }) = words.next() {
             skips &= !first;
@@ -157,7 +157,7 @@ impl<'c> Collector<'c> {
                 (Meaning::Nothing(reason), _) => self.push(place, name, Verdict::Ignored, reason),
                 (Meaning::Refused(reason), _) => self.push(place, name, Verdict::Refused, reason),
                 (Meaning::Taken, "file") => self.of_file(&value, place, name, source),
-                // pppd takes a name there, and no path.
+                // pppd accepts only a name here, not a path.
                 (Meaning::Taken, "call")
                     if value.starts_with('/') || value.split('/').any(|part| part == "..") =>
                 {
@@ -178,7 +178,7 @@ impl<'c> Collector<'c> {
         }
     }
 
-    /// The options of a file that another one names.
+    /// Collects the options of a file that another one names.
     fn of_file(&mut self, path: &str, place: (usize, &str), name: &str, source: Source<'_>) {
         self.files += 1;
         if source.depth >= DEPTH_MAX || self.files > FILES_MAX {
@@ -205,7 +205,7 @@ impl<'c> Collector<'c> {
     }
 }
 
-/// A word that is no option, and may be a secret.
+/// Records a word that is not an option, and may be a secret.
 fn unknown(word: &str, place: (usize, &str), report: &mut Report) {
     let is_option = !word.is_empty()
         && word
@@ -225,8 +225,8 @@ fn unknown(word: &str, place: (usize, &str), report: &mut Report) {
         )
     } else if is_option && word.len() <= 32 {
         let reason = "there is no such option of pppd's here";
-        // A word that is like no option may be a part of a password that lacks its quotation marks. Words of another
-        // file are not quoted.
+        // A word unlike any option may be part of a password without quotation marks. Words of another file are not
+        // quoted.
         match nearest(word, &options::names()).filter(|_| place.1.is_empty()) {
             Some(near) => (word, format!("{reason}; did you mean `{near}`?")),
             None => ("", reason.to_owned()),

@@ -1,17 +1,17 @@
-//! The meaning of each of pppd's options here.
+//! Treatment of each pppd option.
 
-/// The meaning of an option.
+/// Treatment of an option.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Meaning {
-    /// The option is taken by its name.
+    /// The importer uses the option.
     Taken,
-    /// Nothing here corresponds, and that does no harm, because of this.
+    /// The option has no effect here, which is harmless for this reason.
     Nothing(&'static str),
-    /// It asks for something that is not done.
+    /// The option asks for something unsupported.
     Refused(&'static str),
 }
 
-/// An option: its name, how many words follow, what it is.
+/// An option: name, number of values, treatment.
 type Row = (&'static str, usize, Meaning);
 
 use Meaning::{Nothing, Refused, Taken};
@@ -31,7 +31,7 @@ const ADDRESSES: &str = "the server says which addresses there are";
 const COMMAND: &str = "it runs another program: leave it out, or stay with pppd";
 const PROVES: &str = "with MS-CHAPv2 the server proves that it knows the password, always; ask for nothing else: noauth";
 
-/// All that are known.
+/// All known options.
 const OPTIONS: &[Row] = &[
     ("pty", 1, Taken),
     ("plugin", 1, Taken),
@@ -255,7 +255,7 @@ const OPTIONS: &[Row] = &[
     ("unset", 1, Nothing(SCRIPTS)),
 ];
 
-/// Other spellings, and the usual one.
+/// Other spellings, each with the usual one.
 const SPELLINGS: &[(&str, &str)] = &[
     ("+mppe", "require-mppe"),
     ("+mppe-40", "require-mppe-40"),
@@ -280,14 +280,14 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("interface", "ifname"),
 ];
 
-/// The usual spelling of an option's name, how many words follow it, and what it is.
+/// Finds an option by any of its spellings.
 pub(super) fn find(name: &str) -> Option<&'static Row> {
     let usual = SPELLINGS.iter().find(|(other, _)| *other == name);
     let name = usual.map_or(name, |(_, usual)| usual);
     OPTIONS.iter().find(|(known, ..)| *known == name)
 }
 
-/// Options that protect less. Hints never name them; a user who wants one writes it without help.
+/// Options that weaken security. Hints never name them; a user who wants one must know its name.
 pub(super) const WEAKENING: &[&str] = &[
     "nomppe",
     "nomppe-128",
@@ -309,5 +309,5 @@ pub(super) fn names() -> Vec<&'static str> {
     names.filter(|name| !WEAKENING.contains(name)).collect()
 }
 
-/// The error for a client that asks the server to log in.
+/// The error for a client that asks the server to authenticate itself.
 pub(super) const ASKS_SERVER: &str = PROVES;

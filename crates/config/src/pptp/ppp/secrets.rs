@@ -1,21 +1,21 @@
-//! `chap-secrets`: a client's name, a server's, a password, and addresses, in each line.
+//! `chap-secrets`: each line has a client's name, a server's name, a password, and addresses.
 
 use zeroize::Zeroizing;
 
 use super::words::{Fault, Word, words};
 
-/// A line.
+/// A line of `chap-secrets`.
 #[derive(Clone, Debug)]
 pub(super) struct Secret {
     pub(super) client: String,
     pub(super) server: String,
     pub(super) password: Zeroizing<String>,
-    /// The first of the addresses that the client may have, as it is written; `None` if there is none.
+    /// The first address that the client may have, as written; `None` if there is none.
     address: Option<String>,
     pub(super) line: usize,
 }
 
-/// The lines of a text. One with less than three words has no password, and is passed over, as pppd does.
+/// Parses the lines. A line with fewer than three words has no password and is skipped, as pppd does.
 pub(super) fn secrets(text: &str) -> Result<Vec<Secret>, Fault> {
     let mut lines: Vec<Vec<Word>> = Vec::new();
     for word in words(text)? {
@@ -40,17 +40,18 @@ pub(super) fn secrets(text: &str) -> Result<Vec<Secret>, Fault> {
 }
 
 impl Secret {
-    /// Whether it is for a server of this name; of any, if that is not known.
+    /// Whether the line is for a server of this name, or for any server if the name is unknown.
     pub(super) fn is_for(&self, server: Option<&str>) -> bool {
         self.server == "*" || server.is_none_or(|server| self.server == server)
     }
 
-    /// Whether it names this server: of a client's lines pppd takes such a one first.
+    /// Whether the line names this server rather than `*`: pppd prefers such a line.
     pub(super) fn names(&self, server: Option<&str>) -> bool {
         server.is_some() && self.server != "*"
     }
 
-    /// Why pppd lets no client in by it: a line without addresses is for calls of this host, and `-` shuts a client out.
+    /// Why pppd lets no client in by this line: without addresses it is for calls of this host, and `-` shuts a
+    /// client out.
     pub(super) fn shut(&self) -> Option<&'static str> {
         match self.address.as_deref() {
             Some(it) if it.starts_with('!') => Some(
@@ -61,12 +62,12 @@ impl Secret {
         }
     }
 
-    /// Whether the client may have certain addresses only.
+    /// Whether the line restricts the client's addresses.
     pub(super) fn has_address(&self) -> bool {
         self.address.as_deref().is_some_and(|it| it != "*")
     }
 
-    /// Why its password cannot be used.
+    /// Why the line's password cannot be used.
     pub(super) fn fault(&self) -> Option<&'static str> {
         match self.password.as_str() {
             "" => Some("the password is empty"),
@@ -76,10 +77,10 @@ impl Secret {
     }
 }
 
-/// A client's password: of the lines for it and the server, that which names both rather than one with `*`.
+/// A client's password. A line that names both client and server is preferred to one with `*`.
 ///
 /// # Errors
-/// There is none, it cannot be used, or there are several.
+/// The password is missing, unusable or ambiguous.
 pub(super) fn password(
     secrets: &[Secret],
     client: &str,

@@ -1,4 +1,4 @@
-//! A server: `pptpd.conf`, the options of pppd's that it names, and the users of `chap-secrets`.
+//! Server: `pptpd.conf`, the pppd options file that it names, and the users of `chap-secrets`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -14,14 +14,14 @@ use crate::report::{Report, Verdict};
 use crate::suggest::suggest;
 use crate::types::{AllowedIp, decimal};
 
-/// Where pptpd looks for options if its file names none.
+/// Options file that pptpd uses if its file names none.
 const OPTIONS: &str = "/etc/ppp/pptpd-options";
 
 const RANGES: &str =
     "write IPv4 addresses and ranges with commas between them: 10.9.0.10-99,10.9.0.120";
 const SPAWNED: &str = "nothing is started for a client";
 
-/// Words of pptpd's, and why those mean nothing that do nothing here.
+/// Settings of pptpd, and why some have no effect here.
 const KEYS: [(&str, &str); 13] = [
     ("option", ""),
     ("localip", ""),
@@ -51,7 +51,7 @@ struct Daemon {
     connections: Option<usize>,
 }
 
-/// The word and the value of a line, if it has any.
+/// Splits a line into its word and value; `None` for a comment or an empty line.
 pub(super) fn line_of(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -61,7 +61,7 @@ pub(super) fn line_of(line: &str) -> Option<(&str, &str)> {
     Some((word, value.trim()))
 }
 
-/// The model of a server's file. `None` where something that nothing goes without is missing.
+/// Builds the model of a server's file. `None` if a required setting is missing.
 pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Report) -> Option<Pptp> {
     let mut daemon = Daemon::default();
     for (at, line) in text.lines().enumerate() {
@@ -128,7 +128,7 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
     })
 }
 
-/// A line of `pptpd.conf`.
+/// Takes a line of `pptpd.conf`.
 fn take(daemon: &mut Daemon, (line, word, value): (usize, &str, &str), report: &mut Report) {
     let mut judge = |verdict, reason: &str| report.push(line, word, verdict, reason);
     let known = KEYS.iter().find(|(key, _)| *key == word);
@@ -190,7 +190,7 @@ fn take(daemon: &mut Daemon, (line, word, value): (usize, &str, &str), report: &
     }
 }
 
-/// An option of pppd's that only a server's file has.
+/// Takes a pppd option that only a server's file has.
 fn take_option(
     option: &Given,
     name: &mut Option<String>,
@@ -236,7 +236,7 @@ fn take_option(
     option.judge(report, verdict, reason);
 }
 
-/// `192.168.0.234-238,192.168.0.245`, or with whole addresses at both ends of a range.
+/// Parses `192.168.0.234-238,192.168.0.245`; both ends of a range may be whole addresses.
 fn ranges(text: &str) -> Result<Vec<Ipv4Addr>, String> {
     let mut all = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -271,14 +271,14 @@ fn ranges(text: &str) -> Result<Vec<Ipv4Addr>, String> {
     Ok(all)
 }
 
-/// The fewest networks that have these addresses and no others.
+/// The fewest networks that hold exactly these addresses.
 fn networks(pool: &[Ipv4Addr]) -> Vec<AllowedIp> {
     let mut addresses: Vec<u32> = pool.iter().copied().map(u32::from).collect();
     addresses.sort_unstable();
     let mut networks = Vec::new();
     let mut rest = &addresses[..];
     while let Some(&first) = rest.first() {
-        // The largest network that alignment allows and whose addresses follow each other in the pool.
+        // The largest aligned network whose addresses are all in the pool.
         let fits = |bits: u8| {
             let size = 1_usize << bits;
             first.is_multiple_of(1 << bits)
@@ -292,7 +292,7 @@ fn networks(pool: &[Ipv4Addr]) -> Vec<AllowedIp> {
     networks
 }
 
-/// The users, by the server's name.
+/// The users of the server with this name.
 fn users(
     server: Option<&str>,
     read: &Read<'_>,
@@ -306,9 +306,9 @@ fn users(
             return None;
         }
     };
-    // Without a name pppd has the host's, which this file does not say.
+    // Without a name, pppd uses the host's, which this file does not give.
     let matches = |it: &Secret| it.is_for(server) && it.client != "*";
-    // The line that pppd takes of each user's: another one, which it would not look at, lets no client in.
+    // The line that pppd uses for each user; other lines let no client in.
     let mut taken: BTreeMap<&str, &Secret> = BTreeMap::new();
     for secret in secrets.iter().filter(|it| matches(it)) {
         let first = taken.entry(&secret.client).or_insert(secret);

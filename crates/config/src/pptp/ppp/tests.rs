@@ -10,7 +10,7 @@ const OPTIONS: &str = "name pptpd\nrefuse-pap\nrefuse-chap\nrefuse-mschap\nrequi
 const USERS: &str = "# client server secret addresses\nDOMAIN\\\\alice office \"open sesame\"\nbob pptpd word *\n\
     carol pptpd 'it''s' 192.168.0.234\ndave * x *\nerin other y *\n";
 
-/// Parses a text among files.
+/// Parses a text, with these files as those of the host.
 fn imported(text: &str, files: &[(&str, &str)]) -> Import {
     let files: BTreeMap<&str, &str> = files.iter().copied().collect();
     let read = |path: &Path| match path.to_str().and_then(|path| files.get(path)) {
@@ -45,7 +45,7 @@ fn server_of(import: Import) -> (Pptp, Server) {
     }
 }
 
-/// Which of these files have passwords in them, where the first is read.
+/// Files that may hold passwords if the first one is read.
 fn secrets_among(files: &[(&str, &str)]) -> Vec<PathBuf> {
     let read = |path: &Path| {
         let found = files.iter().find(|(name, _)| path == Path::new(name));
@@ -55,7 +55,7 @@ fn secrets_among(files: &[(&str, &str)]) -> Vec<PathBuf> {
     secrets_of(Path::new(files[0].0), files[0].1.as_bytes(), &read)
 }
 
-/// NetworkManager calls it so.
+/// NetworkManager calls pptp with these options.
 #[test]
 fn options_of_pptp_with_a_word_behind_them_are_known() {
     let call = "pty \"pptp 198.51.100.9 --nolaunchpppd --loglevel 0 --logstring nm\"\n";
@@ -64,7 +64,7 @@ fn options_of_pptp_with_a_word_behind_them_are_known() {
     assert_eq!(client_of(import).1.host, "198.51.100.9");
 }
 
-/// The verdict on an option, and why.
+/// The verdict on an option, and the reason.
 fn verdict<'i>(import: &'i Import, key: &str) -> (Verdict, &'i str) {
     let entry = import.report.entries.iter().find(|entry| entry.key == key);
     let entry = entry.unwrap_or_else(|| panic!("nothing of {key}: {:?}", import.report));
@@ -232,7 +232,7 @@ fn what_asks_for_something_else_is_refused_with_its_line() {
     }
 }
 
-/// Options as in OpenWrt's /etc/ppp/options.pptp, and those of newer versions of pppd.
+/// Options of OpenWrt's /etc/ppp/options.pptp, and of newer pppd versions.
 #[test]
 fn options_of_other_programs_get_one_message_a_line() {
     for (words, expected) in [

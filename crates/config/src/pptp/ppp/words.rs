@@ -1,8 +1,9 @@
-//! Words of pppd's files: separated by white space, put together by quotes, with escapes as in C; `#` begins a comment.
+//! Splits pppd's files into words: separated by white space, grouped by quotes, with escapes as in C; `#` begins a
+//! comment.
 
 use zeroize::Zeroizing;
 
-/// Bytes of the longest word, as with pppd, which cuts longer ones.
+/// Longest word, in bytes, as in pppd, which cuts longer ones.
 const WORD_MAX: usize = 1023;
 
 /// A word.
@@ -10,25 +11,25 @@ const WORD_MAX: usize = 1023;
 pub(super) struct Word {
     /// The word without quotes and escapes; perhaps a secret.
     pub(super) text: Zeroizing<String>,
-    /// The line that it begins in, counted from 1.
+    /// The line on which the word begins, counted from 1.
     pub(super) line: usize,
-    /// It is the first of its line.
+    /// Whether the word is the first on its line.
     pub(super) first: bool,
 }
 
-/// Why a text has no words, and in which line.
+/// Why a text cannot be split, with the line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fault {
-    /// Longer than pppd takes.
+    /// A word is longer than pppd accepts.
     TooLong(usize),
-    /// A quote that does not end.
+    /// A quotation mark is not closed.
     Unended(usize),
-    /// Escapes that make no text.
+    /// Escapes yield bytes that are not UTF-8.
     NotText(usize),
 }
 
 impl Fault {
-    /// Its line, and what to do.
+    /// The line and the fault in words.
     pub(super) const fn describe(self) -> (usize, &'static str) {
         match self {
             Self::TooLong(line) => (line, "a word is longer than 1023 bytes"),
@@ -38,7 +39,7 @@ impl Fault {
     }
 }
 
-/// Where a text is read.
+/// A position in a text.
 struct Reader<'t> {
     bytes: &'t [u8],
     at: usize,
@@ -57,7 +58,7 @@ impl Reader<'_> {
         Some(byte)
     }
 
-    /// Skips to the next word. Whether a line ended on the way, or `None` at the end.
+    /// Skips to the next word. Returns whether a line ended on the way, or `None` at the end of the text.
     fn skip(&mut self) -> Option<bool> {
         let mut ended = false;
         loop {
@@ -80,7 +81,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Up to `most` digits of a number, of which the lowest eight bits count.
+    /// Reads up to `most` digits of a number, and returns its lowest eight bits.
     fn number(&mut self, radix: u32, most: usize) -> u8 {
         let mut value = 0_u32;
         for _ in 0..most {
@@ -96,7 +97,7 @@ impl Reader<'_> {
         value as u8
     }
 
-    /// The byte that an escape means; `None` where it means nothing.
+    /// Reads an escape and returns its byte; `None` if it yields no byte.
     fn escape(&mut self) -> Option<u8> {
         let byte = self.peek()?;
         if (b'0'..b'8').contains(&byte) {
@@ -119,7 +120,7 @@ impl Reader<'_> {
 
     fn word(&mut self) -> Result<Zeroizing<String>, Fault> {
         let line = self.line;
-        // The size is reserved beforehand: a buffer that grows leaves copies behind.
+        // Reserve the size first: a buffer that grows leaves copies of a secret behind.
         let mut word = Zeroizing::new(Vec::with_capacity(WORD_MAX + 1));
         let mut quote = None;
         while let Some(byte) = self.peek() {
@@ -157,7 +158,7 @@ impl Reader<'_> {
     }
 }
 
-/// White space as C has it.
+/// White space as in C.
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(texts(&"x".repeat(1023))[0].len(), 1023);
     }
 
-    /// Quotes a word in one of the ways that there are.
+    /// Quotes a word in one of the possible ways.
     fn quoted(word: &str, way: u8) -> String {
         match way {
             0 => format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")),

@@ -1,4 +1,4 @@
-//! The accelerator's side of what is measured, and whether it is right.
+//! Measures the accelerator's side, and checks its results.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::implementations::{CbcImplementation, Pair};
 /// An accelerator with a key.
 pub(super) struct Keyed {
     offload: Offload,
-    /// The code that shares packets out.
+    /// The code that shares packets between accelerator and CPU.
     both: Cpu,
 }
 
 impl Tuner {
-    /// `None` if the accelerator is gone, or has no session left.
+    /// Opens a session; `None` if the accelerator is gone, or has no session left.
     pub(in super::super) fn with(
         offer: &Offer,
         crossovers: Option<[Crossover; 2]>,
@@ -50,7 +50,7 @@ impl Tuner {
         })
     }
 
-    /// `false` if there is none, or it has failed.
+    /// Runs a batch on the accelerator; `false` if there is none, or it has failed.
     pub(super) fn by_accelerator(&self, direction: Direction, batch: &mut Batch) -> bool {
         let Some(Keyed { offload, .. }) = &self.accelerator else {
             return false;
@@ -63,8 +63,8 @@ impl Tuner {
             .all(|verdict| *verdict == Verdict::Done)
     }
 
-    /// Whether the accelerator tells a forged packet from the others of a batch, wherever in it a bit is wrong. What has no
-    /// tag cannot be told.
+    /// Whether the accelerator detects a forged packet in a batch, wherever in it a bit is wrong. A task without tags
+    /// has nothing to detect.
     pub(in super::super) fn rejects_forgeries(&self) -> bool {
         let Some(Keyed { offload, .. }) = &self.accelerator else {
             return false;
@@ -78,7 +78,7 @@ impl Tuner {
             for forged in 0..4 {
                 let mut batch = batch.clone();
                 let piece = batch.pieces[forged];
-                // A tag is compared to its end, and not only its first bytes.
+                // Includes the last byte of the tag: the accelerator must compare it to the end.
                 let spoilt = [
                     piece.aad.start,
                     piece.text.start + forged,
@@ -107,7 +107,7 @@ impl Tuner {
         })
     }
 
-    /// Whether the accelerator and the CPU come to the same, for texts around the borders of blocks and pages.
+    /// Whether the accelerator and the CPU produce equal results, for texts around the borders of blocks and pages.
     pub(in super::super) fn agrees(&self) -> bool {
         let task = self.task;
         [16, 17, 64, 1000, 1408, 4096, 9000]
@@ -130,7 +130,8 @@ impl Tuner {
             })
     }
 
-    /// Shares packets out and measures. `false` if there is no accelerator, or a packet was not taken for genuine.
+    /// Runs a batch on both, with packets shared between them. `false` if there is no accelerator, or a packet was
+    /// found not genuine.
     pub(super) fn by_both(&self, direction: Direction, batch: &mut Batch) -> bool {
         self.accelerator
             .as_ref()
@@ -138,15 +139,15 @@ impl Tuner {
     }
 }
 
-/// Whether an accelerator computes what it should. What it takes for genuine is not checked again, so that it must have
-/// been seen to reject what is not.
+/// Whether an accelerator computes correctly. Its verdict that a packet is genuine is never checked again, so it must
+/// have been seen to reject forged packets.
 pub(in super::super) fn is_right(offer: &Offer) -> bool {
     let has_tag = offer.task.tag_len() > 0;
     Tuner::with(offer, None)
         .is_some_and(|tuner| tuner.agrees() && (!has_tag || tuner.rejects_forgeries()))
 }
 
-/// Shapes of batches by which costs are told, if there is little time: packets, and bytes of each.
+/// Shapes of batches for a quick measurement of costs: packets, and bytes of each.
 const FEW: [(usize, usize); 4] = [(1, 64), (1, 1408), (32, 64), (32, 1408)];
 
 /// The costs in both directions, from a few batches.

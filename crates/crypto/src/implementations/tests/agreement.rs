@@ -1,7 +1,7 @@
-//! Random batches of random lengths: every candidate computes what the first of its table does, which is AWS-LC, and opens
-//! nothing of which a bit was turned.
+//! Random batches of random lengths: every candidate computes the same as the first of its table, which is AWS-LC, and
+//! opens no packet with a turned bit.
 //!
-//! `MILLRACE_CRYPTO_BATCHES` says how many batches; 800 if it does not.
+//! `MILLRACE_CRYPTO_BATCHES` sets the number of batches; 800 by default.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ pub(super) fn shapes() -> impl Strategy<Value = (u64, usize, usize)> {
     (any::<u64>(), packets, longest)
 }
 
-/// Lengths of the texts of a batch: all alike, in runs, or all different; now and then nothing at all.
+/// Lengths of the texts of a batch: all alike, in runs, or all different; sometimes 0.
 pub(super) fn lens(numbers: &mut Numbers, packets: usize, longest: usize) -> Vec<usize> {
     let mix = numbers.below(3);
     let mut len = numbers.below(longest + 1);
@@ -35,7 +35,7 @@ pub(super) fn lens(numbers: &mut Numbers, packets: usize, longest: usize) -> Vec
         .collect()
 }
 
-/// Places in a memory with gaps between them, tags in front of or behind the texts; and how long the memory is.
+/// Places in a memory with gaps between them, tags in front of or behind the texts; and the length of the memory.
 pub(super) fn places(numbers: &mut Numbers, lens: &[usize]) -> (Vec<Place>, usize) {
     let behind = numbers.below(2) == 0;
     let same_aad = numbers.below(4) > 0;
@@ -84,7 +84,7 @@ fn aeads_agree(numbers: &mut Numbers, algorithm: AeadAlgorithm, lens: &[usize]) 
         );
     }
 
-    // A bit of some packets: of what is authenticated, of the text, or of the tag.
+    // Turns a bit of some packets: of the associated data, the text, or the tag.
     let mut received = sealed;
     let mut genuine = vec![true; places.len()];
     for (place, genuine) in places.iter().zip(&mut genuine) {
@@ -201,7 +201,7 @@ proptest! {
     }
 }
 
-/// Every bit of one packet, in the middle of others.
+/// Turns every bit of one packet, in the middle of others.
 #[test]
 fn no_candidate_takes_a_packet_of_which_any_bit_was_turned() {
     let mut numbers = Numbers(7);

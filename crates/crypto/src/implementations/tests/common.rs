@@ -1,11 +1,11 @@
-//! Shared code of the tests of candidates: numbers, and every candidate of every table that this machine has, so that
-//! one that is added to a table is tested without a line here.
+//! Shared code of the tests of candidates: numbers, and every candidate of every table that this machine has. A
+//! candidate that is added to a table is tested without a change here.
 
 pub(super) use crate::implementations::*;
 pub(super) use crate::packet_aead::AeadAlgorithm;
 pub(super) use crate::{Digest, TAG_LEN};
 
-/// Numbers that look random and come again with the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
@@ -16,7 +16,7 @@ impl Numbers {
         mixed ^ mixed >> 31
     }
 
-    /// Less than `end`.
+    /// A number less than `end`.
     pub(super) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }

@@ -1,8 +1,8 @@
-//! Every candidate between pages that must not be touched: a byte read or written in front of the memory that it was
-//! given, or behind, ends the process. This sees what C and assembly do, which no bound of Rust's checks.
+//! Every candidate between inaccessible pages: a byte read or written outside the given memory ends the process. This
+//! checks C and assembly, where Rust checks no bounds.
 //!
-//! Batches begin with the first byte that may be touched, or end with the last; packets have 0 to 65,535 bytes at any
-//! alignment. `MILLRACE_CRYPTO_BATCHES` says how many batches; 300 if it does not.
+//! Batches begin at the first accessible byte, or end at the last; packets have 0 to 65,535 bytes at any alignment.
+//! `MILLRACE_CRYPTO_BATCHES` sets the number of batches; 300 by default.
 
 use super::agreement::batches;
 use super::common::*;
@@ -13,12 +13,12 @@ use crate::{Batch, Cipher, Packet, PacketCipher, checksum};
 /// The longest packet.
 const LONGEST: usize = 65_535;
 
-/// Pages that may be touched, between two runs of pages that must not.
+/// Accessible pages between two runs of inaccessible pages.
 struct Guarded {
     map: *mut libc::c_void,
-    /// Bytes of the guard in front, and of that behind: more than any implementation could mean by looking ahead.
+    /// Bytes of the guard in front, and of that behind: more than any implementation could want to look ahead.
     guard: usize,
-    /// Bytes between them.
+    /// Bytes between the guards.
     room: usize,
 }
 
@@ -39,7 +39,7 @@ impl Guarded {
         }
     }
 
-    /// `len` bytes: those right behind the guard in front, or those right in front of the guard behind.
+    /// `len` bytes: the first behind the guard in front, or the last before the guard behind.
     fn bytes(&mut self, len: usize, at_end: bool) -> &mut [u8] {
         assert!(len <= self.room);
         let start = self.guard + if at_end { self.room - len } else { 0 };
@@ -79,7 +79,7 @@ fn what_copies_moves_fills_and_compares_touches_no_byte_beside_its_memory() {
         for len in (0..300).chain([1348, 1351, LONGEST]) {
             let from = one.bytes(len, first);
             let (start, to) = (from.as_mut_ptr(), other.bytes(len, second).as_mut_ptr());
-            // SAFETY: both have so many bytes. What is moved within one of them ends where it ends.
+            // SAFETY: both have so many bytes, and moves within one of them end where it ends.
             unsafe {
                 millrace_fill(start, 0x5a, len);
                 millrace_copy(to, start, len);
@@ -97,7 +97,7 @@ fn what_copies_moves_fills_and_compares_touches_no_byte_beside_its_memory() {
 /// Lengths of a batch: small, of a usual packet's size, or up to the longest; all alike or all different.
 fn lens(numbers: &mut Numbers, most_packets: usize) -> Vec<usize> {
     let longest = [40, 300, 1500, 9000, LONGEST][numbers.below(5)];
-    // Not more than some hundred kilobytes, for the emulator's sake.
+    // At most some hundred kilobytes, for the emulator's sake.
     let most_packets = most_packets.min(1 + 400_000 / longest);
     let packets = 1 + numbers.below(most_packets);
     let alike = numbers.below(2) == 0;
@@ -106,7 +106,7 @@ fn lens(numbers: &mut Numbers, most_packets: usize) -> Vec<usize> {
         if !alike {
             len = numbers.below(longest + 1);
         }
-        // Now and then the longest itself, and nothing.
+        // Sometimes the longest length itself, and sometimes 0.
         match numbers.below(40) {
             0 => 0,
             1 => longest,
@@ -121,7 +121,7 @@ fn gap(numbers: &mut Numbers, number: usize) -> usize {
     if number == 0 { 0 } else { numbers.below(20) }
 }
 
-/// Places from the first byte to the last.
+/// Places that fill the memory from the first byte to the last.
 fn places(numbers: &mut Numbers, lens: &[usize]) -> (Vec<Place>, usize) {
     let behind = numbers.below(2) == 0;
     let aad_len = [0, 4, 8, 12, 13, 33][numbers.below(6)];
@@ -146,7 +146,7 @@ fn places(numbers: &mut Numbers, lens: &[usize]) -> (Vec<Place>, usize) {
     (all, end)
 }
 
-/// Checks that `work` does to a copy of `plain` between guards, at either end, exactly as elsewhere.
+/// Checks that `work` on a copy of `plain` between guards, at either end, has the same effect as elsewhere.
 fn between_guards(name: &str, plain: &[u8], mut work: impl FnMut(&mut [u8])) -> Vec<u8> {
     let mut elsewhere = plain.to_vec();
     work(&mut elsewhere);
@@ -233,7 +233,7 @@ fn macs_stay_inside(numbers: &mut Numbers, digest: Digest) {
     }
 }
 
-/// Packets of a tunnel, of up to 130 at once, by every kind of code.
+/// Tests packets of a tunnel, up to 130 at once, by every kind of code.
 fn packets_stay_inside(numbers: &mut Numbers, cipher: &dyn PacketCipher, header: usize) {
     let mut end = 0;
     let mut batch = Vec::new();
@@ -321,8 +321,8 @@ fn no_candidate_touches_a_byte_beside_its_memory() {
     }
 }
 
-/// Every length up to some blocks of every algorithm, and those around a page and the longest; one packet, which ends with
-/// the last byte that may be touched.
+/// Every length up to some blocks of every algorithm, and lengths around a page and the longest. Each time one packet
+/// ends at the last accessible byte.
 #[test]
 fn no_length_makes_a_candidate_touch_a_byte_beside_its_memory() {
     let mut numbers = Numbers(3);
@@ -358,7 +358,7 @@ fn no_length_makes_a_candidate_touch_a_byte_beside_its_memory() {
         }
         for digest in [Digest::Sha1, Digest::Sha256, Digest::Sha512] {
             for (_, implementation) in macs(digest, &key) {
-                // All lanes, of which each ends at the guard or some bytes before.
+                // Fills all lanes with messages that end at the guard and begin 0 to 4 bytes into the memory.
                 let memory = guarded.bytes(len, true);
                 let messages: Vec<_> = (0..17).map(|lane| (lane % 5).min(len)..len).collect();
                 let mut macs = vec![Mac::EMPTY; messages.len()];
@@ -368,7 +368,7 @@ fn no_length_makes_a_candidate_touch_a_byte_beside_its_memory() {
     }
 }
 
-/// The guards are there: the kernel itself, which looks before it reads, finds nothing to read.
+/// Checks that the guards exist: the kernel, which checks addresses before it reads, cannot read there.
 #[test]
 fn what_is_beside_the_memory_cannot_be_read() {
     let mut guarded = Guarded::new(1);

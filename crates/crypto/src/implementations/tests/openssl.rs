@@ -1,10 +1,9 @@
-//! Random batches of random lengths: every candidate computes what OpenSSL does, packet by packet.
+//! Random batches of random lengths: every candidate computes the same as OpenSSL, packet by packet.
 //!
-//! The machine's own libcrypto is loaded while the test runs, and nothing is linked with it: there is no second library of
-//! cryptography to build with. Functions and constants
-//! are those of OpenSSL's manual, EVP_EncryptInit(3) and HMAC(3).
+//! The test loads the machine's own libcrypto at run time and links nothing with it: the build needs no second library
+//! of cryptography. Functions and constants are those of OpenSSL's manual, EVP_EncryptInit(3) and HMAC(3).
 //!
-//! `MILLRACE_CRYPTO_BATCHES` says how many batches; 200 if it does not.
+//! `MILLRACE_CRYPTO_BATCHES` sets the number of batches; 200 by default.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
@@ -49,7 +48,7 @@ struct OpenSsl {
 }
 
 impl OpenSsl {
-    /// The machine's, if it has one.
+    /// Loads the machine's libcrypto, if it has one.
     fn found() -> Option<&'static Self> {
         static FOUND: OnceLock<Option<OpenSsl>> = OnceLock::new();
         FOUND.get_or_init(Self::load).as_ref()
@@ -91,7 +90,7 @@ impl OpenSsl {
         }
     }
 
-    /// Encrypts in place, without padding; the tag, if the cipher has one.
+    /// Encrypts in place, without padding; writes the tag if the cipher has one.
     fn encrypt(
         &self,
         name: &CStr,

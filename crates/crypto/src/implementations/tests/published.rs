@@ -1,5 +1,5 @@
-//! Published vectors, each several times in a batch of ragged others. Their origin is told in `tests/data/README.md`; those of
-//! AEADs are in `vectors.rs`.
+//! Published vectors, each several times in a batch with others of various lengths. `tests/data/README.md` names their
+//! origin; the vectors of AEADs are in `vectors.rs`.
 
 use core::ops::Range;
 
@@ -18,7 +18,8 @@ fn fields<const N: usize>(line: &str) -> [&str; N] {
     fields.try_into().unwrap()
 }
 
-/// Places for `copies` of a text of `len` bytes in front of which `front` bytes are needed, every second of another length.
+/// Places for `copies` of a text of `len` bytes, each with `front` bytes in front; every second place has another
+/// length.
 fn scattered(len: usize, front: usize, unit: usize, copies: usize) -> Vec<Range<usize>> {
     let mut end = 0;
     (0..copies)
@@ -72,7 +73,7 @@ fn aes_cbc_of_wycheproof() {
     let mut valid = 0;
     for line in file.lines() {
         let [id, result, key, iv, text, sealed] = fields(line);
-        // The others are about padding, which is not an implementation's affair.
+        // The other vectors are about padding, which implementations do not handle.
         if result == "valid" {
             let mut text = bytes(text);
             let padding = 16 - text.len() % 16;
@@ -121,7 +122,7 @@ fn hmacs_of_nist() {
                 let mut macs = vec![Mac::EMPTY; messages.len()];
                 implementation.sign_each(&memory, &messages, &mut macs);
                 for found in macs.iter().step_by(2) {
-                    // NIST cuts many of them.
+                    // NIST truncates many of the codes.
                     assert_eq!(found.as_bytes()[..mac.len()], mac, "{name} line {number}");
                 }
             }
@@ -153,7 +154,7 @@ fn hashes_of_nist() {
     assert_eq!(file.lines().count(), 521);
 }
 
-/// A text several times, in a batch with others.
+/// Puts a text several times into a batch with others.
 fn among_others(text: &[u8], copies: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     let messages = scattered(text.len(), 0, 9, copies);
     let mut memory = vec![0x55; messages.last().unwrap().end];
@@ -163,7 +164,7 @@ fn among_others(text: &[u8], copies: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     (memory, messages)
 }
 
-/// RFC 2202 and RFC 4231: test cases with keys longer than a block, and HMAC-MD5's, which Wycheproof has not.
+/// RFC 2202 and RFC 4231: test cases with keys longer than a block, and with HMAC-MD5, which Wycheproof lacks.
 #[test]
 fn hmacs_of_the_rfcs() {
     let hashed_first = b"Test Using Larger Than Block-Size Key - Hash Key First";

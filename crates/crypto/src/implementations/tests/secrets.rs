@@ -1,14 +1,15 @@
 //! Constant time: no branch and no address depends on a secret.
 //!
 //! Valgrind's memcheck follows every bit that was never written, and complains when a branch or an address depends on
-//! one. Here keys and plaintexts are marked as such bits (the idea is Adam Langley's "ctgrind"), and the candidates run
-//! under it. One fact about a packet is declassified, as its fate may depend on it: whether its tag was right.
+//! one. Here keys and plaintexts are marked as such bits (Adam Langley's "ctgrind"), and the candidates run under
+//! valgrind. One fact about a packet is declassified, as its fate may depend on it: whether its tag was right.
 //!
-//! Valgrind has no AVX-512, and tells programs so. Candidates with it are not there under valgrind: HMAC's lanes are
-//! the same source as those with AVX2, which are; the branches of all are compared in `traces.rs`.
-//! AWS-LC declares its own verdict on a tag where this test cannot reach it, so of it only sealing is tried.
+//! Valgrind has no AVX-512, and tells programs so. Candidates that need it are hidden under valgrind. HMAC's AVX-512
+//! lanes have the same source as those with AVX2, which are tested; `traces.rs` compares the branches of all. AWS-LC
+//! declassifies its verdict on a tag where this test cannot reach it, so only its sealing is tested.
 //!
-//! Without valgrind nothing is tried, which is said, and is a failure where [`REQUIRED`] is set, as `make test` does.
+//! Without valgrind the test prints that it tried nothing. If [`REQUIRED`] is set, as `make test` does, that is a
+//! failure.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -18,12 +19,12 @@ use super::common::*;
 /// Exit code of valgrind when it has complained.
 const COMPLAINED: i32 = 99;
 
-/// Asks valgrind for something; 0 elsewhere.
+/// Sends a request to valgrind; returns 0 without valgrind.
 fn request(code: usize, at: usize, len: usize) -> usize {
     let arguments = [code, at, len, 0, 0, 0];
     let mut answer = 0_usize;
-    // SAFETY: valgrind knows its requests by these rotations, which together leave the register as it was, before an
-    // exchange of a register with itself. To a CPU they are nothing.
+    // SAFETY: valgrind recognises its requests by these rotations, which together restore the register, before an
+    // exchange of a register with itself. To a CPU they do nothing.
     unsafe {
         core::arch::asm!(
             "rol rdi, 3",
@@ -47,18 +48,18 @@ fn make_secret(bytes: &mut [u8]) {
     request(MAKE_UNDEFINED, bytes.as_mut_ptr() as usize, bytes.len());
 }
 
-/// They are public from now on.
+/// Marks the bytes as public from now on.
 fn make_public(bytes: &mut [u8]) {
     request(MAKE_DEFINED, bytes.as_mut_ptr() as usize, bytes.len());
 }
 
-/// The value, of which nothing is secret any more.
+/// Returns the value, marked as public.
 pub(crate) fn declassified<T: Copy>(mut value: T) -> T {
     request(MAKE_DEFINED, (&raw mut value) as usize, size_of::<T>());
     std::hint::black_box(value)
 }
 
-/// Runs one of the tests below under valgrind and returns its exit code and what was said.
+/// Runs one of the tests below under valgrind and returns its exit code and output.
 fn under_valgrind(test: &str) -> Option<(Option<i32>, String)> {
     let this = std::env::current_exe().unwrap();
     let output = Command::new("valgrind")
@@ -86,7 +87,7 @@ const AEAD_ALGORITHMS: [AeadAlgorithm; 3] = [
 const CBC_KEYS: [usize; 2] = [16, 32];
 const DIGESTS: [Digest; 3] = [Digest::Sha1, Digest::Sha256, Digest::Sha512];
 
-/// The candidates of this machine that would be tried, as [`all_candidates`] names them.
+/// The candidates of this machine that should be tried, as [`all_candidates`] names them.
 fn present() -> BTreeSet<String> {
     let key = [7; 32];
     let mut all = BTreeSet::new();
@@ -108,7 +109,7 @@ fn present() -> BTreeSet<String> {
     all
 }
 
-/// Whether valgrind cannot show a candidate: its CPU is without AVX-512, and an accelerator is not in this process.
+/// Whether valgrind cannot test a candidate: its CPU has no AVX-512, and an accelerator is not in this process.
 fn is_hidden(tried: &str) -> bool {
     ["avx512-ifma: ", "vaes: ", "avx512: ", "engine: "]
         .iter()
@@ -121,7 +122,7 @@ fn nothing_depends_on_a_secret() {
         return;
     };
     assert_eq!(code, Some(0), "{said}");
-    // The harness may print in front of a line.
+    // The harness may print text in front of a line.
     let tried: BTreeSet<_> = said
         .lines()
         .filter_map(|line| Some(line.split_once("tried ")?.1.to_owned()))
@@ -134,7 +135,7 @@ fn nothing_depends_on_a_secret() {
     for of in hidden.difference(&tried) {
         println!("not under valgrind: {of}");
     }
-    // The lists come from the same tables, so that what a test of the lists cannot see is that they are short.
+    // Both lists come from the same tables, so comparing them cannot detect that they are too short.
     let mut surely = vec!["aws-lc: aes-256-gcm", "portable: aes-256-gcm"];
     if is_x86_feature_detected!("aes") {
         surely.extend(["aes-ni: aes-128-cbc", "aes-ni: aes-256-cbc"]);
@@ -209,7 +210,7 @@ fn all_candidates() {
             if name == "aws-lc" {
                 continue;
             }
-            // The wire sees what was sealed.
+            // A sealed packet is public on the wire.
             make_public(&mut memory);
             memory[places[1].tag] ^= 1;
             let mut authentic = [false; 11];

@@ -1,30 +1,30 @@
-//! Constant time where valgrind cannot look: whatever the secrets are, a candidate executes the same instructions in the same
+//! Constant time where valgrind cannot look: with any secrets, a candidate executes the same instructions in the same
 //! order.
 //!
-//! A child process does the work in single steps, and the addresses of its instructions are compared. That finds a branch on
-//! a secret in code for any instructions, AVX-512 included; it does not see what is loaded, which `secrets.rs` does. Keys are
-//! made beforehand. What is secret: keys, texts, and, of a forged packet, how far its tag is right.
+//! A child process works in single steps, and the test compares the addresses of its instructions. That finds a branch
+//! on a secret in code for any instructions, AVX-512 included; loads are left to `secrets.rs`. Keys are made
+//! beforehand. Secrets are keys, texts, and, for a forged packet, how far its tag is right.
 
 use super::common::*;
 use crate::backend::Backend;
 use crate::primitives::packet_cipher;
 use crate::{Batch, Cipher, Packet};
 
-/// Instructions for which there is room without another allocation.
+/// Number of instructions that fit without another allocation.
 const ROOM: usize = 1 << 21;
 
 /// Collects the addresses of the instructions that `work` executes, in order. Returns whether it could be traced.
 ///
-/// `prepare` is not traced. It runs in the child too, where what it allocates gets the same addresses each time: which way a C
-/// library's `memcpy` takes depends on the addresses of both ends, which are no secret. For that nothing may be allocated
-/// between two traces that are compared, and so the addresses have room before.
+/// `prepare` is not traced. It runs in the child too, so that its allocations get the same addresses each time: the
+/// path of a C library's `memcpy` depends on both addresses, which are no secret. So nothing may be allocated between
+/// two traces that are compared, and `addresses` has room beforehand.
 fn executed<S>(
     addresses: &mut Vec<u64>,
     prepare: impl FnOnce() -> S,
     work: impl FnOnce(&mut S),
 ) -> bool {
-    // SAFETY: the child does nothing but what follows; what it allocates comes from the C library, which makes its locks
-    // free in a child, and no destructor runs. Registers are read into a structure made for them, for which zeros are valid.
+    // SAFETY: the child only does the following. Its allocations come from the C library, which frees its locks in a
+    // child, and no destructor runs. Registers are read into a structure made for them, for which zeros are valid.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0, "a process more");
@@ -42,7 +42,7 @@ fn executed<S>(
         while libc::WIFSTOPPED(status) {
             let signal = libc::WSTOPSIG(status);
             if !matches!(signal, libc::SIGTRAP | libc::SIGSTOP) {
-                // A fault would come again at every step.
+                // After a fault, every step would repeat it.
                 libc::kill(child, libc::SIGKILL);
                 libc::waitpid(child, &raw mut status, 0);
                 panic!("signal {signal} after {} instructions", addresses.len());
@@ -57,7 +57,7 @@ fn executed<S>(
     }
 }
 
-/// The function at an address, or the file and the place in it where symbols do not tell.
+/// The function at an address, or the file and the offset in it if there is no symbol.
 fn place_of(address: u64) -> String {
     // SAFETY: the structure is plain pointers, for which zeros are valid, and is read only where the call has filled it; the
     // names live as long as the files that they are from, which this process never unloads.
@@ -76,15 +76,17 @@ fn place_of(address: u64) -> String {
     }
 }
 
-/// Compares what is executed with the secrets of two seeds. The first time counts for nothing: functions are looked up.
+/// Compares the instructions executed with the secrets of two seeds. The first run is ignored, because it resolves
+/// functions.
 fn the_same_way<S>(name: &str, prepare: impl Fn(usize) -> S, work: impl Fn(&mut S)) -> bool {
     if name == "portable" {
-        // Most instructions, each of which costs two visits to the kernel here, and valgrind sees the same ones.
+        // Portable code has the most instructions, each of which costs two kernel calls here, and valgrind tests the
+        // same code.
         return true;
     }
     work(&mut prepare(0));
     let (mut first, mut second) = (Vec::with_capacity(ROOM), Vec::with_capacity(ROOM));
-    // One closure: of two there would be two copies, at different addresses.
+    // One closure: two would be two copies of the code, at different addresses.
     let trace = |seed, addresses: &mut _| executed(addresses, || prepare(seed), &work);
     let traced = trace(1, &mut first);
     trace(2, &mut second);
@@ -109,7 +111,7 @@ fn the_same_way<S>(name: &str, prepare: impl Fn(usize) -> S, work: impl Fn(&mut 
 /// Bytes of texts: a whole group of one length, and some of other lengths.
 const LENS: [usize; 11] = [200, 200, 200, 200, 200, 200, 200, 200, 17, 70, 300];
 
-/// One among equals, which is not genuine.
+/// The index of a forged packet among equally long ones.
 const FORGED: usize = 3;
 
 #[test]
@@ -127,11 +129,11 @@ fn a_branch_on_a_secret_is_found() {
             std::hint::black_box(());
         }
     });
-    // Where nothing can be traced, nothing can be found.
+    // Where tracing is impossible, the test proves nothing.
     assert!(!same || !executed(&mut Vec::new(), || (), |()| ()));
 }
 
-/// Turns one bit of a tag: another one for each seed, so that a comparison that ends early does so elsewhere.
+/// Turns one bit of a tag: another bit for each seed, so that a comparison that ends early would end elsewhere.
 fn forge(tag: &mut [u8], seed: usize) {
     let at = [0, tag.len() / 3, tag.len() - 1][seed];
     tag[at] ^= 1 << seed;
@@ -187,7 +189,7 @@ fn aeads_take_the_same_way_whatever_the_secrets() {
             };
             let same = the_same_way(name, sealed, open);
             assert!(same, "{name} {} opens", algorithm.name());
-            // The packets were opened as intended: all but the forged one.
+            // Checks that all packets except the forged one were opened.
             let mut opened = sealed(0);
             open(&mut opened);
             let right = core::array::from_fn(|number| number != FORGED);
@@ -198,7 +200,7 @@ fn aeads_take_the_same_way_whatever_the_secrets() {
 
 #[test]
 fn chains_take_the_same_way_whatever_the_secrets() {
-    // The batch has as many packets as the widest code has lanes, and one of more blocks than it decrypts at once.
+    // The batch has as many packets as the widest code has lanes, and one with more blocks than are decrypted at once.
     let mut lens = [48; 18];
     (lens[2], lens[9]) = (16, 320);
     let mut end = 0;
@@ -222,7 +224,7 @@ fn chains_take_the_same_way_whatever_the_secrets() {
 
 #[test]
 fn macs_take_the_same_way_whatever_the_secrets() {
-    // With fewer than a lane each, some code leaves them to the library.
+    // With fewer messages than lanes, some code leaves them to the library.
     let mut lens = [30; 17];
     lens[16] = 70;
     let mut end = 0;
@@ -244,7 +246,7 @@ fn macs_take_the_same_way_whatever_the_secrets() {
     }
 }
 
-/// Checks the code around the candidates: numbers, padding, and codes compared.
+/// Tests the code around the candidates: numbers, padding, and the comparison of codes.
 #[test]
 fn packets_take_the_same_way_whatever_the_secrets() {
     for (cipher, digest) in [
@@ -252,7 +254,7 @@ fn packets_take_the_same_way_whatever_the_secrets() {
         (Cipher::Aes256Cbc, Digest::Sha256),
         (Cipher::None, Digest::Sha1),
     ] {
-        // The kind keeps what is picked from changing: other tests import choices.
+        // Asks for a kind of code, because other tests import choices and would change the pick.
         let with_key = |seed| {
             let mut secrets = [[0; 64]; 2];
             for secret in &mut secrets {
@@ -319,7 +321,7 @@ fn key(seed: usize) -> [u8; 32] {
     key
 }
 
-/// `len` bytes of a seed.
+/// `len` bytes that depend on the seed.
 fn secrets(seed: usize, len: usize) -> Vec<u8> {
     let mut memory = vec![0; len];
     Numbers(seed as u64).fill(&mut memory);

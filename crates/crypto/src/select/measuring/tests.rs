@@ -42,13 +42,13 @@ fn portable_code_is_taken_only_where_it_is_far_ahead() {
     assert_eq!(picked(&[]), Picked::FIRST);
 }
 
-/// The measurements of two candidates, the first of which is far ahead for a small packet by itself.
+/// The measurements of two candidates, where the first is far ahead for a single small packet.
 fn measured_beside_one_far_ahead(second: Backend) -> [Option<Duration>; 2] {
     let mut both = tried(&[(Backend::Simd, [0; 5]), (second, [0; 5])]);
     for of in &mut both {
         of.times = [Duration::MAX; SHAPES.len()];
     }
-    // The first is as if measured before: a run takes no less.
+    // The first seems to be measured already, with a time that no run can beat.
     both[0].times[SHAPES.len() - 1] = Duration::from_nanos(1);
     measure(&mut both, &mut vec![0; STRIDE * SHAPES[0].0]);
     let [first, second] = &both[..] else {
@@ -95,8 +95,8 @@ fn first_cpu() -> usize {
     }
 }
 
-/// Both ends of a tunnel that start at once on a router's one processor, and whatever else runs there. Only on x86-64:
-/// elsewhere an emulator may be at work, where portable code is the faster indeed.
+/// Both ends of a tunnel that start at once on a router's one processor, among other programs. Only on x86-64:
+/// elsewhere an emulator may be at work, where portable code is indeed faster.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn two_hundred_measurements_beside_busy_loops_choose_no_portable_code() {

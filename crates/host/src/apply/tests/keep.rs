@@ -10,7 +10,7 @@ fn default_route() -> Route {
     Route::default_of(Family::V4).via(ip(GATEWAY))
 }
 
-/// A tunnel whose default route took the place of the host's, as `redirect-gateway` without `def1` makes it.
+/// A tunnel whose default route replaced the host's, as `redirect-gateway` without `def1` does.
 fn replaced(netlink: &mut Netlink) -> Plan {
     let mut want = full();
     want.routes.clear();
@@ -41,7 +41,7 @@ fn a_default_route_that_a_renewed_lease_replaces_is_put_back() {
         applied.follow(netlink).unwrap();
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
 
-        // udhcpc's script adds it so, by `route add`.
+        // udhcpc's script adds the route in this way, by `route add`.
         netlink.delete_route(&default_route()).unwrap();
         netlink.prepend_route(&default_route()).unwrap();
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wan");
@@ -49,7 +49,7 @@ fn a_default_route_that_a_renewed_lease_replaces_is_put_back() {
         assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
         assert_eq!(applied.refused().count(), 0);
 
-        // A daemon that never gives up has its way, and the user hears of it.
+        // A daemon that never gives up wins, and the user is warned.
         for _ in 0..3 {
             renew(netlink);
             applied.follow(netlink).unwrap();
@@ -115,7 +115,7 @@ fn rules_that_another_program_removes_are_put_back() {
     });
 }
 
-/// Two tunnels that lead all packets do not take them from each other for ever.
+/// Two tunnels that lead all packets do not displace each other for ever.
 #[test]
 fn a_later_tunnel_stays_in_front() {
     in_host("front", |netlink, directory| {
@@ -140,7 +140,7 @@ fn a_route_past_the_tunnel_by_a_router_of_the_lan_is_put_back() {
         let plan = Plan::new(&want, &facts).unwrap();
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
         assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wan");
-        // A link that goes down and comes back leaves it so.
+        // A link that goes down and comes back leaves the routes in this state.
         let route = Route::new(ip("192.168.77.0"), 24).via(ip("198.51.100.254"));
         netlink.delete_route(&route).unwrap();
         assert_eq!(dev_to(netlink, "192.168.77.1", 0), "wg0");
@@ -152,7 +152,7 @@ fn a_route_past_the_tunnel_by_a_router_of_the_lan_is_put_back() {
 
 #[test]
 fn what_another_program_flushes_of_a_server_is_put_back() {
-    // A host that forwarded before goes on to.
+    // A host that forwarded before continues to.
     for before in ["0", "1"] {
         flushed(before);
     }
@@ -175,7 +175,7 @@ fn flushed(before: &str) {
         let mut applied = Applied::apply_in(directory, OPEN, &plan, "wg0", netlink).unwrap();
         let table = Step::table_of("wg0");
         let has_table = |netlink: &mut Netlink| System::has_table(netlink, &table).unwrap();
-        // `nft flush ruleset` and `sysctl --system` do so.
+        // `nft flush ruleset` and `sysctl --system` do this.
         if has_table(netlink) {
             netlink.delete_table(&table).unwrap();
             applied.follow(netlink).unwrap();
@@ -211,7 +211,7 @@ fn rules_that_a_change_took_back_do_not_come_again() {
     });
 }
 
-/// The kernel takes all routes of an interface with its last address.
+/// The kernel removes all routes of an interface with its last address.
 #[test]
 fn another_address_takes_no_route_away() {
     in_host("renumbered", |netlink, directory| {
@@ -223,7 +223,7 @@ fn another_address_takes_no_route_away() {
         let facts = Facts::gather(&full(), "wg0", netlink).unwrap();
         let plan = |last| Plan::new(&numbered(last), &facts).unwrap();
         let mut applied = Applied::apply_in(directory, OPEN, &plan(2), "wg0", netlink).unwrap();
-        // Nobody puts this one back.
+        // No program restores this address.
         let wg0 = netlink.index_of("wg0").unwrap();
         let other = Route::new(ip("198.18.0.0"), 15).dev(wg0);
         netlink.add_route(&other).unwrap();

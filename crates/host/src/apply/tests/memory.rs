@@ -1,9 +1,9 @@
-//! The host in memory takes and refuses what the kernel does.
+//! Checks that the host in memory accepts and refuses what the kernel does.
 
 use super::*;
 use crate::system::memory::Memory;
 
-/// Adds routes one after the other, and says which were taken.
+/// Adds routes one after the other, and returns which were accepted.
 fn taken(system: &mut dyn System, wanted: &[(Route, &str)]) -> Vec<(String, bool)> {
     let add = |(route, name): &(Route, &str)| {
         let taken = system.add_route(route).is_ok();

@@ -1,4 +1,4 @@
-//! Checks that a plan that is applied and undone leaves no difference, with any wishes, refusals and interruptions.
+//! Checks that a plan that is applied and undone leaves no difference, for all wishes, refusals and interruptions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +11,7 @@ use crate::dns::{NameServers, Resolver};
 use crate::system::memory::{Fault, Memory, default_by};
 use crate::want::{EndpointRoutes, Forwarding};
 
-/// A host in memory is not opened anew: what is dropped is not undone.
+/// Fails: a host in memory cannot be opened again, so dropping a plan does not undo it.
 fn never() -> Result<Box<dyn System>, NetlinkError> {
     Err(NetlinkError::Name("memory".to_owned()))
 }
@@ -131,7 +131,7 @@ prop_compose! {
             addresses,
             pushed_addresses: false,
             mtu,
-            // A route leads to an interface that is up.
+            // The kernel accepts routes only for an interface that is up.
             probed: None,
             leaves_interface: leaves_interface && routes.is_empty(),
             name_servers: has_dns.then_some(servers),
@@ -202,7 +202,7 @@ proptest! {
         let before = host.state();
         let facts = Facts::gather(&want, "tun0", &mut host).unwrap();
         let Ok(plan) = Plan::new(&want, &facts) else { return Ok(()) };
-        // The steps that are undone because of another refusal are not checked here.
+        // Steps undone because of another refusal are not checked here.
         let mut other = host.clone();
         match apply(scratch.path(), &plan, "tun0", &mut other) {
             Ok(mut applied) => prop_assert!(applied.take_back(&mut other).is_empty()),
@@ -240,7 +240,7 @@ proptest! {
             host.remove_link("tun0");
         }
         if let Ok(Err(_)) = outcome {
-            // Refused by the host, and undone already.
+            // The host refused the plan, and its steps are undone already.
         } else {
             let directory = lock(scratch.path());
             prop_assert!(directory.abandoned().len() <= 1);
@@ -283,7 +283,7 @@ proptest! {
     ) {
         let scratch = tempfile::tempdir().unwrap();
         let mut host = host;
-        // The second would displace the first one's route, which goes with the first.
+        // The second tunnel would displace the first one's route, which goes with the first.
         let wants = wants.map(|want| Want {
             default_v4: want.default_v4.filter(|it| *it != DefaultV4::Replace),
             ..want

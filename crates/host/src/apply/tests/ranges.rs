@@ -1,8 +1,8 @@
-//! Ranges of `WireGuard` peers beside the networks that the host is on.
+//! Ranges of `WireGuard` peers beside the host's own networks.
 
 use super::*;
 
-/// The want of a file with these ranges.
+/// The want of a configuration file with these ranges.
 fn ranges(ranges: &[&str], endpoint: &str) -> Want {
     let mut want = Want {
         mtu: Mtu::Exact(1400),
@@ -30,7 +30,7 @@ fn ranges(ranges: &[&str], endpoint: &str) -> Want {
     want
 }
 
-/// Routes of the host between two of these in length keep their packets, and so do longer ones.
+/// Host routes longer than a range keep their packets, also those between two ranges in length.
 #[test]
 fn ranges_win_over_networks_of_the_host_of_the_same_length() {
     const LAN4: &str = "198.51.100.254";

@@ -3,7 +3,7 @@
 use super::*;
 use crate::want::EndpointRoutes;
 
-/// A route of the host's own by its line.
+/// A route of the host's own, by its uplink.
 fn own(network: &str, prefix: u8, metric: Option<u32>) -> Route {
     let via = match network.contains(':') {
         true => "2001:db8:1::1",
@@ -28,8 +28,8 @@ fn wanted(network: &str, prefix: u8, metric: Option<u32>) -> WantedRoute {
     }
 }
 
-/// The host's routes, the wanted route, an address in it, whether the address goes by the tunnel, and whether the user
-/// hears.
+/// The host's routes, the wanted route, an address in it, whether the address uses the tunnel, and whether the user is
+/// warned.
 type Case = (
     &'static str,
     u8,
@@ -121,11 +121,11 @@ fn a_default_route_that_comes_later_does_not_win() {
     });
 }
 
-/// Routes and rules of other programs that lead the world's packets past a full tunnel are told, whatever leads the
-/// tunnel's: def1, or a table and rules.
+/// Reports other programs' routes and rules that lead the Internet's packets past a full tunnel. The tunnel may use
+/// def1, or a table and rules.
 #[test]
 fn what_leads_the_world_past_the_tunnel_is_told() {
-    /// A rule's priority, routes, and what is told beside def1 and beside rules.
+    /// A rule's priority, routes, and the warnings with def1 and with rules.
     type Rival = (
         Option<u32>,
         &'static [(&'static str, u8)],
@@ -136,10 +136,10 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
         (Some(500), &[], [rules; 2]),
         (None, &[("192.0.0.0", 2)], ["route 192.0.0.0/2"; 2]),
         (None, &[("64.0.0.0", 2)], ["route 64.0.0.0/2"; 2]),
-        // def1's half stands in front of its equal.
+        // The kernel puts def1's half before its equal.
         (None, &[("128.0.0.0", 1)], ["", "route 128.0.0.0/1"]),
         (None, &[("192.0.0.0", 4)], ["route 192.0.0.0/4"; 2]),
-        // All but private networks, as WireGuard's files have it.
+        // All but private networks, as WireGuard's files list them.
         (
             None,
             &[
@@ -151,7 +151,7 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
             ],
             ["the more specific route"; 2],
         ),
-        // A single network of the host's own is no fault.
+        // A single network of the host's own causes no warning.
         (None, &[("203.0.113.0", 24)], [""; 2]),
         (None, &[], [""; 2]),
     ];
@@ -201,7 +201,8 @@ fn what_leads_the_world_past_the_tunnel_is_told() {
     }
 }
 
-/// IPv6 knows no metric better than 1: routes that must lead or block everything do not stand beside it.
+/// IPv6 has no metric better than 1: a tunnel whose routes must lead or block everything refuses to start beside such a
+/// route.
 #[test]
 fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
     for block_ipv6 in [false, true] {
@@ -227,7 +228,7 @@ fn a_tunnel_of_all_ipv6_is_not_up_beside_a_route_that_wins() {
     }
 }
 
-/// Blocked IPv6 leaves where a rule of another program leads it away, and the tunnel tells so.
+/// Reports that blocked IPv6 leaves by a rule of another program.
 #[test]
 fn ipv6_that_leaves_although_it_is_blocked_is_told() {
     in_host("unblocked", |netlink, directory| {
@@ -259,7 +260,7 @@ fn ipv6_that_leaves_although_it_is_blocked_is_told() {
     });
 }
 
-/// Rules to a table of the user's own number are the user's, who leads only some packets into the tunnel.
+/// Ignores a table whose number the user chose: the user's own rules lead only some packets into the tunnel.
 #[test]
 fn a_table_that_no_rule_of_the_tunnel_looks_into_is_not_judged() {
     in_host("table", |netlink, directory| {

@@ -1,8 +1,8 @@
-//! Steps that several tunnels need, and those that dead tunnels left.
+//! Steps that several tunnels share, and steps that dead tunnels left.
 
 use super::*;
 
-/// Ends a tunnel as the kernel closes a dead process's files.
+/// Ends a tunnel as a killed process does: the kernel closes its files.
 fn kill(mut applied: Applied) {
     applied.journal = None;
 }
@@ -45,7 +45,7 @@ fn a_route_to_the_endpoint_of_two_tunnels_goes_with_the_last_of_them() {
             other.undo().unwrap();
             assert_eq!(state(netlink), before);
         }
-        // The first was killed: its route is the second's as well, and its successor's.
+        // The first was killed: its route also belongs to the second and to the successor of the first.
         kill(apply("wg0", netlink));
         let second = apply("wg0-far", netlink);
         let successor = apply("wg0", netlink);
@@ -53,7 +53,7 @@ fn a_route_to_the_endpoint_of_two_tunnels_goes_with_the_last_of_them() {
         assert_eq!(to_endpoint(netlink).len(), 1);
         successor.undo().unwrap();
         assert_eq!(state(netlink), before);
-        // The host's own is not to be taken away.
+        // The host's own route must stay.
         let own = host_route(netlink).route(None).unwrap();
         netlink.add_route(&own).unwrap();
         let with_own = state(netlink);
@@ -121,7 +121,7 @@ fn an_interface_that_now_is_anothers_keeps_its_addresses() {
         let mut applied =
             Applied::apply_in(directory, OPEN, &steps([address]), "wg0", netlink).unwrap();
         let journal = applied.journal.as_mut().unwrap();
-        // Written for an interface of this name that is gone.
+        // The journal is about a former interface of this name.
         journal.clear().unwrap();
         journal.set_interface(4000);
         for step in &applied.done {

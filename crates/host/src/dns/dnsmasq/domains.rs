@@ -1,6 +1,6 @@
-//! Tells domains that one network owns, whose names may have private addresses.
+//! Tells whether one network owns a domain, so that names in it may have private addresses.
 
-/// Top-level names that the Internet never delegates, and networks use for themselves.
+/// Top-level names that the Internet never delegates, and that private networks use.
 const PRIVATE: [&str; 10] = [
     "corp",
     "home",
@@ -14,22 +14,22 @@ const PRIVATE: [&str; 10] = [
     "private",
 ];
 
-/// Names under which registries of countries give domains to everybody, as in `co.uk` and `com.au`. Names of cities and regions
-/// (`tokyo.jp`) are left out: a list of all has 10,000 entries.
+/// Labels below a country's domain under which its registry sells domains to everybody, as in `co.uk` and `com.au`.
+/// Names of cities and regions (`tokyo.jp`) are left out: a complete list has 10,000 entries.
 const REGISTRIES: [&str; 33] = [
     "ac", "asso", "biz", "cci", "co", "com", "ed", "edu", "firm", "gen", "go", "gob", "gouv",
     "gov", "govt", "gv", "ind", "info", "int", "ltd", "mil", "ne", "net", "nom", "nome", "or",
     "org", "plc", "police", "prd", "publ", "sch", "tm",
 ];
 
-/// Countries in which networks own names of up to three letters, as in `abc.de`. Elsewhere such a name is a registry's (`me.uk`,
-/// `adv.br`, `mi.it`, `ca.us`), or too likely to be one.
+/// Countries in which networks own names of up to three letters, as in `abc.de`. Elsewhere such a name belongs to a
+/// registry (`me.uk`, `adv.br`, `mi.it`, `ca.us`), or is too likely to.
 const DIRECT: [&str; 15] = [
     "at", "be", "ch", "cz", "de", "dk", "es", "eu", "fi", "fr", "ie", "io", "lu", "nl", "pt",
 ];
 
-/// Whether one network owns the domain. Under a name like `com` or `co.uk` everybody has names, which must not be let to
-/// lead browsers of the LAN to addresses of the LAN (DNS rebinding).
+/// Whether one network owns the domain. Anybody can register names under `com` or `co.uk`; such names must not lead
+/// browsers of the LAN to addresses of the LAN (DNS rebinding).
 pub(super) fn is_of_one_network(domain: &str) -> bool {
     let domain = domain.trim_end_matches('.').to_ascii_lowercase();
     let labels: Vec<&str> = domain.split('.').collect();

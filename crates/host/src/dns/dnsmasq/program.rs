@@ -1,4 +1,4 @@
-//! The program `dnsmasq`, and what starts it anew.
+//! The program `dnsmasq`, and the command that restarts it.
 
 use std::io;
 use std::process::Command;
@@ -7,10 +7,10 @@ use super::super::{LIMIT, find_program, helper};
 use super::DnsError;
 use crate::background;
 
-/// Whether the host's `dnsmasq` can put addresses into sets of nftables, which its version tells.
+/// Whether the host's `dnsmasq` can put addresses into nftables sets, according to its version.
 ///
 /// # Errors
-/// There is no such program, it cannot be run, or does not end.
+/// The program is missing, cannot be run, or does not end.
 pub fn knows_sets() -> Result<bool, DnsError> {
     let program = "dnsmasq";
     let printed = helper::printed(Command::new(program).arg("--version"), LIMIT);
@@ -27,7 +27,7 @@ fn has_sets(version: &str) -> bool {
         .any(|word| word == "nftset")
 }
 
-/// Runs what starts it anew.
+/// Runs the command that restarts `dnsmasq`.
 pub(super) fn start_anew(words: &[String]) -> Result<(), DnsError> {
     let failed = |reason: String| DnsError::Restart {
         command: words.join(" "),

@@ -1,7 +1,7 @@
-//! Starts `dnsmasq` anew: at once, or beside a loop that must not wait for it, with pauses behind failures.
+//! Restarts `dnsmasq`: in the foreground, or on a thread for a loop that must not wait, with pauses after failures.
 //!
-//! A file that `dnsmasq` has not read has a mark beside it, until a start has succeeded that came after the file. The mark is on
-//! the disk, as the process that wrote the file may be another than the one that tries again.
+//! A file that `dnsmasq` has not read has a mark beside it, until a restart after the file's last change has succeeded.
+//! The mark is on disk because another process than the file's writer may retry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,30 +11,31 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::program::start_anew;
 use super::{DnsError, read};
 
-/// Behind the first failure, and the longest: each is twice the one before.
+/// Pause after the first failure, and the longest: each pause is twice as long as the one before.
 const PAUSE: Duration = Duration::from_secs(4);
 const PAUSE_MAX: Duration = Duration::from_secs(256);
 
-/// Between two looks at a start that is under way.
+/// Time between two checks of a restart under way.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How starts are done.
+/// Restarts `dnsmasq`, in the foreground or on a thread.
 #[derive(Debug, Default)]
 pub struct Restarts {
-    /// A thread of its own waits for them.
+    /// A separate thread waits for each restart.
     aside: bool,
     under_way: Option<JoinHandle<Result<(), DnsError>>>,
     pauses: Pauses,
 }
 
 impl Restarts {
-    /// The caller waits for each, and each is tried.
+    /// Restarts in the foreground: the caller waits for each, and none is skipped.
     #[must_use]
     pub fn at_once() -> Self {
         Self::default()
     }
 
-    /// For a loop: it never waits, and asks [`Restarts::ended`] at each turn. After a failure nothing is tried for a while.
+    /// Restarts on a thread, for a loop: the loop never waits, and calls [`Restarts::ended`] at each turn. After a
+    /// failure nothing is tried for a while.
     #[must_use]
     pub fn aside() -> Self {
         Self {
@@ -43,17 +44,17 @@ impl Restarts {
         }
     }
 
-    /// Whether one may be tried now.
+    /// Whether a restart may be tried now.
     pub(super) fn may(&self) -> bool {
         !self.aside || (self.under_way.is_none() && self.pauses.left(Instant::now()).is_none())
     }
 
-    /// Tells of what failed, which is not tried again for a while.
+    /// Notes a failure: nothing is tried again for a while.
     pub(super) fn failed(&mut self) {
         self.pauses.failed(Instant::now());
     }
 
-    /// Has what is read from a directory read, if that may be tried now.
+    /// Restarts `dnsmasq` so that it reads the directory, if a restart may be tried now.
     pub(super) fn start(&mut self, directory: &Path, words: &[String]) -> Result<(), DnsError> {
         let (directory, words) = (directory.to_owned(), words.to_vec());
         let start = move || {
@@ -71,10 +72,10 @@ impl Restarts {
         Ok(())
     }
 
-    /// How the one ended that was under way.
+    /// The result of the restart that was under way.
     ///
     /// # Errors
-    /// It failed.
+    /// The restart failed.
     pub fn ended(&mut self) -> Result<(), DnsError> {
         let ended = self.under_way.take_if(|it| it.is_finished());
         match ended.map(JoinHandle::join) {
@@ -83,14 +84,14 @@ impl Restarts {
                 self.failed();
                 return Err(error);
             }
-            // It has panicked, which it has said itself.
+            // The thread has panicked and printed why.
             Some(Err(_)) => self.failed(),
             None => {}
         }
         Ok(())
     }
 
-    /// How long the loop may sleep; `None` where nothing is to be done.
+    /// How long the loop may sleep; `None` if no restart is pending.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         match self.under_way {
@@ -100,7 +101,7 @@ impl Restarts {
     }
 }
 
-/// Pauses behind failures.
+/// Pauses after failures.
 #[derive(Debug, Default)]
 struct Pauses {
     failures: u32,
@@ -114,19 +115,19 @@ impl Pauses {
         self.until = Some(now + pause.min(PAUSE_MAX));
     }
 
-    /// The rest of the pause.
+    /// The remaining pause.
     fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.checked_duration_since(now)?;
         (!left.is_zero()).then_some(left)
     }
 }
 
-/// The mark of a file, which `dnsmasq` passes over for its name.
+/// The mark of a file; `dnsmasq` ignores it because of its name.
 pub(super) fn mark_of(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!(".{name}.unread"))
 }
 
-/// A file that has not been read, and what it and its mark were when a start began.
+/// A file that `dnsmasq` has not read, with the texts of its mark and itself when a restart began.
 struct Unread {
     mark: PathBuf,
     file: PathBuf,
@@ -139,13 +140,13 @@ impl Unread {
     }
 }
 
-/// The content of a mark: no two are the same, as a file may be marked again for a change elsewhere.
+/// The content of a mark. Each is unique, because a file may be marked again for a change elsewhere.
 pub(super) fn token() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     format!("{}\n", now.unwrap_or_default().as_nanos())
 }
 
-/// Files that have not been read.
+/// Files that `dnsmasq` has not read.
 fn marked(directory: &Path) -> Vec<Unread> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| {
@@ -162,7 +163,8 @@ fn marked(directory: &Path) -> Vec<Unread> {
     entries.filter_map(of).take(64).collect()
 }
 
-/// A file that has changed or was marked again since then has not been read.
+/// Removes the marks of files that were read. A file that was changed or marked again since the restart began keeps its
+/// mark.
 fn unmark(marked: &[Unread]) {
     for unread in marked {
         if unread.texts() == unread.texts {
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    /// A `dnsmasq` of which the start is this text for a shell.
+    /// A `dnsmasq` whose restart runs this shell text.
     fn dnsmasq(directory: &Path, start: &str) -> Dnsmasq {
         let words = ["sh", "-c", start].map(str::to_owned).to_vec();
         Dnsmasq::at(directory.to_owned()).restarted_by(words)
@@ -236,7 +238,7 @@ mod tests {
         while !it.has_read("a.conf") {
             thread::yield_now();
         }
-        // The loop saw the mark before the start ended, and has not asked for its end yet.
+        // The loop has seen that `dnsmasq` read the file, but has not called `ended` yet.
         it.set("a.conf", "one\n", &mut restarts).unwrap();
         finish(&mut restarts).unwrap();
         it.set("a.conf", "one\n", &mut restarts).unwrap();
@@ -254,10 +256,10 @@ mod tests {
         let it = dnsmasq(directory, &format!("read it <{}", gate.display()));
         fs::write(&file, "one\n").unwrap();
         let mut restarts = Restarts::aside();
-        // The start cannot end before the gate is opened: this would hang if it waited.
+        // The restart cannot end before the gate is opened: this would hang if `again` waited.
         it.again("a.conf", &mut restarts).unwrap();
         assert!(!it.has_read("a.conf") && !restarts.may());
-        // The child has looked at the file before it opens the gate.
+        // The child has read the file before it opens the gate.
         let mut open = fs::OpenOptions::new().write(true).open(&gate).unwrap();
         fs::write(&file, "two\n").unwrap();
         open.write_all(b"go\n").unwrap();

@@ -1,7 +1,7 @@
-//! Lines of the owner's that have other servers asked.
+//! Finds lines in the owner's configuration that name servers for some domains.
 
-/// Servers that a configuration has for some of these names, by lines such as `server=/corp.example/192.0.2.1`. Lines for names
-/// below count, too.
+/// Servers that a configuration has for any of these names, in lines such as `server=/corp.example/192.0.2.1`. Lines
+/// for subdomains count, too.
 pub(super) fn servers_of(text: &str, names: &[String]) -> Vec<String> {
     let is_of = |value: &&str| {
         let mut words = value.split('/').skip(1).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Which way packets go, as far as the kernel decides it by what the host has.
+//! Decides which way packets go, as the kernel does from the host's state.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::step::MAIN;
 use crate::ways::{best, covers, metric_of};
 
 impl Memory {
-    /// The routes that the kernel makes for the networks of addresses.
+    /// Adds the routes that the kernel makes for the networks of addresses.
     pub(super) fn connect(&mut self, dev: u32) {
         let is_new = |memory: &Self, route: &Route| {
             !memory
@@ -51,7 +51,7 @@ impl Memory {
         }
     }
 
-    /// The best route of one table, without those of a prefix of at most `suppressed` bits.
+    /// The best route of one table, ignoring prefixes of at most `suppressed` bits.
     fn lookup(&self, dst: IpAddr, table: u32, suppressed: Option<u32>) -> Option<&Route> {
         let fits = |route: &&Route| {
             let long = suppressed.is_none_or(|bits| u32::from(route.prefix) > bits);
@@ -61,9 +61,9 @@ impl Memory {
         fitting.min_by_key(|route| (u8::MAX - route.prefix, metric_of(route)))
     }
 
-    /// The interface that a gateway is on. The kernel looks only at routes of the interface that is
-    /// asked for, if one is; of IPv4 at those that have no gateway themselves (fib_check_nh), of
-    /// IPv6 at the best, which must be such a one (ip6_route_check_nh).
+    /// The interface that a gateway is on. If one is asked for, the kernel uses only that interface's routes. For IPv4
+    /// it considers routes that have no gateway themselves (fib_check_nh). For IPv6 it takes the best route, which must
+    /// be such a one (ip6_route_check_nh).
     pub(super) fn interface_to(&self, gateway: IpAddr, wanted: Option<u32>) -> Result<u32, Errno> {
         let counts = |route: &&Route| {
             wanted.is_none_or(|dev| route.dev == Some(dev))

@@ -1,4 +1,4 @@
-//! Where packets leave from and go to.
+//! Source and destination addresses of packets.
 
 use super::*;
 use plane::Source;
@@ -32,7 +32,7 @@ fn packets_leave_from_the_address_that_was_called_or_the_socket_is_bound_to() {
         give(&mut peers, 0);
         assert_eq!(known(&peers).local, without, "{address:?}");
         assert_eq!(told(&mut peers, calling(2)), Some(called));
-        // It moves, and calls the same address.
+        // The peer moves, and still calls the same address.
         let to = ([192, 0, 2, 9], 4).into();
         assert_eq!(peers.floated(NUMBER, to), Some(PEER));
         let source = peers.line(PEER).unwrap().endpoint.source;
@@ -58,7 +58,7 @@ fn a_peer_that_was_followed_without_a_word_is_found_out_once() {
     counted(&mut peers).remote = Some(to);
     assert_eq!(peers.floated(NUMBER, to), Some(PEER));
     assert_eq!(peers.look(PEER, now).unwrap().1, None);
-    // Back to where it was the kernel must be told.
+    // Going back to the old address needs a request to the kernel.
     peers.set_line(PEER, line(1)).unwrap();
     let known = known(&peers).remote;
     assert_eq!(known, Some(line(1).endpoint.addr));

@@ -34,7 +34,7 @@ fn control_is_told_what_it_has_to_act_on() {
         let mut peers = one_that_seals();
         let told = told.map(|notice| (PEER, notice));
         assert_eq!(peers.hear(event), told, "{event:?}");
-        // A peer goes once.
+        // The kernel removes a peer only once.
         if let OvpnEvent::PeerGone { .. } = event {
             assert_eq!(peers.hear(event), None, "{event:?}");
         }

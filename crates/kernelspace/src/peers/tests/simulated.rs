@@ -1,4 +1,4 @@
-//! A kernel that refuses what the real one refuses.
+//! A kernel that refuses the same requests as the real one.
 
 use super::super::super::kernel::Kernel;
 use super::super::super::peer::{Inside, LONGEST};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The kernel's state of a peer: the number of the key in either place, and its last words.
+/// The kernel's state of a peer: the number of the key in either slot, and the last settings.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) primary: Option<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Known {
     pub(super) opened: OvpnFigures,
 }
 
-/// A kernel that keeps to the rules of `ovpn`.
+/// A kernel that follows the rules of `ovpn`.
 #[derive(Default)]
 pub(super) struct Simulated {
     pub(super) several: bool,

@@ -1,4 +1,4 @@
-//! The times that the kernel is told.
+//! The timers that the kernel is given.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn a_silence_that_is_borne_lasts_longer_than_the_kernel_counts() {
             peers.look(PEER, start + hours * hour).unwrap();
         }
         let times = peers.kernel.asked.len();
-        // Well within a day each.
+        // Each repetition comes well within a day.
         assert_eq!(times > 3, said_again, "{silence:?}: {times} times");
         assert!(
             peers
@@ -70,7 +70,7 @@ fn what_was_read_a_moment_ago_is_not_asked_for_again() {
     let later = start + Duration::from_secs(1);
     assert!(peers.glance(PEER, later).is_some());
     assert_eq!(peers.kernel.looks, 3);
-    // A peer that is made again has no figures.
+    // A peer that is made again starts without figures.
     peers.remove(PEER);
     assert!(peers.glance(PEER, later).is_none());
     peers.add(PEER);

@@ -1,4 +1,4 @@
-//! How the limit of a window moves: over what has come, and over what is given up.
+//! Moves the limit of a window over numbers that have come, or that it gives up.
 
 use super::Window;
 use crate::reorder::settings::Settings;
@@ -16,7 +16,7 @@ impl<T> Window<T> {
             self.end = number + 1;
         }
         if number > self.limit {
-            // Of the first packet with this number or a greater one.
+            // The time of the first packet with this number or a greater one.
             let next = self.history.next(number + 1, self.end);
             let since = next.and_then(|next| self.store.since(next));
             self.store.set_since(number, since.unwrap_or(now));
@@ -24,7 +24,7 @@ impl<T> Window<T> {
         self.history.set(number);
     }
 
-    /// Gives up gaps until one more packet may wait. What is given up ends at `number`.
+    /// Gives up gaps until one more packet may wait. It gives up numbers below `number` only.
     pub(super) fn make_room(&mut self, number: u64, bytes: usize) {
         let Settings {
             packets_max,
@@ -50,7 +50,7 @@ impl<T> Window<T> {
         self.give_up_to(next);
     }
 
-    /// All numbers below `limit` have come or are given up.
+    /// Gives up all missing numbers below `limit`.
     pub(super) fn give_up_to(&mut self, limit: u64) {
         while self.limit < limit {
             let known = limit.min(self.end);
@@ -65,7 +65,7 @@ impl<T> Window<T> {
         }
     }
 
-    /// Moves the limit over what has come.
+    /// Moves the limit over numbers that have come.
     pub(super) fn advance(&mut self) {
         while self.limit < self.end && self.history.get(self.limit) {
             self.store.turn(self.limit);

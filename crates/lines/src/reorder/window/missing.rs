@@ -1,15 +1,15 @@
-//! Missing numbers that the sender is asked for.
+//! Chooses the missing numbers that the sender is asked for.
 
 use super::Window;
 use crate::reorder::line::LineTrack;
 use crate::reorder::repair::{Learnt, Repairs};
 use std::time::Instant;
 
-/// A packet that is no later than this is not asked for, in microseconds.
+/// Minimum lateness of a missing packet before it is asked for, in microseconds.
 const MOSTLY_MIN: u64 = 5_000;
 
 impl<T> Window<T> {
-    /// Whether missing numbers are asked for: only where the sender keeps what it has sent.
+    /// Sets whether missing numbers are asked for: only useful if the sender keeps sent packets.
     pub fn set_repair(&mut self, on: bool) {
         if on || self.repair.is_some() {
             let end = match self.in_order {
@@ -21,8 +21,8 @@ impl<T> Window<T> {
         }
     }
 
-    /// The next number that the sender is to be asked for. To be called after packets have come, and after a deadline,
-    /// until there is none.
+    /// The next number to ask the sender for. Call it after packets have come, and after a deadline, until it returns
+    /// `None`.
     pub fn missing(&mut self, now: Instant) -> Option<u64> {
         let repair = self.repair.as_mut().filter(|repair| repair.is_on())?;
         if let Some(number) = repair.next_request() {
@@ -35,13 +35,13 @@ impl<T> Window<T> {
         self.repair.as_mut()?.next_request()
     }
 
-    /// The experience with the end that is asked; `None` where none was.
+    /// The experience with the end that is asked; `None` without repair.
     #[must_use]
     pub fn learnt(&self) -> Option<Learnt> {
         self.repair.as_ref().map(|repair| repair.learnt())
     }
 
-    /// Takes over another window's experience with that end. To be called after [`Self::set_repair`].
+    /// Takes over another window's experience with the same end. Call it after [`Self::set_repair`].
     pub fn learn(&mut self, learnt: Learnt) {
         if let Some(repair) = &mut self.repair {
             repair.learn(learnt);
@@ -55,14 +55,14 @@ impl<T> Window<T> {
         repair.map_or_else(Repairs::default, |repair| repair.counts())
     }
 
-    /// Asks for what all lines have passed, and what is later than packets mostly are; and again for what has not come in
-    /// time.
+    /// Asks for numbers that all lines have passed, and for numbers later than packets mostly are. Asks again for
+    /// numbers that have not come in time.
     fn look_for_missing(&mut self, now: u64) {
         let busy = self.busy_since;
         let lines = self.lines.iter();
         let alive = lines.filter(|line| line.alive_until(busy).is_some_and(|until| until > now));
-        // A line that has passed nothing that is known holds all others up, as it does in rule 1. While one only is heard,
-        // the others' first packets may be on their way.
+        // A line without any known passed number holds all others up, as in rule 1. While only one line is heard, the
+        // others' first packets may be on their way.
         let several = alive.clone().nth(1).is_some();
         let passed = alive.map(|line| line.passed(now).unwrap_or(0)).min();
         let passed = passed.filter(|_| several).unwrap_or(0);
@@ -94,7 +94,7 @@ impl<T> Window<T> {
         repair.look_to(number);
     }
 
-    /// How late packets mostly are at most, over all lines that are alive. To be asked for too soon costs a copy only.
+    /// The lateness that most packets do not exceed, over all lines that are alive. Asking too soon costs only a copy.
     pub(super) fn late_mostly(&self, now: u64) -> u64 {
         let busy = self.busy_since;
         let lines = self.lines.iter();
@@ -103,8 +103,8 @@ impl<T> Window<T> {
         late.unwrap_or(0).max(MOSTLY_MIN)
     }
 
-    /// Decides about a packet that has not come in time. Returns whether the sender is asked for it, so that it is
-    /// waited for still.
+    /// Decides about a packet that has not come in time. Returns whether the sender is asked for it, so that the window
+    /// still waits for it.
     pub(super) fn asks(&mut self, now: u64) -> bool {
         let limit = self.limit;
         let next = self.history.next(limit, self.end);

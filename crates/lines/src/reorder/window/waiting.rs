@@ -1,4 +1,4 @@
-//! How long a gap is waited for, and what that is learnt from.
+//! Computes how long a gap is waited for, and learns from packets that come.
 
 use super::Window;
 use crate::reorder::counters::Copies;
@@ -6,11 +6,11 @@ use crate::reorder::line::Reordering;
 use crate::reorder::repair::Cause;
 use std::time::{Duration, Instant};
 
-/// How often the number of late packets is looked at.
+/// The interval at which the number of late packets is checked.
 const LATE_PERIOD: u64 = 10_000_000;
-/// After this time without a late packet fewer deviations are waited for.
+/// The time without a late packet after which fewer deviations are waited for.
 const LATE_CALM: u64 = 60_000_000;
-/// Most deviations that are waited for, doubled.
+/// Maximum deviations that are waited for, doubled.
 const DEVIATIONS_DOUBLED_MAX: u64 = 32;
 
 /// When late packets were looked at last.
@@ -27,7 +27,7 @@ const fn micros(duration: Duration) -> u64 {
 }
 
 impl<T> Window<T> {
-    /// How far lines were seen to put packets out of order.
+    /// The reordering seen on all lines.
     #[must_use]
     pub fn reordering(&self, now: Instant) -> Reordering {
         let Some(epoch) = self.epoch else {
@@ -39,12 +39,12 @@ impl<T> Window<T> {
         seen.reduce(Reordering::or).unwrap_or(self.expected)
     }
 
-    /// How far another window has seen them do so. To be called before the first packet.
+    /// Sets the reordering that another window has seen. Call it before the first packet.
     pub const fn expect(&mut self, reordering: Reordering) {
         self.expected = reordering;
     }
 
-    /// The number was lost: it was given up, or has come only because it was asked for.
+    /// Notes that the number was lost: it was given up, or came only because it was asked for.
     pub(super) fn lost(&mut self, number: u64) {
         for line in &mut self.lines {
             line.lost(number);
@@ -90,7 +90,7 @@ impl<T> Window<T> {
         }
     }
 
-    /// Takes note of what a number within reach says of its line.
+    /// Learns about a line from a number within reach.
     pub(super) fn heard_of(&mut self, line: usize, number: u64, now: u64) {
         if now > self.heard + 100_000 {
             self.busy_since = now;
@@ -99,7 +99,7 @@ impl<T> Window<T> {
         let came = self.repair.as_mut().map(|repair| repair.came(number, now));
         match came {
             None | Some(Cause::Unasked) => {}
-            // Of a number that was asked for it is never sure why it came when it did.
+            // The cause of a packet's time is uncertain if its number was asked for.
             Some(cause) => {
                 self.lines[line].spoke(now);
                 if cause == Cause::Answer {
@@ -110,8 +110,7 @@ impl<T> Window<T> {
         }
         let first = self.lines.iter().filter_map(|line| line.first_from(number));
         let lateness = first.min().map_or(0, |first| now.saturating_sub(first));
-        // A packet that is later than any that is waited for says nothing: it may be an old copy that somebody sends
-        // again.
+        // A packet later than any that is waited for is ignored: it may be an old copy that somebody sends again.
         let lateness = Some(lateness).filter(|late| *late <= micros(self.settings.cap_max));
         self.lines[line].delivered(number, lateness, now);
     }

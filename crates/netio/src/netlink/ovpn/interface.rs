@@ -1,4 +1,4 @@
-//! Interfaces of the kernel's data plane of OpenVPN.
+//! Interfaces of `ovpn`, the kernel's data plane of OpenVPN.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 
@@ -14,18 +14,18 @@ const IFLA_OVPN_MODE: u16 = 1;
 
 const KIND: &str = "ovpn";
 
-/// How many peers an interface of the kernel's OpenVPN has.
+/// How many peers an `ovpn` interface has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OvpnMode {
-    /// One, to which everything is sent.
+    /// One, which receives every packet.
     OnePeer,
-    /// Several, to which packets find their way by the host's routes.
+    /// Several; the host's routes choose the peer of a packet.
     ManyPeers,
 }
 
 impl Netlink {
-    /// Makes an interface of the kernel's OpenVPN, without peers. Its data plane is [`Ovpn`](super::Ovpn). A kernel that
-    /// has it as a module loads it.
+    /// Makes an `ovpn` interface without peers; [`Ovpn`](super::Ovpn) controls it. The kernel loads the module if it
+    /// has one.
     ///
     /// # Errors
     /// The errors of [`Netlink::create_veth`]; the kernel needs Linux 6.16.
@@ -50,7 +50,7 @@ impl Netlink {
         )
     }
 
-    /// All interfaces of the kernel's OpenVPN that have an alias.
+    /// All `ovpn` interfaces that have an alias.
     ///
     /// # Errors
     /// Only if the kernel refuses the dump or the socket fails.
@@ -64,14 +64,14 @@ impl Netlink {
     }
 }
 
-/// An interface of the kernel's OpenVPN.
+/// An `ovpn` interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OvpnInterface {
     /// Its index.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// The text that somebody has put on it.
+    /// Its alias.
     pub alias: String,
 }
 

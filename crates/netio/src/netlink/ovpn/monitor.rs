@@ -1,4 +1,4 @@
-//! News of the kernel's data plane of OpenVPN.
+//! Events of `ovpn`, the kernel's data plane of OpenVPN.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,55 +14,55 @@ use super::super::{BUFFER_SIZE, Netlink, NetlinkError, attributes, decode_u32, m
 use super::state::{is, peer_of};
 use super::{A_IFINDEX, A_KEYCONF, A_PEER, FAMILY, GROUP, KEY_ID, KEY_PEER_ID};
 
-// Commands that are news.
+// Commands of events.
 const PEER_DEL_NTF: u8 = 5;
 const KEY_SWAP_NTF: u8 = 9;
 const PEER_FLOAT_NTF: u8 = 11;
 
 const PEER_DEL_REASON: u16 = 15;
 
-/// One piece of news.
+/// One event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OvpnEvent {
     /// A peer was removed.
     PeerGone {
-        /// Its number.
+        /// The peer's id.
         peer: u32,
-        /// Why.
+        /// The reason.
         why: PeerEnd,
     },
-    /// The packet ids of the key that seals run out: it seals nothing more.
+    /// The encrypting key has used up its packet ids: the kernel sends nothing more with it.
     KeyWorn {
-        /// The peer.
+        /// The peer's id.
         peer: u32,
-        /// The number of the key.
+        /// The key id.
         key_id: u8,
     },
-    /// Authentic packets of a peer come from here now, and it is sent to there. Older kernels do so without a word:
-    /// then [`Ovpn::peer`](super::Ovpn::peer) shows it.
+    /// The peer has moved: authentic packets now come from this address, and the kernel sends to it. Older kernels do
+    /// not report this; [`Ovpn::peer`](super::Ovpn::peer) shows it then.
     Floated {
-        /// The peer.
+        /// The peer's id.
         peer: u32,
-        /// Where it is.
+        /// The peer's new address.
         to: SocketAddr,
     },
-    /// More happened than the socket could hold: the caller must read the state anew.
+    /// The socket has lost events: the caller must read the state again.
     Overrun,
 }
 
 /// Why a peer was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PeerEnd {
-    /// The interface is deleted, or another peer took its place.
+    /// The interface is deleted, or another peer replaced this one.
     Teardown,
-    /// The process said so.
+    /// This process asked for it.
     Asked,
-    /// Nothing was heard from it for too long.
+    /// The kernel received nothing from the peer for too long.
     Expired,
-    /// Its socket failed, or is closed.
+    /// Its socket failed or was closed.
     Transport,
-    /// A reason that came with a later kernel.
+    /// A reason that only a later kernel gives.
     Other(u32),
 }
 
@@ -90,9 +90,9 @@ impl PeerEnd {
     }
 }
 
-/// A socket that hears what happens to the peers of one interface.
+/// A socket that reports events about the peers of one interface.
 ///
-/// Its descriptor becomes readable when there is news; [`OvpnMonitor::next`] never blocks.
+/// Its descriptor becomes readable when an event waits; [`OvpnMonitor::next`] never blocks.
 #[derive(Debug)]
 pub struct OvpnMonitor {
     socket: Socket,
@@ -102,11 +102,11 @@ pub struct OvpnMonitor {
 }
 
 impl OvpnMonitor {
-    /// Listens to the interface of this index, in the network namespace of the current thread. What happens after this
-    /// call is heard.
+    /// Listens to the interface with this index, in the network namespace of the current thread. Later events are
+    /// reported.
     ///
     /// # Errors
-    /// [`NetlinkError::is_not_found`] if the kernel has no such data plane.
+    /// [`NetlinkError::is_not_found`] if the kernel has no `ovpn`.
     pub fn open(index: u32) -> Result<Self, NetlinkError> {
         let numbers = Netlink::open_generic()?.family(FAMILY)?;
         let group = numbers.group(GROUP).ok_or_else(|| NetlinkError::Answer {
@@ -128,7 +128,7 @@ impl OvpnMonitor {
         })
     }
 
-    /// The next piece of news, or nothing if there is none at the moment.
+    /// The next event; `None` if none waits.
     ///
     /// # Errors
     /// [`NetlinkError::Socket`] if the socket fails.
@@ -172,7 +172,7 @@ impl AsFd for OvpnMonitor {
     }
 }
 
-/// Reads news about the interface `index`; nothing if it is about another.
+/// Reads an event about the interface `index`; `None` if it is about another.
 pub(super) fn event(body: &[u8], index: u32) -> Option<OvpnEvent> {
     let command = *body.first()?;
     let all = || attributes(body.get(HEADER_SIZE..).unwrap_or_default());
@@ -217,7 +217,7 @@ pub(super) fn event(body: &[u8], index: u32) -> Option<OvpnEvent> {
     }
 }
 
-/// The number of a key, which news have in 16 bits where requests have 32.
+/// A key id, which has 16 bits in events and 32 in requests.
 fn number(value: &[u8]) -> Option<u8> {
     match *value {
         [a, b] => u8::try_from(u16::from_ne_bytes([a, b])).ok(),

@@ -21,15 +21,15 @@ const PEER_LINK_TX_PACKETS: u16 = 23;
 /// A peer, as the kernel describes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OvpnPeerState {
-    /// Its number.
+    /// The peer's id.
     pub id: u32,
-    /// Where it is.
+    /// The peer's address outside the tunnel.
     pub remote: Option<SocketAddr>,
-    /// Our address that is sent from.
+    /// Our address that packets to the peer leave from.
     pub local: Option<IpAddr>,
-    /// Inner packets.
+    /// Counters of packets inside the tunnel.
     pub inside: OvpnFigures,
-    /// Data packets. Those received are counted before it is known whether they are authentic.
+    /// Counters of data packets. The kernel counts received ones before it checks whether they are authentic.
     pub outside: OvpnFigures,
 }
 
@@ -46,7 +46,7 @@ pub struct OvpnFigures {
     pub tx_bytes: u64,
 }
 
-/// Reads an answer about a peer; nothing if it has no number.
+/// Reads an answer about a peer; `None` if it has no peer id.
 pub(super) fn parse(body: &[u8]) -> Option<OvpnPeerState> {
     let mut found = attributes(body.get(HEADER_SIZE..)?);
     let (_, peer) = found.find(|(kind, _)| is(*kind, A_PEER))?;
@@ -108,7 +108,7 @@ fn remote(peer: &[u8], scope: u32) -> Option<SocketAddr> {
     })
 }
 
-/// A number of 32 bits where that is enough for it, else of 64.
+/// A number that has 32 bits if that is enough, otherwise 64.
 fn uint(value: &[u8]) -> u64 {
     match *value {
         [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]).into(),

@@ -161,7 +161,7 @@ fn news_of_other_interfaces_are_not_ours() {
     let peer = Body::attributes()
         .with(15, &2u32.to_ne_bytes())
         .with(PEER_ID, &4u32.to_ne_bytes());
-    // The kernel writes it without the mark of attributes with attributes in them.
+    // The kernel writes this attribute without the flag for nested attributes.
     let gone = message(5, A_PEER & !NESTED, &peer);
     let expired = OvpnEvent::PeerGone {
         peer: 4,
@@ -190,7 +190,7 @@ fn news_of_other_interfaces_are_not_ours() {
 
 #[test]
 fn without_the_module_it_is_said_that_nothing_was_found() {
-    // Where the kernel has it, the answer is about an interface that is none.
+    // If the kernel has `ovpn`, its answer is about a missing interface.
     match Ovpn::open(u32::MAX >> 1) {
         Err(error) => assert!(error.is_not_found(), "{error}"),
         Ok(mut ovpn) => assert!(ovpn.peer(1).is_err()),
@@ -219,7 +219,7 @@ proptest! {
             let whole = message(kind, attribute, &peer);
             let _ = state::parse(&whole[..whole.len().min(cut)]);
             let _ = event(&whole[..whole.len().min(cut)], INDEX);
-            // Of another interface nothing is heard, whatever else is in it.
+            // Events of another interface are ignored, whatever they contain.
             prop_assert_eq!(event(&whole, INDEX + 1), None);
         }
     }

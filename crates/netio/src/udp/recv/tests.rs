@@ -1,4 +1,4 @@
-//! Receiving, on the loopback interface.
+//! Tests receiving on the loopback interface.
 
 use super::super::singles::CALLS_MIN;
 use super::super::{Endpoint, Family, SendScratch, SocketOptions, Train};
@@ -20,7 +20,7 @@ fn socket() -> UdpSocket {
     UdpSocket::bind(Family::V4, &options).unwrap()
 }
 
-/// Sends datagrams of these lengths, all of one train if `joined`.
+/// Sends datagrams of these lengths, as one train if `joined`.
 fn send(from: &UdpSocket, to: &UdpSocket, lengths: &[u32], joined: bool) {
     let endpoint = Endpoint::new((Ipv4Addr::LOCALHOST, to.port()).into());
     let train = |len, segment| Train {
@@ -40,7 +40,7 @@ fn send(from: &UdpSocket, to: &UdpSocket, lengths: &[u32], joined: bool) {
     assert_eq!(report.sent, lengths.len() as u64);
 }
 
-/// The lengths and the segments of what waits, and how many calls it took.
+/// The lengths and segment sizes of the waiting datagrams, and the number of calls.
 fn receive(socket: &UdpSocket) -> (Vec<(u32, u32)>, usize) {
     let (mut scratch, mut memory) = (RecvScratch::new(), vec![0; 2 * TRAIN_ROOM]);
     let (mut trains, mut calls) = (Vec::new(), 0);
@@ -86,7 +86,7 @@ fn the_address_that_was_called_is_told_but_to_a_socket_that_calls() {
 fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_trains_again() {
     let (from, to) = (socket(), socket());
     let lengths: Vec<u32> = (0..100).map(|i| 100 + i).collect();
-    // A train that stands behind them is received as one: it would not be cut any more.
+    // A train queued behind them is received as one, because the kernel would no longer cut it.
     send(&from, &to, &lengths, false);
     send(&from, &to, &[500; 10], true);
     let (trains, calls) = receive(&to);
@@ -105,19 +105,19 @@ fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_train
     send(&from, &to, &[500; 10], true);
     let (trains, _) = receive(&to);
     assert_eq!(trains, [(500, 500); 10]);
-    // By one doubling: the first time that it was let go of was in vain as well.
+    // Doubled once: switching off the first time counted as an attempt in vain.
     for _ in 0..2 * CALLS_MIN {
         receive(&to);
     }
     send(&from, &to, &[500; 10], true);
     assert_eq!(receive(&to), (vec![(5000, 500)], 1));
-    // Now and then a single one between trains is no reason to do without them.
+    // An occasional single datagram between trains does not switch `UDP_GRO` off.
     for _ in 0..2 * SINGLE {
         send(&from, &to, &[300], false);
         send(&from, &to, &[500; 10], true);
         assert_eq!(receive(&to), (vec![(300, 300), (5000, 500)], 2));
     }
-    // One at a time is none either.
+    // Single datagrams that come one at a time do not either.
     for _ in 0..2 * SINGLE {
         send(&from, &to, &[300], false);
         assert_eq!(receive(&to).1, 1);
@@ -126,7 +126,7 @@ fn datagrams_that_come_singly_are_soon_received_by_the_dozen_and_trains_as_train
     assert_eq!(receive(&to), (vec![(5000, 500)], 1));
 }
 
-/// A socket that receives by the dozen, and one that has sent it a datagram that is longer than the others'.
+/// A socket that receives many datagrams per call, and one that has sent it a datagram longer than the others'.
 fn after_a_long_datagram(gro: bool) -> (UdpSocket, UdpSocket) {
     let options = SocketOptions {
         address: Some(Ipv4Addr::LOCALHOST.into()),
@@ -136,7 +136,7 @@ fn after_a_long_datagram(gro: bool) -> (UdpSocket, UdpSocket) {
         ..SocketOptions::default()
     };
     let (from, to) = (socket(), UdpSocket::bind(Family::V4, &options).unwrap());
-    // With UDP_GRO, until that is let go of.
+    // With `UDP_GRO`, until it is switched off.
     for _ in 0..2 {
         send(&from, &to, &[100; 40], false);
         receive(&to);
@@ -236,23 +236,23 @@ fn the_kernel_tells_how_long_a_datagram_has_waited() {
             assert!(waited <= sent.elapsed() + Duration::from_secs(1));
             return;
         }
-        // Where no other socket of the machine asks, the kernel begins to look at the clock a moment after it was asked, and
-        // until then takes the time at which a datagram is received.
+        // If no other socket of the machine asks for times, the kernel starts taking them a moment after the request.
+        // Until then it uses the time of the receive call.
         assert!(begun.elapsed() < Duration::from_secs(40), "{waited:?}");
     }
 }
 
-/// Each datagram is received as it was sent while the socket changes between the two ways to receive.
+/// Each datagram is received as it was sent, while the socket switches between trains and single datagrams.
 #[test]
 fn nothing_is_lost_while_the_way_to_receive_changes() {
-    /// So many datagrams may be under way: far fewer than the buffer holds.
+    /// Most datagrams under way: far fewer than fit the buffer.
     const WINDOW: u64 = 100;
     const TRAIN: [u32; 2] = [900, 800];
     const CHANGES: u32 = 150;
     let singles: Vec<u32> = (0..20).map(|i| 300 + 10 * i).collect();
     let (from, to) = (socket(), socket());
     assert!(to.gro.on(), "there is one way only");
-    // The receiver stores the greatest number where it wants no more.
+    // The receiver stores the maximum when it wants no more.
     let received = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {

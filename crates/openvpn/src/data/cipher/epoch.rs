@@ -1,8 +1,8 @@
 //! AEAD packets with epochs: `epoch:u16, number:u48, text, tag[16]`.
 //!
-//! A sender that has used up an epoch's key goes on to the next without asking; the receiver keeps the keys of the epochs
-//! around the newest that it has seen. Each epoch's secret comes from the one before it by HKDF-Expand (RFC 5869) with
-//! labels in the form of TLS 1.3 (RFC 8446, section 7.1) that begin with `ovpn `.
+//! A sender that has used up an epoch's key goes on to the next without asking; the receiver keeps the keys of the
+//! epochs around the newest that it has seen. Each epoch's secret comes from the one before it by HKDF-Expand (RFC
+//! 5869) with labels in the form of TLS 1.3 (RFC 8446, section 7.1) that begin with `ovpn `.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -27,8 +27,8 @@ pub(super) struct EpochAead {
     window: RwLock<Window>,
 }
 
-/// The keys of consecutive epochs: one behind the current, the current, and of the [`FUTURE`] ones those that packets came in.
-/// Most never come: after 2^36 blocks, unless the whole key is renewed before.
+/// The keys of consecutive epochs: the one before the current, the current, and those of the [`FUTURE`] ones in which
+/// packets came. Most never come: each lasts 2^36 blocks, and the whole key is usually renewed before.
 struct Window {
     current: u16,
     /// The epoch of `keys[0]`.
@@ -41,7 +41,7 @@ struct Window {
 }
 
 impl EpochAead {
-    /// From the secret of epoch 1. `None` if `cipher` is no AEAD, or the machine has no code for it.
+    /// A cipher from the secret of epoch 1. `None` if `cipher` is no AEAD, or the machine has no code for it.
     pub(super) fn new(cipher: Cipher, secret: &[u8; 32]) -> Option<Self> {
         let first = key(packet_aead::new, cipher, secret)?;
         let name = first.name();
@@ -71,8 +71,8 @@ impl EpochAead {
         window.extend(self.cipher, epoch);
     }
 
-    /// Calls `f` for each run of packets of one epoch, with its key if it is in the window, and returns the newest epoch
-    /// for which `f` returned true.
+    /// Calls `f` for each run of packets of one epoch, with its key if it is in the window, and returns the newest
+    /// epoch for which `f` returned true.
     fn runs(
         &self,
         batch: &mut Batch<'_>,
@@ -92,7 +92,7 @@ impl EpochAead {
                 .count();
             let (packets, others) = rest.split_at_mut(count);
             if window.lacks(epoch) {
-                // A stranger can cause it too, once for each epoch.
+                // A stranger can trigger this too, but only once for each epoch.
                 drop(window);
                 self.extend(epoch);
                 window = self.window.read().unwrap_or_else(PoisonError::into_inner);
@@ -131,9 +131,9 @@ impl Window {
             let next = expand_label(&self.secret, "datakey upd");
             self.secret = next;
             self.last += 1;
-            // A sender may skip epochs, as far as it likes.
+            // A sender may skip any number of epochs.
             if self.last >= self.first {
-                // An accelerator's sessions are few. From the second epoch on only the CPU works.
+                // From the second epoch on only the CPU works, because an accelerator has few sessions.
                 let key = key(packet_aead::sparing, cipher, &self.secret);
                 self.keys.push(key);
             }
@@ -146,7 +146,7 @@ type Make = fn(Option<Backend>, Cipher, &[u8], AeadLayout) -> Option<Arc<dyn Pac
 
 fn key(make: Make, cipher: Cipher, secret: &[u8; 32]) -> Option<Arc<dyn PacketCipher>> {
     let key: Zeroizing<[u8; 32]> = match cipher.key_len() {
-        // The length is part of the label, so that a short key is no beginning of a long one.
+        // The length is part of the label, so that a short key is not a prefix of a long one.
         16 => widened(&expand_label::<16>(secret, "data_key")),
         24 => widened(&expand_label::<24>(secret, "data_key")),
         _ => expand_label(secret, "data_key"),

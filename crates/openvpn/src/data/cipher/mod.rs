@@ -1,4 +1,4 @@
-//! The ciphers of data packets: what stands behind the head, and under which keys.
+//! The ciphers of data packets: the layout behind the head, and the keys.
 //!
 //! | cipher | on the wire behind the [head](super::header) H |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | CBC and HMAC | `HMAC[L], IV[block], CBC(number:u32, payload, padding)` |
 //! | no cipher | `HMAC[L], number:u32, payload` |
 //!
-//! AEADs authenticate `DATA_V2`'s head in front of the number, and not `DATA_V1`'s; the HMAC covers neither. Everything is
-//! big-endian. An AEAD's nonce is the number and the first eight bytes of the HMAC's key, which would otherwise have no use;
-//! with epochs it is made of a secret of the epoch's.
+//! AEADs authenticate `DATA_V2`'s head in front of the number, and not `DATA_V1`'s; the HMAC covers neither. Everything
+//! is big-endian. An AEAD's nonce is the number and the first eight bytes of the HMAC's key, which would otherwise have
+//! no use; with epochs it comes from the epoch's secret.
 //!
 //! [`new`] makes one key's cipher of the algorithms that are still sound, [`new_insecure`] of all.
 
@@ -46,9 +46,9 @@ pub enum CipherError {
 
 /// The cipher of one direction of one key.
 ///
-/// `digest` matters to ciphers that are no AEAD; [`Digest::None`] leaves their packets unauthenticated. Packet numbers are
-/// [`Packet::counter`](plane::Packet::counter): the first is 1, and with epochs the epoch stands in the upper 16 bits,
-/// from 1 too. Whether a number is 0 or came before is for the caller to check.
+/// `digest` matters to ciphers that are no AEAD; [`Digest::None`] leaves their packets unauthenticated. Packet numbers
+/// are [`Packet::counter`](plane::Packet::counter): the first is 1, and with epochs the epoch stands in the upper 16
+/// bits, from 1 too. Whether a number is 0 or came before is for the caller to check.
 ///
 /// # Errors
 /// [`CipherError`]: an insecure cipher, or one that the layout cannot carry.

@@ -1,12 +1,12 @@
-//! A teller, ubus and netifd, on a clock that is not real.
+//! A teller, ubus and netifd on a simulated clock.
 
 use super::*;
 use std::collections::BTreeSet;
 
-/// Steps of one schedule.
+/// Steps in one schedule.
 const STEPS: usize = 40;
 
-/// After so long without trouble everything is as it should be.
+/// Time without trouble after which everything must be settled.
 const CALM: Duration = Duration::from_secs(60);
 
 /// xorshift64*.
@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// A message on its way, with the connection that it is on.
+/// A message in transit, with its connection.
 #[derive(Debug)]
 enum Travels {
     Greeting(u64),
@@ -41,27 +41,27 @@ pub(super) struct World {
     random: Random,
     now: Instant,
     teller: Teller,
-    /// The tunnel's wish; `None` while its link is lost.
+    /// The tunnel's present state; `None` while its link is lost.
     wanted: Option<Update>,
     last: Update,
     netifd: Netifd,
-    /// Routes that netifd has.
+    /// Routes that netifd has set.
     has: BTreeSet<String>,
-    /// Its name servers: one that is added twice is there twice.
+    /// netifd's name servers: one that is added twice is listed twice.
     dns: Vec<String>,
-    /// The device belongs to the process that runs.
+    /// The process that the device belongs to.
     device: u64,
     process: u64,
     taken: u64,
-    /// How often that was to be expected.
+    /// How often netifd was expected to take the device.
     expected: u64,
-    /// ubus is there again at that moment.
+    /// Time at which ubus is back.
     ubus_back: Option<Instant>,
     connection: u64,
     connected: bool,
     travelling: Vec<(Instant, Travels)>,
     calls: u64,
-    /// Happenings that a call or more may follow.
+    /// Events that may each cause calls.
     happened: u64,
 }
 
@@ -99,7 +99,7 @@ impl World {
             self.pass(pause);
             self.trouble();
         }
-        // An interface that is off comes back.
+        // A stopped interface comes back.
         if self.netifd == Netifd::Teardown {
             self.start_process();
         }
@@ -134,7 +134,7 @@ impl World {
     fn trouble(&mut self) {
         self.happened += 1;
         match self.random.below(8) {
-            // A configuration that has changed.
+            // A changed configuration.
             0 | 1 => {
                 let all = [1, 2, 3, 4, 5];
                 let routes = all.into_iter().filter(|_| self.random.below(2) == 0);
@@ -150,7 +150,7 @@ impl World {
                     self.handle(Event::Up(wanted));
                 }
             }
-            // The link is lost, or is back.
+            // The link is lost, or comes back.
             3 | 4 => match self.wanted.take() {
                 Some(_) => self.handle(Event::Lost),
                 None => {
@@ -164,8 +164,8 @@ impl World {
                 self.ubus_back = Some(self.now + pause);
                 self.cut();
             }
-            // netifd is gone and comes back, with all objects of ubus that were its own. It has the interface to set up
-            // and ends this process, sooner or later.
+            // netifd restarts, and its ubus objects are gone meanwhile. It then sets the interface up, and ends this
+            // process sooner or later.
             6 => {
                 self.netifd = Netifd::Setup;
                 self.flush();
@@ -175,7 +175,7 @@ impl World {
                 self.pass(pause);
                 self.start_process();
             }
-            // The process is gone, or `ifdown` and `ifup`.
+            // The process dies, or `ifdown` and `ifup`.
             _ => {
                 if self.random.below(2) == 0 {
                     self.netifd = Netifd::Teardown;
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// The connection ends.
+    /// Ends the connection.
     fn cut(&mut self) {
         self.connection += 1;
         self.travelling.clear();
@@ -245,7 +245,7 @@ impl World {
         self.travelling.push((self.now + pause, what));
     }
 
-    /// Lets time pass, with everything that happens in it.
+    /// Lets time pass and handles all that is due.
     fn pass(&mut self, pause: Duration) {
         let end = self.now + pause;
         loop {
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// `notify_proto`, as netifd takes it.
+    /// netifd's side of `notify_proto`.
     fn notified(&mut self, arguments: &[(String, Value)]) -> Status {
         if self.netifd == Netifd::Teardown {
             return Status::PermissionDenied;
@@ -308,7 +308,7 @@ impl World {
             self.taken += 1;
         }
         self.netifd = Netifd::Up;
-        // With `keep` nothing is taken away.
+        // With `keep` netifd removes nothing.
         if !keep {
             self.flush();
         }
@@ -317,7 +317,7 @@ impl World {
         Status::Ok
     }
 
-    /// netifd takes back what it has given the interface.
+    /// netifd removes everything that it has set on the interface.
     fn flush(&mut self) {
         self.has.clear();
         self.dns.clear();

@@ -25,7 +25,7 @@ impl Both {
         }
     }
 
-    /// Probes until the server says the same twice. Returns whether the address takes part.
+    /// Sends probes until the server's token stays the same. Returns whether the address takes part.
     fn join(&mut self, line: u8, from: Ipv4Addr) -> bool {
         loop {
             let probe = self.client.probe(line, 0, 0b11).unwrap();
@@ -66,7 +66,7 @@ fn an_address_takes_part_once_it_has_shown_that_it_hears() {
 fn a_probe_from_elsewhere_or_from_yesterday_gives_no_address() {
     let mut ends = Both::new();
     assert!(ends.join(0, FIRST));
-    // Caught on its way, and sent on from elsewhere before the server has it.
+    // An attacker intercepts the probe and sends it on from elsewhere before the server gets it.
     let caught = ends.client.probe(0, 0, 1).unwrap();
     let probed = ends
         .server
@@ -87,7 +87,7 @@ fn a_probe_from_elsewhere_or_from_yesterday_gives_no_address() {
     forged[20] ^= 1;
     let forged = ends.server.probed(FIRST.into(), &forged, ends.now);
     assert_eq!(forged, Err(Refused::Forged));
-    // An answer is no probe, and the other way round.
+    // A probe is not accepted as an answer, nor an answer as a probe.
     let answer = probed.answer;
     assert_eq!(
         ends.server.probed(FIRST.into(), &answer, ends.now),
@@ -127,7 +127,7 @@ fn there_are_few_addresses_and_silent_ones_are_forgotten() {
     }
     assert!(!ends.join(9, STRANGER));
     assert_eq!(ends.addresses().len(), ADDRESSES_MAX);
-    // A line that has moved leaves its place.
+    // A line that moves frees its old place.
     assert!(ends.join(3, SECOND));
     assert_eq!(ends.addresses().len(), ADDRESSES_MAX);
     assert!(ends.addresses().contains(&SECOND));
@@ -163,7 +163,7 @@ fn the_newest_word_counts_for_which_lines_are_used() {
     );
     assert_eq!(in_use(&ends), [SECOND]);
     assert_eq!(ends.server.used(ends.now), Some((1, SECOND.into())));
-    // Two lines behind one NAT.
+    // Two lines share one NAT.
     assert!(ends.join(2, SECOND));
     assert_eq!(ends.server.place_of(SECOND, ends.now), Some(1));
     assert_eq!(ends.addresses(), [FIRST, SECOND]);

@@ -9,13 +9,13 @@ use crate::session::client::{Client, ClientOutput};
 use crate::session::output::DownReason;
 
 impl Client {
-    /// A probe for a line, as the payload of an IP packet of protocol 47: see [`Prober::probe`]. `None` unless the server
-    /// agrees to several lines.
+    /// A probe for a line, as the payload of an IP packet of protocol 47: see [`Prober::probe`]. `None` unless the
+    /// server agrees to several lines.
     pub fn probe(&mut self, line: u8, used: u8, lines: u16) -> Option<[u8; LEN]> {
         self.prober.as_mut()?.probe(line, used, lines)
     }
 
-    /// Takes what [looks like](crate::lines::is_probe) the answer to a probe. `None` if it is none.
+    /// Takes a packet that [looks like](crate::lines::is_probe) the answer to a probe. `None` if it is not one.
     pub fn answered(&mut self, packet: &[u8], now: Instant) -> Option<Answered> {
         self.prober.as_mut()?.answered(packet, now)
     }
@@ -26,7 +26,7 @@ impl Client {
         self.prober.is_some()
     }
 
-    /// Asks the server whether it is there (RFC 1661, section 5.8).
+    /// Sends an Echo-Request to check that the server is alive (RFC 1661, section 5.8).
     pub fn ask_echo(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {
         if let Some(call) = self.call.as_mut().filter(|call| call.is_up()) {
             call.ask_echo(now, &mut self.outputs);
@@ -40,7 +40,7 @@ impl Client {
         out.push(ClientOutput::Lines(agreed));
     }
 
-    /// The control connection has ended.
+    /// Handles the end of the control connection.
     pub(super) fn closed(
         &mut self,
         reason: CloseReason,
@@ -57,7 +57,7 @@ impl Client {
         }
     }
 
-    /// When a call without a control connection ends, if nothing is heard.
+    /// When a call without a control connection ends, if no answer arrives.
     pub(super) fn silent_at(&self) -> Option<Instant> {
         let heard = self.prober.as_ref().and_then(Prober::heard);
         self.lost.map(|lost| ends_at(lost, heard, UNANSWERED))

@@ -12,19 +12,19 @@ use crate::session::link::LinkOutput;
 use crate::session::output::{DownReason, Ends};
 use crate::session::server::{ConnectionId, Server, ServerCall, ServerOutput};
 
-/// Probes that counted for nothing.
+/// Counts of rejected probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeCounters {
-    /// Not by the client.
+    /// Probes that did not come from the client.
     pub forged: u64,
-    /// Not newer than what came before.
+    /// Probes not newer than earlier ones.
     pub replayed: u64,
-    /// From an address that has not shown that it hears us, or from one too many. They were answered.
+    /// Probes from an address that has not yet repeated a token, or from one too many; they were answered.
     pub unaccepted: u64,
 }
 
 impl ServerCall {
-    /// Whether packets from an address may be the call's.
+    /// Whether the call accepts packets from an address.
     pub(super) fn hears(&self, from: Ipv4Addr, now: Instant) -> bool {
         let own = from == self.ends.theirs && self.lost.is_none();
         own || self
@@ -33,7 +33,7 @@ impl ServerCall {
             .is_some_and(|it| it.place_of(from, now).is_some())
     }
 
-    /// Where packets go that go by one line only.
+    /// The destination for packets that take only one line.
     pub(super) fn used(&self, now: Instant) -> Ends {
         let used = self.addresses.as_ref().and_then(|it| it.used(now));
         used.map_or(self.ends, |(_, ends)| ends)
@@ -50,7 +50,7 @@ impl ServerCall {
         out.push(ServerOutput::Gre { to: first, packet });
     }
 
-    /// When a call without a control connection ends, if nothing is heard.
+    /// When a call without a control connection ends, if no probe arrives.
     pub(super) fn silent_at(&self) -> Option<Instant> {
         let heard = self.addresses.as_ref().and_then(Addresses::heard);
         self.lost.map(|lost| ends_at(lost, heard, UNASKED))
@@ -58,8 +58,8 @@ impl ServerCall {
 }
 
 impl Server {
-    /// Takes what [looks like](crate::lines::is_probe) a probe, and answers it. Returns whose it is, if it is authentic and
-    /// its address takes part.
+    /// Takes a packet that [looks like](crate::lines::is_probe) a probe, and answers it. Returns its call if the probe
+    /// is authentic and its address takes part.
     pub fn probed(
         &mut self,
         from: Ends,
@@ -92,26 +92,26 @@ impl Server {
         }
     }
 
-    /// Where the lines of a call are, if both ends agree to several.
+    /// The addresses of a call's lines, if both ends agree to several.
     #[must_use]
     pub fn addresses(&self, call: u16) -> Option<&Addresses> {
         self.calls.get(&call)?.addresses.as_ref()
     }
 
-    /// Whether packets from an address may be a call's.
+    /// Whether a call accepts packets from an address.
     #[must_use]
     pub fn hears(&self, call: u16, from: Ipv4Addr, now: Instant) -> bool {
         let call = self.calls.get(&call);
         call.is_some_and(|call| call.hears(from, now))
     }
 
-    /// Where packets of a call go that go by one line only.
+    /// The address for a call's packets that take only one line.
     #[must_use]
     pub fn used_of(&self, call: u16, now: Instant) -> Option<Ipv4Addr> {
         Some(self.calls.get(&call)?.used(now).theirs)
     }
 
-    /// Probes that counted for nothing.
+    /// Counts of rejected probes.
     #[must_use]
     pub const fn probe_counters(&self) -> &ProbeCounters {
         &self.probes
@@ -127,7 +127,7 @@ impl Server {
         }
     }
 
-    /// Whether a call may go on without its control connection.
+    /// Whether a call may continue without its control connection.
     pub(super) fn outlives(&mut self, call: u16, now: Instant) -> bool {
         let Some(found) = self.calls.get_mut(&call) else {
             return false;
@@ -140,7 +140,7 @@ impl Server {
         outlives
     }
 
-    /// A control connection has ended: it depends on the reason whether its calls that might go on do.
+    /// Handles the end of a control connection; the reason decides whether its calls may continue.
     pub(super) fn lost(
         &mut self,
         id: ConnectionId,
@@ -166,7 +166,7 @@ impl Server {
         let silent: Vec<u16> = silent.map(|(&call, _)| call).collect();
         for call in silent {
             if let Some(found) = self.calls.get_mut(&call) {
-                // It may be that only we do not hear the client.
+                // The client may still hear us although we do not hear the client, so tell it.
                 found.call.stop(now, &mut self.outputs);
                 for output in self.outputs.drain(..) {
                     if let LinkOutput::Frame(packet) = output {

@@ -1,5 +1,5 @@
-//! Handles clients that have not logged in: anyone who can reach the port. They have few places, for a short time, and
-//! no address.
+//! Limits clients that have not logged in: anyone who can reach the port. They get few places, for a short time, and no
+//! address.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -9,20 +9,20 @@ use crate::control::CloseReason;
 use crate::session::output::DownReason;
 use crate::session::server::{Client, ConnectionId, Server, ServerOutput};
 
-/// How long a control connection may be there without a client that has logged in.
+/// Time that a control connection may exist without a logged-in client.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Calls that a control connection may ask for without a login.
+/// Most calls that a control connection may request without a login.
 const CALLS_MAX: u16 = 16;
 
 impl Client {
-    /// When the connection is closed because nobody has logged in.
+    /// When the connection is closed for lack of a login.
     pub(super) fn patience(&self) -> Option<Instant> {
         let waits = self.stranger.filter(|_| !self.connection.is_closed());
         waits.map(|since| since + PATIENCE)
     }
 
-    /// Whether it asks for call after call without a login.
+    /// Counts a request for a call. Returns whether the client requests too many without a login.
     pub(super) fn is_insatiable(&mut self) -> bool {
         self.asked = self.asked.saturating_add(1);
         self.asked > CALLS_MAX
@@ -34,7 +34,7 @@ impl Client {
         self.asked = 0;
     }
 
-    /// A call has ended whose client had logged in.
+    /// Notes the end of a call whose client had logged in.
     pub(super) fn lost_call(&mut self, now: Instant) {
         self.admitted = self.admitted.saturating_sub(1);
         if self.admitted == 0 {
@@ -44,7 +44,7 @@ impl Client {
 }
 
 impl Server {
-    /// Gives a client that has logged in its address.
+    /// Assigns an address to a client that has logged in.
     pub(super) fn logged_in(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
         let Some(found) = self.calls.get(&call) else {
             return;
@@ -74,8 +74,8 @@ impl Server {
         self.link_outputs(call, now, out);
     }
 
-    /// Ends the oldest call of the account that has the most, if that has at least two more than the one that a new call
-    /// belongs to: none has all addresses while another has fewer.
+    /// Ends the oldest call of the account with the most calls, if that account has at least two more than the
+    /// newcomer's. So no account can hold all addresses while another has fewer.
     fn make_place(&mut self, newcomer: u16, now: Instant, out: &mut Vec<ServerOutput>) {
         let accounts = self.of_accounts();
         let own = self.calls.get(&newcomer).and_then(|it| it.call.account());
@@ -83,7 +83,7 @@ impl Server {
         let Some(ids) = accounts.into_values().max_by_key(Vec::len) else {
             return;
         };
-        // Numbers are given one after the other, and begin anew.
+        // Call IDs are assigned in sequence and wrap around.
         let oldest = ids
             .iter()
             .max_by_key(|id| self.next_call.wrapping_sub(**id));
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// The calls that have addresses, by the accounts that they belong to.
+    /// The calls that have addresses, by account.
     fn of_accounts(&self) -> BTreeMap<&[u8], Vec<u16>> {
         let mut found: BTreeMap<&[u8], Vec<u16>> = BTreeMap::new();
         for (&id, call) in self.calls.iter().filter(|(_, it)| it.inner.is_some()) {
@@ -106,13 +106,13 @@ impl Server {
         found
     }
 
-    /// Whether there may be an address for one more client.
+    /// Whether an address may be available for one more client.
     pub(super) fn may_have_place(&self) -> bool {
         let greedy = |calls: Vec<u16>| calls.len() > 1;
         !self.pool.is_empty() || self.of_accounts().into_values().any(greedy)
     }
 
-    /// Whether a connection has a call that nobody has logged in to yet.
+    /// Whether a connection has a call without a login.
     pub(super) fn waits_for_login(&self, id: ConnectionId) -> bool {
         let mut calls = self.calls.values();
         calls.any(|call| call.connection == id && call.inner.is_none())
@@ -124,8 +124,8 @@ impl Server {
         open.filter_map(|(&id, client)| Some((id, client.ends.theirs, client.stranger?)))
     }
 
-    /// Closes a stranger's connection if there are too many: of the address that has the most, one without a call
-    /// first, and the oldest of them. So a client from another address gets in.
+    /// Closes a stranger's connection if there are too many. It takes the address with the most connections, prefers
+    /// those without a call, and closes the oldest. So a client from another address gets in.
     pub(super) fn make_room(
         &mut self,
         newcomer: Ipv4Addr,
@@ -150,7 +150,7 @@ impl Server {
         }
     }
 
-    /// Closes the connections whose clients take too long for their login.
+    /// Closes connections whose clients take too long to log in.
     pub(super) fn expire_strangers(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
         let late = self.strangers();
         let late = late.filter(|(_, _, since)| *since + PATIENCE <= now);

@@ -1,31 +1,31 @@
-//! A clock that shows a month which cannot come after the one that is counted: an earlier one, or one later than the next.
+//! Handles a clock with an implausible month: earlier than the one that is counted, or later than the next.
 //!
-//! Many routers begin with an old date, and a time server, or a broken battery, may tell one that is years ahead. It is
-//! believed when it has been shown for a day. The hours of that are kept on file: a router that is restarted each night
-//! would never come to a day.
+//! Many routers begin with an old date, and a time server or a broken battery may give a date years ahead. Such a
+//! month is trusted once the clock has shown it for a day. The hours are kept in the file, as a router that is
+//! restarted each night would never reach a day.
 
 use lines::scheduler::Month;
 use std::time::{Duration, Instant};
 
-/// How long a month is shown before it is believed, in hours.
+/// Hours for which a clock must show a month before it is trusted.
 const BELIEVED: u8 = 24;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A month that is not believed yet.
+/// A month that is not trusted yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// The month on the clock.
     pub month: Month,
-    /// For how many hours it has done so, 24 at most.
+    /// Hours for which the clock has shown it, 24 at most.
     pub hours: u8,
 }
 
-/// The number of hours that it has shown it, 24 at most.
+/// Counts the hours for which the clock has shown a doubted month, 24 at most.
 #[derive(Debug, Default)]
 pub(super) struct Doubted {
     doubt: Option<Doubt>,
-    /// When the hour began that is not counted yet.
+    /// When the current, uncounted hour began.
     since: Option<Instant>,
 }
 
@@ -35,12 +35,13 @@ impl Doubted {
         Self { doubt, since: None }
     }
 
-    /// The doubt for the file: none before the first hour is over.
+    /// The doubt for the file; `None` before the first hour is over.
     pub(super) fn kept(&self) -> Option<Doubt> {
         self.doubt.filter(|it| it.hours > 0)
     }
 
-    /// The clock shows this month, which cannot be. Returns whether it has done so for long enough, or the one before it.
+    /// Notes that the clock shows this implausible month. Returns whether it has shown this month or the one before
+    /// for long enough.
     pub(super) fn shown(&mut self, month: Month, now: Instant) -> bool {
         let known = self.doubt;
         let known = known.filter(|it| it.month == month || it.month.next() == month);
@@ -73,12 +74,12 @@ mod tests {
         assert!(!doubted.shown(month, begin + HOUR * 20));
         let kept = doubted.kept();
         assert_eq!(kept, Some(Doubt { month, hours: 20 }));
-        // A month may end in that day.
+        // A month may end during that day.
         let mut after = Doubted::new(kept);
         assert!(!after.shown(month.next(), begin));
         assert!(!after.shown(month.next(), begin + HOUR * 4 - Duration::from_secs(1)));
         assert!(after.shown(month.next(), begin + HOUR * 4));
-        // A clock that shows now this and now that is not believed.
+        // A clock that keeps changing its month is not trusted.
         let mut erratic = Doubted::new(kept);
         assert!(!erratic.shown("2026-02".parse().unwrap(), begin));
         assert!(!erratic.shown(month, begin + HOUR * 10));

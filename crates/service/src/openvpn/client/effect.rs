@@ -15,18 +15,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 use zeroize::Zeroizing;
 
-/// Something to do. Effects are done in [order](super::order::Order); after one that cannot be done come no more of
-/// its batch, but [`Event::Failed`](super::event::Event::Failed).
+/// An action. Effects run in [order](super::order::Order). If one fails, the rest of its batch is dropped and the
+/// machine gets [`Event::Failed`](super::event::Event::Failed).
 pub(super) enum Effect {
     /// A line of the log.
     Log(Level, String),
-    /// A line for whoever has brought the tunnel up, beside a log that is OpenVPN's.
+    /// A line for the user who started the tunnel, besides OpenVPN's log.
     Say(Level, String),
-    /// Why the process cannot go on.
+    /// Log why the process cannot go on.
     Fatal(String),
-    /// Management clients are told.
+    /// Notify management clients.
     Tell(Told),
-    /// The status goes into the log.
+    /// Write the status to the log.
     LogStatus,
     /// Look up a name: [`Event::LookedUp`](super::event::Event::LookedUp) with this number.
     LookUp(u64, Name),
@@ -45,56 +45,55 @@ pub(super) enum Effect {
     AskProxyLogin(Prompted),
     /// Make the interface: [`Event::Opened`](super::event::Event::Opened).
     OpenInterface(Box<Connection>),
-    /// Remove it.
+    /// Remove the interface.
     CloseInterface,
     /// A call of the data plane. Answers are events, see [`PlaneAnswer`](plane_call::PlaneAnswer).
     Plane(PlaneCall),
-    /// Read what the host says of the lines: [`Event::LinesRead`](super::event::Event::LinesRead).
+    /// Read the host's state of the uplinks: [`Event::LinesRead`](super::event::Event::LinesRead).
     ReadLines,
-    /// Open the sockets of a line in the place of those that are open, of this port (0 for any) and this mark (0 for none):
+    /// Replace a line's sockets, with this port (0 for any) and this mark (0 for none):
     /// [`Event::LineOpened`](super::event::Event::LineOpened).
     OpenLine(LineId, u16, u32),
-    /// Ask the data plane what each line has carried: [`Event::LinesCounted`](super::event::Event::LinesCounted).
+    /// Read the bytes carried by each line: [`Event::LinesCounted`](super::event::Event::LinesCounted).
     CountLines,
-    /// Write down what lines have carried, for the next start.
+    /// Save the lines' byte counts for the next start.
     KeepUsage(Vec<LineUsage>),
-    /// Write down, before anything else is done, that this host has come to this time.
+    /// Save, before any further effect, that the clock has reached this time.
     KeepFloor(SystemTime),
-    /// Write down that the other end has proved itself at this address of this name, for a start at which no name server
-    /// answers.
+    /// Save the address at which the server of this name proved itself, for a start without a working name server.
     KeepAddress(String, IpAddr),
-    /// A step of the host's network.
+    /// Perform a step on the host's network.
     Host(HostStep),
-    /// Run a program: [`Event::ScriptFinished`](super::event::Event::ScriptFinished). What has its place behind it waits
+    /// Run a program: [`Event::ScriptFinished`](super::event::Event::ScriptFinished). Effects that must follow it wait
     /// for its end, see [`Order`](super::order::Order).
     RunScript(Hook, Box<Invocation>),
-    /// Run `tls-verify` for each of these certificates, until one is refused:
-    /// [`Event::Judged`](super::event::Event::Judged) with this number.
+    /// Run `tls-verify` for each certificate until it refuses one: [`Event::Judged`](super::event::Event::Judged) with
+    /// this number.
     Judge(u64, Vec<Invocation>),
     /// Read the list of revoked certificates again if it has changed.
     RefreshRevocations,
-    /// Give up the rights that are not needed any more.
+    /// Drop surplus privileges.
     DropPrivileges,
     /// Wait for a management client where `management-hold` says so:
     /// [`Event::Released`](super::event::Event::Released).
     Hold,
-    /// The tunnel is up, and every script has run: a line of the log, and the process that waits for it is told.
+    /// The tunnel is up and every script has run: log it and tell the waiting parent process.
     Up,
-    /// The connection is gone, and will be made again.
+    /// Report that the connection is lost and will be made again.
     Lost,
-    /// It is over. Nothing follows.
+    /// End the client. No effect follows.
     End(Ended),
 }
 
 /// Notifications to management clients.
 pub(super) enum Told {
-    /// How far the tunnel is.
+    /// The tunnel's state changed.
     State(State, String, Addresses),
-    /// A token takes the place of the password.
+    /// The server sent a token in place of the password.
     AuthToken(Zeroizing<String>),
-    /// The server said something by `echo`.
+    /// The server sent an `echo` text.
     Echo(String),
-    /// The password was refused; what the server said of it.
+    /// The server refused the password; with its reason.
     VerificationFailed(Option<String>),
     /// The interface went up or down.
     UpDown(bool, Environment),
@@ -102,7 +101,7 @@ pub(super) enum Told {
     Closed,
 }
 
-/// How the data plane calls the server, which is its only peer.
+/// The data plane's name for the server, its only peer.
 pub(super) const SERVER: PeerId = PeerId(0);
 
 /// A call of the data plane.
@@ -111,37 +110,37 @@ pub(super) type PlaneCall = plane_call::PlaneCall<PeerId>;
 /// A step of the host's network.
 #[derive(Debug)]
 pub(super) enum HostStep {
-    /// Decide what the interface is to get: [`Event::Planned`](super::event::Event::Planned) with this number, at once
-    /// or when the names in routes were looked up.
+    /// Plan the interface's settings: [`Event::Planned`](super::event::Event::Planned) with this number, at once or
+    /// after the look-up of names in routes.
     Plan {
-        /// The request.
+        /// Number of the request.
         number: u64,
         /// The server's push reply.
         reply: Box<PushReply>,
         /// The tunnel's MTU in bytes.
         mtu: u16,
-        /// Where the outer packets go.
+        /// Destination of the outer packets.
         remote: SocketAddr,
     },
-    /// Undo what is set, and set the addresses and name servers that were decided:
+    /// Undo the current settings, then set the planned addresses and name servers:
     /// [`Event::InterfaceSet`](super::event::Event::InterfaceSet).
     SetInterface {
-        /// The name servers are left as they are.
+        /// Leave the name servers unchanged.
         no_dns: bool,
     },
     /// Set the routes: [`Event::RoutesSet`](super::event::Event::RoutesSet).
     SetRoutes,
-    /// Lead packets to this address past the tunnel.
+    /// Route packets to this address outside the tunnel.
     KeepOutside(IpAddr),
-    /// Lead packets to an uplink's relay past the tunnel. The executor only logs a failure: other relays may work.
+    /// Route packets to an uplink's relay outside the tunnel. The executor only logs a failure: other relays may work.
     KeepRelayOutside(IpAddr),
-    /// Lead what goes past the tunnel where it goes now.
+    /// Adapt the routes outside the tunnel to the host's current ones.
     Follow,
-    /// Undo everything that is set.
+    /// Undo all settings.
     Undo,
 }
 
-/// Effects in the making.
+/// Collects effects.
 #[derive(Default)]
 pub(super) struct Effects(pub(super) Vec<Effect>);
 
@@ -179,7 +178,7 @@ impl Effects {
         self.tell(told);
     }
 
-    /// An address of a name is good, if it is told which.
+    /// Saves the proved address of a name, if there is one.
     pub(super) fn keep_address(&mut self, good: Option<(String, IpAddr)>) {
         if let Some((name, address)) = good {
             self.push(Effect::KeepAddress(name, address));

@@ -13,7 +13,7 @@ use plane::{CipherName, KeyUsage, LineId, Notice, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Party that asks for a name and a password.
+/// Party that requires a name and a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Realm {
     /// The server (`auth-user-pass`).
@@ -27,36 +27,36 @@ pub(super) enum Realm {
 pub(super) struct Planned {
     /// The interface already has these settings.
     pub(super) alike: bool,
-    /// How long routes are put off (`route-delay`).
+    /// Delay before routes are set (`route-delay`).
     pub(super) route_delay: Duration,
 }
 
-/// Something that has happened.
+/// Event for the client's machine.
 pub(super) enum Event {
-    /// The first of all.
+    /// The first event.
     Begin,
-    /// A name was looked up, or could not be: the answer to the request of this number.
+    /// Result of the name look-up with this number.
     LookedUp(u64, Result<Vec<SocketAddr>, ResolveError>),
-    /// A name and a password, or why there are none.
+    /// A name and a password, or why there is none.
     Login(Realm, Result<Login, String>),
-    /// There is an interface, of this name.
+    /// The interface with this name is made.
     Opened(String),
-    /// There is a socket to the server: the answer to the request of this number.
+    /// The socket to the server is open.
     Connected {
-        /// The request.
+        /// Number of the request.
         number: u64,
         /// The server, or the proxy in front of it.
         remote: SocketAddr,
-        /// The number of the stream; `None` for datagrams.
+        /// Number of the stream; `None` for UDP.
         stream: Option<StreamId>,
     },
     /// Host facts about the uplinks, in order; `None` where the device is missing.
     LinesRead(Vec<Option<LineFacts>>),
-    /// The sockets of a line: their port, or why there are none.
+    /// The port of a line's new sockets, or why they could not be opened.
     LineOpened(LineId, Result<u16, String>),
-    /// There is none, and why; whether another line may do better.
+    /// The dial with this number failed: the reason, and whether another line may do better.
     DialFailed(u64, String, bool),
-    /// The addresses of the name of a line's relay.
+    /// The addresses of a line's relay.
     RelayLookedUp(LineId, Result<Vec<SocketAddr>, String>),
     /// Result of [`Effect::Try`](super::effect::Effect::Try).
     LineTried(LineId, Result<(), String>),
@@ -64,45 +64,45 @@ pub(super) enum Event {
     LinesCounted(Vec<u64>),
     /// The client ends; it has reported the uplinks' bytes for the last time.
     LinesEnd,
-    /// A packet of the control channel.
+    /// A control packet.
     Control(Arrival),
-    /// A message that was inside a data packet.
+    /// A message from inside a data packet.
     Message(Box<[u8]>),
-    /// The data plane has noticed something.
+    /// A notice from the data plane.
     Notice(Notice),
     /// The stream of this number has ended.
     StreamClosed(StreamId),
     /// The data plane's state of the server.
     PeerState(Look, PeerState),
-    /// The data plane has taken the keys of this key id, and this seals with them.
+    /// The data plane has taken the keys of this key id; it seals with this cipher.
     KeysAdded(u8, CipherName),
-    /// How much the keys of this key id were used.
+    /// The usage of the keys with this key id.
     KeyUsed(u8, KeyUsage),
     /// The interface's settings are planned, or planning failed: the answer to the request of this number.
     Planned(u64, Result<Planned, String>),
-    /// The interface has its addresses: what was decided, and what was known of the host then.
+    /// The interface has its addresses: the planned network, and the host's state when it was planned.
     InterfaceSet(Box<(TunnelNetwork, HostFacts)>),
     /// The routes are set.
     RoutesSet,
-    /// `tls-verify` was run, as far as this many certificates passed: the answer to the request of this number.
+    /// `tls-verify` has run: how many certificates passed, for the request of this number.
     Judged(u64, usize, Result<(), String>),
-    /// A script has ended, well or with this error.
+    /// A script has succeeded, or failed with this error.
     ScriptFinished(Hook, Result<(), String>),
-    /// There is no hold, or no longer.
+    /// No hold is configured, or it is over.
     Released,
-    /// A management client wants passwords to be forgotten.
+    /// A management client asks to forget passwords.
     Forget,
-    /// A management client says what is done after a refused password.
+    /// A management client sets the reaction to a refused password.
     AuthRetry(AuthRetry),
-    /// A signal, or what is as good as one.
+    /// A signal, or an equivalent request.
     Signal(Signal),
-    /// The interface was deleted, by another than us.
+    /// Another program deleted the interface.
     InterfaceGone,
     /// Links or routes of the host have changed.
     NetworkChanged,
     /// The clock was set or a route came back; earlier attempts may have failed for lack of it.
     Hurry,
-    /// The last effect could not be done, and those after it were not.
+    /// The last effect failed, and the rest of its batch was dropped.
     Failed(String),
     /// A deadline may have passed.
     Deadline,

@@ -1,4 +1,4 @@
-//! Credentials that a client shows to its server: a name with a password, or with a token in its place.
+//! Credentials that a client shows to its server: a name with a password or a token.
 
 use super::super::secrets::Login;
 use config::openvpn::OpenVpn;
@@ -6,24 +6,24 @@ use zeroize::Zeroizing;
 
 /// The next credentials to show.
 pub(super) enum Shown {
-    /// This, or nothing.
+    /// Show these credentials, or none.
     Known(Option<Login>),
-    /// It has to be asked for.
+    /// Ask the user first.
     Ask,
 }
 
-/// Name, password and token, as long as they are kept.
+/// Name, password and token, while they are kept.
 #[derive(Default)]
 pub(super) struct Logins {
     kept: Option<Login>,
-    /// The last answer, until a server has got it: one that is good once may be shown to the next server if the first
-    /// one is dead.
+    /// The user's last answer, until a server has received it. A one-time code that a dead server never got can go to
+    /// the next one.
     unsent: Option<Login>,
-    /// The token of the configuration (`auth-token`), until it was tried.
+    /// The configured token (`auth-token`), until it was tried.
     first_token: Option<Zeroizing<String>>,
-    /// A token of the server's, in the place of the password.
+    /// A token from the server, in place of the password.
     token: Option<Login>,
-    /// The name that was shown last, or that the server wants to see with its token.
+    /// The last name shown, or the name that the server wants with its token.
     user: String,
     forget: bool,
 }
@@ -38,32 +38,32 @@ impl Logins {
         }
     }
 
-    /// The name that was shown last.
+    /// The last name shown.
     pub(super) fn user(&self) -> &str {
         &self.user
     }
 
-    /// Everything is forgotten before the next connection.
+    /// Forgets all credentials before the next connection.
     pub(super) fn forget(&mut self) {
         self.forget = true;
     }
 
-    /// The password is asked for again.
+    /// Forgets the password, so that the user is asked again.
     pub(super) fn forget_password(&mut self) {
         (self.kept, self.unsent) = (None, None);
     }
 
-    /// A server has got what was shown last.
+    /// Notes that a server has received the last credentials shown.
     pub(super) fn sent(&mut self) {
         self.unsent = None;
     }
 
-    /// Gives up the token. Whether there was one.
+    /// Drops the token. Returns whether there was one.
     pub(super) fn drop_token(&mut self) -> bool {
         self.token.take().is_some()
     }
 
-    /// Keeps a token of the server's in the place of the password.
+    /// Keeps the server's token in place of the password.
     pub(super) fn keep_token(&mut self, token: &str) {
         self.token = Some(Login {
             name: self.user.clone(),
@@ -71,7 +71,7 @@ impl Logins {
         });
     }
 
-    /// The name that belongs to the token.
+    /// Sets the name that the server wants with its token.
     pub(super) fn set_token_user(&mut self, user: &str) {
         user.clone_into(&mut self.user);
         if let Some(token) = &mut self.token {
@@ -88,7 +88,7 @@ impl Logins {
             return Shown::Known(None);
         };
         if answer.is_some() {
-            // An answer to a challenge is good once.
+            // An answer to a challenge works only once.
             if !config.service.auth_nocache && client.static_challenge.is_none() {
                 self.kept.clone_from(&answer);
             }

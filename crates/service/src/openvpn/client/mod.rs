@@ -1,7 +1,7 @@
-//! A client: one server at a time, connected again and again until told to stop.
+//! Runs a client: one server at a time, reconnecting until told to stop.
 //!
-//! [`machine`] decides: it takes an [`event`] and gives [`effect`]s, in order. [`executor`] does them, and waits for
-//! what happens next.
+//! [`machine`] decides: it takes an [`event`] and returns ordered [`effect`]s. [`executor`] performs them and waits for
+//! the next event.
 
 mod effect;
 mod event;
@@ -25,14 +25,14 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The counter of packets from elsewhere than from the server.
+/// Counter of packets from addresses other than the server's.
 const WRONG_ADDRESS: &str = "wrong_address";
 
 /// Runs a client until it is told to stop.
 pub(super) fn run(context: &Context) -> Ended {
     match start(context) {
         Ok((mut machine, mut executor)) => {
-            // A passphrase may have been asked for.
+            // The time for typing a passphrase does not count.
             context.begin_waiting();
             executor.run(&mut machine)
         }
@@ -45,7 +45,7 @@ pub(super) fn run(context: &Context) -> Ended {
 
 fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error>> {
     let config = &context.config;
-    // In front of the list itself, so that one written between the two is taken later.
+    // Created before the list is read, so that a change in between is noticed later.
     let crl = RevocationFile::new(config);
     let Ready { mut tls, wraps, .. } = ready(context)?;
     let hooks = Hooks::new(config, context.file.as_deref(), SystemTime::now());
@@ -71,7 +71,7 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
     Ok((machine, executor))
 }
 
-/// The keys and settings that the tunnel starts with; a passphrase is asked for where the key needs one.
+/// Returns the keys and settings for the start; asks for a passphrase if the key needs one.
 pub(super) fn ready(context: &Context) -> Result<Ready, Box<dyn Error>> {
     let config = &context.config;
     let mut ready = Ready::read(config, context.file.as_deref(), || {

@@ -1,24 +1,24 @@
 //! The order of effects while a script runs.
 //!
-//! A script runs on a thread of its own, so that the control connection and the data plane go on meanwhile. Its end is an
-//! event, and what may not happen before that waits: the routes for `up`, the removal of the interface for `down`, the
+//! A script runs on its own thread, so the control connection and the data plane go on meanwhile. The script's end is
+//! an event, and effects that must follow it wait: the routes for `up`, the removal of the interface for `down`, the
 //! next connection for both.
 
 use super::effect::{Effect, HostStep, Told};
 use crate::openvpn::management::State;
 use std::collections::VecDeque;
 
-/// Effects that are to be done, in order.
+/// Queue of effects.
 #[derive(Default)]
 pub(super) struct Order {
-    /// Effects to do next, unless they must wait, each with the number of its batch.
+    /// Effects to perform next, each with its batch number, unless they must wait for a script.
     ready: VecDeque<(u64, Effect)>,
-    /// Effects that wait for the running script.
+    /// Effects that wait for the running script, each with its batch number.
     waiting: VecDeque<(u64, Effect)>,
     script: bool,
-    /// The number of the last batch.
+    /// Number of the last batch.
     batches: u64,
-    /// The batch of the effect that was given out last, and whether that had waited.
+    /// Batch of the last effect returned, and whether that effect had waited.
     last: (u64, bool),
 }
 
@@ -31,7 +31,7 @@ impl Order {
         self.ready.extend(batch);
     }
 
-    /// The next that may be done now.
+    /// Returns the next effect that need not wait.
     pub(super) fn next(&mut self) -> Option<Effect> {
         loop {
             let waited = !self.script && !self.waiting.is_empty();
@@ -50,10 +50,10 @@ impl Order {
         }
     }
 
-    /// The effect that was given out last could not be done: nothing more of its batch is.
+    /// Drops the rest of the last effect's batch, because that effect failed.
     pub(super) fn failed(&mut self) {
         let (failed, waited) = self.last;
-        // Deferred effects of this batch stay: they precede the failed one.
+        // Effects of this batch that still wait stay: they precede the failed one.
         let queue = match waited {
             true => &mut self.waiting,
             false => &mut self.ready,
@@ -61,13 +61,13 @@ impl Order {
         queue.retain(|(batch, _)| *batch != failed);
     }
 
-    /// The script has ended: what waited for it comes next.
+    /// Makes the effects ready that waited for the script.
     pub(super) fn script_ended(&mut self) {
         self.script = false;
     }
 
     fn defer(&mut self, batch: u64, effect: Effect) {
-        // The host's network may change often while a script runs, and is looked at once.
+        // Several network changes during a script need only one `Follow`.
         let follows = |effect: &Effect| matches!(effect, Effect::Host(HostStep::Follow));
         if follows(&effect) && self.waiting.iter().any(|(_, it)| follows(it)) {
             return;
@@ -76,8 +76,8 @@ impl Order {
     }
 }
 
-/// Whether an effect has its place among the scripts. A server can cause the others as often as it likes, so they must not
-/// be kept.
+/// Whether an effect must wait for a running script. A server can cause the other effects without limit, so they must
+/// not pile up.
 fn waits(effect: &Effect) -> bool {
     match effect {
         Effect::Tell(Told::State(state, ..)) => *state != State::AuthPending,
@@ -113,7 +113,7 @@ mod tests {
         Effect::RunScript(Hook::Down, Box::new(program.unwrap()))
     }
 
-    /// Effects that can be done now, by one letter each.
+    /// Takes the effects that need not wait, as one letter each.
     fn doable(order: &mut Order) -> String {
         let letter = |effect| match effect {
             Effect::RunScript(..) => 's',

@@ -1,4 +1,4 @@
-//! One server after the other, until one is reached.
+//! Tries one server after the other until one answers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -15,17 +15,17 @@ use super::rounds::{Choice, GiveUp, Pauses, Rounds};
 /// Next step of a client.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Try this one.
+    /// Try this target.
     Target(Box<Target>),
-    /// Ask again at this moment, not before. The pause is given when it begins.
+    /// Ask again at this time. The pause's length comes only when it begins.
     Wait(Instant, Option<Duration>),
-    /// The addresses of this name are needed: [`Attempts::looked_up`].
+    /// Look up this name, for [`Attempts::looked_up`].
     LookUp(Name),
-    /// There is nothing more to try.
+    /// Give up.
     GiveUp(GiveUp),
 }
 
-/// The walk of a client over its servers.
+/// A client's walk over its servers.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     connections: Vec<Connection>,
@@ -34,25 +34,25 @@ pub(crate) struct Attempts {
     resolv_retry: ResolvRetry,
     random_hostname: bool,
     last: Option<usize>,
-    /// The end of the pause that is going on.
+    /// End of the current pause.
     pause: Option<Instant>,
-    /// The pause before the next attempt is over: a look-up that follows is no reason for another.
+    /// The pause before the next attempt is over; a look-up in between causes no second one.
     paused: bool,
-    /// Choice in progress, while its name is looked up.
+    /// Choice whose name is being looked up.
     choice: Option<Choice>,
-    /// Since when no name has had an address.
+    /// Start of the time in which no name had an address.
     nameless: Option<Instant>,
-    /// The last addresses of each connection: while a tunnel stays up that has ended at the other
-    /// end, name servers may be inside it.
+    /// Last known addresses of each connection: name servers may be inside a tunnel that stays up after the far end is
+    /// gone.
     known: Vec<Vec<SocketAddr>>,
-    /// The name and the address of the last target, if it has a name that is the same each time.
+    /// Name and address of the last target; `None` if it has no fixed name.
     aim: Option<(String, IpAddr)>,
-    /// No name has had an address for too long.
+    /// Set when names have had no address for too long.
     over: Option<GiveUp>,
 }
 
 impl Attempts {
-    /// Begins with the first connection, or a random one with `remote-random`.
+    /// Begins with the first connection, or a random one for `remote-random`.
     pub(crate) fn new(config: &OpenVpn) -> Self {
         let client = config.client();
         let mut connections: Vec<Connection> = config
@@ -82,8 +82,7 @@ impl Attempts {
         }
     }
 
-    /// The next server, or what comes before it. To be asked again after whatever it says; what was broken off
-    /// goes on where it was.
+    /// Returns the next step; call again after each step. Continues an interrupted one.
     pub(crate) fn next(&mut self, now: Instant) -> Next {
         if let Some(why) = &self.over {
             return Next::GiveUp(why.clone());
@@ -110,7 +109,7 @@ impl Attempts {
                     self.choice = Some(choice);
                     self.last = Some(index);
                     let name = self.whom_to_reach(&self.connections[index]);
-                    // An address, which is none of a family that is not wanted, or a name.
+                    // A literal address of an allowed family, or a name.
                     match name.address() {
                         Some(Ok(address)) => self.found(index, vec![address]),
                         _ => return Next::LookUp(name),
@@ -165,36 +164,36 @@ impl Attempts {
         self.rounds.resolved(addresses);
     }
 
-    /// The connection is up: what fails from now on counts anew.
+    /// Resets the failure counts, because the connection is up.
     pub(crate) fn succeeded(&mut self) {
         self.rounds.succeeded();
     }
 
-    /// The server has proved itself at the last target. Returns the name and the address that are to be kept for a start at
-    /// which no name server answers, once for each target.
+    /// Notes that the server authenticated at the last target. Returns its name and address, once per target, to be
+    /// saved for a start without a working name server.
     pub(crate) const fn proved(&mut self) -> Option<(String, IpAddr)> {
         self.aim.take()
     }
 
-    /// Tries the same server again next time.
+    /// Tries the same server next.
     pub(crate) fn same(&mut self) {
         self.rounds.stay();
     }
 
-    /// The pause that is going on is over: what made the last attempt fail may be.
+    /// Ends the current pause, because the cause of the last failure may be gone.
     pub(crate) fn hurry(&mut self) {
         if self.pause.take().is_some() {
             self.paused = true;
         }
     }
 
-    /// Addresses are looked up again, next time: the network has changed.
+    /// Drops known addresses after a network change; names are looked up again.
     pub(crate) fn forget_addresses(&mut self) {
         self.rounds.forget();
     }
 
-    /// Takes note of how the server refused us. True when it said that it is only for now
-    /// (`AUTH_FAILED,TEMP`): the next attempt is when and where it said.
+    /// Handles the server's refusal. Returns true for a temporary one (`AUTH_FAILED,TEMP`), which says when and where
+    /// to try next.
     pub(crate) fn after_auth_failed(&mut self, failed: &AuthFailed) -> bool {
         match failed.kind {
             AuthFailedKind::Temporary { backoff, advance } => {
@@ -202,7 +201,7 @@ impl Attempts {
                 self.rounds.wait_at_least(backoff.unwrap_or_default());
                 true
             }
-            // The password is asked for again, or the token given up: for the same server.
+            // Stays with the server: the password is asked for again, or the token dropped.
             _ => {
                 self.rounds.stay();
                 false
@@ -210,7 +209,7 @@ impl Attempts {
         }
     }
 
-    /// Takes note that the server sent `RESTART`: with `N` the next server, otherwise the same.
+    /// Handles the server's `RESTART`: with `N` the next server, otherwise the same.
     pub(crate) fn after_restart(&mut self, restart: &Restart) {
         self.rounds.go(if restart.next_remote {
             Advance::Remote
@@ -219,7 +218,7 @@ impl Attempts {
         });
     }
 
-    /// The pause, or what is left of it.
+    /// Returns the pause or its remainder.
     fn pause(&mut self, now: Instant) -> Option<Next> {
         if self.paused {
             return None;
@@ -246,7 +245,7 @@ impl Attempts {
         Some(Next::Wait(until, Some(pause)))
     }
 
-    /// The proxy where there is one, otherwise the server.
+    /// Returns the proxy's name if there is one, otherwise the server's.
     fn whom_to_reach(&self, connection: &Connection) -> Name {
         let (host, port) = match (&connection.proxy, &connection.remote) {
             (Some(Proxy::Http(proxy)), _) => (proxy.host.clone(), proxy.port),
@@ -259,7 +258,7 @@ impl Attempts {
                 (host, remote.port)
             }
             (None, Some(remote)) => (remote.host.clone(), remote.port),
-            // Left out in the beginning.
+            // `Attempts::new` left such connections out.
             (None, None) => (String::new(), 0),
         };
         Name {

@@ -1,4 +1,4 @@
-//! A socket to one server, through its proxy where it has one.
+//! Opens a socket to one server, through its proxy if it has one.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -16,8 +16,7 @@ use super::resolve::resolve;
 use super::socks::{Progress, Socks};
 use super::stop::{Stop, Woken};
 
-/// Requests to an HTTP proxy for one connection: without a password, with it, and once more when
-/// its question was old.
+/// Most requests to an HTTP proxy per connection: without a password, with it, and again if the nonce was stale.
 const REQUESTS_MAX: usize = 3;
 
 /// Name and password for a proxy.
@@ -39,38 +38,38 @@ impl fmt::Debug for ProxyLogin {
 /// Transport to the server.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// Datagrams to this address; the socket is to be bound as [`Target::local`] says.
+    /// UDP to this address; bind the socket as [`Target::local`] says.
     Udp(SocketAddr),
-    /// A connection, non-blocking, to the server or through a proxy.
+    /// A non-blocking TCP connection to the server, direct or through a proxy.
     Tcp(TcpStream),
 }
 
-/// One connection of the configuration and one address of it: the proxy's where there is one.
+/// One configured connection and one of its addresses, or of its proxy's.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// The connection.
+    /// The configured connection.
     pub connection: Connection,
-    /// Where the outer packets go. What must stay outside the tunnel is this.
+    /// Destination of the outer packets, which must stay outside the tunnel.
     pub remote: SocketAddr,
     sockets: Sockets,
-    /// How long the other end may take to say anything at all, where it can be reached by another line.
+    /// Time limit for the other end's first bytes, if another line can reach it.
     patience: Option<Duration>,
 }
 
-/// How long a connection by one of several lines may take to be made: the kernel has asked three times by then.
+/// Time limit for connecting by one of several lines: the kernel has sent three SYNs by then.
 const CONNECT: Duration = Duration::from_secs(4);
 
-/// How long the other end's kernel may acknowledge nothing before such a connection ends. A line that is slow does not
-/// stay silent for so long.
+/// How long such a connection survives without acknowledgements from the other end's kernel. Even a slow line is not
+/// silent for so long.
 const SILENT: Duration = Duration::from_secs(6);
 
-/// Ended early, which is not an error: the user said stop.
+/// The user stopped the dial, which is not an error.
 struct Stopped;
 
-/// How a step went.
+/// Result of a step.
 type Step<T> = Result<Result<T, Stopped>, DialError>;
 
-/// Goes on with what a step gave, or ends with its stop.
+/// Unwraps a step's value, or returns if it was stopped.
 macro_rules! or_stop {
     ($step:expr) => {
         match $step? {
@@ -81,7 +80,7 @@ macro_rules! or_stop {
 }
 
 impl Target {
-    /// An address that `connection` can be reached at.
+    /// Makes a target from a connection and one of its addresses.
     pub(super) fn new(connection: Connection, sockets: Sockets, remote: SocketAddr) -> Self {
         Self {
             connection,
@@ -100,19 +99,18 @@ impl Target {
         self
     }
 
-    /// The device that the socket is bound to.
+    /// The device to bind the socket to.
     #[cfg(test)]
     pub(crate) fn device(&self) -> Option<&str> {
         self.sockets.device.as_deref()
     }
 
-    /// Finds out whether it can be reached: the connection is closed as soon as it is there. `None` when `stop` came
-    /// first.
+    /// Tests whether the target is reachable; closes the connection at once. Returns `None` if `stop` came first.
     ///
     /// # Errors
     /// See [`DialError`].
     pub(crate) fn touch(mut self, stop: &Stop<'_>) -> Result<Option<()>, DialError> {
-        // The port may be that of the connection in use.
+        // The port may be in use by the current connection.
         self.connection.local.bind = false;
         let dial = Dial {
             target: &self,
@@ -123,7 +121,7 @@ impl Target {
         Ok(dial.connect()?.ok().map(drop))
     }
 
-    /// Where name and password of the proxy come from, when it may want them.
+    /// Source of the proxy's name and password, if it may ask for them.
     pub(crate) fn proxy_credentials(&self) -> Option<&Prompted> {
         match self.connection.proxy.as_ref()? {
             Proxy::Http(proxy) => proxy.credentials.as_ref(),
@@ -131,8 +129,8 @@ impl Target {
         }
     }
 
-    /// The address to bind a socket to: `local`, `lport`, `nobind`; `None` for the kernel's
-    /// choice in everything. `Ok(None)` inside is a stop.
+    /// Returns the local address to bind (`local`, `lport`, `nobind`); an inner `None` leaves it to the kernel.
+    /// `Ok(None)` means that `stop` came first.
     ///
     /// # Errors
     /// [`DialError::Local`] and [`DialError::LocalFamily`].
@@ -159,9 +157,9 @@ impl Target {
             })
     }
 
-    /// Opens what leads there, within `connect-timeout`. `None` when `stop` came first.
+    /// Opens the socket within `connect-timeout`. Returns `None` if `stop` came first.
     ///
-    /// For UDP nothing is opened, only said where to.
+    /// For UDP, opens nothing and only returns the address.
     ///
     /// # Errors
     /// See [`DialError`].
@@ -188,12 +186,12 @@ impl Target {
     }
 }
 
-/// The opening of one connection.
+/// Opens one connection.
 struct Dial<'a> {
     target: &'a Target,
     stop: &'a Stop<'a>,
     until: Instant,
-    /// Nothing is logged.
+    /// Suppresses log lines.
     quiet: bool,
 }
 
@@ -257,7 +255,7 @@ impl Dial<'_> {
             or_stop!(self.send(&stream, &request));
             let mut reader = Reader::default();
             let answer = loop {
-                // A look first, so that nothing is taken that is behind the header.
+                // Peeks first, so that bytes after the header stay in the socket.
                 let mut bytes = [0; 1024];
                 let count = or_stop!(self.receive(&stream, |stream| stream.peek(&mut bytes)));
                 if count == 0 {
@@ -278,7 +276,7 @@ impl Dial<'_> {
             let verdict = http::judge(&answer, proxy.auth, login, &authority, shown.as_deref());
             match verdict.map_err(failed)? {
                 Verdict::Open => return Ok(Ok(stream)),
-                // Proxies close after a refusal, or send a page that is not read.
+                // A proxy may close the connection or send a page, so the next request uses a new one.
                 Verdict::Authorize(value) => shown = Some(value),
             }
         }

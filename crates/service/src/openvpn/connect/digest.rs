@@ -1,11 +1,11 @@
-//! Digest authentication (RFC 2617, RFC 7616) with MD5, which is what proxies ask for.
+//! Digest authentication (RFC 2617, RFC 7616) with MD5, as proxies require.
 
 use md5::{Digest as _, Md5};
 
 use super::dial::ProxyLogin;
 use super::random::hex;
 
-/// Most parameters of a challenge that are read.
+/// Most parameters read from a challenge.
 const PARAMETERS_MAX: usize = 16;
 
 /// Digest challenge of a proxy.
@@ -14,13 +14,13 @@ pub(super) struct Challenge {
     realm: String,
     nonce: String,
     opaque: Option<String>,
-    /// It takes `qop=auth`.
+    /// The proxy supports `qop=auth`.
     qop_auth: bool,
-    /// `MD5-sess`.
+    /// The algorithm is `MD5-sess`.
     session: bool,
 }
 
-/// True when the last answer was right but its nonce too old.
+/// Whether the last answer was correct but its nonce too old.
 pub(super) fn is_stale(value: &str) -> bool {
     parameters(value)
         .iter()
@@ -28,7 +28,7 @@ pub(super) fn is_stale(value: &str) -> bool {
 }
 
 impl Challenge {
-    /// Reads the value of `Proxy-Authenticate`; `None` when it cannot be answered.
+    /// Parses `Proxy-Authenticate`; `None` if this client cannot answer it.
     pub(super) fn parse(value: &str) -> Option<Self> {
         let mut challenge = Self::default();
         let mut nonce = None;
@@ -54,7 +54,7 @@ impl Challenge {
         Some(challenge)
     }
 
-    /// The value of `Proxy-Authorization` for the first request with this nonce.
+    /// Returns `Proxy-Authorization` for the first request with this nonce.
     pub(super) fn answer(
         &self,
         login: &ProxyLogin,
@@ -94,7 +94,7 @@ impl Challenge {
     }
 }
 
-/// MD5 of the parts with colons between them, in hexadecimal.
+/// Returns the MD5 of the parts joined by colons, in hexadecimal.
 fn hash(parts: &[&str]) -> String {
     let mut md5 = Md5::new();
     for (index, part) in parts.iter().enumerate() {
@@ -106,8 +106,8 @@ fn hash(parts: &[&str]) -> String {
     hex(&md5.finalize())
 }
 
-/// `name=value` and `name="value"`, separated by commas, behind the first word. Names are in
-/// lower case; values keep what a backslash protects, as it will be sent back.
+/// Parses `name=value` and `name="value"`, separated by commas, after the first word. Names become lower case; values
+/// keep their backslashes because they are sent back.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let (_, mut rest) = text.split_once(' ').unwrap_or_default();
@@ -145,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// The example of RFC 2617, 3.5.
+    /// The example in RFC 2617, section 3.5.
     #[test]
     fn the_standards_example() {
         let challenge = Challenge::parse(

@@ -1,4 +1,4 @@
-//! Why there is no socket to a server.
+//! Errors while opening a socket to a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use super::http::HttpError;
 use super::resolve::ResolveError;
 use super::socks::SocksError;
 
-/// Why there is no socket to a server; the next one may be better.
+/// Reason why there is no socket to a server; another server may work.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum DialError {
     /// The socket could not be made.
     #[error(transparent)]
     Socket(#[from] TcpError),
-    /// The other side does not want us, or there is no way.
+    /// The other end refused the connection, or there is no route to it.
     #[error("TCP: connect to {remote} failed: {error}")]
     Refused {
         /// The server or proxy.
@@ -25,7 +25,7 @@ pub(crate) enum DialError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// `connect-timeout` is over.
+    /// `connect-timeout` has passed.
     #[error("TCP: connect to {remote} failed: {what} took more than {seconds} seconds")]
     Late {
         /// The server or proxy.
@@ -35,13 +35,13 @@ pub(crate) enum DialError {
         /// The limit.
         seconds: u32,
     },
-    /// It cannot be reached by one of several lines.
+    /// The other end is not reachable by this one of several lines.
     #[error("TCP: {remote} does not answer")]
     Silent {
         /// The server or proxy.
         remote: SocketAddr,
     },
-    /// The connection to a proxy broke while it was spoken with.
+    /// The connection to a proxy broke during the exchange.
     #[error("proxy {remote}: {error}")]
     Proxy {
         /// The proxy.
@@ -49,7 +49,7 @@ pub(crate) enum DialError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// An HTTP proxy said no.
+    /// An HTTP proxy refused.
     #[error("HTTP proxy {remote}: {error}")]
     Http {
         /// The proxy.
@@ -57,7 +57,7 @@ pub(crate) enum DialError {
         /// The proxy's error.
         error: HttpError,
     },
-    /// A SOCKS proxy said no.
+    /// A SOCKS proxy refused.
     #[error("SOCKS proxy {remote}: {error}")]
     Socks {
         /// The proxy.
@@ -65,13 +65,13 @@ pub(crate) enum DialError {
         /// The proxy's error.
         error: SocksError,
     },
-    /// The name of our own end.
+    /// The local address cannot be resolved.
     #[error("local: {0}")]
     Local(#[from] ResolveError),
-    /// Our own end is of the other family.
+    /// The local address is of the other family.
     #[error("local {local} cannot reach {remote}: one is IPv4, the other IPv6")]
     LocalFamily {
-        /// Our end.
+        /// The local address.
         local: String,
         /// The server or proxy.
         remote: SocketAddr,
@@ -79,13 +79,13 @@ pub(crate) enum DialError {
     /// HTTP proxies carry only TCP.
     #[error("an http-proxy carries no UDP; use proto tcp-client")]
     HttpUdp,
-    /// Each datagram would need a header of its own for the proxy.
+    /// SOCKS over UDP would need a header on each datagram.
     #[error(
         "UDP through a socks-proxy is not supported: use proto tcp-client, or reach the server \
          without the proxy"
     )]
     SocksUdp,
-    /// No descriptor to be had.
+    /// Descriptors ran out.
     #[error("waiting for {remote}: {error}")]
     Resources {
         /// The server or proxy.
@@ -96,14 +96,14 @@ pub(crate) enum DialError {
 }
 
 impl DialError {
-    /// Whether another line may do better. One by which a server refuses works.
+    /// Whether another line may do better. A server's refusal proves that the line works.
     pub(crate) fn is_of_line(&self) -> bool {
         match self {
             Self::Refused { error, .. } => !matches!(
                 error.kind(),
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
             ),
-            // The port is that of the last connection, whatever the line.
+            // The local port is still in use, on any line.
             Self::Socket(TcpError::InUse(_)) => false,
             Self::Socket(_)
             | Self::Late { .. }

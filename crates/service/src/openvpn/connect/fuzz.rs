@@ -1,17 +1,18 @@
-//! Answers of a proxy, for fuzz targets.
+//! Fuzz target for a proxy's answers.
 
 use super::dial::ProxyLogin;
 use super::http::{self, Reader, Verdict};
 use super::socks::{Progress, Socks};
 use config::openvpn::{HttpAuth, HttpProxy};
 
-/// Messages of a SOCKS proxy up to the end of the conversation.
+/// Most messages from a SOCKS proxy in one conversation.
 const MESSAGES: usize = 5;
 
-/// Most bytes of an answer that are asked for at once: a name with its port.
+/// Most bytes requested at once: a name with its port.
 const ASKED: usize = 257;
 
-/// The answers of a proxy, HTTP's or SOCKS', in pieces. What it sends comes into no header of the next request but as a value.
+/// Feeds an HTTP or SOCKS proxy's answers in pieces. The proxy's bytes may enter the next request only as header
+/// values.
 pub fn proxy(bytes: &[u8]) {
     let Some((&form, bytes)) = bytes.split_first() else {
         return;
@@ -44,7 +45,7 @@ fn http(form: u8, login: Option<&ProxyLogin>, bytes: &[u8]) {
     };
     let mut shown = http::first_authorization(auth, login);
     let mut rest = bytes;
-    // Each answer is that to a new connection, with what the last one asked for.
+    // Each answer belongs to a new connection, with the authorization that the last one asked for.
     for _ in 0..4 {
         let mut reader = Reader::default();
         let mut found = None;

@@ -1,4 +1,4 @@
-//! HTTP CONNECT (RFC 9110, 9.3.6), the client's side: bytes in, bytes out.
+//! Client side of HTTP CONNECT (RFC 9110, section 9.3.6), without I/O.
 
 use config::openvpn::{HttpAuth, HttpProxy};
 use thiserror::Error;
@@ -6,46 +6,46 @@ use thiserror::Error;
 use super::dial::ProxyLogin;
 use super::digest;
 
-/// Largest answer of a proxy up to the end of its header, in bytes.
+/// Largest answer of a proxy in bytes, up to the end of its header.
 pub(super) const ANSWER_MAX: usize = 16 << 10;
 
-/// Why there is no tunnel through the proxy.
+/// Error while opening a tunnel through an HTTP proxy.
 #[derive(Debug, Error, Eq, PartialEq)]
 #[non_exhaustive]
 pub(crate) enum HttpError {
     /// The answer is not HTTP.
     #[error("its answer is not HTTP; is this the port of the proxy?")]
     NotHttp,
-    /// The header does not end.
+    /// The header is too long.
     #[error("its answer has more than {ANSWER_MAX} bytes of header")]
     TooLong,
-    /// It answered, and not with success.
+    /// The proxy answered with a failure.
     #[error("{status} {reason}")]
     Status {
         /// The status code.
         status: u16,
-        /// The text beside it.
+        /// The reason phrase.
         reason: String,
     },
-    /// It wants a name and password.
+    /// The proxy wants a name and password.
     #[error("it wants a name and password (407); give http-proxy a file with them, or auto")]
     NoLogin,
-    /// It did not take the name and password.
+    /// The proxy rejected the name and password.
     #[error("it does not accept the name and password (407)")]
     BadLogin,
-    /// It offers nothing that can be done here.
+    /// The proxy offers no supported method.
     #[error(
         "it offers {0} only; basic and digest (MD5) can be done here, NTLM is broken by design and \
          is not"
     )]
     NoScheme(String),
-    /// `auto-nct` and it wants the password in clear.
+    /// `auto-nct` is set and the proxy wants the password in clear text.
     #[error("it wants the password in clear, which auto-nct forbids; use auto to permit it")]
     ClearText,
-    /// The configuration has bytes that would end a line of the header.
+    /// The configuration contains bytes that would break a header line.
     #[error("a name or header of the configuration has control characters")]
     Unprintable,
-    /// No randomness for the digest.
+    /// The kernel provides no randomness for the digest.
     #[error("no random number: {0}")]
     Random(String),
 }
@@ -55,7 +55,7 @@ pub(crate) enum HttpError {
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) reason: String,
-    /// The values of `Proxy-Authenticate`.
+    /// Values of `Proxy-Authenticate`.
     pub(super) challenges: Vec<String>,
 }
 
@@ -64,11 +64,11 @@ pub(super) struct Answer {
 pub(super) enum Verdict {
     /// The tunnel is open.
     Open,
-    /// Connect to the proxy again and show this.
+    /// Connect to the proxy again with this authorization.
     Authorize(String),
 }
 
-/// Where the tunnel is to lead: `host:port`, with brackets around an IPv6 address.
+/// Formats the destination as `host:port`, with brackets around an IPv6 address.
 pub(super) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') {
         format!("[{host}]:{port}")
@@ -77,7 +77,7 @@ pub(super) fn authority(host: &str, port: u16) -> String {
     }
 }
 
-/// The request, `authorization` being the value of `Proxy-Authorization`.
+/// Builds the request; `authorization` is the value of `Proxy-Authorization`.
 pub(super) fn request(
     proxy: &HttpProxy,
     authority: &str,
@@ -121,7 +121,7 @@ pub(super) fn request(
 
 /// Returns the authorization to show before the proxy asks.
 pub(super) fn first_authorization(auth: HttpAuth, login: Option<&ProxyLogin>) -> Option<String> {
-    // `auto` waits for what the proxy wants; nothing is shown in clear before.
+    // `auto` waits for the proxy's challenge, so that no password goes out in clear text unasked.
     (auth == HttpAuth::Basic)
         .then_some(login)
         .flatten()
@@ -135,15 +135,14 @@ fn basic(login: &ProxyLogin) -> String {
     format!("Basic {encoded}")
 }
 
-/// Collects an answer. The bytes after its header are not the proxy's any more.
+/// Collects an answer. Bytes after its header come from the server.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     bytes: Vec<u8>,
 }
 
 impl Reader {
-    /// Takes bytes up to the end of the header. Returns how many it took, and the answer once it
-    /// is whole.
+    /// Takes bytes up to the end of the header. Returns how many it took, and the answer once complete.
     pub(super) fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Answer>), HttpError> {
         for (index, &byte) in input.iter().enumerate() {
             self.bytes.push(byte);
@@ -175,7 +174,7 @@ fn parse(bytes: &[u8]) -> Result<Answer, HttpError> {
     let reason = words.next().unwrap_or_default().trim();
     Ok(Answer {
         status,
-        // It comes from a stranger and goes to the log.
+        // A stranger's text goes to the log.
         reason: reason
             .chars()
             .filter(|c| !c.is_control())
@@ -185,7 +184,7 @@ fn parse(bytes: &[u8]) -> Result<Answer, HttpError> {
     })
 }
 
-/// Judges an answer. `shown` is the authorization that the request carried.
+/// Decides on an answer. `shown` is the request's authorization.
 pub(super) fn judge(
     answer: &Answer,
     auth: HttpAuth,
@@ -211,7 +210,7 @@ pub(super) fn judge(
         };
         answer.challenges.iter().find(begins)
     };
-    // A nonce may have become old between two requests; a password does not.
+    // A nonce may expire between two requests; a password does not.
     let stale = scheme("Digest").is_some_and(|value| digest::is_stale(value));
     if shown.is_some_and(|shown| shown.starts_with("Basic") || !stale) && !upgrades(shown, answer) {
         return Err(HttpError::BadLogin);
@@ -249,7 +248,7 @@ pub(super) fn judge(
     }))
 }
 
-/// `basic` was shown as the configuration says, and the proxy takes only digests.
+/// Whether the configured `basic` was sent and the proxy accepts only digests.
 fn upgrades(shown: Option<&str>, answer: &Answer) -> bool {
     let basic = |value: &String| value.to_ascii_lowercase().starts_with("basic");
     shown.is_some_and(|shown| shown.starts_with("Basic"))

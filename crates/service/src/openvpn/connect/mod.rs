@@ -1,10 +1,8 @@
-//! The way to a server: which one is next, its address, and a socket to it, through a proxy where
-//! there is one.
+//! Connecting to a server: the choice of the next one, its address, and a socket, through a proxy if there is one.
 //!
-//! [`Attempts`] walks over the connections of a configuration and the addresses of their names,
-//! with pauses that grow: no clock, no network. Each step is a [`Target`], and [`Target::open`] gives the [`Socket`].
-//! Nothing here waits for longer than it takes a [`Stop`] to become readable: names are looked
-//! up on threads of their own, and sockets never block.
+//! [`Attempts`] walks over the configured connections and their addresses, with growing pauses; it uses neither clock
+//! nor network. Each step is a [`Target`], and [`Target::open`] returns the [`Socket`]. A readable [`Stop`] ends every
+//! wait: names are looked up on separate threads, and sockets never block.
 
 mod attempts;
 mod dial;

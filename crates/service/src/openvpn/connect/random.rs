@@ -1,25 +1,25 @@
-//! Randomness that nothing secret hangs on: orders, labels, nonces of a proxy's handshake.
+//! Randomness without security needs: order, labels, proxy nonces.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 
-/// Bytes of the kernel's generator.
+/// Returns bytes from the kernel's generator.
 pub(super) fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Puts a list into a random order; leaves it as it is where the kernel gives no randomness.
+/// Shuffles a list; leaves it as it is if the kernel provides no randomness.
 pub(super) fn shuffle<T>(list: &mut [T]) {
     for last in (1..list.len()).rev() {
         let Ok(bytes) = bytes::<8>() else { return };
-        // The bias of the division is far below anything that could be noticed.
+        // The modulo bias is negligible.
         let pick = u64::from_ne_bytes(bytes) % (last as u64 + 1);
         list.swap(last, pick as usize);
     }
@@ -33,7 +33,7 @@ mod tests {
     fn a_shuffle_loses_nothing() {
         let mut list: Vec<u32> = (0..50).collect();
         shuffle(&mut list);
-        // One in 50! that it stays.
+        // The list stays sorted with a probability of 1 in 50!.
         assert!(!list.is_sorted());
         list.sort_unstable();
         assert_eq!(list, (0..50).collect::<Vec<_>>());

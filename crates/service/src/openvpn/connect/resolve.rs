@@ -1,4 +1,4 @@
-//! Names to addresses, on a thread that nothing has to wait for.
+//! Resolves names on a separate thread.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,17 +13,17 @@ use thiserror::Error;
 use super::stop::{Stop, Woken};
 use crate::names::Background;
 
-/// The resolver's own patience is usually less; a thread that is waited for no more ends with it.
+/// Time limit for a look-up. The resolver's own is usually shorter, and ends an abandoned thread.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Most addresses of one name that are tried.
+/// Most addresses tried per name.
 const ADDRESSES_MAX: usize = 64;
 
-/// Why a name has no address.
+/// Error while resolving a name.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum ResolveError {
-    /// The resolver said no.
+    /// The resolver returned an error.
     #[error("RESOLVE: Cannot resolve host address: {host}: {error}")]
     Failed {
         /// The name.
@@ -31,7 +31,7 @@ pub(crate) enum ResolveError {
         /// The resolver's error.
         error: io::Error,
     },
-    /// It has addresses, but of the other family.
+    /// The name has addresses only of the other family.
     #[error("RESOLVE: {host} has no {family} address; use proto udp or tcp without 4 or 6")]
     Family {
         /// The name.
@@ -39,13 +39,13 @@ pub(crate) enum ResolveError {
         /// The requested address family.
         family: &'static str,
     },
-    /// The resolver does not answer.
+    /// The resolver did not answer in time.
     #[error("RESOLVE: Cannot resolve host address: {host}: no answer in 40 seconds")]
     Late {
         /// The name.
         host: String,
     },
-    /// No thread or descriptor to be had.
+    /// Threads or descriptors ran out.
     #[error("looking up {host}: {error}")]
     Resources {
         /// The name.
@@ -55,19 +55,19 @@ pub(crate) enum ResolveError {
     },
 }
 
-/// A name that is to be reached, and how.
+/// A name to resolve, with port and family.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Name {
-    /// The name, or an address.
+    /// A host name or a literal address.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Which of its addresses will do.
+    /// Permitted address family.
     pub family: Family,
 }
 
 impl Name {
-    /// Of an address, itself, for which no server need be asked; `None` of a name.
+    /// Parses a literal address, which needs no look-up; `None` for a host name.
     ///
     /// # Errors
     /// [`ResolveError::Family`].
@@ -90,8 +90,7 @@ impl Name {
     }
 }
 
-/// All addresses of a name, in the resolver's order; of an address, itself. `None` when `stop`
-/// came first.
+/// Returns a name's addresses in the resolver's order, or a literal address itself. `None` if `stop` came first.
 ///
 /// # Errors
 /// See [`ResolveError`].
@@ -117,11 +116,11 @@ pub(crate) fn resolve(
     let (sender, receiver) = mpsc::channel();
     let bell = Arc::clone(&waker);
     let done = move |found| {
-        // It is not waited for any more when it took too long.
+        // Fails if the caller has stopped waiting.
         let _ = sender.send(found);
         bell.wake();
     };
-    // No endpoint's: it is asked as by any program of the host.
+    // Asks the host's resolver by no particular line.
     let mut names = Background::new(&Lines::default(), None);
     look_up(name, &mut names, (0, false), done).map_err(resources)?;
     let until = Instant::now() + PATIENCE;
@@ -130,7 +129,7 @@ pub(crate) fn resolve(
         Woken::Late => Err(ResolveError::Late {
             host: host.to_owned(),
         }),
-        // The thread cannot have ended without a word before it rang.
+        // The thread sends its result before it wakes the caller.
         Woken::Ready => match receiver.try_recv() {
             Ok(found) => found.map(Some),
             Err(_) => Err(resources(io::ErrorKind::BrokenPipe.into())),
@@ -138,11 +137,11 @@ pub(crate) fn resolve(
     }
 }
 
-/// Looks up a name on a thread of its own, which calls `done` with all addresses that will do, in the resolver's
-/// order. For the mark, and whether the host's name servers may be the tunnel's, see [`Background::begin`].
+/// Looks up a name on a separate thread, which calls `done` with all permitted addresses in the resolver's order.
+/// [`Background::begin`] explains the mark and the flag for name servers inside the tunnel.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// No thread can be started.
 pub(crate) fn look_up(
     name: Name,
     names: &mut Background,

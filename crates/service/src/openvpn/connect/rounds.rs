@@ -1,7 +1,7 @@
-//! Which server is next, and after how long: no clock, no network.
+//! Chooses the next server and the pause before it, without clock or network.
 //!
-//! Follows OpenVPN: the addresses of one remote, then the next remote, again and again. Pauses
-//! begin at `connect-retry` and, after five rounds, double with each round.
+//! Follows OpenVPN: the addresses of one remote, then the next remote, in endless rounds. Pauses begin at
+//! `connect-retry` and, after five rounds, double with each round.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,14 +18,14 @@ const DOUBLINGS_MAX: u32 = 15;
 /// Pause after a round in which no name had an address.
 const NAMES_PAUSE: Duration = Duration::from_secs(5);
 
-/// Why it goes on no more.
+/// Reason for giving up.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub(crate) enum GiveUp {
-    /// `connect-retry-max`.
+    /// `connect-retry-max` attempts have failed.
     #[error("All connections have been connect-retry-max ({0}) times unsuccessful, exiting")]
     Tried(u32),
-    /// `resolv-retry`.
+    /// No name was resolved within `resolv-retry`.
     #[error("no name of a remote has an address, and resolv-retry is over: {0}")]
     Names(String),
     /// The configuration has no remote.
@@ -33,7 +33,7 @@ pub(crate) enum GiveUp {
     NoRemote,
 }
 
-/// The pauses of one connection.
+/// Pause settings of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     /// `connect-retry N`, in seconds.
@@ -45,9 +45,9 @@ pub(super) struct Pauses {
 /// Next step of the walk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Choice {
-    /// This address of this connection.
+    /// Try this address of this connection.
     Address(usize, SocketAddr),
-    /// First the addresses of this connection are needed.
+    /// Resolve this connection's name first.
     Resolve(usize),
 }
 
@@ -60,15 +60,15 @@ pub(super) struct Rounds {
     current: Option<usize>,
     addresses: Vec<SocketAddr>,
     at: usize,
-    /// Stay where we are, once.
+    /// Try the current server again, once.
     stay: bool,
-    /// Pass over the other addresses of this remote, once.
+    /// Skip the remote's other addresses, once.
     next_remote: bool,
     /// Attempts since the last success.
     failed: u32,
-    /// Connections in a row without an address.
+    /// Consecutive connections without an address.
     nameless: usize,
-    /// Shortest pause that the server asked for; used once.
+    /// Minimum pause that the server asked for; used once.
     at_least: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Rounds {
         }
     }
 
-    /// How long to wait before the next attempt, `pauses` being those of the last connection.
+    /// Returns the pause before the next attempt; `pauses` are the last connection's.
     pub(super) fn pause(&mut self, pauses: Pauses) -> Duration {
         let asked = std::mem::take(&mut self.at_least);
         let all_nameless = self.nameless > 0 && self.nameless.is_multiple_of(self.count.max(1));
@@ -110,7 +110,7 @@ impl Rounds {
         pause.max(asked).max(names)
     }
 
-    /// Chooses, and counts an attempt when it is an address.
+    /// Makes a choice; an address counts as an attempt.
     pub(super) fn choose(&mut self) -> Result<Choice, GiveUp> {
         if self.count == 0 {
             return Err(GiveUp::NoRemote);
@@ -150,7 +150,7 @@ impl Rounds {
         current
     }
 
-    /// The addresses that [`Choice::Resolve`] asked for; the next choice is the first of them.
+    /// Takes the addresses for [`Choice::Resolve`]; the first one is the next choice.
     pub(super) fn resolved(&mut self, addresses: Vec<SocketAddr>) {
         self.addresses = addresses;
         self.at = 0;
@@ -158,35 +158,35 @@ impl Rounds {
         self.stay = true;
     }
 
-    /// There are none. Returns whether that is so for all connections.
+    /// Notes that the name has no address. Returns whether that holds for all connections.
     pub(super) fn unresolved(&mut self) -> bool {
         self.nameless = self.nameless.saturating_add(1);
         self.nameless >= self.count
     }
 
-    /// The connection is up: count anew, and come back to the same server if it ends.
+    /// Resets the counts after a success, and stays with the server if it ends.
     pub(super) fn succeeded(&mut self) {
         self.failed = 0;
         self.stay = true;
     }
 
-    /// Come back to the same server.
+    /// Stays with the current server.
     pub(super) fn stay(&mut self) {
         self.stay = true;
     }
 
-    /// The addresses are to be looked up again.
+    /// Drops the addresses, so that they are resolved again.
     pub(super) fn forget(&mut self) {
         self.addresses.clear();
     }
 
-    /// Go on as the server says.
+    /// Advances as the server asked.
     pub(super) fn go(&mut self, advance: Advance) {
         self.stay = advance == Advance::No;
         self.next_remote = advance == Advance::Remote;
     }
 
-    /// Wait for so long at least before the next attempt.
+    /// Sets a minimum for the next pause.
     pub(super) fn wait_at_least(&mut self, pause: Duration) {
         self.at_least = pause;
     }
@@ -202,7 +202,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, last], 1194))
     }
 
-    /// The next connection and address, where each connection `n` has the addresses `10 n` and up.
+    /// Returns the next connection and address; connection `n` has the addresses `10 n` and up.
     fn next(rounds: &mut Rounds, per_name: u8) -> (usize, u8) {
         loop {
             match rounds.choose().unwrap() {
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(rounds.choose(), Ok(Choice::Resolve(1)));
         assert!(rounds.unresolved());
         assert_eq!(rounds.pause(PAUSES), NAMES_PAUSE);
-        // That is no attempt.
+        // A look-up does not count as an attempt.
         assert_eq!(next(&mut rounds, 1), (0, 0));
     }
 }

@@ -1,7 +1,7 @@
-//! SOCKS 5 (RFC 1928, RFC 1929), the client's side: bytes in, bytes out.
+//! Client side of SOCKS 5 (RFC 1928, RFC 1929), without I/O.
 //!
-//! The proxy's answers have lengths that are known beforehand, so the caller is told how many
-//! bytes to read, and never reads any that belong to the connection behind.
+//! The lengths of the proxy's answers are known in advance. The caller learns how many bytes to read, and never reads
+//! bytes of the connection that follows.
 
 use std::net::IpAddr;
 
@@ -23,23 +23,23 @@ const IPV6: u8 = 4;
 /// Longest name, user name and password, in bytes.
 const FIELD_MAX: usize = 255;
 
-/// Why there is no way through the proxy.
+/// Error of a SOCKS proxy.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub(crate) enum SocksError {
     /// The answer is not SOCKS 5.
     #[error("its answer is not SOCKS 5; is this the port of the proxy?")]
     NotSocks,
-    /// It wants a name and password, or something else.
+    /// The proxy wants a login or another method.
     #[error("it wants a name and password; give socks-proxy a file with them")]
     NoLogin,
-    /// It did not take the name and password.
+    /// The proxy rejected the name and password.
     #[error("it does not accept the name and password")]
     BadLogin,
-    /// A name or password does not fit.
+    /// A name or password is too long.
     #[error("the server's name, the user name and the password have at most 255 bytes")]
     TooLong,
-    /// It will not or cannot connect.
+    /// The proxy refused or failed to connect.
     #[error("it cannot connect to the server: {0}")]
     Refused(&'static str),
 }
@@ -47,11 +47,11 @@ pub(crate) enum SocksError {
 /// The caller's next step.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Progress {
-    /// Read so many bytes.
+    /// Read this many bytes.
     Read(usize),
-    /// Send these, then read so many.
+    /// Send these bytes, then read this many.
     Send(Zeroizing<Vec<u8>>, usize),
-    /// The connection is there.
+    /// The connection is open.
     Done,
 }
 
@@ -63,7 +63,7 @@ enum State {
     Rest,
 }
 
-/// A conversation with a proxy about one connection.
+/// Conversation with a proxy about one connection.
 #[derive(Debug)]
 pub(super) struct Socks<'a> {
     host: &'a str,
@@ -73,7 +73,7 @@ pub(super) struct Socks<'a> {
 }
 
 impl<'a> Socks<'a> {
-    /// For a TCP connection to `host`, which the proxy looks up when it is a name.
+    /// For a TCP connection to `host`, which the proxy resolves if it is a name.
     pub(super) fn new(
         host: &'a str,
         port: u16,
@@ -92,7 +92,7 @@ impl<'a> Socks<'a> {
         })
     }
 
-    /// Returns the first bytes to send, and how many to read then.
+    /// Returns the first bytes to send, and how many to read after them.
     pub(super) fn begin(&self) -> Progress {
         let methods: &[u8] = match self.login {
             Some(_) => &[VERSION, 2, NO_AUTHENTICATION, NAME_AND_PASSWORD],
@@ -101,7 +101,7 @@ impl<'a> Socks<'a> {
         Progress::Send(Zeroizing::new(methods.to_vec()), 2)
     }
 
-    /// Takes as many bytes as were asked for.
+    /// Takes exactly the requested number of bytes.
     pub(super) fn feed(&mut self, input: &[u8]) -> Result<Progress, SocksError> {
         match (self.state, input) {
             (State::Method, &[VERSION, NO_AUTHENTICATION]) => Ok(self.connect()),
@@ -111,7 +111,7 @@ impl<'a> Socks<'a> {
                 let mut bytes = Zeroizing::new(Vec::with_capacity(3 + 2 * FIELD_MAX));
                 bytes.push(LOGIN_VERSION);
                 for field in [login.name.as_str(), &login.password] {
-                    // Their lengths were looked at in the beginning.
+                    // `Socks::new` checked the lengths.
                     bytes.push(field.len() as u8);
                     bytes.extend_from_slice(field.as_bytes());
                 }
@@ -124,7 +124,7 @@ impl<'a> Socks<'a> {
             (State::Login, &[LOGIN_VERSION, 0]) => Ok(self.connect()),
             (State::Login, &[LOGIN_VERSION, _]) => Err(SocksError::BadLogin),
             (State::Head, &[VERSION, 0, _, kind, first]) => {
-                // The address that the proxy uses is of no interest, only its length.
+                // Of the proxy's own address, only the length matters.
                 let rest = match kind {
                     IPV4 => 3 + 2,
                     IPV6 => 15 + 2,

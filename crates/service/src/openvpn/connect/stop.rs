@@ -1,4 +1,4 @@
-//! Waiting that can be broken off.
+//! Waits that can be interrupted.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,34 +9,33 @@ use netio::poll::Poller;
 const STOP: u64 = 0;
 const OTHER: u64 = 1;
 
-/// A descriptor that becomes readable when there is something better to do: signals, or an
-/// `epoll` set of all that must not wait.
+/// A descriptor whose readability interrupts a wait: signals, or an `epoll` set of all urgent sources.
 #[derive(Clone, Copy)]
 pub(crate) struct Stop<'a> {
     fd: BorrowedFd<'a>,
-    /// Sees first whether it can be done while the waiting goes on.
+    /// Handles what it can without ending the wait.
     attendant: Option<&'a dyn Attend>,
 }
 
-/// Does what can be done without breaking the waiting off.
+/// Handles events during a wait.
 pub(crate) trait Attend {
-    /// Does what made the descriptor readable. Whether the waiting may go on.
+    /// Handles the event behind the descriptor. Returns whether the wait may go on.
     fn attend(&self) -> bool;
 }
 
-/// Why the waiting is over.
+/// Reason for the end of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Woken {
-    /// There is something better to do.
+    /// The stop descriptor is readable.
     Stop,
     /// The awaited descriptor is ready.
     Ready,
-    /// The time is up.
+    /// The time limit has passed.
     Late,
 }
 
 impl<'a> Stop<'a> {
-    /// Waiting ends when `fd` is readable; nothing is read from it.
+    /// A wait ends when `fd` is readable; `fd` itself is not read.
     pub(crate) fn new(fd: &'a impl AsFd) -> Self {
         Self {
             fd: fd.as_fd(),
@@ -44,7 +43,7 @@ impl<'a> Stop<'a> {
         }
     }
 
-    /// When `fd` is readable the attendant is asked first; waiting ends if that was not all.
+    /// When `fd` is readable, the attendant handles the event; the wait ends if it returns false.
     pub(crate) fn serving(fd: &'a impl AsFd, attendant: &'a dyn Attend) -> Self {
         Self {
             fd: fd.as_fd(),
@@ -83,7 +82,7 @@ impl<'a> Stop<'a> {
             match woken {
                 Some(woken) => return Ok(woken),
                 None if Instant::now() >= until => return Ok(Woken::Late),
-                // A signal whose handler has not written to the descriptor yet, or another's.
+                // A signal's handler has not written to the descriptor yet, or the signal was not meant for it.
                 None => {}
             }
         }

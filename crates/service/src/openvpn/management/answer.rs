@@ -1,4 +1,4 @@
-//! Questions to the user: names, passwords, and whether something is all right.
+//! Questions to the user: names, passwords, and confirmations.
 
 use zeroize::Zeroizing;
 
@@ -10,17 +10,17 @@ const ANSWER_MAX: usize = 127;
 /// Input that a query asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum QueryKind {
-    /// A name and a password, with a static challenge if the configuration has one: its text,
-    /// whether the answer may be seen, and whether it goes behind the password.
+    /// A name and a password. A static challenge adds its text, whether the answer is shown, and whether it is appended
+    /// to the password.
     UserPassword {
         /// The challenge.
         challenge: Option<(String, bool, bool)>,
     },
-    /// Only a password: that of a private key.
+    /// A private key's passphrase.
     Password,
 }
 
-/// A question. The user answers with its `kind` (`Auth`, `Private Key`, `HTTP Proxy`, …).
+/// A question to the user, whose answer repeats its `kind` (`Auth`, `Private Key`, `HTTP Proxy`, …).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Query {
     /// Purpose of the query, which the answer repeats.
@@ -30,7 +30,7 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// The line that asks.
+    /// Returns the line that asks the user.
     pub(super) fn text(&self) -> String {
         let kind = &self.kind;
         match &self.question {
@@ -48,7 +48,7 @@ impl Query {
     }
 }
 
-/// Which part of an answer came.
+/// Part of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Part {
     Username,
@@ -78,7 +78,7 @@ impl Part {
     }
 }
 
-/// A question, and what has been answered of it.
+/// A question and the partial answer so far.
 pub(super) struct Asked {
     pub(super) query: Query,
     username: Option<Zeroizing<String>>,
@@ -94,7 +94,7 @@ impl Asked {
         }
     }
 
-    /// Takes the name and the rest, once both are there.
+    /// Takes the name and the password or text, once both have come.
     pub(super) fn complete(&mut self) -> Option<(Zeroizing<String>, Zeroizing<String>)> {
         let named = matches!(self.query.question, QueryKind::UserPassword { .. });
         if self.second.is_none() || named && self.username.is_none() {
@@ -107,7 +107,7 @@ impl Asked {
     }
 }
 
-/// Takes a part of an answer. Returns the reply, and true where the part was wanted.
+/// Takes part of an answer. Returns the reply, and whether a question asked for it.
 pub(super) fn take(
     asked: Option<&mut Asked>,
     part: Part,
@@ -132,7 +132,7 @@ pub(super) fn take(
         return (error, false);
     }
     match part {
-        // An empty name is none; an empty password may be meant.
+        // An empty name counts as missing; an empty password may be meant.
         Part::Username => asked.username = Some(value).filter(|value| !value.is_empty()),
         Part::Password | Part::NeedOk | Part::NeedStr => asked.second = Some(value),
     }

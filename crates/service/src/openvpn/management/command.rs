@@ -8,20 +8,20 @@ use super::words::Word;
 /// A signal that the daemon is to act on as if the kernel had sent it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Signal {
-    /// Read everything again.
+    /// Restart with the configuration read again.
     Hup,
-    /// Connect again.
+    /// Reconnect.
     Usr1,
     /// Write the status into the log.
     Usr2,
-    /// End.
+    /// Exit.
     Term,
-    /// End.
+    /// Exit.
     Int,
 }
 
 impl Signal {
-    /// The name in commands.
+    /// The signal's name in commands.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Hup => "SIGHUP",
@@ -39,16 +39,16 @@ impl Signal {
     }
 }
 
-/// The clients whose sessions are to end.
+/// Clients to disconnect.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Victim {
-    /// Everyone of this common name.
+    /// Every client with this common name.
     CommonName(String),
     /// The client at this address and port.
     Address(SocketAddr),
 }
 
-/// A command, understood.
+/// A parsed command.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Command {
     Exit,
@@ -59,7 +59,7 @@ pub(super) enum Command {
     LoadStats,
     EnvFilter(u8),
     Signal(Signal),
-    /// 0 for the configuration's own format.
+    /// `status`; 0 for the configured format.
     Status(i64),
     Kill(Victim),
     Verb(Option<i64>),
@@ -92,13 +92,13 @@ pub(super) enum Command {
         client: u64,
         message: Option<String>,
     },
-    /// Lines follow, up to `END`.
+    /// Lines follow up to `END`.
     ClientAuth,
-    /// Known to stock, and not to this daemon.
+    /// A stock command that this daemon does not support.
     Unsupported(&'static str),
 }
 
-/// Commands that stock knows and that make no sense here.
+/// Stock commands that this daemon does not support.
 const UNSUPPORTED: [&str; 11] = [
     "client-auth-nt",
     "client-deny",
@@ -155,7 +155,7 @@ impl Arguments<'_> {
             "verb" => Command::Verb(self.number()),
             "mute" => Command::Mute(self.number()),
             "auth-retry" => Command::AuthRetry(self.optional(0).map(str::to_owned)),
-            // Without a word the last state.
+            // Without arguments, the last state.
             "state" if self.arguments.is_empty() => Command::State(vec![Request::Last(1)]),
             "state" => Command::State(self.requests()),
             "log" => {
@@ -250,8 +250,7 @@ fn other(name: &str) -> Result<Command, String> {
     })
 }
 
-/// `name`, `192.0.2.1:1194`, `[2001:db8::1]:1194`, or the second or third with `udp:` or `tcp:` in
-/// front, as newer GUIs send it.
+/// Parses `name`, `192.0.2.1:1194` or `[2001:db8::1]:1194`; newer GUIs put `udp:` or `tcp:` in front of the address.
 fn victim(text: &str) -> Result<Victim, String> {
     let bare = ["udp:", "tcp:"]
         .iter()
@@ -275,7 +274,7 @@ fn victim(text: &str) -> Result<Victim, String> {
     }
 }
 
-/// The number that a text begins with, as C reads it.
+/// Parses the number at the start of a text, like C.
 pub(super) fn leading_number(text: &str) -> Option<i64> {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -284,7 +283,7 @@ pub(super) fn leading_number(text: &str) -> Option<i64> {
         return None;
     }
     let sign = text.len() - digits.len();
-    // More digits than fit are as good as the largest number.
+    // A number that does not fit becomes the largest one.
     let largest = if text.starts_with('-') {
         i64::MIN
     } else {

@@ -12,19 +12,19 @@ use super::history::Request;
 use super::port::{Action, Answer, Management, Owed};
 use super::words::{Word, words};
 
-/// The version of the protocol that is spoken.
+/// Version of the management protocol.
 const VERSION: u32 = 5;
 
-/// From this version of a client on, setting it is acknowledged.
+/// A client that announces this version or a later one gets an acknowledgement.
 const ACKNOWLEDGED: u32 = 4;
 
-/// Wrong passwords after which the connection is closed.
+/// Wrong passwords before the port closes the connection.
 const TRIES: u32 = 3;
 
 /// Highest `verb`.
 const VERB_MAX: i64 = 15;
 
-/// Commands that are answered; one line each, as GUIs show them.
+/// Supported commands, one help line each, as GUIs show them.
 const HELP: [&str; 23] = [
     "Commands:",
     "auth-retry [t]         : What follows a refused password (none, nointeract, interact).",
@@ -138,7 +138,7 @@ impl Management {
                 let action = Action::ClientKill { client, message };
                 return self.owe_done(self.settings.server, "client-kill", action);
             }
-            // The lines that follow are settings of a client and no commands.
+            // The lines that follow are client settings, not commands.
             Command::ClientAuth => self.peer.as_mut()?.skipping = true,
         }
         None
@@ -155,7 +155,7 @@ impl Management {
         ))
     }
 
-    /// An action whose reply the daemon gives, where it is possible at all.
+    /// Returns an action whose reply the daemon owes, or answers with an error if it is not possible.
     fn owe(&mut self, possible: bool, name: &str, owed: Owed, action: Action) -> Option<Action> {
         if !possible {
             return self.unsupported(name);
@@ -190,7 +190,7 @@ impl Management {
             Some(version) if version >= ACKNOWLEDGED => self.say(&format!(
                 "SUCCESS: Management client version set to {version}"
             )),
-            // Older ones do not expect an answer.
+            // Older clients expect no answer.
             Some(_) => {}
         }
     }
@@ -208,7 +208,7 @@ impl Management {
 
     fn signal(&mut self, signal: Signal) -> Option<Action> {
         let name = signal.name();
-        // There is nothing to restart before the tunnel has begun.
+        // Nothing can restart before the tunnel has begun.
         if self.holding.is_some() && matches!(signal, Signal::Hup | Signal::Usr1) {
             self.error(&format!("signal '{name}' is currently ignored"));
             self.say_special();
@@ -224,7 +224,7 @@ impl Management {
             Ok(number) => Format::from_number(number),
             Err(_) => None,
         };
-        // A client has one form only, whatever is asked for.
+        // A client's status has only one format.
         let format = match format {
             None if !self.settings.server => Some(Format::One),
             format => format,
@@ -321,7 +321,7 @@ impl Management {
         }))
     }
 
-    /// The reply to [`Action::Status`]: the text of the status, with `END` at its end.
+    /// Replies to [`Action::Status`] with the status text, which ends with `END`.
     pub(crate) fn reply_status(&mut self, text: &str) {
         self.owed = None;
         for line in text.lines() {
@@ -329,7 +329,7 @@ impl Management {
         }
     }
 
-    /// The reply to [`Action::Kill`]: how many clients were sent away.
+    /// Replies to [`Action::Kill`] with the number of disconnected clients.
     pub(crate) fn reply_kill(&mut self, count: usize) {
         let Some(Owed::Kill(victim)) = self.owed.take() else {
             return;
@@ -346,7 +346,7 @@ impl Management {
         });
     }
 
-    /// The reply to [`Action::LoadStats`]: clients, and bytes received and sent by everyone.
+    /// Replies to [`Action::LoadStats`] with the number of clients and the total bytes.
     pub(crate) fn reply_load(&mut self, clients: usize, received: u64, sent: u64) {
         self.owed = None;
         self.say(&format!(
@@ -354,13 +354,13 @@ impl Management {
         ));
     }
 
-    /// The reply to [`Action::ClientCount`].
+    /// Replies to [`Action::ClientCount`].
     pub(crate) fn reply_client_count(&mut self, clients: usize) {
         self.owed = None;
         self.say(&format!("SUCCESS: nclients={clients}"));
     }
 
-    /// The reply to what can succeed or fail.
+    /// Replies to an action that may fail.
     pub(crate) fn reply_done(&mut self, success: bool) {
         let Some(Owed::Done(name)) = self.owed.take() else {
             return;

@@ -1,37 +1,37 @@
-//! Histories that `state`, `log` and `echo` look up.
+//! Histories for the commands `state`, `log` and `echo`.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// How far a tunnel is.
+/// Connection state of a tunnel.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum State {
-    /// The management port is there, and the tunnel is about to begin.
+    /// The management port is open and the tunnel is about to begin.
     Connecting,
     /// A TCP connection is being made.
     TcpConnect,
-    /// The server has not answered yet.
+    /// Waits for the server's first answer.
     Wait,
-    /// It has; the handshake is under way.
+    /// The handshake is under way.
     Auth,
-    /// The user is asked for more.
+    /// The user must pass another authentication step.
     AuthPending,
-    /// Options are asked for.
+    /// The client asks for its options.
     GetConfig,
     /// The interface gets its addresses.
     AssignIp,
     /// Routes are set.
     AddRoutes,
-    /// All done.
+    /// The tunnel is up.
     Connected,
-    /// The tunnel begins anew.
+    /// The tunnel restarts.
     Reconnecting,
-    /// The daemon ends.
+    /// The daemon exits.
     Exiting,
 }
 
 impl State {
-    /// The name on the wire.
+    /// The state's name in the protocol.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Connecting => "CONNECTING",
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    /// Whether a server is ever in it; what its many clients do is no state of its own.
+    /// Whether a server reports this state; its clients' progress does not count.
     pub(super) const fn is_of_servers(self) -> bool {
         !matches!(
             self,
@@ -64,27 +64,26 @@ pub(crate) struct StateEntry {
     pub at: u64,
     /// The new state.
     pub state: State,
-    /// `SUCCESS` or `ERROR` when connected, why with [`State::Reconnecting`] and
-    /// [`State::Exiting`], else empty.
+    /// `SUCCESS` or `ERROR` when connected, the reason with [`State::Reconnecting`] and [`State::Exiting`], else empty.
     pub detail: String,
-    /// The addresses that are known in it.
+    /// Addresses known in this state.
     pub addresses: Addresses,
 }
 
-/// The addresses of a tunnel, inside and outside.
+/// Inner and outer addresses of a tunnel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
-    /// Our address in the tunnel.
+    /// This end's IPv4 address in the tunnel.
     pub tunnel: Option<Ipv4Addr>,
-    /// Our IPv6 address in the tunnel.
+    /// This end's IPv6 address in the tunnel.
     pub tunnel_v6: Option<Ipv6Addr>,
-    /// Where the server is.
+    /// The server's address.
     pub remote: Option<SocketAddr>,
-    /// Where we are to it.
+    /// This end's outer address.
     pub local: Option<SocketAddr>,
 }
 
-/// A history's entry on the wire.
+/// A history entry in the protocol's format.
 pub(super) trait Entry {
     fn text(&self) -> String;
 }
@@ -117,20 +116,20 @@ impl Entry for StateEntry {
     }
 }
 
-/// How bad a line of the log is.
+/// Severity of a log line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum LogFlag {
-    /// `I`: for every reader.
+    /// `I`: information.
     Info,
-    /// `F`: the daemon ends with it.
+    /// `F`: an error that ends the daemon.
     Fatal,
-    /// `N`: an error that it survives.
+    /// `N`: an error that the daemon survives.
     NonFatal,
     /// `W`: a warning.
     Warning,
     /// `D`: for debugging.
     Debug,
-    /// No letter: what is said at `verb 2` to 5.
+    /// No letter: lines at `verb` 2 to 5.
     Detail,
 }
 
@@ -161,7 +160,7 @@ impl Entry for LogEntry {
     }
 }
 
-/// A text of `echo` in the configuration or from the server.
+/// An `echo` text from the configuration or the server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct EchoEntry {
     pub(super) at: u64,
@@ -174,16 +173,16 @@ impl Entry for EchoEntry {
     }
 }
 
-/// A command's request to a history.
+/// A `state`, `log` or `echo` request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Request {
-    /// Tell what is new from now on, or no longer.
+    /// Switch real-time notifications on or off.
     Realtime(bool),
-    /// The last so many entries.
+    /// Show this many of the last entries.
     Last(usize),
-    /// All of them.
+    /// Show all entries.
     All,
-    /// Something else.
+    /// An unknown request.
     Unknown,
 }
 
@@ -201,12 +200,12 @@ impl Request {
     }
 }
 
-/// The last entries of one kind.
+/// The last entries of one history.
 #[derive(Debug)]
 pub(super) struct History<T> {
     entries: VecDeque<T>,
     most: usize,
-    /// New entries are told at once.
+    /// Send new entries at once.
     pub(super) realtime: bool,
 }
 
@@ -220,7 +219,7 @@ impl<T: Entry> History<T> {
         }
     }
 
-    /// Adds an entry, and drops the oldest where it is too many.
+    /// Adds an entry; a full history drops its oldest.
     pub(super) fn add(&mut self, entry: T) {
         if self.entries.len() >= self.most {
             self.entries.pop_front();
@@ -228,7 +227,7 @@ impl<T: Entry> History<T> {
         self.entries.push_back(entry);
     }
 
-    /// The answer to a request, line by line. `name` is the command.
+    /// Answers a request, line by line. `name` is the command.
     pub(super) fn answer(&mut self, request: Request, name: &str) -> Vec<String> {
         let count = match request {
             Request::Realtime(on) => {

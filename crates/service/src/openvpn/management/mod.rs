@@ -1,14 +1,12 @@
-//! The management port: a line protocol through which GUIs, LuCI and monitoring exporters watch and
-//! steer the daemon. Without sockets of its own.
+//! The management port: a line protocol for GUIs, LuCI and monitoring exporters to watch and control the daemon.
+//! [`Management`] itself has no sockets.
 //!
-//! Bytes go in by [`Management::receive`]; [`Management::next_action`] then says, one at a time,
-//! what the daemon is to do, and the daemon gives each its reply before it asks for the next, so
-//! that answers keep the order of commands. What is to be sent is in [`Management::transmit`].
-//! Notifications go in by methods of their own at any time. Commands that make no sense for this
-//! daemon are answered as stock does, with a line that begins with `ERROR:`.
+//! The daemon passes received bytes to [`Management::receive`]; [`Management::next_action`] then returns one action at
+//! a time. The daemon replies to each before it asks for the next, so that replies keep the order of commands.
+//! [`Management::transmit`] holds the output. Notifications have methods of their own, which may be called at any time.
+//! Unsupported commands are answered as stock does, with a line that begins with `ERROR:`.
 //!
-//! Everything is bounded: lines, words, histories, and what a peer that does not
-//! read may leave waiting.
+//! Lines, words, histories and unread output are all bounded.
 
 mod answer;
 mod command;

@@ -1,4 +1,4 @@
-//! The port itself: its client, what the client has sent, what it is told.
+//! The management port: its client, the received commands, the output.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::command::{Signal, Victim};
 use super::history::{EchoEntry, Entry as _, History, LogEntry, LogFlag, StateEntry};
 use super::words::{Line, Lines};
 
-/// States and echoes that are kept.
+/// Most states and echoes kept.
 const HISTORY: usize = 100;
 
-/// Most bytes that may wait for a peer that does not read; then it is dropped.
+/// Most unread output in bytes; beyond that the port drops the client.
 const WAITING_MAX: usize = 1 << 20;
 
 /// Longest text of a log or echo entry, in bytes.
@@ -27,15 +27,15 @@ const TEXT_MAX: usize = 1024;
 pub(crate) struct Settings {
     /// The password, if there is one.
     pub password: Option<Zeroizing<String>>,
-    /// `management-hold`: the tunnel begins when told.
+    /// `management-hold`: the tunnel waits for a release.
     pub hold: bool,
-    /// This is a server.
+    /// The daemon is a server.
     pub server: bool,
     /// The program's name and version, for `version` and the head of `status`.
     pub title: String,
-    /// The daemon's process.
+    /// The daemon's process ID.
     pub pid: u32,
-    /// Lines of the log that are kept.
+    /// Number of log lines kept.
     pub log_lines: u16,
     /// `verb`.
     pub verb: u8,
@@ -47,37 +47,37 @@ pub(crate) struct Settings {
     pub format: Format,
 }
 
-/// Action for the daemon. Where a variant names a reply, the daemon gives it before it asks for the next action.
-/// The port has already answered every other command.
+/// Action for the daemon; the port answers every other command itself. The daemon must give the reply that a variant
+/// names before it asks for the next action.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Action {
     /// Act on a signal.
     Signal(Signal),
-    /// Give the status by [`Management::reply_status`].
+    /// Reply with the status by [`Management::reply_status`].
     Status(Format),
-    /// Send clients away, and say how many by [`Management::reply_kill`].
+    /// Disconnect clients, and reply with their number by [`Management::reply_kill`].
     Kill(Victim),
-    /// Count clients and bytes for [`Management::reply_load`].
+    /// Reply with clients and bytes by [`Management::reply_load`].
     LoadStats,
-    /// Count clients for [`Management::reply_client_count`].
+    /// Reply with the number of clients by [`Management::reply_client_count`].
     ClientCount,
-    /// Log as much as this `verb`.
+    /// Set `verb`.
     Verb(u8),
-    /// Log so many equal lines.
+    /// Set `mute`.
     Mute(u32),
-    /// Do this after a refused password.
+    /// Set the reaction to a refused password.
     AuthRetry(AuthRetry),
-    /// Begin: see [`Management::hold`].
+    /// Release the hold: see [`Management::hold`].
     Begin,
-    /// Go on with this answer to the query.
+    /// Continue with this answer to the query.
     Answer(Answer),
     /// Forget every password.
     ForgetPasswords,
     /// Send the server an answer to its challenge; then [`Management::reply_done`].
     ChallengeResponse(String),
-    /// Send a client away with this message (`RESTART` if none); then [`Management::reply_done`].
+    /// Disconnect a client with this message (default `RESTART`); then [`Management::reply_done`].
     ClientKill {
-        /// The client, as counted by the server.
+        /// The client's number.
         client: u64,
         /// The message.
         message: Option<String>,
@@ -89,7 +89,7 @@ pub(crate) enum Action {
 pub(crate) struct Answer {
     /// Kind of the query.
     pub kind: String,
-    /// The name; empty where none was asked for.
+    /// The name; empty if the query asked for none.
     pub username: Zeroizing<String>,
     /// The password, `ok` or `cancel`, or the text.
     pub text: Zeroizing<String>,
@@ -103,7 +103,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// A command whose reply the daemon owes.
+/// A reply that the daemon owes.
 pub(super) enum Owed {
     Status,
     Kill(Victim),
@@ -111,7 +111,7 @@ pub(super) enum Owed {
     Other(&'static str),
 }
 
-/// A connection.
+/// Connection of a management client.
 #[derive(Default)]
 pub(super) struct Peer {
     pub(super) input: Lines,
@@ -120,18 +120,18 @@ pub(super) struct Peer {
     pub(super) tries: u32,
     /// Lines up to `END` belong to an unsupported command.
     pub(super) skipping: bool,
-    /// How often bytes are told, and when next.
+    /// Interval of byte counts, and when the next is due.
     pub(super) bytecount: Option<(Duration, Instant)>,
     pub(super) closing: bool,
-    /// A line has come from it, and the password where there is one.
+    /// The client has sent a line, after the password if there is one.
     pub(super) spoken: bool,
-    /// Its first line was looked at.
+    /// The port has checked the first line for other protocols.
     greeted: bool,
-    /// Its first line was of another protocol.
+    /// The first line is of another protocol.
     stranger: bool,
 }
 
-/// The management port. See the module's text for how it is used.
+/// The management port; the module's documentation explains its use.
 pub(crate) struct Management {
     pub(super) settings: Settings,
     pub(super) peer: Option<Peer>,
@@ -139,7 +139,7 @@ pub(crate) struct Management {
     pub(super) echo: History<EchoEntry>,
     pub(super) state: History<StateEntry>,
     pub(super) asked: Option<Asked>,
-    /// Seconds that the hold was announced with.
+    /// Seconds announced with the hold.
     pub(super) holding: Option<u32>,
     pub(super) released: bool,
     pub(super) owed: Option<Owed>,
@@ -155,7 +155,7 @@ impl fmt::Debug for Management {
 }
 
 impl Management {
-    /// A port to which no client has connected.
+    /// Makes a port without a client.
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             log: History::new(usize::from(settings.log_lines)),
@@ -170,7 +170,7 @@ impl Management {
         }
     }
 
-    /// A client has connected. Only one may be: the daemon accepts the next when this one has gone.
+    /// Takes a new client. There can be only one: the daemon accepts the next after this one has left.
     pub(crate) fn connected(&mut self) {
         self.peer = Some(Peer {
             trusted: self.settings.password.is_none(),
@@ -179,7 +179,7 @@ impl Management {
         self.greet();
     }
 
-    /// The client has gone. Returns true if there was one. What it switched on is off for the next.
+    /// Removes the client and resets its settings. Returns whether there was one.
     pub(crate) fn disconnected(&mut self) -> bool {
         self.log.realtime = false;
         self.echo.realtime = false;
@@ -193,23 +193,23 @@ impl Management {
         self.peer.as_ref().is_some_and(|peer| peer.stranger)
     }
 
-    /// Whether a client is connected that has sent the password.
+    /// Whether the connected client has sent the password.
     pub(crate) fn has_trusted_peer(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.trusted)
     }
 
-    /// Whether the connected client has sent something, and the password where there is one.
+    /// Whether the client has sent a line, after the password if there is one.
     pub(crate) fn has_spoken(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.spoken)
     }
 
-    /// Whether the connected client has sent wrong passwords, as many as it may.
+    /// Whether the client has used up its password attempts.
     pub(crate) fn has_guessed(&self) -> bool {
         let peer = self.peer.as_ref();
         peer.is_some_and(|peer| !peer.trusted && peer.tries > 0)
     }
 
-    /// Takes what was received; then ask for [`Self::next_action`] until there is none.
+    /// Takes received bytes; then call [`Self::next_action`] until it returns `None`.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if let Some(peer) = self.peer.as_mut().filter(|peer| !peer.closing) {
             peer.input.push(bytes);
@@ -221,7 +221,7 @@ impl Management {
         self.peer.as_ref().map_or(&[], |peer| &peer.output)
     }
 
-    /// Removes this many bytes, which were sent.
+    /// Removes this many sent bytes from the output.
     pub(crate) fn sent(&mut self, count: usize) {
         if let Some(peer) = &mut self.peer {
             let count = count.min(peer.output.len());
@@ -229,18 +229,18 @@ impl Management {
         }
     }
 
-    /// Whether the connection is to be closed: the client asked for it or may not stay. What waits is sent
-    /// first, unless it is too much.
+    /// Whether to close the connection: the client asked for it or is not allowed. Pending output goes first, unless it
+    /// is too much.
     pub(crate) fn wants_close(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| {
             peer.closing && peer.output.is_empty() || peer.output.len() > WAITING_MAX
         })
     }
 
-    /// The next thing to do; none when every line that has come is dealt with.
+    /// Returns the next action; `None` once all received lines are handled.
     pub(crate) fn next_action(&mut self, now: Instant) -> Option<Action> {
         if let Some(owed) = self.owed.take() {
-            // A reply that the daemon has not given must not shift the next.
+            // A reply that the daemon still owes must not take the next one's place.
             let name = match owed {
                 Owed::Status => "status",
                 Owed::Kill(_) => "kill",
@@ -258,7 +258,7 @@ impl Management {
             if !std::mem::replace(&mut peer.greeted, true) && line.is_of_another_protocol() {
                 peer.stranger = true;
                 peer.closing = true;
-                // Nothing for a page to read.
+                // A web page must get no output to read.
                 peer.output.clear();
                 continue;
             }
@@ -288,7 +288,7 @@ impl Management {
         self.say_special();
     }
 
-    /// Tells the client about an open query or hold, also when it connects.
+    /// Tells the client about an open query or hold; also called when it connects.
     pub(super) fn say_special(&mut self) {
         if let Some(text) = self.special() {
             self.say(&text);
@@ -311,12 +311,12 @@ impl Management {
         }
     }
 
-    /// Sends a line, or lines apart by their ends, to a client that has sent the password.
+    /// Sends one or more lines to a client that has sent the password.
     pub(super) fn say(&mut self, text: &str) {
         let Some(peer) = self.peer.as_mut().filter(|peer| peer.trusted) else {
             return;
         };
-        // Beyond this the peer is dropped anyway.
+        // A client with more unread output is dropped anyway.
         if peer.output.len() <= WAITING_MAX {
             peer.output.extend_from_slice(text.as_bytes());
             peer.output.extend_from_slice(b"\r\n");
@@ -329,9 +329,8 @@ impl Management {
         }
     }
 
-    /// Begins to wait before the tunnel begins. Returns false where nothing is waited for: no hold
-    /// is wanted, or it was released already. `seconds` is what the daemon would wait by itself
-    /// before it connects again. [`Action::Begin`] ends the waiting.
+    /// Starts a hold before the tunnel begins, which [`Action::Begin`] ends. `seconds` is the daemon's own delay before
+    /// it reconnects. Returns false if no hold is configured or it was released already.
     pub(crate) fn hold(&mut self, seconds: u32) -> bool {
         if !self.settings.hold || self.released {
             return false;
@@ -341,30 +340,30 @@ impl Management {
         true
     }
 
-    /// The tunnel has ended; the next begins with a new hold.
+    /// Notes that the tunnel has ended; the next one begins with a new hold.
     pub(crate) fn tunnel_closed(&mut self) {
         self.released = false;
     }
 
-    /// Asks the user. [`Action::Answer`] is what comes of it, whichever client is connected by then.
+    /// Asks the user. [`Action::Answer`] returns the answer from the client connected by then.
     pub(crate) fn ask(&mut self, query: Query) {
         self.asked = Some(Asked::new(query));
         self.say_special();
     }
 
-    /// The server refused the user's answer for `kind`, with this `reason` if any.
+    /// Reports that the server refused the answer for `kind`, with its `reason` if any.
     pub(crate) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
         let reason = reason.map(|reason| format!(" ['{}']", one_line(reason)));
         let reason = reason.unwrap_or_default();
         self.say(&format!(">PASSWORD:Verification Failed: '{kind}'{reason}"));
     }
 
-    /// The server gave a token in place of the password.
+    /// Reports the token that the server sent in place of the password.
     pub(crate) fn auth_token(&mut self, token: &str) {
         self.say(&format!(">PASSWORD:Auth-Token:{}", one_line(token)));
     }
 
-    /// The tunnel is in another state.
+    /// Reports a new state of the tunnel.
     pub(crate) fn state_changed(&mut self, entry: StateEntry) {
         if self.settings.server && !entry.state.is_of_servers() {
             return;
@@ -376,7 +375,7 @@ impl Management {
         self.state.add(entry);
     }
 
-    /// A line went into the log.
+    /// Adds a log line.
     pub(crate) fn logged(&mut self, at: u64, flag: LogFlag, text: &str) {
         let text = one_line(text);
         if flag == LogFlag::Fatal {
@@ -389,7 +388,7 @@ impl Management {
         self.log.add(entry);
     }
 
-    /// The configuration, or the server, said something by `echo`.
+    /// Reports an `echo` text from the configuration or the server.
     pub(crate) fn echoed(&mut self, at: u64, text: &str) {
         let text = one_line(text);
         let entry = EchoEntry { at, text };
@@ -399,7 +398,7 @@ impl Management {
         self.echo.add(entry);
     }
 
-    /// The interface went up or down (`management-up-down`), with the environment of the script.
+    /// Reports that the interface went up or down (`management-up-down`), with the script's environment.
     pub(crate) fn up_down(&mut self, up: bool, environment: &Environment) {
         let word = if up { "UP" } else { "DOWN" };
         self.say(&format!(">UPDOWN:{word}"));
@@ -411,14 +410,13 @@ impl Management {
         self.say_all(&lines);
     }
 
-    /// When bytes are to be told next.
+    /// When the next byte counts are due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let (_, next) = self.peer.as_ref()?.bytecount?;
         Some(next)
     }
 
-    /// Whether bytes are to be told now: then call [`Self::bytes`], or [`Self::client_bytes`] for
-    /// each client of a server.
+    /// Whether byte counts are due: then call [`Self::bytes`], or [`Self::client_bytes`] for each client of a server.
     pub(crate) fn bytes_due(&mut self, now: Instant) -> bool {
         let Some((period, next)) = self.peer.as_mut().and_then(|peer| peer.bytecount.as_mut())
         else {
@@ -431,19 +429,19 @@ impl Management {
         true
     }
 
-    /// Bytes that a client has received and sent since it began.
+    /// Reports the bytes that a client received and sent since its start.
     pub(crate) fn bytes(&mut self, received: u64, sent: u64) {
         self.say(&format!(">BYTECOUNT:{received},{sent}"));
     }
 
-    /// Bytes that a server has received from a client and sent to it.
+    /// Reports the bytes that a server received from one client and sent to it.
     #[cfg(feature = "server")]
     pub(crate) fn client_bytes(&mut self, client: u64, received: u64, sent: u64) {
         self.say(&format!(">BYTECOUNT_CLI:{client},{received},{sent}"));
     }
 }
 
-/// A text that may come from a peer, as one bounded line.
+/// Makes one bounded line of a text that may come from a peer.
 fn one_line(text: &str) -> String {
     let mut end = text.len().min(TEXT_MAX);
     while !text.is_char_boundary(end) {

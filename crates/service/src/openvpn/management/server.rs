@@ -1,4 +1,4 @@
-//! The management port with its sockets: which clients are accepted, and what is done with what they send.
+//! The management port with its sockets: accepts clients and forwards their commands.
 
 use super::super::console::Console;
 use super::super::monitoring::{Monitored, ProcessRequest};
@@ -16,28 +16,28 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant, SystemTime};
 use zeroize::Zeroizing;
 
-/// How often a management client is looked at that did not take all bytes: only those are served so.
+/// Interval at which the port retries a client that has not taken all output.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// How long a client may say nothing at first, and with that keep others out.
+/// How long a client may stay silent after connecting: it blocks other clients meanwhile.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Time for a client that has not shown the password while another waits.
+/// Limit for a client without the password while another waits.
 const CROWDED: Duration = Duration::from_secs(3);
 
-/// How often the log tells of connections that spoke another protocol.
+/// Minimum interval between log lines about connections that spoke another protocol.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
 /// The management port.
 pub(crate) struct Port {
     pub machine: Management,
     socket: ManagementSocket,
-    /// Where there is no client, watches the socket.
+    /// Watches the listening socket while there is no client.
     gate: Gate,
     client: Option<ManagementClient>,
-    /// When a client that has said nothing yet is to make room, and when it is to where another waits.
+    /// When a silent client must make room, and when it must if another waits.
     silent_until: [Instant; 2],
-    /// The client, or where there is none the socket: another that connects meanwhile waits in its queue.
+    /// Watches the client or, without one, the listening socket, in whose queue further clients wait.
     pub events: Poller,
     /// `management-signal`.
     signal_on_leave: bool,
@@ -45,13 +45,13 @@ pub(crate) struct Port {
     forget_on_leave: bool,
     /// `management-up-down`.
     pub up_down: bool,
-    /// Requests that a client's leaving causes.
+    /// Requests caused by a client's departure.
     requests: Vec<ProcessRequest>,
-    /// When the log last told of a connection that spoke another protocol.
+    /// When the log last reported a connection that spoke another protocol.
     told: Option<Instant>,
 }
 
-/// The password that the port wants, if any.
+/// Returns the port's password, if it has one.
 pub(crate) fn password(
     config: &OpenVpn,
     wanted: &Wanted,
@@ -77,10 +77,10 @@ pub(crate) fn password(
 }
 
 impl Port {
-    /// Opens the port, or with `management-client` calls.
+    /// Opens the listening socket, or connects out with `management-client`.
     ///
     /// # Errors
-    /// The socket cannot be opened, or the client that was called may not connect.
+    /// The socket cannot be opened, or the called client's user is not permitted.
     pub(crate) fn open(
         config: &OpenVpn,
         wanted: &Wanted,
@@ -120,7 +120,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Wakes for the next client where there is none.
+    /// Watches for the next client if there is none.
     fn follow(&mut self, now: Instant) -> io::Result<()> {
         if self.client.is_some() {
             return self.gate.rest(&self.events, self.socket.fd());
@@ -129,7 +129,7 @@ impl Port {
         self.gate.follow(&self.events, socket, now)
     }
 
-    /// The client that waits, if descriptors for it can be had, and the last one did not guess at the password just now.
+    /// Accepts the waiting client, unless descriptors ran out or the last client has just guessed at the password.
     fn accept(&mut self, now: Instant) -> Option<ManagementClient> {
         if self.gate.next_deadline().is_some_and(|until| now < until) {
             return None;
@@ -140,7 +140,7 @@ impl Port {
         })
     }
 
-    /// When something is to be done here.
+    /// When the port needs attention next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let waits = !self.machine.transmit().is_empty();
         [
@@ -154,7 +154,7 @@ impl Port {
         .min()
     }
 
-    /// Lets a client in, and does what it says. What concerns the process goes into `requests`.
+    /// Accepts a client and handles its commands. Requests to the process go into `requests`.
     pub(crate) fn serve(
         &mut self,
         monitored: &mut dyn Monitored,
@@ -183,7 +183,7 @@ impl Port {
         {
             self.admit(client, now);
         }
-        // One buffer a turn: what else waits wakes the loop again, and nobody can have this end keep more.
+        // One buffer per turn: the rest wakes the loop again, and the input kept in memory stays bounded.
         let mut buffer = [0; 4096];
         loop {
             let Some(client) = &mut self.client else {
@@ -208,13 +208,12 @@ impl Port {
         strangers::log(Level::Info, format_args!("MANAGEMENT: Client connected"));
     }
 
-    /// Whether a client is there that others could have to wait for in vain. Whom this end called
-    /// may listen for as long as it likes.
+    /// Whether the client is silent and blocks others. A client that this end called may listen forever.
     fn is_silent(&self) -> bool {
         self.client.is_some() && !self.socket.was_called() && !self.machine.has_spoken()
     }
 
-    /// How long the client may say nothing while another waits.
+    /// How long the client may stay silent while another waits.
     fn patience(&self) -> Duration {
         match self.machine.has_trusted_peer() {
             true => SILENCE,
@@ -222,8 +221,7 @@ impl Port {
         }
     }
 
-    /// The connection of a client that has not sent the password in time is closed, and so is that of one that has not
-    /// said anything when another one waits.
+    /// Closes the connection of a client that sent no password in time, or that is silent while another waits.
     fn end_silence(&mut self, now: Instant) {
         let [until, look] = self.silent_until;
         if !self.is_silent() || now < look {
@@ -245,7 +243,7 @@ impl Port {
     }
 
     fn leave(&mut self) {
-        // Closed, and so out of the set by itself.
+        // Closing removes the socket from the poller.
         self.client = None;
         let (stranger, spoken) = (self.machine.has_stranger(), self.machine.has_spoken());
         let now = Instant::now();
@@ -261,7 +259,7 @@ impl Port {
             );
         }
         strangers::log(Level::Info, format_args!("MANAGEMENT: Client disconnected"));
-        // A page or a scanner that only calls and leaves must not restart the tunnel.
+        // A web page or a scanner that connects and leaves must not restart the tunnel.
         if !spoken && !self.socket.was_called() {
             return;
         }
@@ -273,14 +271,14 @@ impl Port {
             self.requests.push(ProcessRequest::Signal(Signal::Restart));
         }
         if self.socket.was_called() {
-            // The process that started us has gone.
+            // The called client is the process that started this one.
             log::info!("MANAGEMENT: Triggering management exit");
             self.requests
                 .push(ProcessRequest::Signal(Signal::Exit("SIGTERM")));
         }
     }
 
-    /// Sends what waits, as much as goes without waiting. Then wakes for the next client, if this one has gone.
+    /// Sends output without blocking. If the client has left, watches for the next one.
     pub(crate) fn transmit(&mut self) {
         while let Some(client) = &mut self.client
             && !self.machine.transmit().is_empty()
@@ -342,7 +340,7 @@ impl Port {
             Action::Begin => requests.push(ProcessRequest::Begin),
             Action::Answer(answer) => requests.push(ProcessRequest::Answer(answer)),
             Action::ForgetPasswords => requests.push(ProcessRequest::Forget),
-            // Decisions about clients are made by scripts and files here.
+            // Here only scripts and files decide about clients.
             Action::ChallengeResponse(_) => self.machine.reply_done(false),
             Action::AuthRetry(how) => requests.push(ProcessRequest::AuthRetry(how)),
         }
@@ -404,7 +402,7 @@ mod tests {
         stream
     }
 
-    /// Reads the received text; the second is true where the connection has ended.
+    /// Reads the received text, and whether the connection has ended.
     fn heard(stream: &mut UnixStream) -> (String, bool) {
         let mut text = Vec::new();
         let ended = stream.read_to_end(&mut text).is_ok();
@@ -420,7 +418,7 @@ mod tests {
         let mut silent = call(&path);
         turn(&mut port, start);
         assert!(heard(&mut silent).0.starts_with(">INFO:"));
-        // The silent client may listen as long as no other waits.
+        // A silent client may stay while no other waits.
         turn(&mut port, start + 2 * SILENCE);
         assert!(!heard(&mut silent).1);
         let mut second = call(&path);
@@ -430,7 +428,7 @@ mod tests {
         turn(&mut port, start + 3 * SILENCE);
         assert!(heard(&mut silent).1);
         assert!(heard(&mut second).0.starts_with(">INFO:"));
-        // One that has said something stays.
+        // A client that has sent a command stays.
         second.write_all(b"pid\n").unwrap();
         let mut third = call(&path);
         turn(&mut port, start + 3 * SILENCE);
@@ -440,7 +438,7 @@ mod tests {
         assert!(port.next_deadline().is_none());
     }
 
-    /// A page can have a browser send these bytes to any port of its machine.
+    /// A web page can make a browser send these bytes to any local port.
     #[test]
     fn a_web_page_gives_no_commands() {
         let directory = tempfile::tempdir().unwrap();
@@ -455,12 +453,12 @@ mod tests {
         page.write_all(post.as_bytes()).unwrap();
         turn(&mut port, now);
         assert_eq!(heard(&mut page), (String::new(), true));
-        // Nor by calling and leaving.
+        // Connecting and leaving has no effect either.
         drop(call(&path));
         turn(&mut port, now);
         turn(&mut port, now);
         assert!(port.client.is_none() && port.requests.is_empty());
-        // One that has given a command may.
+        // After a command, leaving has its effect.
         let mut known = call(&path);
         known.write_all(b"pid\n").unwrap();
         turn(&mut port, now);
@@ -501,7 +499,7 @@ mod tests {
         let start = Instant::now();
         let mut silent = call(&path);
         turn(&mut port, start);
-        // No other waits yet.
+        // No other client waits yet.
         turn(&mut port, start + CROWDED);
         assert!(!heard(&mut silent).1);
         let mut known = call(&path);

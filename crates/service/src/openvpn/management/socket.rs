@@ -1,4 +1,4 @@
-//! The sockets of the management port: one that clients connect to, or the one to the client that is called.
+//! Sockets of the management port: the listening socket, or the connection to the called client.
 
 use crate::gate::turned_away;
 use config::openvpn::{Management, ManagementAddress, OpenVpn};
@@ -12,25 +12,24 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Seconds of silence after which a TCP client is asked whether it is still there, and between
-/// two such questions.
+/// Seconds of silence before a TCP keepalive probe, and between two probes.
 const KEEPALIVE_SECONDS: u32 = 30;
 
-/// Questions without an answer after which it is gone.
+/// Unanswered probes before the connection ends.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Why there is no management port.
+/// Error while opening the management port.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
-    /// The socket.
+    /// The socket failed.
     #[error("management {address}: {error}")]
     Socket {
-        /// Where it was to be.
+        /// The configured address.
         address: String,
         /// The kernel's error.
         error: io::Error,
     },
-    /// `management-client-user`, `management-client-group`.
+    /// The user or group of `management-client-user` or `management-client-group` does not exist.
     #[error("{directive} {name}: there is none of that name on this machine")]
     Unknown {
         /// The directive.
@@ -47,7 +46,7 @@ struct Allowed {
     group: Option<Gid>,
 }
 
-/// The socket that clients connect to.
+/// The socket that management clients connect to.
 pub(crate) struct ManagementSocket {
     listener: Listener,
     allowed: Allowed,
@@ -59,7 +58,7 @@ enum Listener {
         UnixListener,
         #[expect(dead_code, reason = "removes the file when it is dropped")] SocketFile,
     ),
-    /// `management-client`: no other client connects.
+    /// This end called its client (`management-client`); no other can connect.
     Called,
 }
 
@@ -79,7 +78,7 @@ impl AsFd for ManagementClient {
 }
 
 impl ManagementSocket {
-    /// Listens, or with `management-client` calls; then the client is there already.
+    /// Listens for clients, or connects to the one of `management-client`.
     ///
     /// # Errors
     /// See [`SocketError`].
@@ -113,15 +112,15 @@ impl ManagementSocket {
         }
     }
 
-    /// True where no client connects after the first one.
+    /// Whether this end called its client, so that no other can connect.
     pub(crate) const fn was_called(&self) -> bool {
         matches!(self.listener, Listener::Called)
     }
 
-    /// The next client that has connected, unless it may not be one.
+    /// Accepts the next client; `None` if its user is not permitted.
     ///
     /// # Errors
-    /// No descriptor can be had for it.
+    /// Descriptors ran out.
     pub(crate) fn accept(&self) -> io::Result<Option<ManagementClient>> {
         let accepted = match &self.listener {
             Listener::Tcp(listener) => listener.accept().map(|it| ManagementClient::Tcp(it.0)),
@@ -130,7 +129,7 @@ impl ManagementSocket {
         };
         let client = match accepted {
             Ok(client) => client,
-            // A TCP client that left before it was accepted.
+            // The client left before it was accepted.
             Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => return Ok(None),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(None),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -143,7 +142,7 @@ impl ManagementSocket {
             .filter(|client| self.allowed.allows(client)))
     }
 
-    /// Accepts a client and closes the connection. Returns whether there was one.
+    /// Accepts a client and closes its connection. Returns whether one was waiting.
     ///
     /// # Errors
     /// Returns the kernel's error.
@@ -170,8 +169,8 @@ impl Listener {
                 let listener = UnixListener::bind(&path)?;
                 let file = SocketFile::of(&path)?;
                 listener.set_nonblocking(true)?;
-                // Mode 0777 whatever the umask, as with stock OpenVPN: monitors do not run as root. If the
-                // configuration names a user or group, the daemon checks each client as it connects.
+                // Mode 0777 whatever the umask, as in stock: monitors do not run as root. The port checks each client
+                // against the configured user and group.
                 fs::set_permissions(&path, Permissions::from_mode(0o777))?;
                 Ok(Self::Unix(listener, file))
             }
@@ -179,8 +178,7 @@ impl Listener {
     }
 }
 
-/// The file of a socket that was made here, removed with the value. What has taken its place since
-/// stays.
+/// File of the listening socket, removed on drop unless another file has taken its place.
 struct SocketFile {
     path: PathBuf,
     /// Device and inode.
@@ -206,8 +204,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Removes what a daemon that was killed left behind: a socket of this user that refuses
-/// connections. The path comes from a configuration, so anything else there stays.
+/// Removes the socket of a killed daemon: one of this user that refuses connections. Other files stay, because the path
+/// comes from a configuration.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let data = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -224,7 +222,7 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            // By the identity that was looked at: the file may be another by now.
+            // Compares the identity, because the file may have been replaced.
             drop(SocketFile {
                 path: path.to_owned(),
                 identity: (data.dev(), data.ino()),
@@ -291,7 +289,7 @@ impl ManagementClient {
     fn prepare(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => {
-                // One that was unplugged must not keep others out.
+                // An unplugged client must not block others.
                 setsockopt(stream, sockopt::KeepAlive, &true)?;
                 setsockopt(stream, sockopt::TcpKeepIdle, &KEEPALIVE_SECONDS)?;
                 setsockopt(stream, sockopt::TcpKeepInterval, &KEEPALIVE_SECONDS)?;
@@ -385,7 +383,7 @@ mod tests {
         fs::write(&path, "kept").unwrap();
         assert!(matches!(open(&at), Err(SocketError::Socket { .. })));
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
-        // A link to a dead socket is a file of another owner, too.
+        // A symbolic link to a dead socket is also another owner's file.
         fs::remove_file(&path).unwrap();
         let dead = directory.path().join("dead");
         drop(UnixListener::bind(&dead).unwrap());

@@ -1,4 +1,4 @@
-//! Conversations with the management port. Answers are those of stock 2.6 to the same lines.
+//! Conversations with the management port, with the answers of stock 2.6.
 
 use super::super::policy::status_file::Format;
 use super::*;
@@ -29,7 +29,7 @@ fn server() -> Settings {
     }
 }
 
-/// A change of state that has no addresses to tell.
+/// A state change without addresses.
 fn plain(at: u64, state: State, detail: &str) -> StateEntry {
     StateEntry {
         at,
@@ -56,7 +56,7 @@ impl Conversation {
         conversation
     }
 
-    /// Returns the text that the port has said since the last call.
+    /// Returns the port's output since the last call.
     fn heard(&mut self) -> String {
         let text = String::from_utf8(self.port.transmit().to_vec()).unwrap();
         self.port.sent(text.len());
@@ -68,7 +68,7 @@ impl Conversation {
         self.port.next_action(self.now)
     }
 
-    /// The answer to a line that asks nothing of the daemon.
+    /// Returns the reply to a command that needs nothing of the daemon.
     fn ask(&mut self, line: &str) -> String {
         assert_eq!(self.send(&format!("{line}\r\n")), None);
         self.heard()
@@ -79,7 +79,7 @@ impl Conversation {
     }
 }
 
-/// Every line behind the first may be a page's own.
+/// A web page may control every line after the first.
 #[test]
 fn a_peer_that_begins_with_another_protocol_is_closed() {
     let long = format!("GET /{} HTTP/1.1", "a".repeat(3000));
@@ -106,7 +106,7 @@ fn a_peer_that_begins_with_another_protocol_is_closed() {
             assert_eq!(talk.heard(), "", "{first}");
         }
     }
-    // A later line may be anything: `echo`'s and passwords' among them.
+    // Later lines may have any content, such as an `echo` or a password.
     let mut talk = Conversation::new(settings());
     talk.ask("pid");
     assert!(talk.ask("GET / HTTP/1.1").starts_with("ERROR: unknown"));
@@ -135,7 +135,7 @@ fn a_password_comes_first_and_may_be_wrong_twice() {
     };
     assert_eq!(talk.heard(), "ENTER PASSWORD:");
     assert_eq!(talk.ask("pid"), "ENTER PASSWORD:");
-    // Nothing is told before the password.
+    // The port sends nothing before the password.
     talk.port.echoed(1, "x");
     talk.port.logged(1, LogFlag::Fatal, "x");
     assert_eq!(talk.heard(), "");
@@ -233,7 +233,7 @@ fn simple_questions_have_the_answers_of_stock() {
     ] {
         assert_eq!(talk.ask(line), answer, "{line}");
     }
-    // Lines of client settings, up to `END`, are not run as commands.
+    // Lines of client settings, up to `END`, do not run as commands.
     assert_eq!(talk.ask("client-auth 1 2"), "");
     assert_eq!(talk.ask("kill everybody"), "");
     assert_eq!(
@@ -274,7 +274,7 @@ fn what_the_daemon_must_do_is_asked_in_order() {
          SUCCESS: nclients=7\n\
          SUCCESS: pid=42\n"
     );
-    // A reply that is owed for ever does not shift the answers.
+    // A reply that never comes does not shift later ones.
     talk.act("load-stats");
     assert_eq!(
         talk.ask("pid"),
@@ -324,13 +324,13 @@ fn states_are_told_at_once_and_looked_up() {
     );
     talk.port.state_changed(plain(3, State::Exiting, "SIGTERM"));
     assert_eq!(talk.heard(), ">STATE:3,EXITING,SIGTERM,,,,,\n");
-    // The next client starts anew.
+    // The next client starts with default settings.
     assert!(talk.port.disconnected() && !talk.port.disconnected());
     talk.port.connected();
     talk.heard();
     talk.port.state_changed(plain(4, State::Exiting, ""));
     assert_eq!(talk.heard(), "");
-    // Handshakes of clients are no states of a server.
+    // Clients' handshakes do not change a server's state.
     let mut talk = Conversation::new(server());
     talk.port.state_changed(plain(1, State::Auth, ""));
     assert_eq!(talk.ask("state"), "END\n");

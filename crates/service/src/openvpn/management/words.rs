@@ -1,30 +1,30 @@
-//! Bytes into lines, and lines into words, by the rules of OpenVPN's configuration files.
+//! Splits bytes into lines, and lines into words, by the rules of OpenVPN's configuration files.
 
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-/// Longest line, in bytes without its end. Stock's buffer is as large.
+/// Longest line in bytes without its end, as in stock.
 pub(super) const LINE_MAX: usize = 1024;
 
-/// Most words of a line; what is behind them is passed over.
+/// Most words of a line; the rest is ignored.
 const WORDS_MAX: usize = 16;
 
 /// Longest word, in bytes.
 const WORD_MAX: usize = 256;
 
-/// A line that has no words.
+/// Error while splitting a line into words.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub(super) enum WordError {
-    /// A quotation that begins and does not end.
+    /// A double quote is not closed.
     #[error("Options error: No closing quotation (\") in TCP:0")]
     Quotation,
-    /// A single quotation that begins and does not end.
+    /// A single quote is not closed.
     #[error("Options error: No closing single quotation (') in TCP:0")]
     SingleQuotation,
     /// A backslash before the end of the line.
     #[error("Options error: Residual parse state (2) in TCP:0")]
     Residual,
-    /// A backslash before what needs none.
+    /// A backslash before a character that needs no escape.
     #[error("Options warning: Bad backslash ('\\') usage in TCP:0")]
     Backslash,
     /// A word of more than [`WORD_MAX`] bytes.
@@ -35,11 +35,11 @@ pub(super) enum WordError {
 /// A word; it may be a password.
 pub(super) type Word = Zeroizing<String>;
 
-/// Puts bytes together to lines.
+/// Joins bytes into lines.
 #[derive(Default)]
 pub(super) struct Lines {
     waiting: Zeroizing<Vec<u8>>,
-    /// The rest of a line that was too long is coming.
+    /// Skips the rest of a line that was too long.
     skipping: bool,
 }
 
@@ -48,17 +48,17 @@ pub(super) struct Lines {
 pub(super) enum Line {
     /// A line without its end.
     Whole(Zeroizing<String>),
-    /// A line of more than [`LINE_MAX`] bytes, which is thrown away.
+    /// A line of more than [`LINE_MAX`] bytes, which is dropped.
     TooLong,
 }
 
 impl Lines {
-    /// Takes bytes as they come. At most as many wait as are handed in at once, and a line.
+    /// Adds received bytes. Holds at most one line and the bytes of one call.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.waiting.extend_from_slice(bytes);
     }
 
-    /// The next line that has come whole.
+    /// Takes the next complete line.
     pub(super) fn next_line(&mut self) -> Option<Line> {
         loop {
             let Some(end) = self.waiting.iter().position(|&byte| byte == b'\n') else {
@@ -79,23 +79,22 @@ impl Lines {
             if line.len() > LINE_MAX {
                 return Some(Line::TooLong);
             }
-            // Nothing in a command has a meaning beyond ASCII but names and passwords, and those
-            // are UTF-8 at their senders.
+            // Only names and passwords have characters beyond ASCII, and senders write them in UTF-8.
             let line = String::from_utf8_lossy(line).into_owned();
             return Some(Line::Whole(Zeroizing::new(line)));
         }
     }
 
-    /// Forgets everything.
+    /// Drops all pending bytes.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
 impl Line {
-    /// Whether a peer that begins with this line speaks another protocol. A web page can have a browser call any port of
-    /// its machine, and chooses every line behind the first: of HTTP a request line, whose target may be longer than a
-    /// line here; of TLS and STUN bytes that no command has.
+    /// Whether a first line is of another protocol. A web page can make a browser connect to any local port, and it
+    /// controls every line after the first. HTTP starts with a request line, whose target may exceed the line limit;
+    /// TLS and STUN start with bytes that no command has.
     pub(super) fn is_of_another_protocol(&self) -> bool {
         let Self::Whole(line) = self else { return true };
         let version = line.rsplit(' ').next().unwrap_or_default();
@@ -112,15 +111,14 @@ enum Within {
     SingleQuotes,
 }
 
-/// The words of a line. Words are apart by spaces; `"…"` and `'…'` hold them together; a backslash,
-/// but for within single quotes, stands before a space, a quote or a backslash; `#` and `;` begin
-/// a comment where a word would begin.
+/// Splits a line into words at spaces. `"…"` and `'…'` group words. Outside single quotes a backslash escapes a space,
+/// a quote or a backslash. `#` and `;` at a word's start begin a comment.
 pub(super) fn words(line: &str) -> Result<Vec<Word>, WordError> {
     let mut words: Vec<Word> = Vec::new();
     let mut word = Word::default();
     let mut within = Within::Nothing;
     let mut escaped = false;
-    // The end of the line ends a word as a space does.
+    // The end of the line ends a word, as a space does.
     for c in line.chars().chain(['\0']) {
         if words.len() == WORDS_MAX {
             return Ok(words);
@@ -223,7 +221,7 @@ mod tests {
         assert_eq!(lines.next_line(), Some(whole("state")));
         assert_eq!(lines.next_line(), Some(whole("")));
         assert_eq!(lines.next_line(), None);
-        // One complaint however long the line is, and the next line counts again.
+        // One error per overlong line, and the next line is read again.
         for _ in 0..3 {
             lines.push(&[b'x'; LINE_MAX]);
         }

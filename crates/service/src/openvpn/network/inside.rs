@@ -1,5 +1,5 @@
-//! The inside of one tunnel from the push reply to its end: what client and server do with a
-//! [`TunnelNetwork`], leaving room for their scripts.
+//! The inside of one tunnel, from the push reply to its end: applies a [`TunnelNetwork`] for client and server, with
+//! room for their scripts.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use host::{
 /// The addresses of names in routes.
 pub(crate) type RouteNames = BTreeMap<String, Vec<IpAddr>>;
 
-/// Looks up the names in routes, one after the other. What is not found before `stop` comes has no addresses.
+/// Looks up the names in routes, one after the other. Names not found before `stop` have no addresses.
 pub(crate) fn route_names(names: &[String], stop: &Stop<'_>) -> RouteNames {
     let look_up = |name: &String| {
         let found = match resolve(name, 0, Family::Any, stop) {
@@ -34,62 +34,62 @@ pub(crate) fn route_names(names: &[String], stop: &Stop<'_>) -> RouteNames {
     names.iter().map(look_up).collect()
 }
 
-/// Why the inside could not be set up.
+/// Error while setting up the inside.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum InsideError {
-    /// The options make no sense.
+    /// The options are invalid.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// The host cannot be given what the options want.
+    /// The host cannot have the requested settings.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The host could not be looked at.
+    /// The host's state could not be read.
     #[error(transparent)]
     Host(#[from] NetlinkError),
-    /// The host could not be changed.
+    /// The host's settings could not be changed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// The MTU or the routes past a tunnel that another program manages could not be set.
+    /// The MTU or the routes outside a managed tunnel could not be set.
     #[error(transparent)]
     Managed(#[from] ManagedError),
 }
 
-/// Facts besides its options that a tunnel's inside depends on.
+/// Inputs for a tunnel's inside, besides the options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings<'a> {
-    /// The tunnel's interface, which exists.
+    /// The tunnel's existing interface.
     pub ifname: &'a str,
-    /// Where the outer packets go: the server, or the proxy in front of it. `None` in a server.
+    /// Destination of the outer packets: the server, or the proxy in front of it. `None` in a server.
     pub remote: Option<IpAddr>,
     /// Firewall mark of the outer packets, 0 for none.
     pub mark: u32,
 }
 
-/// The inside of a tunnel. Dropping it undoes what was done.
+/// The inside of a tunnel. Dropping it undoes its settings.
 #[derive(Debug)]
 pub(crate) struct Inside {
     /// The planned network.
     pub network: TunnelNetwork,
-    /// The host before.
+    /// The host's state before the settings.
     pub facts: Facts,
-    /// Nothing was undone and no script has run since the facts were gathered.
+    /// The facts are current: since they were read, nothing was undone and no script has run.
     fresh: bool,
     want: Want,
     ifname: String,
     remote: Option<IpAddr>,
     applied: Option<Applied>,
-    /// Warnings for the user of the plans that are in force.
+    /// User warnings from the plans in force.
     warnings: Vec<String>,
-    /// Another program gives the interface what it has.
+    /// Another program that sets the interface's addresses, routes and name servers.
     managed: Option<Managed>,
-    /// Other servers that are kept outside the tunnel.
+    /// Other servers that are routed outside the tunnel.
     kept: Vec<IpAddr>,
 }
 
 impl Inside {
-    /// Decides, with these addresses of the names in routes; nothing is changed yet. What the user should know is in
-    /// [`TunnelNetwork::warnings`].
+    /// Plans the inside with these addresses of the names in routes, without changing anything. Warnings for the user
+    /// are in [`TunnelNetwork::warnings`].
     ///
     /// # Errors
     /// See [`InsideError`].
@@ -124,13 +124,13 @@ impl Inside {
         })
     }
 
-    /// Has another program give the interface what it is to have.
+    /// Leaves the interface's settings to another program.
     pub(crate) fn managed_by(mut self, manager: &SharedManager) -> Self {
         self.managed = Some(Managed::new(manager.clone(), &self.ifname));
         self
     }
 
-    /// Settings that the options ask for and the host does not have, and other warnings: one sentence each.
+    /// Returns requested settings that the host cannot have, and other warnings: one sentence each.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let own = self.network.warnings.iter().chain(&self.warnings);
         let managed = self.managed.iter().flat_map(Managed::warnings);
@@ -142,7 +142,7 @@ impl Inside {
             .collect()
     }
 
-    /// True when the other would do the same: what is set can stay over a reconnection.
+    /// Whether the other inside has the same settings, so that they can stay over a reconnect.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let by_address = |place: &Place| !matches!(place, Place::RemoteHost);
         let same_server = self.remote == other.remote
@@ -153,8 +153,8 @@ impl Inside {
         self.ifname == other.ifname && self.network == other.network && same_server
     }
 
-    /// Before another server is connected to while this tunnel's routes stay (`persist-tun`):
-    /// leads packets to it past the tunnel.
+    /// Routes packets to another server outside the tunnel, before a connection to it while this tunnel's routes stay
+    /// (`persist-tun`).
     ///
     /// # Errors
     /// See [`InsideError`].
@@ -179,10 +179,10 @@ impl Inside {
         Ok(())
     }
 
-    /// Undoes what another inside of the same interface has set, and goes on with its journal.
+    /// Undoes the settings of another inside of the same interface, and continues its journal.
     ///
     /// # Errors
-    /// No netlink socket.
+    /// There is no netlink socket.
     pub(crate) fn take_over(&mut self, mut other: Self) -> Result<(), InsideError> {
         let mut netlink = Netlink::open()?;
         self.outdate();
@@ -195,13 +195,12 @@ impl Inside {
         Ok(())
     }
 
-    /// The host has changed since it was looked at.
+    /// Marks the host's state as outdated.
     pub(crate) const fn outdate(&mut self) {
         self.fresh = false;
     }
 
-    /// Looks at the host anew, if anything has come between: a tunnel before this one may have been undone meanwhile, or
-    /// the gateway have changed.
+    /// Reads the host's state again if it is outdated: a previous tunnel may have been undone, or the gateway changed.
     fn look(&mut self) -> Result<(), InsideError> {
         if std::mem::take(&mut self.fresh) {
             return Ok(());
@@ -210,27 +209,26 @@ impl Inside {
         Ok(())
     }
 
-    /// Before the `up` script: addresses, MTU, the interface, name servers. `no_dns` leaves the host's
-    /// name servers as they are.
+    /// Sets addresses, MTU and name servers, before the `up` script. `no_dns` leaves the host's name servers unchanged.
     ///
     /// # Errors
-    /// See [`InsideError`]; everything has been undone.
+    /// See [`InsideError`]; all settings are undone.
     pub(crate) fn set_interface(&mut self, no_dns: bool) -> Result<(), InsideError> {
         self.look()?;
         if no_dns {
             self.want.name_servers = None;
         }
-        // Told in one go, with the routes.
+        // The manager gets these settings later, together with the routes.
         if self.managed.is_some() {
             return Ok(());
         }
         self.apply(&Plan::of_interface(&self.want, &self.facts))
     }
 
-    /// After the `up` script and [`TunnelNetwork::route_delay`]: the routes.
+    /// Sets the routes, after the `up` script and [`TunnelNetwork::route_delay`].
     ///
     /// # Errors
-    /// See [`InsideError`]; everything has been undone.
+    /// See [`InsideError`]; all settings are undone.
     pub(crate) fn set_routes(&mut self) -> Result<(), InsideError> {
         self.look()?;
         if let Some(managed) = &mut self.managed {
@@ -239,11 +237,11 @@ impl Inside {
         self.apply(&Plan::of_routes(&self.want, &self.facts)?)
     }
 
-    /// Takes over the routes of `wanted`, another plan for the same interface while it is up. Routes that both have are
-    /// not touched. Another program that gives the interface what it has is told all of it.
+    /// Changes to the routes of `wanted`, another plan for the same active interface. Common routes are not touched. A
+    /// managing program gets the whole new plan.
     ///
     /// # Errors
-    /// See [`InsideError`]; what was set stays set.
+    /// See [`InsideError`]; earlier settings stay.
     #[cfg(feature = "server")]
     pub(crate) fn change_routes(&mut self, wanted: &Self) -> Result<(), InsideError> {
         if let Some(managed) = &mut self.managed {
@@ -283,11 +281,11 @@ impl Inside {
         Ok(())
     }
 
-    /// When links or routes of the host have changed: the routes past the tunnel go the way that
-    /// the host has now. Returns whether any moved.
+    /// Moves routes outside the tunnel to the host's current path, after its links or routes changed. Returns whether
+    /// any moved.
     ///
     /// # Errors
-    /// See [`InsideError`]; to be tried again at the next change.
+    /// See [`InsideError`]; retry at the next change.
     pub(crate) fn follow(&mut self) -> Result<bool, InsideError> {
         if let Some(managed) = self.managed.as_mut().filter(|it| it.is_told()) {
             managed.set(&self.want)?;
@@ -299,7 +297,7 @@ impl Inside {
         Ok(applied.follow(&mut Netlink::open()?)?)
     }
 
-    /// Undoes everything, and logs what could not be undone. May be called again.
+    /// Undoes all settings and logs failures. May be called again.
     pub(crate) fn undo(&mut self) {
         if let Some(mut managed) = self.managed.take() {
             managed.lost();

@@ -1,4 +1,4 @@
-//! The configuration and what was pushed, made into one.
+//! Joins the configuration with the server's push.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use host::{Forwarding, NameServers, WantedAddress};
 use openvpn::push::{self, PushReply, RouteTarget, Topology};
 use thiserror::Error;
 
-/// Port of DNS, which the programs that manage name servers take for granted.
+/// DNS port; name-server managers support no other.
 const DNS_PORT: u16 = 53;
 
-/// Told where a server, and not the configuration, asks for `block-local`.
+/// Warning when the server, not the configuration, asks for `block-local`.
 const BLOCK_LOCAL: &str = "the server leads the local network into the tunnel, too (redirect-gateway block-local), so that its \
     hosts are not reached; to keep it outside: pull-filter ignore \"redirect-gateway\", and redirect-gateway def1";
 
-/// Why the network cannot be set up.
+/// Error in the network options.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub(crate) enum NetworkError {
@@ -29,7 +29,7 @@ pub(crate) enum NetworkError {
     Netmask {
         /// The first address.
         local: Ipv4Addr,
-        /// The second one.
+        /// The second address.
         second: Ipv4Addr,
     },
 }
@@ -41,13 +41,13 @@ pub(crate) struct Route {
     pub v6: bool,
     /// The network.
     pub network: Place,
-    /// Its prefix in bits.
+    /// Prefix length.
     pub prefix: u8,
-    /// The gateway; `None` for the tunnel's.
+    /// The gateway; `None` for the tunnel's gateway.
     pub gateway: Option<Place>,
     /// The metric; `None` for the kernel's choice.
     pub metric: Option<u32>,
-    /// The server asked for it.
+    /// The server pushed the route.
     pub pushed: bool,
 }
 
@@ -64,21 +64,21 @@ pub(crate) struct TunnelNetwork {
     pub gateway_v6: Option<Ipv6Addr>,
     /// The server chose the addresses.
     pub pushed_addresses: bool,
-    /// Routes: those of the configuration, then those that were pushed.
+    /// Routes: the configuration's, then the pushed ones.
     pub routes: Vec<Route>,
     /// `redirect-gateway`, `redirect-private`.
     pub redirect: Option<Redirect>,
     /// `block-ipv6`.
     pub block_ipv6: bool,
-    /// Name servers, `None` to leave the host's as they are.
+    /// Name servers; `None` leaves the host's unchanged.
     pub dns: Option<NameServers>,
     /// How long to wait before routes are set.
     pub route_delay: Duration,
-    /// Addresses, MTU and name servers are left to scripts.
+    /// Scripts set addresses, MTU and name servers.
     pub ifconfig_noexec: bool,
-    /// Routes are left to scripts.
+    /// Scripts set routes.
     pub route_noexec: bool,
-    /// Packets of those who call are forwarded, by a server.
+    /// A server's forwarding of its clients' packets.
     pub forwarding: Option<Forwarding>,
     /// Outer packets may go through the tunnel.
     pub recursive: bool,
@@ -87,9 +87,8 @@ pub(crate) struct TunnelNetwork {
 }
 
 impl TunnelNetwork {
-    /// Joins the configuration with what was pushed to a client; for a server `pushed` is `None`.
-    /// `route-nopull` and `pull-filter` have had their say already. `mtu` is the tunnel's MTU in
-    /// bytes, with what was pushed for it.
+    /// Joins the configuration with a client's push reply; for a server `pushed` is `None`. `route-nopull` and
+    /// `pull-filter` are already applied. `mtu` is the tunnel's final MTU in bytes.
     ///
     /// # Errors
     /// See [`NetworkError`].
@@ -127,7 +126,7 @@ impl TunnelNetwork {
         Ok(network)
     }
 
-    /// Names in routes, to be looked up before the host's routes are changed.
+    /// Names in routes, to look up before the host's routes change.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.places().filter_map(|place| match place {
             Place::Name(name) => Some(name.as_str()),
@@ -135,7 +134,7 @@ impl TunnelNetwork {
         })
     }
 
-    /// Everything that routes name.
+    /// Returns all networks and gateways of the routes.
     pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
         self.routes
             .iter()
@@ -195,7 +194,7 @@ impl TunnelNetwork {
                 return Err(NetworkError::Netmask { local, second });
             }
             Topology::Subnet => true,
-            // No host has such an address: the server forgot to push its topology.
+            // Hosts cannot have such an address: the server forgot to push its topology.
             Topology::Net30 | Topology::P2p if is_netmask && prefix >= 8 => {
                 self.warnings.push(format!(
                     "ifconfig {local} {second} looks like topology subnet, and is taken as that"
@@ -244,7 +243,7 @@ impl TunnelNetwork {
         self.routes = own.chain(theirs).chain(own_v6).chain(theirs_v6).collect();
     }
 
-    /// `dns server` goes before `dhcp-option`, and the server's before ours.
+    /// `dns server` overrides `dhcp-option`, and the server's settings override the configuration's.
     fn choose_dns(&mut self, config: &Network, pushed: &PushReply) {
         let mut search: Vec<String> = Vec::new();
         let domain = pushed.dns.domain.iter().chain(&config.dhcp.domain).take(1);
@@ -259,7 +258,7 @@ impl TunnelNetwork {
         }
         let mut offers: Vec<Offer<'_>> = pushed.dns.by_priority.iter().map(Offer::pushed).collect();
         offers.extend(config.dns.servers.iter().map(Offer::configured));
-        // Stable: of equals the server's comes first.
+        // A stable sort keeps the server's first among equals.
         offers.sort_by_key(|offer| offer.priority);
         let offered = !offers.is_empty();
         for offer in offers {
@@ -294,7 +293,7 @@ impl TunnelNetwork {
     }
 }
 
-/// One `dns server`.
+/// One `dns server` with its priority.
 struct Offer<'a> {
     priority: i8,
     servers: Vec<IpAddr>,
@@ -339,7 +338,7 @@ impl<'a> Offer<'a> {
     }
 }
 
-/// The flags of both add up.
+/// Joins the flags of both sides.
 fn redirect(own: Option<Redirect>, pushed: Option<push::RedirectGateway>) -> Option<Redirect> {
     let Some(flags) = pushed else { return own };
     let pushed = Redirect {
@@ -384,7 +383,7 @@ fn from_push<A: Copy + Into<IpAddr>>(
         network: place(route.network),
         prefix: route.prefix,
         gateway: route.gateway.map(place),
-        // A default route that a server asks for is to win over the host's, whatever metric it names.
+        // A pushed default route must override the host's, so its metric is ignored.
         metric: match route.prefix {
             0 => own,
             _ => route.metric.or(metric),

@@ -1,4 +1,4 @@
-//! Plans of typical pushes on typical hosts; no kernel is asked.
+//! Plans for typical pushes on typical hosts, without a kernel.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ fn network(options: &str) -> TunnelNetwork {
     TunnelNetwork::merge(&Network::default(), 1500, Some(&pushed(options))).unwrap()
 }
 
-/// A provider's client: the tunnel has 10.8.0.2/24.
+/// Push reply of a typical provider: the tunnel has 10.8.0.2/24.
 const SUBNET: &str = "topology subnet,ifconfig 10.8.0.2 255.255.255.0,route-gateway 10.8.0.1";
 
 fn way(addr: &str, via: Option<&str>) -> EndpointWay {
@@ -97,7 +97,7 @@ fn inside(text: &str, via: Option<&str>) -> Step {
         via: via.map(ip),
         metric: None,
         table: MAIN,
-        // Without what was to take everything there is no tunnel.
+        // Without these routes the tunnel does not carry all traffic.
         optional: !(dst == "0.0.0.0" || dst == "128.0.0.0" || everything.contains(&text)),
         first: true,
     }
@@ -197,7 +197,7 @@ fn without_def1_a_default_route_of_the_same_metric_makes_way() {
     dear.defaults = vec![default_route(Some(100))];
     let plan = network(&format!("{SUBNET},redirect-gateway")).route_plan(&dear);
     assert_eq!(plan.steps, [to_server(), inside("0.0.0.0/0", GATEWAY)]);
-    // One with several ways could not be put back.
+    // A default route with several next hops could not be restored.
     dear.defaults = vec![Route::default_of(Family::V4)];
     let plan = network(&format!("{SUBNET},redirect-gateway")).route_plan(&dear);
     assert_eq!(plan.steps.len(), 3);
@@ -256,7 +256,7 @@ fn bypass_dns_and_block_local_have_routes_of_their_own() {
     assert_eq!(plan.steps, expected);
 }
 
-/// A server that takes the LAN, by its addresses or by `block-local`, is told.
+/// A server that captures the LAN, by its addresses or by `block-local`, causes a warning.
 #[test]
 fn pushes_that_take_the_lan_are_told() {
     let told = |options: &str| {
@@ -293,7 +293,7 @@ fn ipv6_is_redirected_or_blocked() {
     let plan = routes(&format!("{V6},redirect-gateway ipv6 !ipv4"));
     let global = ["::/3", "2000::/4", "3000::/4", "fc00::/7"];
     let redirected = global.map(|network| inside(network, None));
-    // The route to the server is for IPv4 packets; it does no harm.
+    // The route to the server is for IPv4 and does no harm.
     assert_eq!(plan.steps[1..], redirected);
     let blocked = global.map(|network| {
         let (dst, prefix) = network.split_once('/').unwrap();
@@ -306,7 +306,7 @@ fn ipv6_is_redirected_or_blocked() {
     assert_eq!(routes("block-ipv6").steps, blocked);
     let both = routes(&format!("{V6},redirect-gateway ipv6 !ipv4,block-ipv6"));
     assert_eq!(both.steps[1..], blocked);
-    // Off for new interfaces is not off for the line.
+    // IPv6 may be off for new interfaces and still be on for the uplink.
     let mut off = facts();
     off.ipv6_off = true;
     for lines in [
@@ -319,7 +319,7 @@ fn ipv6_is_redirected_or_blocked() {
             "{lines}: {steps:?}"
         );
     }
-    // A server that is reached by IPv6 must stay reachable.
+    // A server with an IPv6 address must stay reachable.
     let mut six = facts();
     six.endpoints = vec![way("2001:db8::1", Some("fe80::1"))];
     let plan = network(&format!("{SUBNET},block-ipv6")).route_plan(&six);
@@ -351,7 +351,7 @@ fn gateways_are_words_addresses_and_mistakes() {
         inside("10.6.0.0/16", Some("10.8.0.9")),
     ];
     assert_eq!(plan.steps, expected);
-    // To the server there is such a route in any case.
+    // The server itself always has such a route.
     let [first, second, third] = &plan.warnings[..] else {
         panic!("{:?}", plan.warnings);
     };
@@ -369,7 +369,7 @@ fn default_routes_by_route_are_those_of_def1() {
         "route 0.0.0.0 0.0.0.0",
         "route 0.0.0.0 0.0.0.0 vpn_gateway",
         "route 0.0.0.0 0.0.0.0 10.8.0.1",
-        // The server's metrics do not keep its route from winning.
+        // A pushed metric does not stop the default route from winning.
         "route 0.0.0.0 0.0.0.0 vpn_gateway 300",
         "route-metric 300,route 0.0.0.0 0.0.0.0",
     ] {
@@ -383,7 +383,7 @@ fn default_routes_by_route_are_those_of_def1() {
     let v6 = routes("ifconfig-ipv6 fd00::2/64 fd00::1,route-ipv6 ::/0").steps;
     let global = ["::/3", "2000::/4", "3000::/4", "fc00::/7"];
     assert_eq!(v6, global.map(|network| inside(network, None)));
-    // One in the file itself means what it says.
+    // A route in the file itself keeps its metric.
     let config = Network {
         routes: vec![ConfigRoute {
             network: Place::Address(ip("0.0.0.0")),

@@ -10,10 +10,10 @@ use host::{
 
 use super::merge::{Route, TunnelNetwork};
 
-/// Inputs of the want beside the options.
+/// Inputs besides the options.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outside<'a> {
-    /// Where the outer packets go: the server, or the proxy in front of it. `None` in a server.
+    /// Destination of the outer packets: the server, or the proxy in front of it. `None` in a server.
     pub(super) remote: Option<IpAddr>,
     /// Firewall mark of the outer packets, 0 for none.
     pub(super) mark: u32,
@@ -69,7 +69,7 @@ impl TunnelNetwork {
         let gateway = match &route.gateway {
             None | Some(Place::VpnGateway) => Gateway::Tunnel(self.gateway.filter(|_| !route.v6)),
             Some(Place::NetGateway) => Gateway::Default,
-            // The first one, as OpenVPN.
+            // The first address, as in OpenVPN.
             Some(place) => match self.addresses_of(place, route.v6, outside)?.first() {
                 Some(&addr) if Some(addr) == self.gateway => Gateway::Tunnel(Some(addr)),
                 Some(&addr) => Gateway::Router(addr),
@@ -96,7 +96,7 @@ impl TunnelNetwork {
         Ok(())
     }
 
-    /// The addresses of one family that a place stands for.
+    /// Resolves a place to its addresses of one family.
     fn addresses_of(
         &self,
         place: &Place,
@@ -141,7 +141,7 @@ fn redirect(flags: Redirect, want: &mut Want) {
     }
 }
 
-/// The route as it stands in a configuration.
+/// Formats a route as in a configuration.
 fn name(route: &Route) -> String {
     let option = if route.v6 { "route-ipv6" } else { "route" };
     let network = match &route.network {

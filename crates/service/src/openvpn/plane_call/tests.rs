@@ -1,4 +1,4 @@
-//! Two data planes, turned by hand, and the connection between them.
+//! Two data planes, stepped by hand, and the connection between them.
 
 use super::*;
 use crypto::Cipher;
@@ -30,7 +30,7 @@ impl Control for Deaf {
     fn device_gone(&self) {}
 }
 
-/// One end: its data plane, and the connection's other end.
+/// One host: its data plane, and the far end of its connection.
 struct Host {
     plane: Turned<Packets>,
     wire: UnixStream,
@@ -123,7 +123,7 @@ fn what_keys_were_used_for_is_told() {
     for (cipher, layout, epoch) in [
         (Cipher::Aes256Gcm, Layout::V2 { peer_id: 0 }, 0),
         (Cipher::Aes256Gcm, Layout::Epoch { peer_id: 0 }, 1),
-        // Packets that name no peer are those of the connection.
+        // Packets without a peer-id belong to the connection.
         (Cipher::Aes128Cbc, Layout::V1, 0),
     ] {
         let mut client = Host::new(cipher, layout, false);

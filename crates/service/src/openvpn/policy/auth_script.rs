@@ -1,8 +1,8 @@
 //! `auth-user-pass-verify`: a script judges a name and a password, at once or later.
 //!
-//! A script that wants time ends with 2 and writes its verdict into `auth_control_file` when it
-//! has one; [`AuthFiles::verdict`] looks there. Until then it may ask more of the user through
-//! `auth_pending_file`, and for a refusal it may leave the reason in `auth_failed_reason_file`.
+//! A deferring script exits with 2 and later writes its verdict to `auth_control_file`, which [`AuthFiles::verdict`]
+//! reads. Meanwhile it may request another step from the user in `auth_pending_file`. It may leave the reason for a
+//! refusal in `auth_failed_reason_file`.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -16,13 +16,13 @@ use zeroize::Zeroizing;
 use super::names;
 use super::scripts::{Invocation, ScriptError};
 
-/// Longest file of a script that is read, in bytes.
+/// Longest script file that is read, in bytes.
 const FILE_MAX: u64 = 4096;
 
 /// Exit code of a script that will give its verdict later.
 const DEFERRED: i32 = 2;
 
-/// Why the script could not be asked.
+/// Error while asking the script.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum AuthScriptError {
@@ -32,7 +32,7 @@ pub(crate) enum AuthScriptError {
     /// A file for the script cannot be made.
     #[error("a file for auth-user-pass-verify cannot be made in {directory}: {error}")]
     File {
-        /// Where, by `tmp-dir`.
+        /// The directory (`tmp-dir`).
         directory: PathBuf,
         /// The kernel's error.
         error: io::Error,
@@ -44,7 +44,7 @@ pub(crate) enum AuthScriptError {
     Pending,
 }
 
-/// Login that the script judges.
+/// Name and password for the script.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     /// The user's name.
@@ -53,12 +53,12 @@ pub(crate) struct Credentials {
     pub password: Zeroizing<String>,
 }
 
-/// A further step that the user is asked for.
+/// A further authentication step for the user.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct PendingAuth {
-    /// Seconds that it may take.
+    /// Time limit in seconds.
     pub timeout: u32,
-    /// The method that the client must know by its `IV_SSO`.
+    /// Method that the client must list in its `IV_SSO`.
     pub method: String,
     /// Text that the server sends to the client in `INFO_PRE`.
     pub extra: String,
@@ -67,26 +67,26 @@ pub(crate) struct PendingAuth {
 /// Decision of a script.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
-    /// The client may come in.
+    /// The script admits the client.
     Accepted,
-    /// It may not, with the reason for the `AUTH_FAILED` message if there is one.
+    /// The script refuses the client, with a reason for `AUTH_FAILED` if it gave one.
     Refused(Option<String>),
     /// The script has not decided.
     Deferred,
 }
 
-/// The answer of a script, and the files through which it may go on speaking.
+/// Result of a script, and the files for its later answers.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The verdict so far.
     pub verdict: Verdict,
-    /// Further step that the script asks of the user meanwhile.
+    /// Further step that the script requests of the user meanwhile.
     pub pending: Option<PendingAuth>,
-    /// Kept for [`Verdict::Deferred`] and asked again and again; dropping it removes the files.
+    /// Files to poll after [`Verdict::Deferred`]; dropping them removes them.
     pub files: Option<AuthFiles>,
 }
 
-/// The files between a script and the daemon. They are removed when this is dropped.
+/// Files between a script and the daemon. Dropping this removes them.
 #[derive(Debug)]
 pub(crate) struct AuthFiles {
     control: TempPath,
@@ -103,7 +103,7 @@ impl AuthFiles {
         })
     }
 
-    /// Tells a script where these files are.
+    /// Adds the files' paths to a script's environment.
     pub(crate) fn name_to(&self, script: Invocation) -> Invocation {
         script
             .with("auth_control_file", &self.control.to_string_lossy())
@@ -147,10 +147,10 @@ impl AuthFiles {
     }
 }
 
-/// Asks a script. Waits for it: call it on a thread of [`super::background::Background`].
+/// Runs the script and waits for it: call it on a thread of [`super::background::Background`].
 ///
 /// # Errors
-/// The script could not be asked: the client is refused, and the log says why.
+/// The script could not be asked: the client is refused, and the error goes to the log.
 pub(crate) fn verify(
     script: Invocation,
     credentials: &Credentials,
@@ -198,7 +198,7 @@ pub(crate) fn verify(
         }),
         Some(DEFERRED) => Ok(Answer {
             pending: files.pending()?,
-            // It may have been quick after all.
+            // The script may have written its verdict already.
             verdict: files.verdict(),
             files: Some(files),
         }),
@@ -206,11 +206,11 @@ pub(crate) fn verify(
     }
 }
 
-/// Tells a script what the client has answered to its challenge (`client-crresponse`): the name of
-/// a file with it is the last argument. Waits for the script.
+/// Runs `client-crresponse` with a client's answer to its challenge; the last argument is the path of a file with it.
+/// Waits for the script.
 ///
 /// # Errors
-/// The script could not be told, or ended with an error.
+/// The script could not be run, or failed.
 pub(crate) fn tell_response(
     script: Invocation,
     response: &str,
@@ -229,7 +229,7 @@ pub(crate) fn tell_response(
     Ok(script.run_well()?)
 }
 
-/// A new file that only we can read, under a name that cannot be guessed.
+/// Makes a file with an unguessable name that only this user can read.
 pub(super) fn temporary(directory: &Path, kind: &str) -> io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&format!("openvpn_{kind}_"))
@@ -238,7 +238,7 @@ pub(super) fn temporary(directory: &Path, kind: &str) -> io::Result<tempfile::Na
         .tempfile_in(directory)
 }
 
-/// The beginning of a file that a script wrote.
+/// Reads the start of a script's file.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_MAX).read_to_end(&mut bytes)?;

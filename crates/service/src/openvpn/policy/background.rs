@@ -1,11 +1,10 @@
-//! Work that takes its time (scripts, password hashes, TLS handshakes), on threads of its own.
+//! Slow work (scripts, password hashes, TLS handshakes) on worker threads.
 //!
-//! The control loop hands in a piece of work and goes on; when it is done, the loop is woken and
-//! collects what came of it. Threads are made when there is work, and go when there is none left,
-//! so that a server that runs no scripts has none.
+//! The control loop submits a piece of work and goes on. When it is done, the loop is woken and collects the result.
+//! Threads start with the first work and end when none is left, so a server without scripts has none.
 //!
-//! Work is handed in under a *key*: keys take turns, and none of work that may never end has every thread, so that one source
-//! of it cannot starve the others. What waits can be taken back.
+//! Each piece of work has a *key*. Keys take turns, and a key's work that may never end cannot occupy every thread, so
+//! one source cannot starve the others. Waiting work can be cancelled.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,11 +16,11 @@ use thiserror::Error;
 /// Stack of a worker thread, in bytes; hashing and waiting need little of it.
 const STACK: usize = 256 << 10;
 
-/// Why work was not taken.
+/// Reason for refusing work.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum BusyError {
-    /// The queue of all keys is full.
+    /// The whole queue is full.
     #[error("{waiting} scripts or password checks wait already; the oldest must end first")]
     Full { waiting: usize },
     /// This key has used up its share of the queue.
@@ -29,7 +28,7 @@ pub(crate) enum BusyError {
         "{waiting} scripts or password checks of its address wait already; the oldest must end first"
     )]
     Share { waiting: usize },
-    /// No thread can be had.
+    /// No thread can be started.
     #[error("no thread for a script or password check: {0}")]
     Thread(#[from] io::Error),
 }
@@ -39,17 +38,18 @@ pub(crate) enum BusyError {
 pub(crate) struct Crew {
     /// Name of each thread.
     pub(crate) name: &'static str,
-    /// Pieces of work that are done at once, at most.
+    /// Most pieces of work done at once.
     pub(crate) threads: usize,
-    /// Pieces of one key's work that are done at once, at most.
+    /// Most pieces of one key's work done at once.
     pub(crate) share: usize,
-    /// Pieces of work that wait, at most; one key has half of the places.
+    /// Most waiting pieces of work; one key may use half.
     pub(crate) waiting: usize,
-    /// The nice value of the threads, where it is not that of the process.
+    /// The threads' nice value; `None` for the process's.
     pub(crate) nice: Option<i32>,
-    /// How long a thread without work stays. Then `share` must be all threads, or work may wait beside one.
+    /// How long an idle thread stays. If not zero, `share` must equal `threads`, or work could wait beside an idle
+    /// thread.
     pub(crate) linger: Duration,
-    /// The threads read what strangers send: they have no capabilities.
+    /// Drops the threads' capabilities, because they read strangers' data.
     pub(crate) confined: bool,
 }
 
@@ -63,13 +63,13 @@ struct Queue<K, T> {
 }
 
 struct State<K, T> {
-    /// None is empty. The first one's turn is next.
+    /// Non-empty queues, ordered by turn.
     queues: VecDeque<Queue<K, T>>,
-    /// The keys of what is being done.
+    /// Keys of the work in progress.
     running: Vec<K>,
     done: Vec<(u64, T)>,
     threads: usize,
-    /// Threads that wait for work.
+    /// Number of idle threads.
     idle: usize,
 }
 
@@ -77,11 +77,11 @@ struct Shared<K, T> {
     state: Mutex<State<K, T>>,
     wake: Wake,
     crew: Crew,
-    /// There is work for one that is idle.
+    /// Wakes an idle thread for new work.
     work: Condvar,
 }
 
-/// Runs work of one kind. With one thread the work of a key is done in the order in which it was handed in.
+/// Runs work of one kind. A single thread does a key's work in the order of submission.
 pub(crate) struct Background<K, T> {
     shared: Arc<Shared<K, T>>,
     next: u64,
@@ -109,7 +109,7 @@ impl<K: PartialEq, T> State<K, T> {
         &mut self.queues[at]
     }
 
-    /// The next piece of work, of a key that has fewer than `share` running. The key's turn is over with it.
+    /// Takes the next piece of work, from a key with fewer than `share` running. The key's turn is then over.
     fn take(&mut self, share: usize) -> Option<(K, u64, Work<T>)>
     where
         K: Copy,
@@ -142,13 +142,13 @@ impl<K, T> fmt::Debug for Background<K, T> {
 
 impl<K, T> Shared<K, T> {
     fn lock(&self) -> MutexGuard<'_, State<K, T>> {
-        // Work runs outside the lock, so what it guards is whole even after a panic.
+        // Work runs outside the lock, so a panic cannot leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
-    /// No thread yet. `wake` is called on another thread whenever something is done.
+    /// Starts without threads. They call `wake` after each piece of work.
     pub(crate) fn new(crew: Crew, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let state = State {
             queues: VecDeque::new(),
@@ -168,10 +168,10 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         }
     }
 
-    /// Hands in work for `key`. The number comes back from [`Self::take_done`] with what the work returned.
+    /// Submits work for `key`. [`Self::take_done`] returns the number with the result.
     ///
     /// # Errors
-    /// Too much is waiting, or no thread can be had; the work was not and will not be done.
+    /// The queue is full or no thread can be started; the work is dropped.
     pub(crate) fn submit(
         &mut self,
         key: K,
@@ -181,7 +181,7 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         submitted.map_err(|(busy, _)| busy)
     }
 
-    /// Like [`Self::submit`], but an error gives the work back.
+    /// Like [`Self::submit`], but an error returns the work.
     pub(crate) fn offer(&mut self, key: K, work: Work<T>) -> Result<u64, (BusyError, Work<T>)> {
         let number = self.next;
         let crew = self.shared.crew;
@@ -205,7 +205,7 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
                 .spawn(move || serve(&shared));
             match started {
                 Ok(_) => state.threads += 1,
-                // A thread that runs already will come to it.
+                // A running thread will take the work.
                 Err(_) if state.threads > 0 => {}
                 Err(error) => return Err((error.into(), work)),
             }
@@ -215,7 +215,7 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         Ok(number)
     }
 
-    /// Takes work back that has not begun. What has begun goes on to its end.
+    /// Cancels work that has not begun.
     pub(crate) fn cancel(&self, number: u64) {
         let mut state = self.shared.lock();
         for queue in &mut state.queues {
@@ -233,7 +233,7 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
 fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
     let crew = shared.crew;
     if let Some(nice) = crew.nice {
-        // Where it is refused the work is as important as all else.
+        // On failure the work runs at normal priority.
         let _ = netio::priority::set_nice(nice);
     }
     if crew.confined {
@@ -257,8 +257,8 @@ fn next<K: Copy + PartialEq, T>(shared: &Shared<K, T>) -> Option<(K, u64, Work<T
     let mut state = shared.lock();
     let next = state.take(share);
     if next.is_some() || linger.is_zero() {
-        // Under the same lock as the look at the queues: a caller that hands in work after this sees that there is one
-        // thread less. Work of a key that has its share waits for a thread that does that key's.
+        // Counts the thread out under the lock that guards the queues, so a later submission sees it gone. Work of a
+        // key that has its share waits for a thread with that key's work.
         state.threads -= usize::from(next.is_none());
         return next;
     }

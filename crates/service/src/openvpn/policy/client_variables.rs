@@ -1,4 +1,4 @@
-//! The variables that scripts of a server know of one client; names as in OpenVPN's manual, "Environmental Variables".
+//! Script variables about one client of a server; names as in OpenVPN's manual, "Environmental Variables".
 
 use std::time::{Duration, SystemTime};
 
@@ -10,14 +10,14 @@ use super::timestamp::{Clock, unix};
 /// A client's addresses in the tunnel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct PoolFacts {
-    /// Address of the client, and what it was told beside it.
+    /// The client's address, and the netmask or peer address that it was sent.
     pub ifconfig: Option<Ifconfig>,
     /// IPv6 addresses: `local` is the client's, `remote` the server's.
     pub ifconfig_v6: Option<IfconfigV6>,
 }
 
 impl Environment {
-    /// A client's addresses in the tunnel.
+    /// Sets a client's addresses in the tunnel.
     pub(crate) fn set_pool(&mut self, topology: Topology, facts: &PoolFacts) {
         self.remove_all("ifconfig_pool_");
         if let Some(ifconfig) = facts.ifconfig {
@@ -35,7 +35,7 @@ impl Environment {
         }
     }
 
-    /// When a client came.
+    /// Sets when a client connected.
     pub(crate) fn set_connected(&mut self, at: SystemTime, clock: &Clock) {
         self.set("time_ascii", clock.ascii(at));
         self.set("time_unix", unix(at));

@@ -1,5 +1,4 @@
-//! A client of a server: what its own file says of it, which addresses it gets, and what it is
-//! pushed for that.
+//! A server's client: its file, its addresses and its pushed options.
 
 use std::fs;
 use std::io;
@@ -11,14 +10,13 @@ use config::openvpn::{ClientSettings, Ifconfig, IfconfigV6, PushChange, Topology
 use super::names;
 use super::pool::Lease;
 
-/// The file of every client that has none of its own.
+/// Name of the file for every client without its own.
 pub(crate) const DEFAULT: &str = "DEFAULT";
 
 /// Largest client file that is read, in bytes.
 const FILE_MAX: u64 = 64 << 10;
 
-/// Whether there is a client file for this common name, as `ccd-exclusive` demands: its own, for
-/// which [`DEFAULT`] does not do.
+/// Whether this common name has its own client file, as `ccd-exclusive` demands; [`DEFAULT`] does not count.
 pub(crate) fn has_own_file(directory: &Path, common_name: &str) -> bool {
     common_name != DEFAULT && own_file(directory, common_name).is_some_and(|path| path.is_file())
 }
@@ -27,10 +25,10 @@ fn own_file(directory: &Path, common_name: &str) -> Option<PathBuf> {
     names::file(common_name).map(|name| directory.join(name))
 }
 
-/// The text of the client's file, or else of [`DEFAULT`], and which it was; none without either.
+/// Returns the path and text of the client's file, or of [`DEFAULT`]; `None` without either.
 ///
 /// # Errors
-/// The file is there and cannot be read, or is far too large.
+/// The file exists but is unreadable or too large.
 pub(crate) fn file(directory: &Path, common_name: &str) -> io::Result<Option<(PathBuf, String)>> {
     let files = own_file(directory, common_name)
         .into_iter()
@@ -50,13 +48,13 @@ pub(crate) fn file(directory: &Path, common_name: &str) -> io::Result<Option<(Pa
     Ok(None)
 }
 
-/// Adds what a `client-connect` script says to what the client's file says, as if both were one
-/// file: single settings are replaced, lists grow.
+/// Adds the settings from a `client-connect` script to those from the client's file. Single settings are replaced and
+/// lists are joined.
 pub(crate) fn merge(first: ClientSettings, second: ClientSettings) -> ClientSettings {
     let mut merged = first;
     merged.disable |= second.disable;
     if second.push_reset {
-        // A reset forgets what was pushed before it, in the file too.
+        // `push-reset` also drops what the file pushed.
         merged.push_reset = true;
         merged.push.clear();
     }
@@ -74,35 +72,34 @@ pub(crate) fn merge(first: ClientSettings, second: ClientSettings) -> ClientSett
     merged
 }
 
-/// The server's own side of the tunnel.
+/// The server's own tunnel addresses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ServerSide {
     /// How addresses are laid out.
     pub topology: Topology,
-    /// Its address, and the netmask or the far end.
+    /// The server's address, and the netmask or the far end.
     pub ifconfig: Option<Ifconfig>,
-    /// Its IPv6 address, prefix length and far end.
+    /// The server's IPv6 address, prefix length and far end.
     pub ifconfig_v6: Option<IfconfigV6>,
-    /// The netmask that `ifconfig-pool` names.
+    /// Netmask from `ifconfig-pool`.
     pub pool_netmask: Option<Ipv4Addr>,
-    /// Bits of the prefix of `ifconfig-ipv6-pool`.
+    /// Prefix length of `ifconfig-ipv6-pool`.
     pub pool_bits_v6: Option<u8>,
 }
 
 /// A client's addresses in the tunnel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
-    /// Its address, to which the server routes, and what belongs beside it.
+    /// The address that the server routes to the client, and its netmask or peer.
     pub ifconfig: Option<Ifconfig>,
-    /// The address that the client is told instead, where something on the way translates.
+    /// The address that the client is told instead, if a NAT on the way translates it.
     pub alias: Option<Ipv4Addr>,
-    /// Its IPv6 address, and the server's.
+    /// The client's and the server's IPv6 addresses.
     pub ifconfig_v6: Option<IfconfigV6>,
 }
 
 impl Addresses {
-    /// The addresses for a client: those of its settings, else those of the lease, each family by
-    /// itself.
+    /// Returns a client's addresses: for each family those of its settings, else those of the lease.
     pub(crate) fn new(
         server: &ServerSide,
         settings: &ClientSettings,
@@ -149,19 +146,18 @@ impl ServerSide {
     }
 }
 
-/// Whether a client with these settings takes a place in the pool: it lacks a fixed address of a
-/// family of the pool. One that does not gives back what it had.
+/// Whether a client with these settings needs a place in the pool: it lacks a fixed address of one of the pool's
+/// families. Otherwise the client gives its place back.
 ///
-/// A place has an address of each family. So a client with only a fixed IPv4 address keeps the
-/// place for its IPv6 address: were the place free, another client would get that address too.
+/// A place has an address of each family. A client with only a fixed IPv4 address keeps the place for its IPv6 address;
+/// another client would otherwise get that address too.
 pub(crate) const fn needs_lease(server: &ServerSide, settings: &ClientSettings) -> bool {
     let lacks_v6 = server.pool_bits_v6.is_some() && settings.ifconfig_v6_push.is_none();
     settings.ifconfig_push.is_none() || lacks_v6
 }
 
-/// The options that a client is pushed, in stock's order: the server's list with the changes of
-/// the client's settings, then its addresses. What belongs to the session (`peer-id`, `cipher`,
-/// `protocol-flags`, …) is added behind by the session.
+/// Returns a client's pushed options in stock's order: the server's list with the client's changes, then the addresses.
+/// The session appends its own options (`peer-id`, `cipher`, `protocol-flags`, …).
 pub(crate) fn push_options(
     server: &[String],
     settings: &ClientSettings,
@@ -171,7 +167,7 @@ pub(crate) fn push_options(
     if !settings.push_reset {
         options.extend(server.iter().map(String::as_str));
     }
-    // The addresses are in no list, so they are removed by their names.
+    // Addresses are in no list, so `push-remove` is applied to them here.
     let (mut ifconfig, mut ifconfig_v6) = (addresses.ifconfig, addresses.ifconfig_v6);
     for change in &settings.push {
         match change {
@@ -203,7 +199,7 @@ pub(crate) fn push_options(
         .collect()
 }
 
-/// Every address and network that is behind a client: its own addresses first.
+/// Returns all addresses and networks behind a client, its own addresses first.
 pub(crate) fn inner_networks(
     settings: &ClientSettings,
     addresses: &Addresses,

@@ -10,39 +10,39 @@ use thiserror::Error;
 use super::auth_script::{read, temporary};
 use super::scripts::{Invocation, ScriptError};
 
-/// Largest file of settings that is read, in bytes.
+/// Largest settings file that is read, in bytes.
 const SETTINGS_MAX: u64 = 64 << 10;
 
-/// Why a client got no settings from its script. It is sent away.
+/// Error of a client's script. The server disconnects the client.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum ConnectScriptError {
-    /// The script cannot be run, or ended with an error.
+    /// The script cannot be run, or failed.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// The script said 0, or nothing known, in `client_connect_deferred_file`.
+    /// The script wrote 0, or an unknown value, to `client_connect_deferred_file`.
     #[error("client-connect: the script refused the client in client_connect_deferred_file")]
     Refused,
     /// A file for the script cannot be made or read.
     #[error("a file for client-connect in {directory}: {error}")]
     File {
-        /// Where, by `tmp-dir`.
+        /// The directory (`tmp-dir`).
         directory: PathBuf,
         /// The kernel's error.
         error: io::Error,
     },
 }
 
-/// Answer of the script.
+/// Result of the script.
 #[derive(Debug)]
 pub(crate) enum Connected {
     /// The client's settings, as text in the form of a client configuration file.
     Settings(String),
-    /// They come later: ask [`ConnectFiles::poll`] again and again.
+    /// The settings come later: poll [`ConnectFiles::poll`].
     Deferred(ConnectFiles),
 }
 
-/// The files between a script and the daemon. They are removed when this is dropped.
+/// Files between a script and the daemon. Dropping this removes them.
 #[derive(Debug)]
 pub(crate) struct ConnectFiles {
     settings: TempPath,
@@ -51,10 +51,10 @@ pub(crate) struct ConnectFiles {
 }
 
 impl ConnectFiles {
-    /// The settings if they are there. Reads a byte of a file, so it may be asked once a second.
+    /// Returns the settings once they are written. Reads one byte of a file, so polling once a second is cheap.
     ///
     /// # Errors
-    /// The script refused the client, or the file is not readable or far too large.
+    /// The script refused the client, or the file is unreadable or too large.
     pub(crate) fn poll(self) -> Result<Connected, ConnectScriptError> {
         match read(&self.deferred).unwrap_or_default().first() {
             None | Some(b'1') => self.text().map(Connected::Settings),
@@ -66,7 +66,7 @@ impl ConnectFiles {
     fn text(&self) -> Result<String, ConnectScriptError> {
         let size = |path: &Path| fs::metadata(path).map(|data| data.len());
         let text = match size(&self.settings) {
-            // A script may remove the file to say that it has nothing to say.
+            // A script may remove the file instead of writing settings.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
             Ok(size) if size > SETTINGS_MAX => Err(io::ErrorKind::FileTooLarge.into()),
             _ => fs::read_to_string(&self.settings),
@@ -82,7 +82,7 @@ impl ConnectFiles {
     }
 }
 
-/// Runs the script. Waits for it: call it on a thread of [`super::background::Background`].
+/// Runs the script and waits for it: call it on a thread of [`super::background::Background`].
 ///
 /// # Errors
 /// The script failed or could not be run.

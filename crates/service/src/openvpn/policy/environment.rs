@@ -1,7 +1,7 @@
-//! The environment of a script: names and values, made safe when they are set.
+//! Environment of a script: names and values, sanitised when set.
 //!
-//! Scripts get this and nothing of the program's own environment, as with stock: what an
-//! administrator exported for the daemon is no business of a script that a client can trigger.
+//! As in stock, scripts do not inherit the program's own environment. A client can trigger scripts, and they must not
+//! see variables exported for the daemon.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use super::names;
 
-/// Values of variables that begin so are passwords: scripts see them from level 3 on.
+/// Name prefix of variables that hold passwords: scripts see them only from `script-security 3` on.
 const PASSWORD: &str = "password";
 
-/// Longest line of a peer's information, in bytes, and most lines: a peer must not fill memory.
+/// Longest line of peer information in bytes, and most lines: a peer must not fill memory.
 #[cfg(feature = "server")]
 const PEER_INFO_LINE_MAX: usize = 256;
 #[cfg(feature = "server")]
@@ -21,11 +21,11 @@ const PEER_INFO_LINES_MAX: usize = 128;
 
 /// Variables for a script, in the order of their names. Values are wiped when dropped.
 ///
-/// A server keeps some thirty for each client, and seldom looks at them: so they are one text, a line each, which is made anew
-/// when one is set.
+/// A server keeps some thirty variables per client and seldom reads them. So they are one text with a line for each,
+/// rebuilt on each change.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub(crate) struct Environment {
-    /// `name=value` and a newline each. Names have no `=`, and what is printable no newline.
+    /// Lines of `name=value`. Names contain no `=`, and printable values no newline.
     text: Zeroizing<String>,
 }
 
@@ -44,14 +44,14 @@ fn is_secret(name: &str) -> bool {
 }
 
 impl Environment {
-    /// Sets a variable; whatever is not printable in the value becomes an underscore.
+    /// Sets a variable; unprintable characters in the value become underscores.
     pub(crate) fn set(&mut self, name: &str, value: impl fmt::Display) {
         let value = Zeroizing::new(value.to_string());
         let value = Zeroizing::new(names::value(&value));
         self.put(&names::variable(name), Some(&value));
     }
 
-    /// Gives a variable this value, or takes it away. What was in its place is wiped.
+    /// Sets or removes a variable, and wipes the old value.
     fn put(&mut self, name: &str, value: Option<&str>) {
         let len = |value: &str| name.len() + value.len() + 2;
         let before = self.all().find(|(other, _)| *other == name);
@@ -68,13 +68,13 @@ impl Environment {
         self.text = text;
     }
 
-    /// All variables.
+    /// Returns all variables.
     fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         let lines = self.text.split_terminator('\n');
         lines.filter_map(|line| line.split_once('='))
     }
 
-    /// Sets a variable, or removes it where there is no value.
+    /// Sets a variable, or removes it if the value is `None`.
     pub(crate) fn set_or_remove(&mut self, name: &str, value: Option<impl fmt::Display>) {
         match value {
             Some(value) => self.set(name, value),
@@ -82,13 +82,12 @@ impl Environment {
         }
     }
 
-    /// Sets a variable that a server pushed with `setenv-safe`: its name gets `OPENVPN_` in front,
-    /// so that it cannot be `LD_PRELOAD`.
+    /// Sets a variable from the server's `setenv-safe`, prefixed with `OPENVPN_` so that it cannot be `LD_PRELOAD`.
     pub(crate) fn set_safe(&mut self, name: &str, value: &str) {
         self.set(&format!("OPENVPN_{name}"), value);
     }
 
-    /// All of these variables, and those of `below` that have no value here.
+    /// Returns these variables, and those of `below` that are not set here.
     #[cfg(feature = "server")]
     pub(crate) fn over(&self, below: &Self) -> Self {
         let mut both = self.clone();
@@ -100,14 +99,14 @@ impl Environment {
         both
     }
 
-    /// Removes a variable if it is there.
+    /// Removes a variable, if set.
     pub(crate) fn remove(&mut self, name: &str) {
         if self.all().any(|(other, _)| other == name) {
             self.put(name, None);
         }
     }
 
-    /// Removes every variable whose name begins so.
+    /// Removes every variable whose name has this prefix.
     pub(crate) fn remove_all(&mut self, prefix: &str) {
         let gone = self.all().map(|(name, _)| name);
         let gone: Vec<String> = gone
@@ -119,7 +118,7 @@ impl Environment {
         }
     }
 
-    /// The value of a variable.
+    /// Returns a variable's value.
     #[cfg(any(test, feature = "server"))]
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         let mut all = self.all();
@@ -127,8 +126,8 @@ impl Environment {
             .map(|(_, value)| value)
     }
 
-    /// Sets what a peer told of itself: its lines `IV_…=…`, `UV_…=…` and `ID…=…`. Others, and what a
-    /// shell would not take as a plain word, do not get in.
+    /// Sets the peer's own information: its lines `IV_…=…`, `UV_…=…` and `ID…=…`. Other lines, and values that are no
+    /// plain word to a shell, are dropped.
     #[cfg(feature = "server")]
     pub(crate) fn set_peer_info(&mut self, text: &str) {
         for line in text.lines().take(PEER_INFO_LINES_MAX) {
@@ -138,7 +137,7 @@ impl Environment {
         }
     }
 
-    /// Returns the variables that a script of this level of trust may see.
+    /// Returns the variables that a script may see at this `script-security` level.
     pub(crate) fn visible(&self, security: ScriptSecurity) -> impl Iterator<Item = (&str, &str)> {
         let passwords = security >= ScriptSecurity::Passwords;
         self.all()
@@ -146,8 +145,8 @@ impl Environment {
     }
 }
 
-/// A line of a peer's information that may be shown to scripts and to the management port:
-/// its name, and its value without anything that a shell would act on.
+/// Parses a line of peer information that scripts and the management port may see: its name, and its value without
+/// shell metacharacters.
 #[cfg(feature = "server")]
 pub(crate) fn peer_info(line: &str) -> Option<(&str, String)> {
     if line.len() >= PEER_INFO_LINE_MAX {

@@ -1,9 +1,8 @@
-//! A file of names and password hashes, as `htpasswd` and `mkpasswd` write them, so that a small
-//! server needs no script to know its users.
+//! A file of names and password hashes in the format of `htpasswd` and `mkpasswd`, so that a small server needs no
+//! script for its users.
 //!
-//! Lines are `name:hash`. bcrypt (`$2y$`), SHA-crypt (`$5$`, `$6$`) and Apache's MD5 (`$apr1$`) are
-//! taken. A check takes as long as its hash was made to take: hand it to
-//! [`super::background::Background`]. An unknown name takes as long as a known one.
+//! Lines are `name:hash`, with bcrypt (`$2y$`), SHA-crypt (`$5$`, `$6$`) or Apache's MD5 (`$apr1$`). Checks are slow by
+//! design, and as slow for unknown names as for known ones: run them in [`super::background::Background`].
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -22,14 +21,14 @@ use super::md5_crypt;
 /// Largest file that is read, in bytes: some ten thousand users.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Longest password that is hashed, in bytes: the cost of SHA-crypt grows with it, and any sender may try.
+/// Longest password that is hashed, in bytes: the cost of SHA-crypt grows with its length, and any sender may try.
 pub(crate) const PASSWORD_MAX: usize = 256;
 
-/// Why a file of passwords is of no use.
+/// Error while loading a password file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum PasswordFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path}: {error}")]
     Read {
         /// The file.
@@ -39,10 +38,10 @@ pub(crate) enum PasswordFileError {
     },
 }
 
-/// A line whose user cannot come in.
+/// An invalid line, whose user cannot log in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct BadLine {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
     /// Fault of the line.
     pub why: &'static str,
@@ -69,10 +68,10 @@ enum Hash {
 #[derive(Clone, Default)]
 pub(crate) struct PasswordFile {
     users: HashMap<String, Hash>,
-    /// Hashes of the file, in its order, for names that are not there: such a name has one of them, always the same, so
-    /// that it takes as long as some name that is there, whatever kinds of hash the file has.
+    /// The file's hashes, in order, for unknown names. Each name always gets the same one, so its check takes as long
+    /// as a known name's, whatever kinds of hash the file has.
     decoys: Vec<Hash>,
-    /// Which name has which decoy is this process's secret.
+    /// Secret of this process that maps unknown names to decoys.
     choice: RandomState,
 }
 
@@ -83,10 +82,10 @@ impl fmt::Debug for PasswordFile {
 }
 
 impl PasswordFile {
-    /// Reads a file. Lines that are of no use come back beside it, and let no user in.
+    /// Reads a file. Also returns its invalid lines, whose users cannot log in.
     ///
     /// # Errors
-    /// The file cannot be read, or has more than a megabyte.
+    /// The file cannot be read, or is larger than a megabyte.
     pub(crate) fn load(path: &Path) -> Result<(Self, Vec<BadLine>), PasswordFileError> {
         let failed = |error| PasswordFileError::Read {
             path: path.to_owned(),
@@ -96,7 +95,7 @@ impl PasswordFile {
         Ok(Self::parse(&text))
     }
 
-    /// Takes the lines of a file. Of two lines for one name the first counts, as with Apache.
+    /// Parses the lines of a file. The first line for a name counts, as with Apache.
     pub(crate) fn parse(text: &str) -> (Self, Vec<BadLine>) {
         let mut file = Self::default();
         let mut bad = Vec::new();
@@ -118,12 +117,12 @@ impl PasswordFile {
         (file, bad)
     }
 
-    /// How many users there are.
+    /// Returns the number of users.
     pub(crate) fn users(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether this is the user's password. Longer ones than [`PASSWORD_MAX`] are refused.
+    /// Whether this is the user's password. Passwords longer than [`PASSWORD_MAX`] are refused.
     pub(crate) fn check(&self, name: &str, password: &Zeroizing<String>) -> bool {
         if password.len() > PASSWORD_MAX {
             return false;
@@ -151,7 +150,7 @@ fn user(line: &str) -> Result<(&str, Hash), &'static str> {
     if name.is_empty() {
         return Err("no name before the `:`");
     }
-    // Text after a second colon is a comment for other programs.
+    // A second colon begins a comment for other programs.
     let hash = hash.split(':').next().unwrap_or_default();
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| hash.starts_with(prefix));
     if starts(&["$2y$", "$2b$", "$2a$"]) {
@@ -170,7 +169,7 @@ fn user(line: &str) -> Result<(&str, Hash), &'static str> {
 impl Hash {
     fn matches(&self, password: &str) -> bool {
         match self {
-            // A hash that is broken matches nothing.
+            // A broken hash matches no password.
             Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
             Self::Sha(hash) => ShaCrypt::default()
                 .verify_password(password.as_bytes(), hash.as_str())
@@ -250,7 +249,7 @@ mod tests {
             assert_eq!(decoy, kind(file.decoy(&name).unwrap()), "always the same");
             *of.entry(decoy).or_default() += 1;
         }
-        // Each user's hash is as likely as another's.
+        // Each hash is chosen equally often.
         assert_eq!(of.len(), file.users());
         assert!(of.values().all(|count| *count > 100), "{of:?}");
         assert!(PasswordFile::default().decoy("nobody").is_none());
@@ -258,7 +257,7 @@ mod tests {
 
     #[test]
     fn passwords_that_are_too_long_cost_nothing() {
-        // Maximum of rounds: hashing would take minutes.
+        // The maximum number of rounds would take minutes.
         let text = "a:$6$rounds=999999999$saltsalt$e/5XKibXPLqVcfjpD\n";
         let (file, _) = PasswordFile::parse(text);
         assert_eq!(file.users(), 1);
@@ -268,7 +267,7 @@ mod tests {
     }
 
     proptest! {
-        // Each costs thousands of rounds.
+        // Each case hashes thousands of rounds.
         #![proptest_config(ProptestConfig::with_cases(40))]
 
         #[test]

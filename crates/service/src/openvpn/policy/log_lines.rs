@@ -1,18 +1,17 @@
-//! The lines of the log: from which `verb` on they are written, how bad they are, and which of them
-//! `mute` takes for the same.
+//! Log lines: their `verb`, their severity, and their kind, by which `mute` counts repetitions.
 
 use std::net::SocketAddr;
 
 use super::super::management::LogFlag;
 
-/// A line of the log, without time and prefix.
+/// A log line without time and prefix.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Line {
-    /// Written from this `verb` on.
+    /// Lowest `verb` at which the line is written.
     pub verb: u8,
-    /// Lines of one kind in a row count for `mute`; 0 is never muted.
+    /// Kind of the line for `mute`; kind 0 is never muted.
     pub kind: u32,
-    /// How bad it is.
+    /// Severity of the line.
     pub flag: LogFlag,
     /// Text of the line.
     pub text: String,
@@ -62,7 +61,7 @@ impl Line {
         }
     }
 
-    /// The number that `machine-readable-output` puts in front.
+    /// Returns the flag bits that `machine-readable-output` puts in front.
     pub(crate) const fn bits(&self) -> u32 {
         let flag = match self.flag {
             LogFlag::Info | LogFlag::Detail => 0,
@@ -75,7 +74,7 @@ impl Line {
     }
 }
 
-/// An outer address: `[AF_INET]192.0.2.1:1194`, `[AF_INET6]2001:db8::1:1194`.
+/// Formats an outer address: `[AF_INET]192.0.2.1:1194`, `[AF_INET6]2001:db8::1:1194`.
 pub(crate) fn outer(addr: SocketAddr) -> String {
     let family = if addr.is_ipv4() {
         "AF_INET"
@@ -85,7 +84,7 @@ pub(crate) fn outer(addr: SocketAddr) -> String {
     format!("[{family}]{}:{}", addr.ip(), addr.port())
 }
 
-/// Lines that differ only in their numbers are of one kind: addresses, ports, counts. (FNV-1a.)
+/// Returns a line's kind: an FNV-1a hash without digits, so that addresses, ports and counts do not matter.
 fn kind_of(text: &str) -> u32 {
     text.bytes()
         .filter(|byte| !byte.is_ascii_digit())

@@ -1,5 +1,5 @@
-//! Writes the log as OpenVPN does: which lines (`verb`, `mute`), in what form (times,
-//! `suppress-timestamps`, `machine-readable-output`), and where to.
+//! Writes the log as OpenVPN does: selection (`verb`, `mute`), format (times, `suppress-timestamps`,
+//! `machine-readable-output`) and destination.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,10 +13,10 @@ use super::timestamp::{Clock, since_epoch};
 use host::syslog::{self, Syslog};
 use host::written_file;
 
-/// From this `verb` on lines have microseconds.
+/// Lowest `verb` at which times have microseconds.
 const MICROSECONDS: u8 = 4;
 
-/// How lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Form {
     /// With the local time in front.
@@ -24,12 +24,12 @@ pub(crate) enum Form {
     Timed,
     /// `suppress-timestamps`.
     Bare,
-    /// `machine-readable-output`: seconds since 1970, and what kind of line it is in hexadecimal.
+    /// `machine-readable-output`: seconds since 1970, and the flags in hexadecimal.
     Machine,
 }
 
 impl Form {
-    /// A line as it is written, without its end. `prefix` names the client of a server.
+    /// Formats a line without its end. `prefix` names a server's client.
     pub(crate) fn text(
         self,
         line: &Line,
@@ -54,7 +54,7 @@ impl Form {
     }
 }
 
-/// Returns a line's text with its prefix, as the management port tells it.
+/// Returns a line's text with its prefix, for the management port.
 pub(crate) fn said(line: &Line, prefix: Option<&str>) -> String {
     match prefix {
         Some(prefix) => format!("{prefix} {}", line.text),
@@ -62,7 +62,7 @@ pub(crate) fn said(line: &Line, prefix: Option<&str>) -> String {
     }
 }
 
-/// Leaves out lines of one kind when there are too many in a row.
+/// Leaves out lines when too many of one kind come in a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mute {
     most: u32,
@@ -77,7 +77,7 @@ enum Muted {
     Write,
     /// Write it after a note that this many lines were left out.
     WriteAfter(u32),
-    /// Leave it out, and say so.
+    /// Leave it out, and log that muting begins.
     Begins,
     /// Leave it out.
     Leave,
@@ -108,22 +108,22 @@ impl Mute {
     }
 }
 
-/// Where lines go.
+/// Destination of log lines.
 #[derive(Debug)]
 pub(crate) enum Sink {
     /// Standard output, where stock writes too.
     Stdout,
-    /// A file, or whatever else was opened.
+    /// A file or device.
     File(File),
     /// The system log.
     Syslog(Syslog),
 }
 
 impl Sink {
-    /// The file of `log` or `log-append`.
+    /// Opens the file of `log` or `log-append`.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub(crate) fn file(path: &Path, append: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.create(true).mode(0o600).append(append);
@@ -132,7 +132,7 @@ impl Sink {
     }
 }
 
-/// How severe a line is to the system log.
+/// Returns the syslog severity.
 const fn severity(flag: LogFlag) -> u32 {
     match flag {
         LogFlag::Fatal | LogFlag::NonFatal => syslog::ERROR,
@@ -152,7 +152,7 @@ pub(crate) struct Logger {
 }
 
 impl Logger {
-    /// A log that shows lines up to `verb`, and at most `mute` of a kind in a row (0: all).
+    /// Makes a log for lines up to `verb`, and at most `mute` of a kind in a row (0: all).
     pub(crate) fn new(sink: Sink, form: Form, clock: Clock, verb: u8, mute: u32) -> Self {
         Self {
             sink,
@@ -166,23 +166,23 @@ impl Logger {
         }
     }
 
-    /// Shows more or less from now on.
+    /// Sets `verb`.
     pub(crate) const fn set_verb(&mut self, verb: u8) {
         self.verb = verb;
     }
 
-    /// Leaves out more or less from now on.
+    /// Sets `mute`.
     pub(crate) const fn set_mute(&mut self, most: u32) {
         self.mute.most = most;
     }
 
-    /// Whether lines of this `verb` are shown: to save the making of those that are not.
+    /// Whether lines of this `verb` are shown; others need not be formatted.
     pub(crate) const fn shows(&self, verb: u8) -> bool {
         verb <= self.verb
     }
 
-    /// Writes a line, if it is to be shown, and returns the lines that were written, for the
-    /// management port. A log that cannot be written is no reason to stop.
+    /// Writes a line if it is to be shown, and returns the written lines for the management port. Write errors are
+    /// ignored.
     pub(crate) fn write(&mut self, line: Line, prefix: Option<&str>, now: SystemTime) -> Vec<Line> {
         let mut written = Vec::new();
         if self.shows(line.verb) {

@@ -1,20 +1,19 @@
-//! Apache's variant of the MD5-based password hash (`$apr1$`): old, and still what `htpasswd` makes
-//! unless told otherwise.
+//! Apache's variant of the MD5-based password hash (`$apr1$`): old, but still `htpasswd`'s default.
 
 use md5::{Digest as _, Md5};
 use zeroize::Zeroizing;
 
 const MAGIC: &str = "$apr1$";
 
-/// Longest salt, in bytes; what is longer is cut off.
+/// Longest salt in bytes; the rest is cut off.
 const SALT_MAX: usize = 8;
 
-/// Rounds, fixed since 1995.
+/// Number of rounds, fixed since 1995.
 const ROUNDS: usize = 1000;
 
 const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The hash of a password with the salt of another hash; none where that is no `$apr1$` hash.
+/// Hashes a password with the salt of another hash; `None` if that is no `$apr1$` hash.
 pub(super) fn apr1(password: &[u8], hash: &str) -> Option<String> {
     let (salt, _) = hash.strip_prefix(MAGIC)?.split_once('$')?;
     let salt = salt.as_bytes();
@@ -29,7 +28,7 @@ pub(super) fn apr1(password: &[u8], hash: &str) -> Option<String> {
     Some(text)
 }
 
-/// Six bits a character, the lowest first.
+/// Encodes six bits per character, the lowest first.
 fn encode(text: &mut String, mut bits: u32, characters: usize) {
     for _ in 0..characters {
         text.push(char::from(ALPHABET[(bits & 63) as usize]));
@@ -52,7 +51,7 @@ fn digest(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 16]> {
     }
     let mut length = password.len();
     while length > 0 {
-        // Either a zero or the password's first byte, by the bits of its length.
+        // The algorithm adds a zero or the password's first byte for each bit of the length.
         md5.update(if length & 1 == 1 {
             &[0]
         } else {

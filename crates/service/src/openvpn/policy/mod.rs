@@ -1,8 +1,8 @@
-//! Policy of a server or client, apart from the protocol: addresses, pushed options, access,
-//! scripts, status files, the management port and the log.
+//! Policy of a server or client, apart from the protocol: addresses, pushed options, access, scripts, status files and
+//! the log.
 //!
-//! Nearly all of it is pure. Scripts and password checks run on threads of their own
-//! ([`background`]), so the control loop and the data plane never wait.
+//! Most of it is pure code. Scripts and password checks run on their own threads ([`background`]), so the control loop
+//! and the data plane never wait.
 
 #[cfg(feature = "server")]
 pub(super) mod auth_script;

@@ -1,14 +1,13 @@
-//! Names that a peer chose, made safe to stand in an environment, a log line or a file name.
+//! Names from a peer, sanitised for environments, log lines and file names.
 //!
-//! Control characters become underscores. OpenVPN's manual names narrower classes for common names
-//! and users, but release 2.5 gave them up: a space in a name stays, and scripts and client files in
-//! use rely on it.
+//! Control characters become underscores. OpenVPN's manual names narrower classes for common names and users, but
+//! release 2.5 dropped them. A space in a name stays, because scripts and client files in use rely on it.
 
-/// Replacement for a character that is not permitted.
+/// Replacement for a forbidden character.
 const REPLACEMENT: char = '_';
 
 fn remap(text: &str, permitted: impl Fn(char) -> bool) -> String {
-    // A character of several bytes becomes several underscores, as where bytes are remapped.
+    // One underscore per byte, as in stock.
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if permitted(c) {
@@ -25,29 +24,29 @@ fn is_printable(c: char) -> bool {
     !c.is_control()
 }
 
-/// A common name, a user's name, a certificate's subject.
+/// Sanitises a common name, a user's name or a certificate's subject.
 pub(crate) fn name(text: &str) -> String {
     remap(text, is_printable)
 }
 
-/// A password.
+/// Sanitises a password.
 #[cfg(feature = "server")]
 pub(crate) fn password(text: &str) -> zeroize::Zeroizing<String> {
     zeroize::Zeroizing::new(remap(text, is_printable))
 }
 
-/// The name of an environment variable: letters, digits and `_`.
+/// Sanitises a variable's name to letters, digits and `_`.
 pub(crate) fn variable(text: &str) -> String {
     remap(text, |c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The value of an environment variable: everything printable.
+/// Sanitises a variable's value to printable characters.
 pub(crate) fn value(text: &str) -> String {
     remap(text, is_printable)
 }
 
-/// The file of a client in the client configuration directory; none where the name is empty or
-/// means a directory. Never has a separator in it, so no path leaves the directory.
+/// Returns a client's file name in the client configuration directory; `None` if the name is empty or means a
+/// directory. It contains no separator, so it cannot leave the directory.
 #[cfg(feature = "server")]
 pub(crate) fn file(common_name: &str) -> Option<String> {
     let name = remap(common_name, |c| is_printable(c) && c != '/');

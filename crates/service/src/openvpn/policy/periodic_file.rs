@@ -1,4 +1,4 @@
-//! Files that are written again and again while others read them: status and leases.
+//! Files that are rewritten while others read them: status and leases.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -8,10 +8,10 @@ use std::{fs, io};
 
 use host::written_file;
 
-/// Mode of a file that is new: names and addresses of clients are private. As stock.
+/// Mode of a new file, as in stock: clients' names and addresses are private.
 const MODE: u32 = 0o600;
 
-/// A file that is written again every so often, for status or for leases.
+/// A status or lease file that is rewritten periodically.
 #[derive(Debug)]
 pub(crate) struct PeriodicFile {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct PeriodicFile {
 }
 
 impl PeriodicFile {
-    /// Due at once, and then every `period`.
+    /// Makes a file that is due at once, and then every `period`.
     pub(crate) fn new(path: PathBuf, period: Duration, now: Instant) -> Self {
         Self {
             path,
@@ -29,15 +29,15 @@ impl PeriodicFile {
         }
     }
 
-    /// When it is to be written next.
+    /// When the file is due next.
     pub(crate) const fn next_deadline(&self) -> Instant {
         self.next
     }
 
-    /// Writes the file if it is time, and says whether it was.
+    /// Writes the file if it is due. Returns whether it was.
     ///
     /// # Errors
-    /// The file cannot be written; it is tried again after the period.
+    /// The file cannot be written; the next attempt follows after the period.
     pub(crate) fn write_if_due(
         &mut self,
         now: Instant,
@@ -51,7 +51,7 @@ impl PeriodicFile {
         Ok(true)
     }
 
-    /// Writes the file now: at the end, or when asked to.
+    /// Writes the file now: at the end, or on request.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -60,11 +60,11 @@ impl PeriodicFile {
     }
 }
 
-/// Replaces a file so that a reader sees the old text or the new, never half. Where the directory
-/// may not be written (after dropping privileges) or the path is a device, writes in place.
+/// Replaces a file so that readers see the old or the new text, never a part. Writes in place if the directory is not
+/// writable (after dropping privileges) or the path is a device.
 ///
 /// # Errors
-/// The file can be written neither way.
+/// Both ways failed.
 #[cfg(any(feature = "server", test))]
 pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     write(path, text, written_file::replace)

@@ -1,5 +1,5 @@
-//! The file of `ifconfig-pool-persist`: which client had which address, one line `name,IPv4,IPv6` each,
-//! so that clients keep their addresses when the server starts again.
+//! The `ifconfig-pool-persist` file: one line `name,IPv4,IPv6` per client, so that clients keep their addresses over a
+//! restart.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,20 +7,20 @@ use std::path::Path;
 
 use super::pool::Pool;
 
-/// Longest field, in bytes, that is looked at.
+/// Longest field that is parsed, in bytes.
 const FIELD_MAX: usize = 128;
 
 /// Counts of the file's lines, by outcome.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Restored {
-    /// Lines whose address is kept for its client.
+    /// Lines whose address is now reserved for its client.
     pub kept: usize,
-    /// Lines that make no sense or whose address is not in the pool.
+    /// Lines that are invalid or outside the pool.
     pub passed_over: usize,
 }
 
-/// Takes the leases of a file into the pool. `fixed` where the file is only ever read (its period
-/// is zero): then no other client gets these addresses.
+/// Loads a file's leases into the pool. `fixed` means that the file is read-only (period zero): no other client gets
+/// these addresses.
 pub(crate) fn restore(text: &str, pool: &mut Pool, fixed: bool) -> Restored {
     let mut restored = Restored::default();
     for line in text.lines() {
@@ -49,7 +49,7 @@ fn one(line: &str, pool: &mut Pool, fixed: bool) -> bool {
     pool.remember(name, ipv4.parse().ok(), ipv6.parse().ok(), fixed)
 }
 
-/// The pool's leases as the file's text.
+/// Formats the pool's leases as the file's text.
 pub(crate) fn text(pool: &Pool) -> String {
     let mut out = String::new();
     for (name, ipv4, ipv6) in pool.remembered() {
@@ -64,10 +64,10 @@ pub(crate) fn text(pool: &Pool) -> String {
 /// Largest file that is read, in bytes: a line for each address of the largest pool.
 const FILE_MAX: u64 = 16 << 20;
 
-/// Reads the file into the pool; nothing is there before the first run.
+/// Loads the file into the pool; a missing file counts as empty.
 ///
 /// # Errors
-/// The file exists and cannot be read.
+/// The file exists but cannot be read.
 pub(crate) fn load(path: &Path, pool: &mut Pool, fixed: bool) -> io::Result<Restored> {
     match config::file::read(path, FILE_MAX) {
         Ok(bytes) => Ok(restore(&String::from_utf8_lossy(&bytes), pool, fixed)),

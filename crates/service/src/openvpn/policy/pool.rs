@@ -1,27 +1,26 @@
-//! The addresses that a server gives to clients, one IPv4 and one IPv6 address at a time.
+//! The addresses that a server gives to its clients: one IPv4 and one IPv6 address each.
 //!
-//! Both families share one row of places, as with stock: place 7 has the seventh address of
-//! each, so a client that keeps its place keeps both addresses. A place remembers whose it was,
-//! and is given to another client only when it is the one that was released longest ago.
+//! As in stock, both families share one row of places: place 7 has the seventh address of each. A client that keeps its
+//! place keeps both addresses. A place remembers its client and goes to another only as the place released longest ago.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
 
-/// Most places of a pool; a larger range is refused for IPv4 and cut short for IPv6.
+/// Most places of a pool; a larger range is an error for IPv4 and cut short for IPv6.
 pub(crate) const PLACES_MAX: u32 = 65_536;
 
-/// How IPv4 addresses are laid out on the server's interface.
+/// Layout of IPv4 addresses on the server's interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Layout {
     /// `topology subnet` and `p2p`: each place is one address.
     Single,
-    /// `topology net30`: each place is a /30 of which the server's end is .1 and the client's .2.
+    /// `topology net30`: each place is a /30, with the server's end at .1 and the client's at .2.
     Net30,
 }
 
-/// Why a pool cannot be made.
+/// Error while making a pool.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub(crate) enum PoolError {
@@ -34,40 +33,39 @@ pub(crate) enum PoolError {
     /// The range has fewer than two places.
     #[error("an address pool of {places} place(s) is too small; it needs two or more")]
     TooSmall { places: u32 },
-    /// There is no family in it.
+    /// The pool has no address family.
     #[error("an address pool needs IPv4 or IPv6 addresses")]
     Empty,
 }
 
-/// The IPv4 part.
+/// IPv4 range of the pool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Ipv4Range {
     /// First address given.
     pub start: Ipv4Addr,
     /// Last address given.
     pub end: Ipv4Addr,
-    /// How the addresses are laid out.
+    /// Layout of the addresses.
     pub layout: Layout,
 }
 
-/// The IPv6 part.
+/// IPv6 range of the pool.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Ipv6Range {
-    /// First address given. Where its host part is zero, the next one: zero is the anycast address
-    /// of the subnet's routers.
+    /// First address given. If its host part is zero, the next one: zero is the subnet-router anycast address.
     pub start: Ipv6Addr,
-    /// Length of the network's prefix, in bits (64 to 124 with stock).
+    /// Prefix length in bits (64 to 124 in stock).
     pub prefix: u8,
 }
 
-/// A place in the pool that a client holds. Give it back with [`Pool::release`].
+/// A client's place in the pool. Return it with [`Pool::release`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Place(u32);
 
 /// Addresses that a client got.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Lease {
-    /// The place to give back.
+    /// The place to release.
     pub place: Place,
     /// The client's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
@@ -82,9 +80,9 @@ struct Entry {
     in_use: bool,
     /// Current or last owner.
     common_name: Option<String>,
-    /// When it was released, on the pool's own count; zero for never, or for no client in particular.
+    /// Number of the release that freed the place; 0 if never released, or released without an owner.
     released: u64,
-    /// Kept for its owner, from a file that is only read.
+    /// Reserved for its owner by a read-only file.
     fixed: bool,
 }
 
@@ -94,16 +92,16 @@ pub(crate) struct Pool {
     ipv4: Option<Ipv4Range>,
     ipv6: Option<Ipv6Range>,
     entries: Vec<Entry>,
-    /// Places by the common name that they remember.
+    /// Places by the common name of their owner.
     owners: HashMap<String, Vec<u32>>,
-    /// True where one common name may hold several places, so that none is remembered.
+    /// One common name may hold several places, so no owner is remembered.
     duplicate_names: bool,
-    /// Counts releases: their order is all that matters.
+    /// Number of releases; only their order matters.
     releases: u64,
 }
 
 impl Pool {
-    /// An empty pool; `duplicate_names` is `duplicate-cn`.
+    /// Makes an empty pool; `duplicate_names` is `duplicate-cn`.
     ///
     /// # Errors
     /// The range is empty, backwards or too large.
@@ -118,7 +116,7 @@ impl Pool {
             ipv4.map(ipv4_places).transpose()?,
             ipv6.map(ipv6_places).transpose()?,
         ];
-        // The family with fewer addresses says how many clients there can be.
+        // The family with fewer addresses limits the number of clients.
         let places = sizes.into_iter().flatten().min().ok_or(PoolError::Empty)?;
         Ok(Self {
             ipv4,
@@ -130,20 +128,19 @@ impl Pool {
         })
     }
 
-    /// How many clients there can be at once.
+    /// Most clients at one time.
     #[cfg(test)]
     pub(crate) const fn places(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many places are in use.
+    /// Number of places in use.
     #[cfg(test)]
     pub(crate) fn in_use(&self) -> usize {
         self.entries.iter().filter(|entry| entry.in_use).count()
     }
 
-    /// A place for a client: the one it had if that is free, else the one that was released
-    /// longest ago; none when all are in use.
+    /// Gives a client its former place if that is free, else the place released longest ago; `None` if all are in use.
     pub(crate) fn acquire(&mut self, common_name: Option<&str>) -> Option<Lease> {
         let index = self.find(common_name)?;
         self.name(index, common_name.filter(|_| !self.duplicate_names));
@@ -153,7 +150,7 @@ impl Pool {
         Some(self.lease(index))
     }
 
-    /// Gives a place back. It stays the client's for as long as others were released before it.
+    /// Releases a place. It stays reserved for its client while places released earlier are left.
     pub(crate) fn release(&mut self, place: Place) {
         self.releases += 1;
         if let Some(entry) = self.entries.get_mut(place.0 as usize) {
@@ -162,7 +159,7 @@ impl Pool {
         }
     }
 
-    /// Gives a place back and forgets whose it was: the client has a fixed address instead.
+    /// Releases a place and forgets its owner, who has a fixed address instead.
     pub(crate) fn forget(&mut self, place: Place) {
         if (place.0 as usize) < self.entries.len() {
             self.name(place.0, None);
@@ -170,9 +167,9 @@ impl Pool {
         }
     }
 
-    /// Keeps the place of these addresses for a common name, as a file of leases says; `fixed`
-    /// where it is never to be given to another. The IPv4 address counts where both are given.
-    /// Returns false where neither address is in the pool or the place is in use.
+    /// Reserves the place of these addresses for a common name from a lease file; a `fixed` place never goes to another
+    /// client. If both addresses are given, the IPv4 address decides. Returns false if neither address is in the pool
+    /// or the place is in use.
     pub(crate) fn remember(
         &mut self,
         common_name: &str,
@@ -194,8 +191,8 @@ impl Pool {
         true
     }
 
-    /// Every place that a client has or had: common name, address to write for IPv4 (with
-    /// [`Layout::Net30`] the base of the /30) and for IPv6.
+    /// Returns every owned place: common name, IPv4 address for the file (with [`Layout::Net30`] the base of the /30),
+    /// and IPv6 address.
     pub(crate) fn remembered(
         &self,
     ) -> impl Iterator<Item = (&str, Option<Ipv4Addr>, Option<Ipv6Addr>)> {
@@ -221,7 +218,7 @@ impl Pool {
         })
     }
 
-    /// Writes whose a place is, in both directions.
+    /// Sets a place's owner, and updates the index by name.
     fn name(&mut self, index: u32, common_name: Option<&str>) {
         let entry = &mut self.entries[index as usize];
         let before = std::mem::replace(&mut entry.common_name, common_name.map(str::to_owned));
@@ -308,7 +305,7 @@ fn ipv4_places(range: Ipv4Range) -> Result<u32, PoolError> {
     })
 }
 
-/// The bits of an address that say which host it is, as far as a pool looks at them.
+/// Returns the host bits of an address, as far as the pool uses them.
 fn host_part(range: Ipv6Range) -> u32 {
     let host_bits = 128 - u32::from(range.prefix.min(128));
     let low = u128::from(range.start) as u32;
@@ -334,7 +331,7 @@ fn ipv6_places(range: Ipv6Range) -> Result<u32, PoolError> {
     } else {
         PLACES_MAX
     };
-    // Only where the range touches the very end of all addresses.
+    // The limit applies only at the very end of the address space.
     enough(
         places.min(
             u32::try_from(room_above)
@@ -387,7 +384,7 @@ mod tests {
         assert_eq!(b.ipv4, addr("10.8.0.3"));
         pool.release(a.place);
         pool.release(b.place);
-        // A newcomer gets what was never used, and both find their own again.
+        // A new client gets a place that was never used, and both former clients find theirs.
         assert_eq!(pool.acquire(Some("c")).unwrap().ipv4, addr("10.8.0.4"));
         assert_eq!(pool.acquire(Some("b")).unwrap().ipv4, addr("10.8.0.3"));
         assert_eq!(pool.acquire(Some("a")).unwrap().ipv4, addr("10.8.0.2"));
@@ -402,7 +399,7 @@ mod tests {
         pool.release(b.place);
         pool.release(a.place);
         assert_eq!(pool.acquire(Some("c")).unwrap().place, b.place);
-        // b has lost its place; it gets what is left.
+        // Client b has lost its place and gets the free one.
         assert_eq!(pool.acquire(Some("b")).unwrap().place, a.place);
     }
 
@@ -491,7 +488,7 @@ mod tests {
         assert!(pool.remember("a", addr("10.8.0.2"), None, true));
         assert!(!pool.remember("z", addr("10.9.0.2"), None, false));
         assert_eq!(pool.acquire(Some("b")).unwrap().ipv4, addr("10.8.0.3"));
-        // The fixed place is for no other client, even when it is the last.
+        // A fixed place goes to no other client, even as the last free one.
         assert_eq!(pool.acquire(Some("c")), None);
         assert_eq!(pool.acquire(Some("a")).unwrap().ipv4, addr("10.8.0.2"));
         assert!(!pool.remember("c", addr("10.8.0.2"), None, true), "in use");

@@ -1,4 +1,4 @@
-//! The variables that scripts know of a tunnel's routes.
+//! Script variables about a tunnel's routes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -29,7 +29,7 @@ fn routes(network: &TunnelNetwork) -> Vec<RouteFacts> {
     known.collect()
 }
 
-/// Tells scripts of a client or server which routes the tunnel has, and which gateways there are.
+/// Adds the variables about a tunnel's routes and gateways, for a client or a server.
 pub(crate) fn describe_routes(
     environment: &mut Environment,
     network: &TunnelNetwork,

@@ -1,9 +1,8 @@
-//! Runs the hooks of a configuration: what program, with which arguments and environment, and
-//! how it ended.
+//! Runs the configured scripts: program, arguments, environment and exit status.
 //!
-//! [`Invocation::run`] waits for the program. `up`, `down` and the route hooks are waited for by
-//! the code that sets up the interface; everything that a peer can cause is handed to
-//! [`super::background::Background`]. No shell is involved: a hook is a program and its words.
+//! [`Invocation::run`] waits for the program. The interface code waits for `up`, `down` and the route hooks. Scripts
+//! that a peer can cause run in [`super::background::Background`]. No shell is involved: a hook is a program and its
+//! arguments.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,40 +15,40 @@ use thiserror::Error;
 use super::environment::Environment;
 use super::names;
 
-/// When a program is run.
+/// Event at which a program runs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Hook {
     /// The interface has its addresses.
     Up,
-    /// The interface is going or gone.
+    /// The interface is being removed or gone.
     Down,
     /// The routes are set.
     RouteUp,
-    /// The routes are about to go.
+    /// The routes are about to be removed.
     RoutePreDown,
     /// The peer is authenticated, or has moved.
     IpChange,
-    /// A certificate of the peer's chain is to be judged.
+    /// A certificate of the peer's chain needs a verdict.
     TlsVerify,
-    /// A client is authenticated and wants its settings.
+    /// A client is authenticated and needs its settings.
     #[cfg(feature = "server")]
     ClientConnect,
-    /// A client has gone.
+    /// A client has disconnected.
     #[cfg(feature = "server")]
     ClientDisconnect,
-    /// An address in the tunnel is found at a client, or no longer.
+    /// A tunnel address was assigned to a client or removed from it.
     #[cfg(feature = "server")]
     LearnAddress,
-    /// A name and a password are to be judged.
+    /// A name and a password need a verdict.
     #[cfg(feature = "server")]
     AuthUserPassVerify,
-    /// An answer to a challenge is to be judged.
+    /// An answer to a challenge needs a verdict.
     #[cfg(feature = "server")]
     ClientCrResponse,
 }
 
 impl Hook {
-    /// The directive.
+    /// Name of the hook's directive.
     pub(crate) const fn directive(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -71,8 +70,7 @@ impl Hook {
         }
     }
 
-    /// Value of `script_type`. Only one differs from the directive, as in stock OpenVPN, though the
-    /// manual disagrees.
+    /// Value of `script_type`. As in stock, and unlike its manual, only one differs from the directive.
     pub(crate) const fn script_type(self) -> &'static str {
         match self {
             #[cfg(feature = "server")]
@@ -82,7 +80,7 @@ impl Hook {
     }
 }
 
-/// Why a script did not do its work.
+/// Error while running a script.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum ScriptError {
@@ -104,14 +102,14 @@ pub(crate) enum ScriptError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// The program ended with an error.
+    /// The program failed.
     #[error("{hook}: `{program}`: {status}")]
     Failed {
         /// The directive.
         hook: &'static str,
         /// The program.
         program: String,
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
     },
 }
@@ -128,7 +126,7 @@ pub(crate) struct Invocation {
 }
 
 impl Invocation {
-    /// The program of a hook with its own words and then `arguments`.
+    /// Prepares a hook's program with its configured arguments, then `arguments`.
     ///
     /// # Errors
     /// [`ScriptError::NotPermitted`] below `script-security 2`.
@@ -157,13 +155,13 @@ impl Invocation {
         })
     }
 
-    /// Runs it from this directory (`cd`) instead of the daemon's.
+    /// Runs the program in this directory (`cd`) instead of the daemon's.
     pub(crate) fn in_directory(mut self, directory: Option<PathBuf>) -> Self {
         self.directory = directory;
         self
     }
 
-    /// Adds a variable.
+    /// Adds an environment variable.
     #[cfg(feature = "server")]
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.environment.set(name, value);
@@ -189,10 +187,9 @@ impl Invocation {
     /// Runs the program and waits for it.
     ///
     /// # Errors
-    /// It cannot be started. How it ended is for the caller to judge.
+    /// The program cannot be started. The caller must check the exit status.
     pub(crate) fn run(&self) -> Result<ExitStatus, ScriptError> {
-        // A name without a slash is a file here, never searched for: the environment's PATH could
-        // come from a peer.
+        // A name without a slash is a file in this directory, not a search: a peer could set the environment's PATH.
         let program = match self.program.contains('/') {
             true => self.program.clone(),
             false => format!("./{}", self.program),
@@ -213,10 +210,10 @@ impl Invocation {
         })
     }
 
-    /// Runs the program and waits for it to end well.
+    /// Runs the program and waits for its success.
     ///
     /// # Errors
-    /// It cannot be started, or ended with an error.
+    /// The program cannot be started, or failed.
     pub(crate) fn run_well(&self) -> Result<(), ScriptError> {
         let status = self.run()?;
         if status.success() {
@@ -230,8 +227,8 @@ impl Invocation {
     }
 }
 
-/// Arguments of `up`, `down` and `route-pre-down`: device, MTU, what once was the link's MTU, the tunnel's address,
-/// the peer's or the netmask, and `init` or `restart`. Addresses that there are not are empty.
+/// Arguments of `up`, `down` and `route-pre-down`: device, MTU, a former link MTU, the tunnel's address, the peer's
+/// address or the netmask, and `init` or `restart`. Missing addresses are empty.
 pub(crate) fn device_arguments(
     device: &str,
     mtu: u16,
@@ -260,7 +257,7 @@ pub(crate) fn ipchange_arguments(peer: SocketAddr) -> [String; 2] {
     [format!("[{family}]{}", peer.ip()), peer.port().to_string()]
 }
 
-/// Arguments of `tls-verify`: how far from the peer's own certificate, and the subject.
+/// Arguments of `tls-verify`: the distance from the peer's own certificate, and the subject.
 pub(crate) fn tls_verify_arguments(depth: usize, subject: &str) -> [String; 2] {
     [depth.to_string(), names::name(subject)]
 }
@@ -269,14 +266,14 @@ pub(crate) fn tls_verify_arguments(depth: usize, subject: &str) -> [String; 2] {
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Learned<'a> {
-    /// It is at this client now.
+    /// The address belongs to this client now.
     Add(&'a str),
-    /// It is at no client.
+    /// The address belongs to no client now.
     Delete,
 }
 
-/// Arguments of `learn-address`: what happened, the address or network, and whose it is. With
-/// [`Learned::Delete`] the environment is empty but for the `script_type`.
+/// Arguments of `learn-address`: the change, the address or network, and the client's name. With [`Learned::Delete`]
+/// the environment has only `script_type`.
 #[cfg(feature = "server")]
 pub(crate) fn learn_address_arguments(learned: Learned<'_>, address: &str) -> Vec<String> {
     let (operation, name) = match learned {
@@ -292,11 +289,11 @@ pub(crate) fn learn_address_arguments(learned: Learned<'_>, address: &str) -> Ve
 
 #[cfg(test)]
 pub(super) mod testing {
-    //! Scripts of tests.
+    //! Scripts for tests.
 
     use super::*;
 
-    /// A command that runs this text in a shell; the hook's arguments are `$1` and on.
+    /// A command that runs this text in a shell; the hook's arguments are `$1` and following.
     pub(in super::super) fn shell(text: &str) -> Command {
         let words = ["/bin/sh", "-c", text, "hook"];
         Command {

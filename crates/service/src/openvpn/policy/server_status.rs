@@ -1,5 +1,5 @@
-//! A server's status file and its `status` answer of the management port: formats 1, 2 and 3, to the byte what monitoring
-//! programs parse.
+//! A server's status file and the management port's `status`: formats 1, 2 and 3, byte for byte as monitoring programs
+//! parse them.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,68 +8,68 @@ use std::time::SystemTime;
 use super::status_file::Format;
 use super::timestamp::{Clock, unix};
 
-/// Placeholder for a common name or user name that is not known yet.
+/// Placeholder for an unknown common name or user name.
 pub(crate) const UNDEFINED: &str = "UNDEF";
 
 /// One client of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientRow {
-    /// From its certificate or user name; empty if it has not come so far.
+    /// Common name from its certificate or user name; empty before login.
     pub common_name: String,
-    /// Where it is: as [`real_address`] writes it.
+    /// The client's outer address, as [`real_address`] writes it.
     pub real_address: String,
-    /// Its address in the tunnel.
+    /// The client's address in the tunnel.
     pub ipv4: Option<Ipv4Addr>,
-    /// Its IPv6 address in the tunnel.
+    /// The client's IPv6 address in the tunnel.
     pub ipv6: Option<Ipv6Addr>,
-    /// Bytes of the carrying protocol's payload that came from it.
+    /// Bytes of outer payload that came from the client.
     pub bytes_received: u64,
-    /// Bytes that went to it.
+    /// Bytes of outer payload that went to the client.
     pub bytes_sent: u64,
-    /// When it came.
+    /// When the client connected.
     pub connected_since: SystemTime,
-    /// The user's name; empty if it gave none.
+    /// The user's name; empty if none.
     pub username: String,
-    /// Counted by the server, for commands of the management port.
+    /// Client number for the management port's commands.
     pub client_id: u64,
-    /// The number in its data packets.
+    /// Peer id in the client's data packets.
     pub peer_id: u32,
-    /// OpenVPN's name of the data channel's cipher.
+    /// OpenVPN's name of the data channel cipher.
     pub cipher: String,
 }
 
-/// One address or network that is behind a client.
+/// One address or network behind a client.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteRow {
     /// The address in the tunnel.
     pub address: IpAddr,
-    /// Bits of its prefix where it is a network.
+    /// Prefix length, for a network.
     pub prefix: Option<u8>,
-    /// Learned from a packet inside a network of the client, and forgotten again some day.
+    /// The route was learned from a packet and expires.
     pub cached: bool,
     /// Common name of the client.
     pub common_name: String,
-    /// Where that client is.
+    /// Outer address of that client.
     pub real_address: String,
-    /// The last packet to it.
+    /// When the last packet went to it.
     pub last_reference: SystemTime,
 }
 
-/// A server's status.
+/// Status of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerStatus {
-    /// Every client that is connected.
+    /// All connected clients.
     pub clients: Vec<ClientRow>,
-    /// Every address and network behind them.
+    /// All addresses and networks behind the clients.
     pub routes: Vec<RouteRow>,
-    /// Most packets that ever waited for broadcast; always zero here, but looked for.
+    /// Maximum length of the broadcast queue: always zero, but monitors expect the line.
     pub broadcast_queue_max: u64,
-    /// A kernel carries the data.
+    /// A kernel data plane moves the packets.
     pub kernel_data_plane: bool,
 }
 
-/// `10.1.2.3:1194`, or `[2001:db8::1]:1194` as release 2.7 writes it; those before leave out
-/// brackets and port.
+/// Formats `10.1.2.3:1194`, or `[2001:db8::1]:1194` as OpenVPN 2.7 does; earlier releases omit brackets and port for
+/// IPv6.
 pub(crate) fn real_address(addr: SocketAddr) -> String {
     SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string()
 }
@@ -89,7 +89,7 @@ impl RouteRow {
 }
 
 impl ServerStatus {
-    /// The status as text, lines ended by `\n`, the last of them `END`.
+    /// Formats the status: lines ended by `\n`, the last one `END`.
     pub(crate) fn text(
         &self,
         format: Format,

@@ -1,25 +1,25 @@
-//! The status file and the `status` answer of the management port: the format of a server's, and the statistics of a client,
-//! to the byte what monitoring programs parse.
+//! The status file and the management port's `status`, byte for byte as monitoring programs parse them: formats of a
+//! server's status, and the statistics of a client.
 
 use std::time::SystemTime;
 
 pub(crate) use super::periodic_file::PeriodicFile;
 use super::timestamp::Clock;
 
-/// The format of a server's status.
+/// Format of a server's status.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Format {
-    /// For people, and for old programs.
+    /// Version 1: for people and old programs.
     #[default]
     One,
-    /// Comma-separated lines that say their kind.
+    /// Version 2: comma-separated lines that begin with their kind.
     Two,
-    /// Tab-separated lines that say their kind.
+    /// Version 3: tab-separated lines that begin with their kind.
     Three,
 }
 
 impl Format {
-    /// By the number of `status-version` or of the command `status n`.
+    /// Converts the number of `status-version` or of the command `status n`.
     pub(crate) const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::One),
@@ -30,7 +30,7 @@ impl Format {
     }
 }
 
-/// A client's status: bytes since the start.
+/// A client's byte counts since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ClientStatus {
     /// Read from the tunnel's interface.
@@ -41,12 +41,12 @@ pub(crate) struct ClientStatus {
     pub link_read: u64,
     /// Sent to the server.
     pub link_write: u64,
-    /// Received from the server and authentic.
+    /// Received from the server and authenticated.
     pub auth_read: u64,
 }
 
 impl ClientStatus {
-    /// The status as text, lines ended by `\n`, the last of them `END`; there is one format only.
+    /// Formats the status: lines ended by `\n`, the last one `END`. There is only one format.
     pub(crate) fn text(&self, clock: &Clock, now: SystemTime) -> String {
         format!(
             "OpenVPN STATISTICS\nUpdated,{}\nTUN/TAP read bytes,{}\nTUN/TAP write bytes,{}\n\

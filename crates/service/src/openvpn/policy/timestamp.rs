@@ -1,26 +1,26 @@
-//! Points in time as OpenVPN writes them in logs, status files and environments.
+//! Times in OpenVPN's format for logs, status files and environments.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use netio::time::Civil;
 
-/// Writes points in time in one time zone.
+/// Formats times in one time zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     civil: fn(SystemTime) -> Civil,
 }
 
 impl Clock {
-    /// The time zone of this system, by `TZ` or `/etc/localtime`, else UTC.
+    /// The system's time zone by `TZ` or `/etc/localtime`, else UTC.
     pub(crate) fn system() -> Self {
-        // Its files are read before the process may be where they are not, as in a `chroot`.
+        // Reads the zone's files now: after `chroot` they may be missing.
         let _ = netio::time::local(UNIX_EPOCH);
         Self {
             civil: netio::time::local,
         }
     }
 
-    /// UTC.
+    /// A clock in UTC.
     #[cfg(test)]
     pub(crate) const fn utc() -> Self {
         Self {
@@ -28,12 +28,12 @@ impl Clock {
         }
     }
 
-    /// `2026-03-01 17:04:05`.
+    /// Formats like `2026-03-01 17:04:05`.
     pub(crate) fn ascii(&self, at: SystemTime) -> String {
         (self.civil)(at).to_string()
     }
 
-    /// Like [`Self::ascii`], with ` us=` and the microseconds behind, unless they are zero.
+    /// Like [`Self::ascii`], followed by ` us=` and the microseconds unless they are zero.
     pub(crate) fn ascii_microseconds(&self, at: SystemTime) -> String {
         let text = self.ascii(at);
         match since_epoch(at).subsec_micros() {
@@ -43,7 +43,7 @@ impl Clock {
     }
 }
 
-/// Time since 1970-01-01; zero for what was before.
+/// Time since 1970-01-01; zero for earlier times.
 pub(crate) fn since_epoch(at: SystemTime) -> Duration {
     at.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

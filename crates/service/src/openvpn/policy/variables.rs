@@ -1,5 +1,4 @@
-//! The variables that scripts know, by what they are about; names as in OpenVPN's manual,
-//! "Environmental Variables".
+//! Script variables by subject; names as in OpenVPN's manual, "Environmental Variables".
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::SystemTime;
@@ -12,20 +11,20 @@ use config::openvpn::{
 use super::environment::Environment;
 use super::timestamp::unix;
 
-/// A route of the kernel, for scripts.
+/// A kernel route, for scripts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RouteFacts {
-    /// Network and gateway are of the same family.
+    /// Network, of the same family as the gateway.
     pub network: IpAddr,
-    /// Bits of the network's prefix.
+    /// Prefix length of the network.
     pub bits: u8,
-    /// The way there.
+    /// Gateway of the route.
     pub gateway: Option<IpAddr>,
-    /// Its metric.
+    /// Metric of the route.
     pub metric: Option<u32>,
 }
 
-/// Spelling of `proto`, as the protocol of one connection.
+/// Spelling of a connection's `proto`.
 pub(crate) fn protocol_name(protocol: Protocol) -> String {
     let family = match protocol.family {
         Family::Any => "",
@@ -40,8 +39,8 @@ pub(crate) fn protocol_name(protocol: Protocol) -> String {
 }
 
 impl Environment {
-    /// Sets every script's variables of the configuration. `file` is the first configuration file,
-    /// `start` when the process started.
+    /// Sets the configuration's variables for all scripts. `file` is the first configuration file, `start` the
+    /// process's start time.
     pub(crate) fn set_configuration(
         &mut self,
         model: &OpenVpn,
@@ -61,7 +60,7 @@ impl Environment {
         }
         let dhcp = &model.network.dhcp;
         self.set_foreign_options(&dhcp.lines, &DnsOptions::default());
-        // Last, because the administrator may mean to replace what is above.
+        // Last, so that the administrator can override the variables above.
         for (name, value) in &model.scripts.environment {
             self.set(name, value);
         }
@@ -73,7 +72,7 @@ impl Environment {
         let local = &connection.local;
         let remote = connection.remote.as_ref();
         self.set_or_remove(&name("remote"), remote.map(|r| &r.host));
-        // A server has one too: that of its own end.
+        // A server has no remote, so the variable holds its own port.
         let remote_port = remote.map_or(local.port, |r| r.port);
         self.set(&name("remote_port"), remote_port);
         self.set_or_remove(&name("local"), local.host.as_ref());
@@ -87,7 +86,7 @@ impl Environment {
         self.set(&name(&format!("{kind}_proxy_port")), port);
     }
 
-    /// Where the peer is: `prefix` is `trusted` once it is authenticated, `untrusted` before.
+    /// Sets the peer's address: `prefix` is `trusted` once it is authenticated, `untrusted` before.
     pub(crate) fn set_peer(&mut self, prefix: &str, addr: SocketAddr) {
         for suffix in ["ip", "ip6", "port"] {
             self.remove(&format!("{prefix}_{suffix}"));
@@ -100,7 +99,7 @@ impl Environment {
         self.set(&format!("{prefix}_port"), addr.port());
     }
 
-    /// The interface; `context` is `init` or `restart`.
+    /// Sets the interface; `context` is `init` or `restart`.
     pub(crate) fn set_device(&mut self, name: &str, mtu: u16, context: &str) {
         self.set("dev", name);
         self.set("dev_type", "tun");
@@ -108,7 +107,7 @@ impl Environment {
         self.set("script_context", context);
     }
 
-    /// The interface's own addresses.
+    /// Sets the interface's own addresses.
     pub(crate) fn set_addresses(
         &mut self,
         topology: Topology,
@@ -134,7 +133,7 @@ impl Environment {
         }
     }
 
-    /// The tunnel's gateway, and that of the default route before the tunnel.
+    /// Sets the tunnel's gateway, and the default gateway from before the tunnel.
     pub(crate) fn set_gateways(
         &mut self,
         vpn: Option<Ipv4Addr>,
@@ -146,7 +145,7 @@ impl Environment {
         self.set_or_remove("net_gateway_ipv6", net_v6);
     }
 
-    /// Routes, counted by family from 1 on.
+    /// Sets the routes, numbered from 1 within each family.
     pub(crate) fn set_routes(&mut self, routes: &[RouteFacts]) {
         for kind in ["network", "netmask", "gateway", "metric"] {
             self.remove_all(&format!("route_{kind}_"));
@@ -170,8 +169,8 @@ impl Environment {
         self.set_or_remove(&format!("{prefix}_metric_{n}"), route.metric);
     }
 
-    /// Whether the default route goes through the tunnel, by family; `block_local` where the
-    /// local network is cut off.
+    /// Sets, by family, whether the default route goes through the tunnel; `block_local` means that the local network
+    /// is blocked.
     pub(crate) fn set_redirect(&mut self, ipv4: bool, ipv6: bool, block_local: bool) {
         let how = if block_local { 2 } else { 1 };
         self.set("redirect_gateway", u8::from(ipv4));
@@ -179,8 +178,8 @@ impl Environment {
         self.set_or_remove("route_redirect_gateway_ipv6", ipv6.then_some(how));
     }
 
-    /// Name servers and their kin as scripts of before `dns` expect them: the texts of `dhcp-option` lines. Where there
-    /// are servers or domains of `dns`, those take the place of the ones in `lines`.
+    /// Sets name servers and domains as scripts before `dns` expect them: the texts of `dhcp-option` lines. Servers or
+    /// domains in `dns` replace those in `lines`.
     pub(crate) fn set_foreign_options(&mut self, lines: &[String], dns: &DnsOptions) {
         self.remove_all("foreign_option_");
         let mut told = lines.to_vec();
@@ -204,7 +203,7 @@ impl Environment {
         }
     }
 
-    /// The `dns` options, for `dns-updown`.
+    /// Sets the `dns` options, for `dns-updown`.
     pub(crate) fn set_dns(&mut self, dns: &DnsOptions) {
         self.remove_all("dns_");
         for (n, domain) in (1u32..).zip(&dns.search_domains) {

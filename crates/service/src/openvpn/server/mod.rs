@@ -1,7 +1,7 @@
 //! A server: many clients behind one port.
 //!
-//! The [`machine`] decides, the [`executor`] does: sockets, files, threads, the data plane and the host's network are
-//! only there.
+//! The [`machine`] decides and the [`executor`] acts: only the executor uses sockets, files, threads, the data plane
+//! and the host's network.
 
 mod executor;
 mod machine;

@@ -1,8 +1,8 @@
-//! Lines by which calls have failed although the server answered there.
+//! Lines on which calls have failed although the server answered there.
 //!
-//! TCP shows whether the server is reached, not whether GRE is: a firewall or NAT on the way may let the one through only.
-//! That is found out by a call, which takes half a minute. So a line by which one has failed counts as down for a while,
-//! and for longer each time.
+//! TCP shows whether the server is reachable, but not whether GRE passes: a firewall or NAT may pass only TCP. Only a
+//! call can show that, which takes half a minute. So a line with a failed call counts as down for a while, and longer
+//! each time.
 
 use super::lines::{Knows, SERVER, ServerLines};
 use ::config::lines::LineMode;
@@ -11,20 +11,20 @@ use lines::health::Fault;
 use plane::{LINES_MAX, LineId};
 use std::time::{Duration, Instant};
 
-/// How long a line is left out after a call by it has failed. It doubles with each that fails, up to the second.
+/// How long a line rests after a failed call on it: at first, and at most. The time doubles with each failure.
 const REST: [Duration; 2] = [Duration::from_secs(3 * 60), Duration::from_secs(60 * 60)];
 
-/// The calls by one line that failed.
+/// The failed calls of one line.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     last: Instant,
-    /// How long the line rests for that.
+    /// How long the line rests after a failure.
     rest: Duration,
-    /// Until then, unless there is no other.
+    /// End of the rest, unless no other line works.
     until: Instant,
 }
 
-/// The calls that failed, by lines.
+/// The failed calls, by line.
 #[derive(Debug, Default)]
 pub(super) struct Failures([Option<Failed>; LINES_MAX]);
 
@@ -40,7 +40,7 @@ impl Failures {
         }
     }
 
-    /// Packets of a call have gone by the line.
+    /// Clears a line's failures, as packets of a call have passed it.
     pub(super) fn worked(&mut self, line: LineId) {
         if let Some(of) = self.0.get_mut(line.index()) {
             *of = None;
@@ -52,7 +52,7 @@ impl Failures {
         of.is_some_and(|of| now < of.until)
     }
 
-    /// The line that has rested for the longest time rests no longer.
+    /// Ends the rest of the line that has rested longest.
     fn wake_one(&mut self, now: Instant) {
         let resting = self.0.iter_mut().flatten().filter(|of| now < of.until);
         if let Some(of) = resting.min_by_key(|of| of.last) {
@@ -62,8 +62,9 @@ impl Failures {
 }
 
 impl ServerLines {
-    /// A call by the line that the server was called by is over; `settled` says that it was up for long, `None` that it
-    /// never was. `reason` does not say anything against the line where the server has answered by it.
+    /// Handles the end of a call on the line by which the server was called. `settled` says whether the call was up
+    /// for long; `None` means that it never was. Failures count only for a `reason` that the server's own answer does
+    /// not explain.
     pub(super) fn ended(&mut self, reason: &DownReason, settled: Option<bool>, now: Instant) {
         let Some(line) = self.dialled else { return };
         if settled == Some(true) {
@@ -75,14 +76,14 @@ impl ServerLines {
             DownReason::Login(error) => matches!(error, LoginError::TimeOut) && settled.is_none(),
             _ => settled.is_none(),
         };
-        // Probes show it where the server answers them.
+        // With a server that answers probes, the probes show whether the line works.
         let chooses = self.knows != Knows::Several && self.mode != LineMode::Single;
         if blames && chooses && self.lines.all_open().len() > 1 {
             self.failures.failed(line, now);
         }
     }
 
-    /// Lines that rest do not work, whatever is heard by them, unless the server answers probes.
+    /// Marks resting lines as down, whatever is heard on them, unless the server answers probes.
     pub(super) fn rest(&mut self, now: Instant) {
         for line in (0..LINES_MAX as u8).map(LineId) {
             let rests = self.knows != Knows::Several && self.failures.rests(line, now);
@@ -98,7 +99,7 @@ impl ServerLines {
         }
     }
 
-    /// Where no line is known to be worth a call, one of those that rest is tried. Returns whether there is such a one.
+    /// If no line is known to be worth a call, ends the rest of one. Returns whether there was such a line.
     pub(super) fn wakes(&mut self, now: Instant) -> bool {
         let mut open = self.lines.all_open().into_iter();
         if self.resting.is_empty() || open.any(|line| self.lines.may_work(SERVER, line)) {

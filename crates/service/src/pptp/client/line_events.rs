@@ -14,12 +14,12 @@ use std::net::SocketAddrV4;
 use std::time::Instant;
 
 impl ClientMachine {
-    /// Opens the lines, each as soon as its device is found to be there.
+    /// Opens the lines, each once its device exists.
     pub(super) fn open_lines(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| it.lines.bind(now, out));
     }
 
-    /// The host's devices or addresses are others.
+    /// Reads the lines' facts again, as the host's devices or addresses have changed.
     pub(super) fn links_changed(&self, effects: &mut Vec<Effect>) {
         if self.lines.is_some() {
             effects.push(Effect::ReadLines);
@@ -35,7 +35,7 @@ impl ClientMachine {
     ) {
         self.with_lines(now, effects, |it, out| {
             it.lines.read(facts, Some((0, 0)), now, out);
-            // It may have taken the place of what the calls have shown.
+            // The facts may have changed what failed calls have shown about lines.
             it.resting = LineSet::EMPTY;
             it.rest(now);
         });
@@ -51,7 +51,7 @@ impl ClientMachine {
         self.look(now, effects);
     }
 
-    /// The socket of a line is open, or cannot be opened.
+    /// Handles the result of opening a line's socket.
     pub(super) fn line_opened(
         &mut self,
         line: LineId,
@@ -73,7 +73,7 @@ impl ClientMachine {
         }
     }
 
-    /// A server was called by a line that is not that of the call, and has answered.
+    /// Handles the server's answer to a TCP connection by a line other than the call's.
     pub(super) fn knocked(&mut self, line: LineId, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| {
             let several = it.knows == Knows::Several;
@@ -87,7 +87,7 @@ impl ClientMachine {
         });
     }
 
-    /// Calls the server, by the line that is to be used.
+    /// Calls the server by the chosen line.
     pub(super) fn dial(&mut self, server: SocketAddrV4, now: Instant, effects: &mut Vec<Effect>) {
         let mut line = None;
         let several = self.with_lines(now, effects, |it, out| {
@@ -115,7 +115,7 @@ impl ClientMachine {
         }
     }
 
-    /// The server has answered at its port.
+    /// Handles the server's answer at its port.
     pub(super) fn dialled(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| {
             it.calls = None;
@@ -125,7 +125,7 @@ impl ClientMachine {
         });
     }
 
-    /// A call has failed, or the tunnel is up: from now on all lines are asked.
+    /// Probes all lines from now on, as a call has failed or the tunnel is up.
     pub(super) fn ask_all_lines(&mut self) {
         if let Some(it) = &mut self.lines {
             it.lines.set_singly(false);
@@ -136,7 +136,7 @@ impl ClientMachine {
         }
     }
 
-    /// There is no call any more; `settled` is that of [`ServerLines::ended`].
+    /// Handles the end of a call; `settled` is the argument of [`ServerLines::ended`].
     pub(super) fn hung_up(&mut self, reason: &DownReason, settled: Option<bool>, now: Instant) {
         if let Some(it) = &mut self.lines {
             it.ended(reason, settled, now);
@@ -144,7 +144,7 @@ impl ClientMachine {
         }
     }
 
-    /// The server knows of several lines, or it does not.
+    /// Takes whether the server knows of several lines.
     pub(super) fn agreed(&mut self, several: bool, now: Instant, effects: &mut Vec<Effect>) {
         let Some(it) = &mut self.lines else { return };
         let mode = it.mode;
@@ -192,7 +192,7 @@ impl ClientMachine {
         self.look(now, effects);
     }
 
-    /// The control connection is lost, and the call goes on if the server is heard soon.
+    /// Handles the loss of the control connection: the call goes on if the server is heard soon.
     pub(super) fn control_lost(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         if let Some(it) = &mut self.lines {
             it.tells = Some((now, TELL_AGAIN.0));
@@ -207,7 +207,7 @@ impl ClientMachine {
         lines.map_or_else(Vec::new, |it| it.lines.all_open())
     }
 
-    /// Takes a packet that looks like the answer to a probe.
+    /// Handles a packet that looks like the answer to a probe.
     pub(super) fn answered(
         &mut self,
         line: LineId,
@@ -241,12 +241,12 @@ impl ClientMachine {
         }
     }
 
-    /// When there is something to do about the lines.
+    /// When the lines next have something to do.
     pub(super) fn lines_deadline(&self) -> Option<Instant> {
         self.lines.as_ref().and_then(|it| it.deadline())
     }
 
-    /// Does what is due about the lines.
+    /// Handles what is due about the lines.
     pub(super) fn expire_lines(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.lines.as_ref().and_then(|it| it.lines.due())) {
@@ -266,7 +266,7 @@ impl ClientMachine {
         }
     }
 
-    /// Looks at the lines, and follows what comes of it.
+    /// Looks at the lines, and applies the consequences.
     fn look(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| {
             let state = it.state();
@@ -279,7 +279,8 @@ impl ClientMachine {
             return;
         };
         if !it.lines.may_work(SERVER, used) && self.up.is_none() {
-            // None answers: which of them does first is found out by asking all, but those that have to be called.
+            // No line works. All are asked to find the first that answers, except that lines which failed a call need
+            // a new call.
             let calls = !it.resting.is_empty() && it.is_late(now);
             self.ask_all_lines();
             if calls {
@@ -287,7 +288,7 @@ impl ClientMachine {
             }
             return;
         }
-        // Packets that were sent while the line did not work are sent again at longer and longer intervals.
+        // Call again: TCP repeats packets that the dead line lost at longer and longer intervals.
         if it.is_late(now) || it.is_forgotten(now) {
             return self.redial(now, effects);
         }
@@ -295,14 +296,14 @@ impl ClientMachine {
         if it.lines.is_opening() || used == dialled || knows && it.joined.contains(used) {
             return;
         }
-        // A moment ago it may not have been asked yet, or it was the last that worked.
+        // The line may have been unprobed a moment ago, or it was the last that worked.
         if knows && !(it.is_lost() && it.lines.may_work(SERVER, used)) {
             return;
         }
         self.redial(now, effects);
     }
 
-    /// Calls the server by another line than before.
+    /// Ends the call, and calls the server by the line that works.
     fn redial(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let server = SocketAddrV4::new(self.server(), self.options.port);
         let words = "the server is called anew, by the line that works".to_owned();
@@ -319,7 +320,7 @@ impl ClientMachine {
         self.dial(server, now, effects);
     }
 
-    /// Asks the server by a line, in the way that it answers.
+    /// Sends a probe to the server by a line.
     pub(super) fn probe_by(&mut self, line: LineId, effects: &mut Vec<Effect>) {
         let address = self.server();
         let Some(it) = &self.lines else { return };
@@ -335,7 +336,7 @@ impl ClientMachine {
         let Some(it) = &self.lines else { return };
         let several = it.knows == Knows::Several;
         let knocks = match several {
-            // The server may be within reach of TCP there, and of a call of its own.
+            // The server may still answer TCP on this line, and accept a new call there.
             true => it.is_lost() && !it.joined.contains(line),
             false => it.dialled != Some(line) || self.up.is_none(),
         };
@@ -355,7 +356,7 @@ impl ClientMachine {
         }
     }
 
-    /// Does something with the lines, and what they ask for. Returns `false` where there are none.
+    /// Calls `f` with the lines, and carries out their effects. Returns `false` where there are no lines.
     fn with_lines(
         &mut self,
         now: Instant,
@@ -396,8 +397,8 @@ impl ClientMachine {
             LineEffect::Probe { line, .. } => self.ask_by(line.id, now, effects),
             LineEffect::Log(level, words) => effects.push(Effect::Log(level, words)),
             LineEffect::LogPeer(_, words) => effects.push(Effect::Log(Level::Info, words)),
-            // Packets have one address, and the server is told of lines in another way. Files with `shape`, caps or
-            // relays are refused.
+            // Not used by PPTP: packets have one address, and the server learns of lines in another way. Files with
+            // `shape`, caps or relays are refused.
             LineEffect::SetLine(..)
             | LineEffect::Keepalive(_)
             | LineEffect::SetRate(_)

@@ -1,9 +1,9 @@
 //! A client's lines to its server.
 //!
-//! A server that knows of several lines takes packets from each of them once probes have shown it where they are
-//! ([`::pptp::lines`]). All others know a call by the address of its client: with those one line is used at a time, and
-//! the server is called anew by another. Whether a line works is asked there by an echo of LCP on the line of the call, and
-//! on the others by a connection to the server's port that is closed at once.
+//! A server that knows of several lines accepts packets on each of them once probes have shown it the client's
+//! addresses ([`::pptp::lines`]). Other servers know a call by the client's address: the client uses one line at a
+//! time, and calls anew to use another. An LCP echo then tests the call's line. A TCP connection to the server's
+//! port, closed at once, tests each other line.
 
 use super::failures::Failures;
 use super::{ClientMachine, Session};
@@ -21,61 +21,61 @@ use std::time::{Duration, Instant};
 
 pub(super) const SERVER: PeerId = PeerId(0);
 
-/// A server that does not answer a call for so long is not reached by the line.
+/// How long to wait for a server's answer to a call before the line counts as failed.
 const DIAL: Duration = Duration::from_secs(5);
 
-/// How often a server that knows nothing of lines is asked by those that are not in use.
+/// How often lines not in use are tested against a server that does not know of several lines.
 pub(super) const KNOCK: Duration = Duration::from_secs(15);
 
-/// A server that answers at its port for so long, and not one probe, does not know the call any more.
+/// A server that answers at its port for this long, but answers no probe, has forgotten the call.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 
-/// How often, and how soon, the server is told again which lines are used after a change.
+/// How many times, and at which interval, the server is told again which lines are used after a change.
 pub(super) const TELL_AGAIN: (u8, Duration) = (2, Duration::from_millis(200));
 
-/// The client's knowledge of the server's abilities.
+/// What the client knows of the server's support for lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knows {
-    /// Not known yet.
+    /// The server has not shown it yet.
     Unknown,
-    /// One line at a time.
+    /// The server knows one line at a time.
     One,
-    /// Several lines.
+    /// The server knows of several lines.
     Several,
 }
 
 /// The lines to the server.
 pub(in crate::pptp) struct ServerLines {
     pub(super) lines: Lines,
-    /// The mode that was written.
+    /// The configured mode.
     pub(super) mode: LineMode,
     pub(super) knows: Knows,
-    /// The line that is to be used.
+    /// The line that the scheduler has chosen.
     pub(super) used: Option<LineId>,
-    /// The line that the server was called by, and the one that packets of the call go by, or most of them.
+    /// The line of the call to the server, and the line that carries all or most packets of the call.
     pub(super) dialled: Option<LineId>,
     pub(super) current: Option<LineId>,
-    /// When the server was called that has not answered yet.
+    /// When the server was called, until it answers.
     pub(super) calls: Option<Instant>,
-    /// A call waits for a line.
+    /// The server to call once a line is open.
     pub(super) waits: Option<SocketAddrV4>,
-    /// It was said that there is no line.
+    /// The log already says that there is no line.
     pub(super) said: bool,
-    /// Lines by which the server takes packets of the call.
+    /// Lines on which the server accepts packets of the call.
     pub(super) joined: LineSet,
-    /// When it last answered a probe, by lines.
+    /// When the server last answered a probe, by line.
     answered: [Option<Instant>; LINES_MAX],
-    /// Since when the server answers at its port, and probes by no line.
+    /// Since when the server has answered at its port, but no probe on any line.
     pub(super) port_only: Option<Instant>,
-    /// Calls that failed, and the lines that are not used because of that.
+    /// Calls that failed, and the lines that rest because of that.
     pub(super) failures: Failures,
     pub(super) resting: LineSet,
-    /// How packets are to be spread, by all lines and by those that have joined.
+    /// How to spread packets, before lines that have not joined are left out.
     pub(super) wanted: plane::LineMode,
     spread: Spread,
-    /// The other ways of the packet that was sealed last.
+    /// Ways for the copies of the packet that was sealed last.
     copies: Vec<Way>,
-    /// When the server is told next which lines are used, and how often it is told soon after that.
+    /// When to tell the server next which lines are used, and how many quick repetitions are left.
     pub(super) tells: Option<(Instant, u8)>,
     times: Times,
     /// When data last came by the line in use.
@@ -85,7 +85,7 @@ pub(in crate::pptp) struct ServerLines {
 }
 
 impl ServerLines {
-    /// `None` where there are no lines.
+    /// Makes the lines to a server; `None` if none are configured.
     pub(in crate::pptp) fn new(settings: &Settings) -> Option<Box<Self>> {
         if settings.lines.is_empty() {
             return None;
@@ -119,17 +119,17 @@ impl ServerLines {
         }))
     }
 
-    /// Packets of the call go by this line, or most of them.
+    /// The line that carries all or most packets of the call.
     pub(super) fn line(&self) -> LineId {
         self.current.or(self.dialled).unwrap_or(LineId::FIRST)
     }
 
-    /// The line of the call does not work.
+    /// Whether the line of the call has stopped working.
     pub(super) fn is_lost(&self) -> bool {
         !self.lines.may_work(SERVER, self.line())
     }
 
-    /// The server has answered a probe by a line. Returns whether it takes packets of the call by one more.
+    /// Handles the server's answer to a probe by a line. Returns whether the line has newly joined the call.
     pub(super) fn join(&mut self, line: LineId, now: Instant) -> bool {
         self.failures.worked(line);
         self.port_only = None;
@@ -141,7 +141,8 @@ impl ServerLines {
         joins
     }
 
-    /// Lines that do not work any more have to join again. One that has just answered may be about to work.
+    /// Drops lines that no longer work, which have to join again. A line that has just answered stays, as it may be
+    /// about to work.
     pub(super) fn drop_lost(&mut self, now: Instant) {
         let before = self.joined;
         let stays = |line: &LineId| {
@@ -155,12 +156,12 @@ impl ServerLines {
         }
     }
 
-    /// The server has forgotten the call.
+    /// Whether the server has forgotten the call.
     pub(super) fn is_forgotten(&self, now: Instant) -> bool {
         self.port_only.is_some_and(|since| since + FORGOTTEN <= now)
     }
 
-    /// The server has been called, and has not answered in time.
+    /// Whether the server has not answered a call in time.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.calls.is_some_and(|at| at + DIAL <= now)
     }
@@ -170,7 +171,7 @@ impl ServerLines {
         lines_of(among(self.wanted, self.joined)).with(self.line())
     }
 
-    /// The line to be used may be another, or may have become possible.
+    /// Moves the call's packets to the chosen line once it has joined.
     pub(super) fn follow(&mut self) {
         let used = self.used.filter(|used| self.joined.contains(*used));
         if used.is_some() && self.current != used {
@@ -200,7 +201,7 @@ impl ServerLines {
         }
     }
 
-    /// A packet goes out. Returns its way; those of its copies are [`Self::copies`].
+    /// Counts a packet that goes out. Returns its way; the ways of its copies are in [`Self::copies`].
     fn sent(&mut self, packet: &[u8], sealed: usize, to: std::net::Ipv4Addr, now: Instant) -> Way {
         self.copies.clear();
         let line = self.line();
@@ -225,7 +226,7 @@ impl ServerLines {
         Way::by(first, to)
     }
 
-    /// Data has come, and was opened.
+    /// Counts data that has come and was opened.
     fn received(&mut self, line: LineId, bytes: usize, now: Instant) {
         self.bytes[1] += bytes as u64;
         self.times.last_data_received = Some(now);
@@ -235,7 +236,7 @@ impl ServerLines {
         }
     }
 
-    /// There is no call any more.
+    /// Resets the state of the call, as it has ended.
     pub(super) fn hung_up(&mut self) {
         self.dialled = None;
         self.current = None;
@@ -248,7 +249,7 @@ impl ServerLines {
 }
 
 impl ClientMachine {
-    /// A packet was sealed: the way that it goes.
+    /// Returns the way of a packet that was sealed.
     pub(super) fn way_of(&mut self, packet: &[u8], sealed: usize, now: Instant) -> Way {
         let to = self.server();
         match &mut self.lines {
@@ -257,12 +258,12 @@ impl ClientMachine {
         }
     }
 
-    /// The other ways of that packet.
+    /// The ways of that packet's copies.
     pub(super) fn other_ways(&self) -> &[Way] {
         self.lines.as_ref().map_or(&[], |it| &it.copies)
     }
 
-    /// Sends what is no packet of the interface by all lines in use.
+    /// Sends a packet that is not from the interface by all lines in use.
     pub(super) fn send_by_all(&self, packet: Vec<u8>, effects: &mut Vec<Effect>) {
         let to = self.server();
         let Some(it) = &self.lines else {
@@ -277,14 +278,15 @@ impl ClientMachine {
         }
     }
 
-    /// A packet has come by a line, and was opened; `None` where it has waited, and its line is not known.
+    /// Counts a packet that has come and was opened; `line` is `None` for a packet that waited, as its line is not
+    /// known.
     pub(super) fn came_by(&mut self, line: Option<LineId>, bytes: usize, now: Instant) {
         if let (Some(it), Some(line)) = (&mut self.lines, line) {
             it.received(line, bytes, now);
         }
     }
 
-    /// A packet of the call has come by a line.
+    /// Counts a packet of the call that has come by a line.
     pub(super) fn count_by(&mut self, line: LineId, bytes: usize, first: bool) {
         let counts = self.lines.as_mut().map(|it| &mut it.counts);
         if let Some(counts) = counts.and_then(|counts| counts.get_mut(line.index())) {
@@ -293,7 +295,7 @@ impl ClientMachine {
         }
     }
 
-    /// Fills in what `millrace status` shows of the lines.
+    /// Fills in the lines for `millrace status`.
     pub(super) fn describe_lines(&self, peer: &mut PeerStatus) {
         let Some(it) = &self.lines else { return };
         let now = Instant::now();
@@ -329,7 +331,7 @@ impl ClientMachine {
         peer.lines = lines;
     }
 
-    /// The server has answered an echo, which goes by the line of the call.
+    /// Handles the server's answer to an echo, which went by the call's line.
     pub(super) fn echoed(&mut self, now: Instant) {
         if let Some(it) = &mut self.lines {
             it.heard = Some(now);

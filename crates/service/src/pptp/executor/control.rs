@@ -11,24 +11,24 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddrV4, TcpStream};
 use std::time::Instant;
 
-/// Bytes that are read of one connection in one go: more than any message has.
+/// Bytes read from one connection in one go: more than the longest message.
 const ROOM: usize = 4096;
 
-/// Most connections that are accepted in one go.
+/// Most connections accepted in one go.
 const ACCEPTED_AT_ONCE: usize = 32;
 
-/// A connection, or one that is being made.
+/// A control connection, open or being made.
 pub(super) enum Control {
     Connecting(Connecting),
     Open {
         stream: TcpStream,
-        /// It is watched for room to write.
+        /// The poller watches the connection for room to write.
         blocked: bool,
     },
 }
 
 impl<M: Machine> Executor<'_, M> {
-    /// Calls a server, by a line if there are any.
+    /// Connects to a server, by a line if there are any.
     pub(super) fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) {
         self.close(ONLY);
         self.network.keep_outside(*server.ip());
@@ -39,7 +39,7 @@ impl<M: Machine> Executor<'_, M> {
                 ..TcpOptions::default()
             },
         };
-        // Before the call is asked for: the server may be quicker than its reply.
+        // Set before the call request is sent: GRE may arrive before the reply.
         let gre = self.gre.only();
         let connecting = gre.map_or(Ok(()), |gre| gre.connect(*server.ip()));
         let connecting = connecting.map_err(|error| error.to_string());
@@ -62,12 +62,13 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Takes the connections that wait.
+    /// Accepts waiting connections.
     pub(super) fn accept(&mut self, now: Instant) {
         let Some(listener) = &self.listener else {
             return;
         };
-        // Some wait for the next turn: each may take the place of another, which is closed only after this.
+        // Further connections wait for the next turn: each may replace another connection, which is closed only after
+        // this.
         for _ in 0..ACCEPTED_AT_ONCE {
             match listener.accept() {
                 Ok(None) => break,
@@ -98,7 +99,7 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// A connection can be read from or written to.
+    /// Handles a connection that can be read or written.
     pub(super) fn control(&mut self, id: StreamId, now: Instant) {
         if let Some(Control::Connecting(connecting)) = self.streams.get(&id) {
             match connecting.is_done() {
@@ -125,7 +126,7 @@ impl<M: Machine> Executor<'_, M> {
         let ended = matches!(event, Event::Ended(_));
         self.machine.handle(event, now, &mut self.effects);
         if ended {
-            // It would go on being readable.
+            // Dropped, as it would stay readable for ever.
             self.drop_stream(id, now);
         }
     }
@@ -135,7 +136,7 @@ impl<M: Machine> Executor<'_, M> {
             return;
         };
         let stream = connecting.into_stream();
-        // Found by its descriptor, which is the same.
+        // The poller knows the connection by its descriptor, which stays the same.
         let watched = self.poller.modify(&stream, STREAMS + id, false);
         let blocked = false;
         self.streams.insert(id, Control::Open { stream, blocked });
@@ -148,7 +149,7 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Writes what the machine has for its connections, and closes those that are finished.
+    /// Writes the machine's bytes to its connections, and closes connections that are finished.
     pub(super) fn flush_streams(&mut self, now: Instant) {
         let mut gone = Vec::new();
         for (&id, control) in &mut self.streams {
@@ -171,7 +172,7 @@ impl<M: Machine> Executor<'_, M> {
                 broken |= self.poller.modify(&*stream, token, full).is_err();
                 *blocked = full;
             }
-            // Bytes for a finished connection that the kernel does not take now are lost: its client may never read.
+            // If the kernel takes no more bytes of a finished connection, they are lost: its client may never read.
             if broken || self.machine.is_finished(id) {
                 gone.push((id, broken));
             }
@@ -185,7 +186,7 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Closes a connection, and says so.
+    /// Closes a connection, and tells the machine.
     fn drop_stream(&mut self, id: StreamId, now: Instant) {
         self.close(id);
         self.machine

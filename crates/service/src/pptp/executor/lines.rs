@@ -1,4 +1,4 @@
-//! A client's lines: a socket for GRE on each.
+//! A client's lines, with a GRE socket for each.
 
 use super::packets::BATCH;
 use super::{BUFFER, Executor, KNOCKS, LINES};
@@ -13,34 +13,34 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
-/// One line that is open.
+/// An open line.
 struct End {
     socket: GreSocket,
     outgoing: Outgoing,
 }
 
-/// The sockets for GRE: one, or one of each line, and what is to be sent by them.
+/// The GRE sockets, one in all or one for each line, with the packets to send by them.
 pub(super) struct Sockets {
     settings: Lines,
-    /// Without lines of our own.
+    /// The socket of a client or server without lines of its own.
     only: Option<GreSocket>,
     outgoing: Outgoing,
-    /// With them.
+    /// The sockets of the lines.
     open: Vec<Option<End>>,
-    /// Connections that are made to see whether the server answers.
+    /// TCP connections that test whether the server answers, by line.
     knocks: BTreeMap<LineId, Connecting>,
-    /// Packets may have copies.
+    /// Packets may have to be sent as copies too.
     copies: bool,
-    /// The packet that was sealed last, if so.
+    /// The packet that was sealed last, if copies are possible.
     sealed: Vec<u8>,
-    /// Packets that were sealed and not sent yet, copies not counted.
+    /// Packets that were sealed and not sent yet, copies excluded.
     gathered: usize,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel refused to send.
     pub(super) unsent: u64,
 }
 
 impl Sockets {
-    /// Opens the only one, if there are no lines.
+    /// Opens the single socket, if there are no lines.
     pub(super) fn open(
         lines: &Lines,
         address: Option<Ipv4Addr>,
@@ -63,7 +63,7 @@ impl Sockets {
         })
     }
 
-    /// The only one.
+    /// The single socket, without lines.
     pub(super) const fn only(&self) -> Option<&GreSocket> {
         self.only.as_ref()
     }
@@ -79,7 +79,7 @@ impl Sockets {
         Ok(socket)
     }
 
-    /// The options of a connection by a line.
+    /// Options of a TCP connection by a line.
     pub(super) fn tcp_by(&self, line: LineId) -> TcpOptions {
         let settings = self.settings.lines.get(line.index());
         settings.map_or_else(TcpOptions::default, |settings| TcpOptions {
@@ -90,8 +90,8 @@ impl Sockets {
         })
     }
 
-    /// Seals a packet, and has it sent by each of its ways, once there is a batch of them: there may be a thousand in a
-    /// super-packet.
+    /// Seals a packet and queues it for each of its ways. A full batch is sent at once, as a super-packet may hold a
+    /// thousand packets.
     pub(super) fn send(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
         self.seal(machine, packet, now);
         self.gathered += 1;
@@ -117,7 +117,7 @@ impl Sockets {
         self.sealed = sealed;
     }
 
-    /// Has a packet sent.
+    /// Queues a packet by one way.
     pub(super) fn push(&mut self, way: Way, packet: &[u8]) {
         let outgoing = match &self.only {
             Some(_) => Some(&mut self.outgoing),
@@ -134,7 +134,7 @@ impl Sockets {
         }
     }
 
-    /// Sends what was gathered.
+    /// Sends the queued packets.
     pub(super) fn flush(&mut self) {
         self.gathered = 0;
         if let Some(only) = self.only.as_ref().filter(|_| !self.outgoing.is_empty()) {
@@ -161,7 +161,7 @@ pub(super) const fn v4(address: IpAddr) -> Option<Ipv4Addr> {
 }
 
 impl<M: Machine> Executor<'_, M> {
-    /// Tells what the host says of the lines.
+    /// Gives the machine the host's facts about the lines.
     pub(super) fn read_lines(&mut self) {
         let facts = crate::lines::read(&self.gre.settings);
         self.tell(Event::LinesRead(&facts));
@@ -190,11 +190,11 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Begins to see whether the server answers by a line. One that has not ended is begun anew.
+    /// Starts a TCP connection that tests whether the server answers by a line. It replaces one that has not ended.
     pub(super) fn knock(&mut self, line: LineId, server: SocketAddrV4) {
         let options = self.gre.tcp_by(line);
         if let Some(old) = self.gre.knocks.remove(&line) {
-            // It is closed in any case.
+            // An error does not matter, as the connection is closed anyway.
             let _ = self.poller.remove(&old);
         }
         let Ok(connecting) = Connecting::new(server.into(), &options) else {
@@ -208,7 +208,7 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Such a connection is there, or failed.
+    /// Handles the success or failure of a test connection.
     pub(super) fn knocked(&mut self, line: u64, now: Instant) {
         let line = LineId(line as u8);
         let Some(done) = self.gre.knocks.get(&line).map(Connecting::is_done) else {
@@ -218,7 +218,7 @@ impl<M: Machine> Executor<'_, M> {
             return;
         }
         if let Some(connection) = self.gre.knocks.remove(&line) {
-            // It is closed in any case.
+            // An error does not matter, as the connection is closed anyway.
             let _ = self.poller.remove(&connection);
         }
         if done.is_ok() {
@@ -227,11 +227,11 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Receives what waits at a line, up to a batch.
+    /// Receives packets that wait at a line, up to a batch.
     pub(super) fn pump_line(&mut self, line: u64, now: Instant) {
         let line = LineId(line as u8);
         let end = self.gre.open.get(line.index()).and_then(Option::as_ref);
-        // Else nothing waits, or ICMP has left a word.
+        // Otherwise nothing waits, or ICMP has left an error on the socket.
         if let Some(end) = end
             && let Ok(count) = end.socket.receive(&mut self.received)
         {

@@ -1,4 +1,4 @@
-//! The way of packets: TUN to GRE and back, a batch at a time.
+//! Moves packets from the TUN to GRE and back, a batch at a time.
 
 use super::{Executor, RunError};
 use crate::pptp::machine::{Machine, Way};
@@ -6,11 +6,11 @@ use plane::LineId;
 use std::io;
 use std::time::Instant;
 
-/// Packets that are read from the interface in one go, a super-packet's counted one by one, and sent by one call.
+/// Most packets read from the interface in one go and sent by one call; each packet in a super-packet counts.
 pub(super) const BATCH: usize = 64;
 
 impl<M: Machine> Executor<'_, M> {
-    /// Reads what waits at the interface, up to a batch, seals it and sends it.
+    /// Reads packets that wait at the interface, up to a batch, seals them and sends them.
     pub(super) fn pump_tun(&mut self, now: Instant) -> Result<(), RunError> {
         let (machine, gre) = (&mut self.machine, &mut self.gre);
         let mut read = 0;
@@ -19,7 +19,7 @@ impl<M: Machine> Executor<'_, M> {
                 .reader
                 .read(&self.tun, |packet| gre.send(machine, packet, now));
             match found {
-                // A dropped packet has cost a call too.
+                // A dropped packet has cost a call too, so it counts.
                 Ok(packets) => read += packets.max(1),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -35,9 +35,9 @@ impl<M: Machine> Executor<'_, M> {
         Ok(())
     }
 
-    /// Receives what waits, up to a batch, opens it and writes it to the interface.
+    /// Receives waiting packets, up to a batch, opens them and writes them to the interface.
     pub(super) fn pump_gre(&mut self, now: Instant) {
-        // Else nothing waits, or ICMP has left a word.
+        // Otherwise nothing waits, or ICMP has left an error on the socket.
         if let Some(gre) = self.gre.only()
             && let Ok(count) = gre.receive(&mut self.received)
         {
@@ -45,7 +45,7 @@ impl<M: Machine> Executor<'_, M> {
         }
     }
 
-    /// Opens what was received by a line, and writes it to the interface.
+    /// Opens packets received by a line, and writes them to the interface.
     pub(super) fn take_in(&mut self, count: usize, line: LineId, now: Instant) {
         let (tun, writer) = (&self.tun, &mut self.writer);
         let mut deliver = |packet: &[u8]| writer.push(tun, packet);
@@ -60,7 +60,7 @@ impl<M: Machine> Executor<'_, M> {
         self.writer.flush(&self.tun);
     }
 
-    /// Writes what has waited for packets that do not come.
+    /// Writes packets that have waited in vain for earlier ones.
     pub(super) fn release(&mut self, now: Instant) {
         let (tun, writer) = (&self.tun, &mut self.writer);
         let mut deliver = |packet: &[u8]| writer.push(tun, packet);

@@ -1,4 +1,4 @@
-//! Clients that call by several lines of theirs, and are answered on each.
+//! Clients that call by several of their lines, and are answered on each.
 
 use super::{Client, ServerMachine};
 use crate::pptp::machine::{Effect, Way};
@@ -15,20 +15,20 @@ use plane::{
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-/// How clients are answered.
+/// How the server answers clients with several lines.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pptp) struct Answering {
     mode: LineMode,
 }
 
 impl Answering {
-    /// `None` where nothing is said of lines: then clients are told that there is one.
+    /// `None` if no lines are configured: then clients are told that the server uses one line.
     pub(in crate::pptp) fn new(settings: &Settings) -> Option<Self> {
         let mode = settings.mode;
         (!settings.is_default()).then_some(Self { mode })
     }
 
-    /// The mode among these places.
+    /// The mode, for lines with these numbers.
     fn among(self, places: LineSet) -> Mode {
         let shares = std::array::from_fn(|at| u64::from(places.contains(LineId(at as u8))));
         const { assert!(LINES_MAX <= 256) };
@@ -42,7 +42,7 @@ impl Answering {
     }
 }
 
-/// The lines of one client. Their numbers are the places of its addresses.
+/// The lines of one client. A line's number is the index of the client's address.
 pub(super) struct ClientLines {
     answering: Answering,
     places: LineSet,
@@ -60,7 +60,7 @@ impl ClientLines {
         }
     }
 
-    /// The ways of a packet: the first, and by `copies` the others.
+    /// Returns one way of a packet, and puts the others into `copies`.
     fn send(
         &mut self,
         (packet, sealed): (&[u8], usize),
@@ -91,19 +91,19 @@ impl ClientLines {
     }
 }
 
-/// The places of the addresses of the lines that a client uses.
+/// Numbers of the lines that a client uses.
 fn places_in_use(addresses: &Addresses, now: Instant) -> LineSet {
     let in_use = addresses.in_use(now);
     in_use.map(|(at, _)| LineId(at as u8)).collect()
 }
 
 impl ServerMachine {
-    /// Clients that call by several lines are answered so.
+    /// Sets how clients with several lines are answered.
     pub(in crate::pptp) fn answering(self, answering: Option<Answering>) -> Self {
         Self { answering, ..self }
     }
 
-    /// A client and we agree to several lines.
+    /// Handles an agreement with a client to use several lines.
     pub(super) fn agreed(&mut self, call: u16, effects: &mut Vec<Effect>) {
         let reorder = self.reorder.or(Some(true));
         let (Some(answering), Some(client)) = (self.answering, self.clients.get_mut(&call)) else {
@@ -117,7 +117,7 @@ impl ServerMachine {
         effects.push(Effect::Log(Level::Debug, words));
     }
 
-    /// The control connection of a call is lost.
+    /// Handles the loss of a call's control connection.
     pub(super) fn control_lost(&self, call: u16, effects: &mut Vec<Effect>) {
         if let Some(client) = self.clients.get(&call) {
             let name = super::name(&client.up);
@@ -126,14 +126,14 @@ impl ServerMachine {
         }
     }
 
-    /// The line of a client with several that an address is.
+    /// The line of a client with several lines that has this address.
     pub(super) fn line_of(&self, call: u16, from: Ipv4Addr, now: Instant) -> Option<LineId> {
         let place = self.session.addresses(call)?.place_of(from, now);
         let own = || self.session.hears(call, from, now).then_some(LineId::FIRST);
         place.map(|place| LineId(place as u8)).or_else(own)
     }
 
-    /// A packet was sealed for a client that has several lines. Returns the first of its ways.
+    /// Returns the first way of a packet that was sealed for a client with several lines.
     pub(super) fn ways_of(
         &mut self,
         call: u16,
@@ -152,7 +152,7 @@ impl ServerMachine {
 }
 
 impl Client {
-    /// A packet of the call has come.
+    /// Counts a packet of the call that came by a line.
     pub(super) fn count_by(&mut self, line: LineId, bytes: usize, first: bool) {
         let counts = self.lines.as_mut().map(|it| &mut it.counts);
         if let Some(counts) = counts.and_then(|counts| counts.get_mut(line.index())) {
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    /// Fills in what `millrace status` shows of its lines.
+    /// Fills in the client's lines for `millrace status`.
     pub(super) fn describe_lines(&self, addresses: Option<&Addresses>, peer: &mut PeerStatus) {
         let (Some(lines), Some(addresses)) = (&self.lines, addresses) else {
             return;
@@ -191,7 +191,7 @@ impl Client {
         peer.lines = crate::lines::their_status(&known, now);
         for (of, line) in peer.lines.iter_mut().zip(&known.lines) {
             let line = line.line;
-            // There are no ports.
+            // Address only, as GRE has no ports.
             of.name = line.endpoint.addr.ip().to_string();
             of.in_use = used == Some(line.id) || lines_of(mode).contains(line.id);
         }

@@ -20,7 +20,7 @@ fn copies_by_two_lines_that_lose_packets_lose_the_product_only() {
             let overtaken = overtaken(&arrived);
             assert!(overtaken < 50, "{more}: {overtaken} overtaken");
             let lost = 5000 - arrived.len();
-            // One in a hundred is lost on both; as one stream, ten of these a second cost a round trip each.
+            // Both lines lose one packet in a hundred; in one stream, ten losses a second cost a round trip each.
             let most = if more.is_empty() { 90 } else { 2500 };
             assert!((15..most).contains(&lost), "{more}: {lost} lost");
         }
@@ -34,7 +34,7 @@ fn copies_by_two_lines_that_lose_packets_lose_the_product_only() {
     }
 }
 
-/// How many came behind one with a greater number.
+/// Number of packets that came after one with a greater number.
 fn overtaken(arrived: &[u32]) -> usize {
     let mut greatest = 0;
     let behind = arrived.iter().filter(|&&number| {
@@ -45,7 +45,7 @@ fn overtaken(arrived: &[u32]) -> usize {
     behind.count()
 }
 
-/// Of each numbered packet that went by the second line since both were used, whether it went by the first as well.
+/// Tells for each numbered packet by the second line, since both were in use, whether the first line carried it too.
 fn arrived_twice(sent: &[Vec<Vec<u8>>; 2]) -> Vec<bool> {
     let first: std::collections::HashSet<&Vec<u8>> = sent[0].iter().collect();
     let data = sent[1].iter().filter(|packet| packet[0] & 0x10 != 0);
@@ -86,7 +86,7 @@ fn a_line_that_is_cut_costs_two_seconds_and_no_call_with_failover() {
     for arrived in lines.arrived() {
         assert_eq!(arrived.len(), 1000);
     }
-    // Back again, and no copy by the line that waits.
+    // The first line is back, and the waiting line carries no copies.
     lines.wires[0].cut = false;
     for _ in 0..25 {
         lines.transfer(500);
@@ -113,7 +113,7 @@ fn packets_that_are_shared_out_arrive_in_order() {
         lines.transfer(2000);
         for arrived in lines.arrived() {
             let overtaken = overtaken(&arrived);
-            // The first ones show that there is a second line.
+            // Only the first packets, which reveal the second line, are overtaken.
             assert!(overtaken < 40, "{more}: {overtaken} overtaken");
             assert!(arrived.len() >= 1980, "{more}: {}", arrived.len());
         }
@@ -138,7 +138,7 @@ fn a_call_goes_on_without_its_control_connection_while_a_line_lives() {
         assert_eq!(arrived.len(), 1000);
     }
     assert_eq!((lines.ups, lines.dialled.len()), (1, 1), "{:?}", lines.log);
-    // Its end is told by LCP.
+    // LCP reports the end of the call.
     lines.tell(Event::Stop);
     lines.pass(SECOND);
     let mut status = Status::default();
@@ -216,7 +216,7 @@ fn what_is_recorded_and_sent_from_elsewhere_gives_nobody_packets() {
     let peer = lines.server_peer();
     let names: Vec<&str> = peer.lines.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["192.0.2.1", "198.51.100.1"]);
-    // Data from there is none of the call's.
+    // Data from that address does not belong to the call.
     let before = World::drops(&lines.server, "no_session");
     let mut data = lines.sent[0].last().unwrap().clone();
     let from = Way::first(MALLORY);
@@ -258,7 +258,7 @@ fn a_server_that_knows_nothing_of_lines_is_called_anew_by_another() {
         lines.transfer(6000);
         assert_eq!(lines.dialled, [LineId(0), LineId(1)], "{:?}", lines.log);
         assert_eq!(lines.in_use(), ["lte"], "{:?}", lines.log);
-        // Back after the hold time.
+        // The line is used again after the hold time.
         lines.wires[0].cut = false;
         lines.pass(SECOND * 60);
         assert_eq!(
@@ -267,7 +267,7 @@ fn a_server_that_knows_nothing_of_lines_is_called_anew_by_another() {
             "{:?}",
             lines.log
         );
-        // And away at once where the carrier goes.
+        // The line is left at once when its carrier goes.
         lines.wires[0].unplugged = true;
         lines.tell(Event::LinksChanged);
         lines.pass(SECOND);
@@ -315,7 +315,7 @@ fn a_server_that_has_died_is_called_anew_at_once() {
     let answers = "[lines]\nmode = \"duplicate\"";
     let mut lines = Lines::joined("duplicate", "duplicate", "");
     lines.server = Lines::new("duplicate", answers, "").server;
-    // Its kernel closes its connections.
+    // The client's kernel closes its connections.
     lines.stream = None;
     lines.tell(Event::Ended(ONLY));
     lines.tell(Event::Closed(ONLY));

@@ -1,4 +1,4 @@
-//! An interface and one peer, a path that loses what is too long, and a clock.
+//! An interface and one peer, a path that loses packets that are too long, and a clock.
 
 use super::super::event::Event;
 use super::*;
@@ -15,11 +15,11 @@ struct World {
     start: Now,
     seconds: u64,
     state: RefCell<PeerState>,
-    /// The longest inner packet that passes.
+    /// The longest inner packet that passes the path.
     carries: usize,
     /// Longest packet in bytes that this host's device takes.
     device: usize,
-    /// Which of the targets answer.
+    /// The targets that answer.
     answers: Vec<&'static str>,
     token: u64,
     probes: usize,
@@ -119,7 +119,7 @@ impl World {
         Some(Event::Message(id, answer[..148.min(answer.len())].into()))
     }
 
-    /// Lets time pass, with so many bytes of others in each second. Deadlines come every second.
+    /// Lets time pass, with this many bytes of other traffic in each second. Deadlines come every second.
     fn run(&mut self, seconds: u64, bytes: u64) {
         for _ in 0..seconds {
             self.seconds += 1;
@@ -140,14 +140,14 @@ impl World {
 #[test]
 fn nothing_is_asked_on_an_idle_tunnel_and_little_on_a_good_path() {
     let mut world = World::new(1420, &TARGETS);
-    // Keepalives.
+    // Keepalives only.
     world.run(600, 10);
     assert_eq!((world.probes, world.token), (0, 0));
     assert_eq!(world.report(), "10.0.0.9 was not asked yet");
     world.run(60, 2000);
     assert_eq!((world.probes, world.token, world.found()), (2, 0, None));
     assert_eq!(world.report(), "10.0.0.9 answers up to 1420 bytes");
-    // The probes themselves are no traffic.
+    // The probes themselves do not count as traffic.
     world.run(3600, 10);
     assert_eq!(world.probes, 2);
 }
@@ -167,12 +167,12 @@ fn a_black_hole_narrows_the_mtu_and_its_end_widens_it() {
     world.carries = 1420;
     world.run(700, 2000);
     assert_eq!(world.found(), None);
-    // It becomes worse: asked for every two minutes.
+    // The path gets narrower, which the probe of every two minutes finds.
     world.carries = 1300;
     world.run(300, 2000);
     let found = world.found().unwrap();
     assert!((1285..=1300).contains(&found), "{found}");
-    // The peer has moved: all is anew.
+    // The peer has moved, so the probes start anew.
     world.carries = 1420;
     let elsewhere = Line::udp(Endpoint::new(([192, 0, 2, 2], 51820).into()));
     world.state.borrow_mut().line = Some(elsewhere);

@@ -112,7 +112,7 @@ fn a_host_address_brings_no_route_of_its_own_in_ipv4() {
 fn a_full_tunnel_gets_a_table_with_rules_of_both_families() {
     let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0, ::/0");
     let plan = plan(&lines, &facts());
-    // 51820 was in use.
+    // The number 51820 was in use.
     let table = 51821;
     let rules = |v6| {
         let unmarked = Step::UnmarkedRule {
@@ -175,7 +175,7 @@ fn an_old_kernel_gets_halves_and_a_route_to_the_endpoint_before_them() {
     let mut old = facts();
     old.suppress_prefixlength = false;
     let plan = plan(&lines, &old);
-    // They win over another tunnel's, as the default route that they stand for.
+    // These routes win over another tunnel's, like the default route that they replace.
     let half = |network| match route(network, MAIN) {
         Step::Route {
             dst, prefix, table, ..
@@ -241,7 +241,7 @@ fn without_ipv6_its_part_is_left_out_with_a_warning() {
     let plan_without = plan(&lines, &off);
     assert_eq!(plan_without.steps.len(), 3);
     assert_eq!(plan_without.warnings.len(), 1);
-    // Packets that the tunnel was to take do not leave by the line.
+    // Packets meant for the tunnel do not leave by the uplink.
     let short = plan(&format!("MTU = 1200\n{lines}"), &facts());
     let blocks = |step: &&Step| matches!(step, Step::Unreachable { .. });
     assert_eq!(short.steps.iter().filter(blocks).count(), 5);
@@ -354,7 +354,7 @@ fn ranges_that_hold_the_endpoint_go_where_the_tunnels_own_packets_do_not_look() 
         let with = plan(&format!("{PEER}AllowedIPs = {ranges}"), &facts());
         assert_eq!(rules(&with), (table, Some(passes)), "{ranges}");
         assert!(with.steps.contains(&route(held, table)), "{ranges}");
-        // A range that does not hold it stays in the main table.
+        // A range that does not contain the endpoint stays in the main table.
         assert!(!with.steps.contains(&route(held, MAIN)), "{ranges}");
         let mut old = facts();
         old.suppress_prefixlength = false;

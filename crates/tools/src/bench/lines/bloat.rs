@@ -1,4 +1,4 @@
-//! Measures a ping while eight streams fill the line: without a tunnel, and with one that knows the line's rate.
+//! Measures a ping while eight streams fill the line: without a tunnel, and with a tunnel that knows the line's rate.
 
 use std::net::IpAddr;
 use std::thread;
@@ -12,22 +12,22 @@ use lab::{Emulator, Host, Impairment, LabError, LinkOptions};
 use super::super::rig::RigError;
 use super::{INNER, IPERF_PORT, up};
 
-/// Bits a second up and down.
+/// Rates up and down, in bits per second.
 const RATES: [u64; 2] = [5_000_000, 20_000_000];
 const DELAY: Duration = Duration::from_millis(10);
-/// How long what fills the line's own queue takes to leave it.
+/// Delay of the line's own queue when it is full.
 const QUEUE: Duration = Duration::from_millis(300);
 const STREAMS: u16 = 8;
-/// Streams run for so long before the first ping, until none of them begins any more.
+/// Seconds that the streams run before the first ping, so that all have started.
 const LEAD: u32 = 2;
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// The way between the hosts.
+/// The path between the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The line, whose queue is fair or one behind the other.
+    /// The bare line, with a fair or a first-in-first-out queue.
     Line { fair: bool },
-    /// A WireGuard tunnel over the line with the simple queue, which knows the line's rates or does not.
+    /// A WireGuard tunnel over the line with the simple queue; `shape` tells it the line's rates.
     Tunnel { shape: bool },
 }
 
@@ -38,25 +38,25 @@ pub(super) const WAYS: [(&str, Way); 4] = [
     ("WireGuard, shaped", Way::Tunnel { shape: true }),
 ];
 
-/// Both directions by name.
+/// Both directions and their names.
 pub(super) const DIRECTIONS: [(&str, Direction); 2] = [
     ("up, 5 Mbit/s", Direction::Forward),
     ("down, 20 Mbit/s", Direction::Reverse),
 ];
 
-/// The measurements.
+/// The results on a full line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filled {
     /// The rate of the streams, in Mbit/s.
     pub(super) rate: f64,
-    /// The time that one of a hundred pings exceeds, in milliseconds.
+    /// The 99th percentile of the round trip times, in milliseconds.
     pub(super) ping: f64,
 }
 
 /// Fills a line in one direction and pings across it.
 ///
 /// # Errors
-/// [`RigError`] if something cannot be built or does not answer.
+/// [`RigError`] if a network cannot be built or a host does not answer.
 pub(super) fn fill(way: Way, direction: Direction, seconds: u32) -> Result<Filled, RigError> {
     let (a, b) = (Host::private("a")?, Host::private("b")?);
     let link = LinkOptions::numbered(1);
@@ -128,7 +128,7 @@ fn load(
     })
 }
 
-/// The time that one of a hundred pings exceeds, in milliseconds. A lost ping takes for ever.
+/// The 99th percentile of the round trip times, in milliseconds. A lost ping counts as infinite.
 fn one_of_a_hundred(pings: &PingReport) -> f64 {
     let place = 0.99 * f64::from(pings.sent) / f64::from(pings.received.max(1));
     match place > 1.0 || pings.received == 0 {

@@ -1,4 +1,4 @@
-//! A call's worth of packets: small ones, evenly, each with its number.
+//! Simulates a phone call: small numbered packets at a constant rate.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use lab::{Host, LabError};
 
 const PORT: u16 = 5004;
-/// The size of G.711 with its headers.
+/// Bytes of a G.711 packet with its headers.
 const SIZE: usize = 172;
-/// Between two packets.
+/// Interval between two packets.
 pub(super) const EACH: Duration = Duration::from_millis(20);
-/// How long the last packets are waited for.
+/// How long to wait for the last packets.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// The fate of a packet: when it was to be sent since the start, and how long it took, if it came.
+/// A sent packet: its planned send time since the start, and its delay if it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     pub(super) at: Duration,
@@ -27,7 +27,7 @@ pub(super) struct Sent {
 /// All packets of one direction.
 pub(super) type Packets = Vec<Sent>;
 
-/// One direction of a call that goes on.
+/// One direction of a call in progress.
 #[derive(Debug)]
 pub(super) struct Call {
     sender: JoinHandle<io::Result<Vec<Instant>>>,
@@ -36,7 +36,7 @@ pub(super) struct Call {
     start: Instant,
 }
 
-/// Tells the receiver to end when the call does, well or not.
+/// Makes the receiver stop when the call ends, successfully or not.
 #[derive(Debug, Default)]
 struct Finished(Arc<AtomicBool>);
 
@@ -71,7 +71,7 @@ impl Call {
         })
     }
 
-    /// Waits until all is sent, and for what is on its way.
+    /// Waits until all packets are sent, and for those that are on the way.
     pub(super) fn end(self) -> Result<Packets, LabError> {
         let sent = joined(self.sender)?;
         thread::sleep(LAST_WAIT);
@@ -85,7 +85,7 @@ impl Call {
     }
 }
 
-/// Sends by the clock. A packet that the tunnel refuses is one that is lost.
+/// Sends by the clock. A packet that the tunnel refuses counts as lost.
 fn send(target: SocketAddr, count: usize, start: Instant) -> io::Result<Vec<Instant>> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     let mut times = Vec::with_capacity(count);
@@ -100,7 +100,7 @@ fn send(target: SocketAddr, count: usize, start: Instant) -> io::Result<Vec<Inst
     Ok(times)
 }
 
-/// When each packet came first.
+/// Receives packets and notes each one's first arrival time.
 fn receive(
     socket: &UdpSocket,
     count: usize,
@@ -110,7 +110,7 @@ fn receive(
     let mut come = vec![None; count];
     let mut packet = [0; SIZE];
     while !finished.load(Ordering::Acquire) {
-        // Nothing for a while, or an ICMP error: the next one tells.
+        // A timeout or an ICMP error; try again.
         let Ok((SIZE, _)) = socket.recv_from(&mut packet) else {
             continue;
         };
@@ -124,7 +124,7 @@ fn receive(
 }
 
 fn joined<T>(thread: JoinHandle<io::Result<T>>) -> Result<T, LabError> {
-    // A thread only panics if the lab does.
+    // The thread only panics if the lab does.
     let result = thread
         .join()
         .unwrap_or_else(|why| std::panic::resume_unwind(why));

@@ -1,4 +1,4 @@
-//! Draws the lines as a call and a download saw them: figures, and when.
+//! Shows how a call and a download fared on the lines: a table, and a chart over time.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use super::call::{EACH, Packets, Sent};
 use crate::bench::statistics::number;
 use crate::bench::table::Table;
 
-/// A packet that takes longer is of no use to a call.
+/// A longer delay makes a packet useless for a call.
 const LATE: Duration = Duration::from_millis(150);
-/// Blocks in a drawn line.
+/// Blocks in a row of the chart.
 const BLOCKS: usize = 48;
 
-/// The result of one way to use the lines.
+/// The results of one way to use the lines.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     name: &'static str,
-    /// Share of the call's packets that never came, and of those that came too late.
+    /// Fractions of the call's packets: `lost` never arrived, `late` arrived too late.
     lost: f64,
     late: f64,
-    /// The longest time without a packet in either direction.
+    /// The longest gap without packets in either direction.
     silence: Duration,
-    /// The time that 99 of 100 packets of those that came took at most.
+    /// The delay that 99 of 100 arrived packets did not exceed.
     delay: Duration,
-    /// Bits a second.
+    /// The download's rate in bits per second.
     download: f64,
-    /// Of each part of the time, the share of the packets that came in time.
+    /// For each interval, the fraction of packets that arrived in time.
     parts: Vec<f64>,
 }
 
@@ -64,7 +64,7 @@ impl Shown {
     }
 }
 
-/// The longest time between two packets that came, the ends of the call included.
+/// The longest gap between two arrived packets, counting the call's start and end.
 fn silence(packets: &Packets, time: Duration) -> Duration {
     let mut times: Vec<Duration> = packets
         .iter()
@@ -77,7 +77,7 @@ fn silence(packets: &Packets, time: Duration) -> Duration {
     gaps.max().unwrap_or_default()
 }
 
-/// A row for each way.
+/// The table, with a row for each way.
 pub(super) fn table(shown: &[Shown]) -> Table {
     let mut table = Table::new([
         "",
@@ -101,7 +101,7 @@ pub(super) fn table(shown: &[Shown]) -> Table {
     table
 }
 
-/// The call over time, a drawn line for each way; `dsl` is cut in the middle third.
+/// The chart of the call over time, a row for each way; `dsl` is cut in the middle third.
 pub(super) fn picture(shown: &[Shown]) -> String {
     let cut = BLOCKS / 3;
     let mut text = format!(
@@ -118,18 +118,18 @@ pub(super) fn picture(shown: &[Shown]) -> String {
     text
 }
 
-/// Full where every packet came in time, a dot where none did.
+/// A full block if every packet came in time, a dot if none did.
 fn block(share: f64) -> char {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     match share {
         none if none <= 0.0 => '·',
         all if all >= 1.0 => '█',
-        // Never the full one, and at least the lowest.
+        // At least the lowest block, but never the full one.
         some => HEIGHTS[(some * 7.0) as usize],
     }
 }
 
-/// An explanation of the figures.
+/// Explains the figures.
 pub(super) fn words() -> String {
     format!(
         "A block is full where every packet of the call came in time, within {} ms, in both directions; a dot is\n\
@@ -155,7 +155,7 @@ mod tests {
     fn figures_are_those_of_the_packets() {
         let time = Duration::from_secs(12);
         let good = packets(|_| Some(20));
-        // One second of nothing, and a packet in ten too late.
+        // One second without packets, and one packet in ten too late.
         let bad = packets(|number| match number {
             200..250 => None,
             _ if number % 10 == 0 => Some(200),

@@ -1,4 +1,4 @@
-//! The installed `openssl speed`, run for the same figures.
+//! Runs the installed `openssl speed` for the same figures.
 
 mod output;
 mod program;
@@ -10,14 +10,14 @@ use crypto::{Cipher, Digest};
 
 pub(super) use program::{OpenSsl, OpenSslError};
 
-/// The measurement of one run of `openssl speed`.
+/// What one run of `openssl speed` measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Measure {
     Hash(Digest),
     Hmac(Digest),
     Rc4,
     Cbc(Cipher, Direction),
-    /// With nonce, associated data and tag, as for a packet.
+    /// A packet, with nonce, associated data and tag.
     Aead(Cipher, Direction),
 }
 
@@ -37,8 +37,8 @@ impl Direction {
 }
 
 impl Measure {
-    /// OpenSSL's steps for a packet or a message, one after the other. A tunnel's cipher and its HMAC are two passes,
-    /// as in OpenVPN.
+    /// OpenSSL's steps for a packet or a message, in order. A tunnel's cipher and its HMAC are two steps, as in
+    /// OpenVPN.
     fn of(algorithm: Algorithm, operation: Operation) -> Vec<Self> {
         let direction = Direction::of(operation);
         match algorithm {
@@ -60,7 +60,7 @@ impl Measure {
         }
     }
 
-    /// Whether OpenSSL 3 keeps it in the provider of what is out of date.
+    /// Whether OpenSSL 3 has the algorithm only in its legacy provider.
     const fn is_legacy(self) -> bool {
         matches!(
             self,
@@ -69,14 +69,14 @@ impl Measure {
     }
 }
 
-/// The measurements so far: a tunnel's parts are often figures of their own.
+/// The measurements so far, kept because several figures share a step.
 #[derive(Default)]
 pub(super) struct Measured {
     rates: BTreeMap<(Measure, usize), Option<f64>>,
 }
 
 impl OpenSsl {
-    /// Bytes a second; `None` if this OpenSSL cannot measure it.
+    /// Bytes per second; `None` if this OpenSSL cannot measure it.
     pub(super) fn rate(
         &self,
         (algorithm, operation): (Algorithm, Operation),

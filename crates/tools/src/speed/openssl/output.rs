@@ -9,9 +9,9 @@
 //! +F5:22:253:38193.7:0.000026              ECDH: number, bits, operations a second, seconds of each
 //! ```
 //!
-//! The numbers in front differ from release to release. What cannot be measured is 0.
+//! The leading numbers differ between releases. A measurement that failed has the figure 0.
 
-/// Bytes a second at the only size.
+/// Bytes per second in the output for a single size.
 pub(super) fn bytes_per_second(text: &str, bytes: usize) -> Option<f64> {
     let size = text.lines().find_map(|line| line.strip_prefix("+H:"))?;
     if size.trim().parse() != Ok(bytes) {
@@ -21,11 +21,11 @@ pub(super) fn bytes_per_second(text: &str, bytes: usize) -> Option<f64> {
         .lines()
         .find_map(|line| line.strip_prefix("+F:"))?
         .split(':');
-    // The name may have been left out, never the figure, which is the last.
+    // The name may be missing; the figure is always last.
     figure(fields.next_back()?)
 }
 
-/// The first two figures of the line that begins with `prefix`, such as `+F2:`, for keys of `bits`.
+/// The first two figures of the line that begins with `prefix`, such as `+F2:`, for keys of `bits` bits.
 pub(super) fn per_second(text: &str, prefix: &str, bits: u32) -> Option<[Option<f64>; 2]> {
     text.lines().find_map(|line| {
         let mut fields = line.strip_prefix(prefix)?.split(':');
@@ -40,7 +40,7 @@ pub(super) fn per_second(text: &str, prefix: &str, bits: u32) -> Option<[Option<
     })
 }
 
-/// A figure above nothing.
+/// Parses a figure; `None` if it is 0.
 fn figure(text: &str) -> Option<f64> {
     let value: f64 = text.trim().parse().ok()?;
     (value.is_finite() && value > 0.0).then_some(value)
@@ -58,13 +58,13 @@ mod tests {
 +F:25:AES-256-CBC:1407520738.46
 ";
 
-    /// The output in the form of 1.1.1, whose ciphers are numbered otherwise and have OpenSSL's older long names.
+    /// Output in the form of 1.1.1, which numbers ciphers differently and uses the older long names.
     const CBC_1_1_1: &str = "\
 +H:1408
 +F:22:aes-256-cbc:58935301.12
 ";
 
-    /// In the form of 3.5, which has more algorithms in front.
+    /// Output in the form of 3.5, which lists more algorithms before this one.
     const GCM_3_5: &str = "\
 +H:64
 +F:28:AES-256-GCM:4537225537.25
@@ -81,7 +81,7 @@ mod tests {
     fn names_may_have_parentheses_and_nothing_is_no_figure() {
         let hmac = "+H:1408\n+F:9:hmac(sha1):1715045376.00\n";
         assert_eq!(bytes_per_second(hmac, 1408), Some(1_715_045_376.0));
-        // 3.0 without its provider of old ciphers.
+        // OpenSSL 3.0 without its legacy provider.
         let none = "+H:64\n+F:12:rc4:0.00\n";
         assert_eq!(bytes_per_second(none, 64), None);
         assert_eq!(bytes_per_second(hmac, 64), None);
@@ -128,13 +128,13 @@ mod tests {
 
     #[test]
     fn later_releases_have_more_figures_behind() {
-        // From 3.2 on RSA has four.
+        // From 3.2 on, RSA has four figures.
         let text = "+F2:2:2048:1900.100000:37407.500000:36000.000000:1850.000000\n";
         assert_eq!(
             per_second(text, "+F2:", 2048),
             Some([Some(1900.1), Some(37407.5)])
         );
-        // One that failed.
+        // A measurement that failed.
         let text = "+F3:2:2048:0.000000:82.500000\n";
         assert_eq!(per_second(text, "+F3:", 2048), Some([None, Some(82.5)]));
     }

@@ -1,4 +1,4 @@
-//! The program itself: which options it has, and running it.
+//! The installed `openssl` program: its options, and running it.
 
 use std::io;
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{Direction, Measure, output};
 
-/// Why OpenSSL cannot be compared with.
+/// Why a comparison with OpenSSL is impossible.
 #[derive(Debug, Error)]
 pub(crate) enum OpenSslError {
     #[error(
@@ -27,15 +27,15 @@ pub(crate) enum OpenSslError {
     },
 }
 
-/// The installed program.
+/// The installed OpenSSL program.
 #[derive(Debug)]
 pub(crate) struct OpenSsl {
-    /// Its name for itself: `OpenSSL 3.0.19 27 Jan 2026`.
+    /// The version that it prints: `OpenSSL 3.0.19 27 Jan 2026`.
     pub version: String,
     options: Options,
 }
 
-/// Which of the options that came with time `speed` has.
+/// The newer options of `speed` that this release has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Options {
     aead: bool,
@@ -44,10 +44,10 @@ struct Options {
 }
 
 impl Options {
-    /// Without these there is nothing to be had. All came with 1.1.1; LibreSSL has none of them.
+    /// Options that every measurement needs. All came with 1.1.1; LibreSSL has none of them.
     const NEEDED: [&str; 3] = ["-bytes", "-seconds", "-mr"];
 
-    /// From what `openssl speed -help` prints; the option that is missing otherwise.
+    /// Parses the output of `openssl speed -help`; fails with the needed option that is missing.
     fn of(help: &str) -> Result<Self, &'static str> {
         let has = |option: &str| {
             help.lines()
@@ -63,13 +63,13 @@ impl Options {
         })
     }
 
-    /// The command line behind `openssl speed`; `None` if this release cannot measure it.
+    /// The arguments after `openssl speed`; `None` if this release cannot measure it.
     fn arguments(self, measure: Measure, bytes: usize, seconds: f64) -> Option<Vec<String>> {
         let mut words = vec!["-mr".to_owned()];
         let mut add = |new: &[&str]| words.extend(new.iter().map(|&word| word.to_owned()));
         add(&["-seconds", &whole(seconds), "-bytes", &bytes.to_string()]);
         if measure.is_legacy() && self.provider {
-            // The first that is named replaces the one that is there by itself.
+            // Naming one provider disables the default one, so name both.
             add(&["-provider", "legacy", "-provider", "default"]);
         }
         let cipher = |cipher: Cipher| cipher.name().to_ascii_lowercase();
@@ -92,7 +92,7 @@ impl Options {
 }
 
 impl OpenSsl {
-    /// The program in PATH.
+    /// Finds the program in PATH.
     pub(crate) fn find() -> Result<Self, OpenSslError> {
         let version = Self::run(&["version"])?.stdout;
         let version = String::from_utf8_lossy(&version);
@@ -100,7 +100,7 @@ impl OpenSsl {
             Some(version) if !version.is_empty() => version.to_owned(),
             _ => "this openssl".to_owned(),
         };
-        // On standard error up to 1.1.1, on standard output since.
+        // The help goes to standard error up to 1.1.1, to standard output since.
         let help = Self::run(&["speed", "-help"])?;
         let help = [help.stdout, help.stderr].concat();
         match Options::of(&String::from_utf8_lossy(&help)) {
@@ -109,7 +109,7 @@ impl OpenSsl {
         }
     }
 
-    /// Bytes a second; `None` if this OpenSSL cannot measure it.
+    /// Bytes per second; `None` if this OpenSSL cannot measure it.
     pub(super) fn symmetric(
         &self,
         measure: Measure,
@@ -123,7 +123,7 @@ impl OpenSsl {
         Ok(output::bytes_per_second(&text, bytes))
     }
 
-    /// Operations a second, in the order of the algorithm's operations.
+    /// Operations per second, in the order of the algorithm's operations.
     pub(crate) fn public_key(
         &self,
         algorithm: Algorithm,
@@ -164,7 +164,7 @@ impl OpenSsl {
     }
 }
 
-/// `openssl speed` takes whole seconds, at least one.
+/// Rounds to whole seconds, at least one, as `openssl speed` needs.
 fn whole(seconds: f64) -> String {
     format!("{:.0}", seconds.round().max(1.0))
 }

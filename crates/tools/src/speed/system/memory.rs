@@ -1,22 +1,22 @@
-//! Two blocks of memory, one written, copied into the other with a change, and that one read.
+//! Memory test: writes one block, copies it into another with a change, and reads the copy.
 
 use std::collections::TryReserveError;
 use std::hint::black_box;
 
-/// Between words, so that no two of them are alike.
+/// Difference between adjacent words, so that no two words are equal.
 const STEP: u32 = 0x9e37_79b1;
 
-/// The difference between a copied word and its source: a plain copy would be the C library's work.
+/// Change of a copied word; a plain copy would become a call of the C library.
 const CHANGE: u32 = 0x5bd1_e995;
 
-/// The two blocks, of words of 32 bits.
+/// Two blocks of 32-bit words.
 pub(super) struct Blocks {
     from: Vec<u32>,
     to: Vec<u32>,
 }
 
 impl Blocks {
-    /// Blocks of so many words that the kernel has given already.
+    /// Allocates blocks of `words` words and touches every page.
     pub(super) fn new(words: usize) -> Result<Self, TryReserveError> {
         let block = || {
             let mut block = Vec::new();
@@ -30,7 +30,7 @@ impl Blocks {
         })
     }
 
-    /// So many rounds of three passes: the sum of all words that were read.
+    /// Runs `rounds` rounds of three passes and returns the sum of all words read.
     pub(super) fn rounds(&mut self, rounds: u32) -> u32 {
         let mut sum = 0_u32;
         for round in 0..rounds {
@@ -39,7 +39,7 @@ impl Blocks {
                 *word = value;
                 value = value.wrapping_add(STEP);
             }
-            // Each pass goes over all of the memory: none may be joined with the one before.
+            // Keeps the compiler from merging passes: each must go through all of the memory.
             let from = black_box(&self.from);
             for (to, from) in self.to.iter_mut().zip(from) {
                 *to = from.wrapping_add(CHANGE);
@@ -51,7 +51,7 @@ impl Blocks {
         sum
     }
 
-    /// The result of [`Self::rounds`], without any memory.
+    /// Computes the result of [`Self::rounds`] without using memory.
     pub(super) fn expected(&self, rounds: u32) -> u32 {
         let (words, rounds) = (self.from.len() as u64, u64::from(rounds));
         let places = words * words.saturating_sub(1) / 2 * rounds;
@@ -60,7 +60,7 @@ impl Blocks {
             .wrapping_mul(u64::from(STEP))
             .wrapping_add(turns)
             .wrapping_add((words * rounds).wrapping_mul(u64::from(CHANGE)));
-        // The sum of words is kept modulo 2^32, and so is this.
+        // Sums are modulo 2^32.
         sum as u32
     }
 }

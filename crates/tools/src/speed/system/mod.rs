@@ -1,8 +1,8 @@
-//! `millrace speed --system`: memory, pi and e, the tests by which the paper on routers judged compiler options.
+//! `millrace speed --system`: memory, pi and e, the tests by which a paper on routers judged compiler options.
 //!
-//! Software & Systems 4/2020, pp. 605-612, gives their times on two routers, each with the vendor's build and with one
-//! whose options fit the processor. Its programs are not known for certain. For pi and e these here do what the widely
-//! known small programs for so many digits do. What its test of memory does is not described: that is one of ours.
+//! Software & Systems 4/2020, pp. 605-612, gives times on two routers, each with the vendor's build and with tuned
+//! options. Its programs are not known for certain. The tests for pi and e use the algorithms of widely known small
+//! programs with as many digits. The paper does not describe its memory test, so the one here is our own.
 
 mod memory;
 mod spigot;
@@ -19,23 +19,23 @@ use memory::Blocks;
 use table::Row;
 use terminal::Progress;
 
-/// The number of digits in the paper.
+/// Digits of pi, as in the paper.
 const PI_DIGITS: usize = 2400;
 const PI_TIMES: u32 = 10;
 const E_PLACES: usize = 9009;
 
-/// FNV-1a of the digits; the unit tests compute them by other formulas.
+/// FNV-1a hash of the digits; the unit tests compute them by other formulas.
 const PI_SUM: u32 = 0x633d_781f;
 const E_SUM: u32 = 0xba24_4759;
 
-/// 16 MiB of each of the two blocks: more than a router's caches hold, and less than its memory.
+/// Words in each of the two blocks, 16 MiB: more than a router's caches, less than its memory.
 const MEMORY_WORDS: usize = 4 << 20;
 const MEMORY_ROUNDS: u32 = 10;
 
-/// The best of so many runs counts; one in a hurry.
+/// Number of runs, of which the best counts; one with `--quick`.
 const RUNS: usize = 3;
 
-/// The work of each test, in the order of the paper's table.
+/// The tests, in the order of the paper's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Test {
     Memory,
@@ -46,7 +46,7 @@ enum Test {
 impl Test {
     const ALL: [Self; 3] = [Self::Memory, Self::Pi, Self::E];
 
-    /// In JSON.
+    /// The test's name in JSON.
     const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -55,7 +55,7 @@ impl Test {
         }
     }
 
-    /// In the table.
+    /// The test's title in the table.
     const fn title(self) -> &'static str {
         match self {
             Self::Memory => "memory, 2 x 16 MiB x 10",
@@ -64,7 +64,7 @@ impl Test {
         }
     }
 
-    /// The paper's seconds: IPQ8065 as sold and tuned, IPQ4019 as sold and tuned.
+    /// The paper's seconds: IPQ8065 vendor and tuned, IPQ4019 vendor and tuned.
     const fn published(self) -> [f64; 4] {
         match self {
             Self::Memory => [0.49, 0.43, 1.94, 1.63],
@@ -73,19 +73,19 @@ impl Test {
         }
     }
 
-    /// Whether the paper's seconds are, as far as is known, for the same work.
+    /// Whether the paper's seconds are, as far as known, for the same work.
     const fn is_comparable(self) -> bool {
         !matches!(self, Self::Memory)
     }
 
-    /// Seconds of one run; nothing if the result is wrong.
+    /// Seconds of one run; `None` if the result is wrong.
     fn seconds(self) -> Result<Option<f64>, TryReserveError> {
         let mut blocks = match self {
             Self::Memory => Some(Blocks::new(MEMORY_WORDS)?),
             Self::Pi | Self::E => None,
         };
         let from = Clock::Thread.now();
-        // The result is looked at, and the amount of work is hidden from the compiler: nothing can be left out.
+        // The result is checked and the amount of work hidden from the compiler, so that it can remove nothing.
         let is_right = match (self, &mut blocks) {
             (Self::Memory, Some(blocks)) => {
                 let rounds = black_box(MEMORY_ROUNDS);
@@ -99,7 +99,7 @@ impl Test {
     }
 }
 
-/// Runs and prints all of it; true if everything came out right.
+/// Runs all tests and prints the results; returns true if every result was right.
 pub(super) fn run(options: &Options) -> Result<bool, SpeedError> {
     let runs = if options.quick { 1 } else { RUNS };
     let mut progress = Progress::new(Test::ALL.len() * runs, options.json);
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// The paper concludes that only options bring 14 to 92 % on a Krait, 16 to 20 % on a Cortex-A7.
+    /// According to the paper, options alone bring 14 to 92 % on a Krait, 16 to 20 % on a Cortex-A7.
     #[test]
     fn the_published_times_are_those_of_the_paper() {
         let ratios = Test::ALL.map(|test| {

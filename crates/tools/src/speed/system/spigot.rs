@@ -1,14 +1,14 @@
-//! Digits of pi and e out of small whole numbers, with a division at every step.
+//! Computes digits of pi and e with small integers and a division at every step.
 //!
-//! Both write a number in places whose bases differ. Multiplied by ten (or ten thousand) place by place from the last
-//! to the first, with a carry, what comes out in front is the next decimal digit (or four). The bases are known only
-//! when it runs, so that no compiler can replace the divisions: without an instruction for it, each is a call.
-//! crates/crypto/tools/flags/system.c is the same in C.
+//! Both write a number in places of different bases. Each step multiplies all places by ten (or ten thousand), from
+//! the last to the first, with a carry. The carry out of the first place is the next decimal digit (or four). The
+//! compiler does not know the bases, so it cannot replace the divisions; without a division instruction, each is a
+//! call. crates/crypto/tools/flags/system.c is the same in C.
 
-/// Places that four digits of pi need: log2(10000), for each place brings a bit.
+/// Places for four digits of pi: log2(10000) rounded up, because each place adds one bit.
 const PI_PLACES: usize = 14;
 
-/// So many digits of pi, 3 included; a multiple of four.
+/// Returns `digits` digits of pi, the 3 included; `digits` is a multiple of four.
 ///
 /// pi = 2 + 1/3 (2 + 2/5 (2 + 3/7 (2 + ...))). With 2400 digits, everything fits 32 bits.
 pub(super) fn pi(digits: usize) -> Vec<u8> {
@@ -31,11 +31,11 @@ pub(super) fn pi(digits: usize) -> Vec<u8> {
     out
 }
 
-/// Digits of e behind the point, from so many places: nine fewer than places, for the last ones are not exact.
+/// Returns the digits of e after the point, nine fewer than places, because the last ones are inexact.
 ///
-/// e - 2 = 1/2! + 1/3! + ...: places with the bases 2, 3, 4 and so on, which are all one.
+/// e - 2 = 1/2! + 1/3! + ...: places with the bases 2, 3, 4 and so on, all with the digit 1.
 pub(super) fn e(places: usize) -> Vec<u8> {
-    // The first stands for 1/2!.
+    // The first place stands for 1/2!.
     let mut slots = vec![1_u32; places.saturating_sub(2)];
     let digits = places.saturating_sub(9);
     let mut out = Vec::with_capacity(digits);
@@ -53,7 +53,7 @@ pub(super) fn e(places: usize) -> Vec<u8> {
     out
 }
 
-/// FNV-1a of 32 bits, to tell whether digits are right.
+/// Computes the 32-bit FNV-1a hash, to check digits.
 pub(super) fn sum(digits: &[u8]) -> u32 {
     digits.iter().fold(0x811c_9dc5, |sum, &digit| {
         (sum ^ u32::from(digit)).wrapping_mul(0x0100_0193)
@@ -65,7 +65,7 @@ mod tests {
     use super::super::{E_PLACES, E_SUM, PI_DIGITS, PI_SUM};
     use super::*;
 
-    /// A number from 0 to below 10^9: whole, and so many groups of nine digits behind the point.
+    /// A number from 0 to below 10^9: the integer part, then groups of nine decimals.
     #[derive(Clone)]
     struct Long(Vec<u64>);
 
@@ -118,7 +118,7 @@ mod tests {
             self.0.iter().all(|&group| group == 0)
         }
 
-        /// The whole part, and so many digits behind the point.
+        /// Formats the integer part and `digits` decimals.
         fn text(&self, digits: usize) -> String {
             let behind: String = self.0[1..].iter().map(|one| format!("{one:09}")).collect();
             format!("{}{}", self.0[0], &behind[..digits])

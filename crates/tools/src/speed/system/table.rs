@@ -1,4 +1,4 @@
-//! The figures beside the paper's: a table, or JSON.
+//! The results beside the paper's, as a table or as JSON.
 
 use std::env::consts::ARCH;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::Test;
 
-/// The heads of the columns of published times.
+/// Headings of the columns with published times.
 const COLUMNS: [&str; 4] = ["R7800 vendor", "R7800 tuned", "RBK50 vendor", "RBK50 tuned"];
 
-/// The meaning of the figures, and its limits.
+/// Explains the figures and their limits.
 const MEANING: &str = "\
 Seconds of processor time of one thread, the best of the runs, for this build of Millrace. Beside them the times of
 Software & Systems 4/2020, pp. 605-612, and how many times as fast this is: NETGEAR R7800 (IPQ8065, Krait at 1.7 GHz)
@@ -28,11 +28,11 @@ memory writes 16 MiB, copies them with a change and reads the copy, ten times. W
 is not known: its times stand here for completeness and are no comparison.
 ";
 
-/// A test that has been run.
+/// The result of one test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Row {
     pub test: Test,
-    /// Of the best run.
+    /// Seconds of the best run.
     pub seconds: f64,
     pub runs: usize,
 }
@@ -44,7 +44,7 @@ struct Line {
     seconds: f64,
     runs: usize,
     target: &'static str,
-    /// Whether the seconds that follow are, as far as is known, for the same work.
+    /// Whether the published seconds are, as far as known, for the same work.
     comparable: bool,
     ipq8065_vendor_seconds: f64,
     ipq8065_tuned_seconds: f64,
@@ -53,12 +53,12 @@ struct Line {
 }
 
 impl Row {
-    /// Writes it as a line of JSON.
+    /// Writes the row as a line of JSON.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let [krait, krait_tuned, a7, a7_tuned] = self.test.published();
         let line = Line {
             test: self.test.name(),
-            // A millionth is less than the clock is good for.
+            // The clock is no more precise than a millionth of a second.
             seconds: (self.seconds * 1e6).round() / 1e6,
             runs: self.runs,
             target: ARCH,
@@ -73,10 +73,9 @@ impl Row {
     }
 }
 
-/// All of it, for people.
+/// Formats all rows as a table.
 pub(super) fn show(rows: &[Row]) -> String {
     let mut text = format!("{:<24}{:>10}", "", "here");
-    // Writing to a String does not fail.
     for column in COLUMNS {
         let _ = write!(text, "{column:>17}");
     }
@@ -85,7 +84,7 @@ pub(super) fn show(rows: &[Row]) -> String {
         let _ = write!(text, "{:<24}{:>8.3} s", row.test.title(), row.seconds);
         for published in row.test.published() {
             let ratio = match row.test.is_comparable() {
-                // Nothing takes no time, whatever the clock says.
+                // Avoids a division by zero.
                 true => format!("{:.1}x", published / row.seconds.max(1e-6)),
                 false => String::new(),
             };

@@ -1,4 +1,4 @@
-//! A host: a device, the notes and keys of its data plane, and a diary.
+//! A host: a device, the state and keys of its data plane, and a log of events.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ pub(crate) struct ReceiveKey {
     pub(crate) limits: KeyLimits,
     pub(crate) confirm: bool,
     pub(crate) window: ReplayWindow,
-    /// The key of the other direction, until it is sent with.
+    /// The new key for sending, until it is in use.
     pub(crate) send: Option<SendKey>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Plane {
 pub(crate) struct Host {
     pub(crate) device: Device,
     pub(crate) address: SocketAddr,
-    /// The time that its clock showed when the simulation began, or would have if it was set since.
+    /// The clock's time at the start of the simulation, adjusted for later changes of the clock.
     pub(crate) wall: SystemTime,
     pub(crate) under_load: bool,
     pub(crate) up: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A new life with the same key, without peers.
+    /// Restarts the host with the same key, without peers.
     pub(crate) fn restart(&mut self, key: PrivateKey, now: Instant) {
         self.device = Device::new(now, self.wall, 0);
         self.device.set_private_key(Some(key), now, &mut Vec::new());
@@ -76,7 +76,7 @@ impl Host {
         self.planes.clear();
     }
 
-    /// When `event` happened.
+    /// The times at which `event` happened.
     pub(crate) fn times(&self, event: &Event) -> Vec<Duration> {
         self.events
             .iter()

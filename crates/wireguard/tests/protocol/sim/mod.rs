@@ -1,4 +1,4 @@
-//! Hosts on a virtual wire with a virtual clock: real devices, and a data plane as small as can be around each.
+//! Hosts on a virtual wire with a virtual clock: real devices, each with a minimal data plane.
 
 mod host;
 mod perform;
@@ -26,7 +26,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The delays after which copies of a datagram arrive; none if it is lost.
+/// Returns the delay of each arriving copy of a datagram; empty if it is lost.
 type Link = Box<dyn FnMut(&Flight) -> Vec<Duration>>;
 
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Sim {
     pub(crate) now: Instant,
     pub(crate) hosts: Vec<Host>,
     pub(crate) link: Link,
-    /// Everything that was sent.
+    /// Every datagram that was sent.
     pub(crate) sent: Vec<Flight>,
     flying: BTreeMap<(Instant, u64), Flight>,
     number: u64,
@@ -65,7 +65,7 @@ impl Sim {
         }
     }
 
-    /// Two hosts that know each other, both by address.
+    /// Creates two hosts that know each other's addresses.
     pub(crate) fn pair() -> (Self, PeerId, PeerId) {
         let mut sim = Self::new();
         sim.host(PrivateKey::generate());
@@ -114,7 +114,7 @@ impl Sim {
         self.now - self.start
     }
 
-    /// Calls into a device and does what it puts out.
+    /// Calls into a device and performs its outputs.
     pub(crate) fn with<R>(
         &mut self,
         at: usize,
@@ -220,7 +220,7 @@ impl Sim {
             .counter = counter;
     }
 
-    /// Reports activity if nothing looks for it.
+    /// Reports activity, unless the device polls for it.
     fn noted(&mut self, at: usize, peer: PeerId) {
         let now = self.now;
         let plane = self.hosts[at].planes.get_mut(&peer).unwrap();
@@ -327,7 +327,7 @@ impl Sim {
         self.noted(at, peer);
     }
 
-    /// Lets the world go on until `until` after the start.
+    /// Runs the simulation until `until` after the start.
     pub(crate) fn run_until(&mut self, until: Duration) {
         let end = self.start + until;
         loop {
@@ -353,7 +353,7 @@ impl Sim {
         self.now = end;
     }
 
-    /// Reads the clock of a host, as its program does whenever it has something to do.
+    /// Gives the device its host's clock time, as the program does whenever it has work.
     fn tell_time(&mut self, at: usize) {
         let (now, elapsed) = (self.now, self.elapsed());
         let host = &mut self.hosts[at];
@@ -388,7 +388,7 @@ impl Sim {
     }
 }
 
-/// Asserts that the times are a retransmit timeout apart, jitter included.
+/// Asserts that the times are one retransmission timeout apart, jitter included.
 pub(crate) fn assert_retransmissions(times: &[Duration]) {
     for pair in times.windows(2) {
         let gap = pair[1] - pair[0];

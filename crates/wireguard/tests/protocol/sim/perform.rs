@@ -7,7 +7,7 @@ use super::host::{ReceiveKey, SendKey};
 use super::{Event, Sim};
 
 impl Sim {
-    /// Does what a device has put out.
+    /// Performs a device's outputs.
     pub(super) fn perform(&mut self, at: usize, out: Vec<Output>) {
         let now = self.now;
         for output in out {

@@ -79,7 +79,7 @@ fn compressed(framing: Framing, packet: &[u8]) -> Vec<u8> {
     match framing {
         Framing::Swap => [&[LZ4_COMPRESSED], &lz4[1..], &lz4[..1]].concat(),
         Framing::V2 => [&[V2_INDICATOR, V2_LZ4][..], &lz4].concat(),
-        // A run of literals, as what cannot be compressed is.
+        // A run of literals, as for data that cannot be compressed.
         _ => {
             let run = [&[LZO_COMPRESSED, 0, packet.len() as u8 - 18][..], packet];
             [&run.concat()[..], &[17, 0, 0]].concat()

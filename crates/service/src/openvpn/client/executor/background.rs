@@ -23,15 +23,15 @@ const STACK: usize = 256 << 10;
 pub(super) enum Outcome {
     /// The addresses of a name.
     LookedUp(u64, Result<Vec<SocketAddr>, ResolveError>),
-    /// A socket; `None` where that was not wanted any more.
+    /// A socket; `None` if the dial was cancelled.
     Dialled(u64, Box<Target>, Result<Option<Socket>, DialError>),
-    /// The addresses of the name of a line's relay.
+    /// The addresses of a line's relay.
     RelayFound(LineId, Result<Vec<SocketAddr>, ResolveError>),
-    /// Whether a server can be reached by a line.
+    /// Whether a line reaches the server.
     Tried(LineId, Result<(), String>),
     /// The addresses of the names in routes.
     RouteNames(u64, RouteNames),
-    /// `tls-verify` has run: how many certificates passed, and what is wrong with the next.
+    /// `tls-verify` has run: how many certificates passed, and the next one's fault.
     Judged(u64, usize, Result<(), String>),
     /// A script has ended.
     Script(Hook, Result<(), String>),
@@ -40,24 +40,24 @@ pub(super) enum Outcome {
 /// Requests under way, and their results.
 pub(super) struct Background {
     names: names::Background,
-    /// The mark of the tunnel's own packets.
+    /// Firewall mark of the tunnel's own packets.
     mark: u32,
     waker: Arc<Waker>,
     sender: Sender<Outcome>,
     receiver: Receiver<Outcome>,
-    /// The dialling that is wanted, and what ends it.
+    /// The current dial's number, and the waker that stops it.
     dialling: Option<(u64, Arc<Waker>)>,
     /// Stops the look-up of names in routes.
     naming: Option<Arc<Waker>>,
-    /// `tls-verify` runs.
+    /// `tls-verify` is running.
     judges: bool,
-    /// The question that is put to it next. One of before is of no use any more.
+    /// The next certificates for `tls-verify`; a newer question replaces it.
     question: Option<(u64, Vec<Invocation>)>,
 }
 
 impl Background {
     /// # Errors
-    /// Descriptor limits.
+    /// Too many open descriptors.
     pub(super) fn new(config: &OpenVpn) -> io::Result<Self> {
         let (sender, receiver) = channel();
         let device = config.sockets.device.as_deref();
@@ -99,7 +99,7 @@ impl Background {
         found
     }
 
-    /// Nothing that is under way is wanted any more.
+    /// Stops the current dial.
     pub(super) fn cancel(&mut self) {
         if let Some((_, stop)) = self.dialling.take() {
             stop.wake();
@@ -109,13 +109,13 @@ impl Background {
     fn tell(&self) -> impl FnOnce(Outcome) + Send + 'static {
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         move |outcome| {
-            // The process is about to end if there is no receiver any more.
+            // Fails only if the process is about to end.
             let _ = sender.send(outcome);
             waker.wake();
         }
     }
 
-    /// Looks up a name. `inside`: the host's name servers may be the tunnel's.
+    /// Looks up a name. `inside`: the host's name servers may be reached through the tunnel.
     pub(super) fn look_up(&mut self, number: u64, name: Name, inside: bool) {
         let tell = self.tell();
         let host = name.host.clone();
@@ -127,7 +127,7 @@ impl Background {
         }
     }
 
-    /// Looks up the name of a line's relay, in the same way.
+    /// Looks up the name of a line's relay; `inside` as in `look_up`.
     pub(super) fn look_up_relay(&mut self, line: LineId, name: Name, inside: bool) {
         let tell = self.tell();
         let host = name.host.clone();
@@ -139,7 +139,7 @@ impl Background {
         }
     }
 
-    /// Opens a connection, through a proxy where there is one.
+    /// Opens a connection, through a proxy if there is one.
     pub(super) fn dial(&mut self, number: u64, target: Target, login: Option<ProxyLogin>) {
         self.cancel();
         let remote = target.remote;
@@ -151,7 +151,7 @@ impl Background {
         }
     }
 
-    /// Finds out whether a server can be reached by a line.
+    /// Tests whether a line reaches the server.
     pub(super) fn try_line(&self, line: LineId, target: Target) {
         let tell = self.tell();
         let work = move || -> Result<(), String> {
@@ -164,7 +164,7 @@ impl Background {
         }
     }
 
-    /// Looks up the names in routes; what was asked before is of no use any more.
+    /// Looks up the names in routes; cancels the previous request.
     pub(super) fn route_names(&mut self, number: u64, names: Vec<String>) {
         if let Some(stop) = self.naming.take() {
             stop.wake();
@@ -198,8 +198,7 @@ impl Background {
         }
     }
 
-    /// Runs `tls-verify` for one certificate after the other, until one is refused. While it runs for a question of
-    /// before, this one waits.
+    /// Runs `tls-verify` for each certificate until it refuses one. Waits for a run that is under way.
     pub(super) fn judge(&mut self, number: u64, programs: Vec<Invocation>) {
         if self.judges {
             self.question = Some((number, programs));

@@ -1,4 +1,4 @@
-//! Traffic counters of the uplinks, read from the data plane and kept over a restart.
+//! Byte counters of the uplinks, read from the data plane and kept over restarts.
 
 use super::super::effect::Effect;
 use super::super::event::Event;
@@ -13,7 +13,7 @@ impl<'a> Executor<'a> {
     /// Continues each uplink's monthly count from the file of the last run.
     pub(super) fn restore_lines(&mut self, machine: &mut Machine<'a>) {
         let context = self.context;
-        // Opened now: another user could not, later.
+        // Opened now, because another `user` could not open it later.
         let (floor, time) = FloorFile::open();
         machine.restore_floor(time);
         self.floor = floor;
@@ -30,7 +30,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Asks the data plane, if there is one.
+    /// Reads the data plane's byte counters, if there is an interface.
     #[inline(never)]
     pub(super) fn count_lines(&mut self) {
         if let Some((plane, _)) = &self.device {
@@ -39,7 +39,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// It is over.
+    /// Reports the last byte counts at the end.
     pub(super) fn end_lines(&mut self, machine: &mut Machine<'a>) {
         self.count_lines();
         let counted = std::mem::take(&mut self.results);

@@ -1,4 +1,4 @@
-//! The steps of the host's network.
+//! Steps on the host's network.
 
 use super::super::super::network::{Inside, InsideError, RouteNames, Surroundings, TunnelNetwork};
 use super::super::effect::HostStep;
@@ -6,7 +6,7 @@ use super::super::event::{Event, Planned};
 use super::{Executor, Failure};
 use std::net::IpAddr;
 
-/// Network that waits for the addresses of the names in its routes.
+/// Network settings that wait for the addresses of names in routes.
 pub(super) struct Planning {
     number: u64,
     network: TunnelNetwork,
@@ -83,9 +83,9 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Decides what the interface is to get, now that the names in its routes have these addresses.
+    /// Plans the interface's settings with the addresses of names in routes.
     pub(super) fn plan(&mut self, number: u64, names: &RouteNames) {
-        // Names of a request of before come late.
+        // Ignores late results of an earlier request.
         if let Some(planning) = self.planning.take_if(|it| it.number == number) {
             let planned = self.decide(planning, names);
             let planned = planned.map_err(|error| error.to_string());

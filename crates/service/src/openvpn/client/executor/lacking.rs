@@ -5,7 +5,7 @@ use netio::netlink::Netlink;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses for documentation (RFC 5737, RFC 3849), which only a route for everything leads to.
+/// Documentation addresses (RFC 5737, RFC 3849), which only a default route covers.
 const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
@@ -13,18 +13,18 @@ const ANYWHERE: [IpAddr; 2] = [
 
 /// Watches the clock and the default route.
 pub(super) struct Lacking {
-    /// Hears when the clock is set.
+    /// Reports when the clock is set.
     pub(super) clock: ClockWatch,
-    /// There was a way out when it was last looked.
+    /// Whether the last check found a default route.
     routed: bool,
     mark: u32,
 }
 
 impl Lacking {
-    /// `mark` is that of the tunnel's own packets.
+    /// `mark` is the firewall mark of the tunnel's own packets.
     ///
     /// # Errors
-    /// Descriptor limits.
+    /// Too many open descriptors.
     pub(super) fn new(mark: u32) -> io::Result<Self> {
         Ok(Self {
             clock: ClockWatch::new()?,
@@ -33,7 +33,7 @@ impl Lacking {
         })
     }
 
-    /// The routes have changed. Whether there is a way out that was not there before.
+    /// Checks the routes after a change. Returns whether a default route has appeared.
     pub(super) fn is_routed_again(&mut self) -> bool {
         let before = std::mem::replace(&mut self.routed, is_routed(self.mark));
         self.routed && !before

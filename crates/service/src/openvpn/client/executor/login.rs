@@ -1,4 +1,4 @@
-//! Asking for names and passwords: management clients, files, the terminal.
+//! Asks for names and passwords: management clients, files, the terminal.
 
 use super::super::super::management::{Answer, Query, QueryKind};
 use super::super::super::secrets::{self, Login, SecretError};
@@ -68,7 +68,7 @@ impl Executor<'_> {
         self.results.push_back(Event::Login(Realm::Proxy, login));
     }
 
-    /// Asks a management client, where `management-query-passwords` says so. Whether one is asked.
+    /// Asks a management client if `management-query-passwords` is set. Returns whether it was asked.
     fn ask_management_client(&mut self, realm: Realm, kind: &str, question: QueryKind) -> bool {
         let port = self.context.config.service.management.as_ref();
         let query = Query {

@@ -1,4 +1,4 @@
-//! Does what a client wants done, and tells it what has happened.
+//! Performs a client's effects and reports events.
 
 mod background;
 mod carried;
@@ -47,13 +47,13 @@ const MANAGEMENT: u64 = 3;
 const BACKGROUND: u64 = 4;
 const CLOCK: u64 = 5;
 
-/// Control packets, and messages in data packets, that are served before everything else gets a turn.
+/// Most control packets, and messages from data packets, per turn of the loop.
 const ARRIVALS_AT_ONCE: usize = 256;
 const MESSAGES_AT_ONCE: usize = crate::inbox::MESSAGES;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Where a socket leads, and the number of the connection; `None` for datagrams.
+/// A socket's remote address and stream number; `None` for UDP.
 type Dialled = (SocketAddr, Option<StreamId>);
 
 /// Executor of a client's effects.
@@ -66,24 +66,24 @@ pub(super) struct Executor<'a> {
     background: Background,
     /// The interface, while there is one.
     device: Option<(Box<Plane>, Link)>,
-    /// The connection that was dialled last, until the data plane takes it over.
+    /// The last connection dialled, until the data plane takes it over.
     connection: Option<(StreamId, TcpStream)>,
     /// The number of the last stream.
     streams: u64,
-    /// Networks of the interface: being planned, to be set, and set.
+    /// The interface's network settings: being planned, planned, and set.
     planning: Option<Planning>,
     planned: Option<Inside>,
     inside: Option<Inside>,
-    /// Login that a management client was asked for.
+    /// The login that a management client was asked for.
     asked: Option<Realm>,
     auth_retry: AuthRetry,
     lacking: Lacking,
     unprivileged: bool,
-    /// Where it is written what lines have carried.
+    /// File of the lines' byte counts.
     usage: Option<UsageFile>,
-    /// Where it is written how late it certainly is.
+    /// File of the latest time that the clock has certainly reached.
     floor: Option<FloorFile>,
-    /// Effects that are to be done.
+    /// Effects to perform.
     order: Order,
     /// Results of effects; the machine gets them before all other events.
     results: VecDeque<Event>,
@@ -92,7 +92,7 @@ pub(super) struct Executor<'a> {
 
 impl<'a> Executor<'a> {
     /// # Errors
-    /// Descriptor limits.
+    /// Too many open descriptors.
     pub(super) fn new(
         context: &'a Context,
         tls: Arc<TlsSettings>,
@@ -132,7 +132,7 @@ impl<'a> Executor<'a> {
         })
     }
 
-    /// Runs a client until it is over.
+    /// Runs a client until it ends.
     pub(super) fn run(&mut self, machine: &mut Machine<'a>) -> Ended {
         self.restore_lines(machine);
         let ended = self.serve(machine);
@@ -161,7 +161,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Does what may be done now. Returns how it ended, if it did.
+    /// Performs the effects that need not wait. Returns how the client ended, if it did.
     fn perform_all(&mut self, machine: &Machine<'_>) -> Option<Ended> {
         while let Some(effect) = self.order.next() {
             if let Effect::End(ended) = effect {
@@ -222,7 +222,7 @@ impl<'a> Executor<'a> {
             Effect::Cancel => self.background.cancel(),
             Effect::AskLogin => {
                 self.ask_login();
-                // The time that the user took to type is not the server's.
+                // The time for typing does not count as waiting for the server.
                 context.begin_waiting();
             }
             Effect::AskProxyLogin(prompted) => self.ask_proxy_login(&prompted),
@@ -273,7 +273,7 @@ impl<'a> Executor<'a> {
                 log::info!("Initialization Sequence Completed");
             }
             Effect::Lost => context.is_lost(),
-            // The caller's.
+            // `perform_all` handles it.
             Effect::End(_) => {}
         }
         Ok(())
@@ -297,12 +297,12 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// The interface, and its data plane.
+    /// Opens the interface and its data plane.
     #[inline(never)]
     fn open_interface(&mut self, connection: &Connection) -> Result<(), Failure> {
         let context = self.context;
         if self.inbox.device_is_gone() {
-            // That was another interface.
+            // Drops the inbox of the previous interface.
             self.inbox = Arc::new(Inbox::new(INBOX)?);
             self.poller.add(&*self.inbox, ARRIVALS)?;
         }
@@ -320,7 +320,7 @@ impl<'a> Executor<'a> {
             connection.protocol.transport.is_tcp(),
         )?;
         if self.unprivileged {
-            // The first ones are confined when privileges are dropped.
+            // The first interface's threads are confined when privileges are dropped.
             privileges::confine_other_threads();
         }
         if link.index != 0 {
@@ -332,7 +332,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// Waits for the next event, and takes what there is.
+    /// Waits for the next events and handles them.
     fn wait(&mut self, machine: &Machine<'_>) -> Result<(), Failure> {
         let context = self.context;
         let deadline = context.deadline(machine.next_deadline());

@@ -12,7 +12,7 @@ use crate::status::{PeerStatus, Status as Document, dataplane};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// A client and what it is done with.
+/// A client's machine and its executor.
 pub(super) struct View<'v, 'a>(pub(super) &'v Machine<'v>, pub(super) &'v Executor<'a>);
 
 impl Monitored for View<'_, '_> {
@@ -44,7 +44,7 @@ impl Monitored for View<'_, '_> {
             let certificate = session.certificate();
             let user = machine.user();
             let mut known = plane.peer_lines(SERVER);
-            // To the data plane there is one.
+            // The data plane knows only one line over TCP.
             if let Some(line) = machine.stream_line() {
                 known.lines.iter_mut().for_each(|it| it.line.id = line);
             }

@@ -1,4 +1,4 @@
-//! Calling the data plane.
+//! Calls of the data plane.
 
 use super::super::super::plane_call::PlaneAnswer;
 use super::super::effect::PlaneCall;
@@ -6,7 +6,7 @@ use super::super::event::Event;
 use super::{Executor, Failure};
 
 impl Executor<'_> {
-    /// Makes one call. What it returns goes to the machine as an event.
+    /// Makes one call. Its result becomes an event for the machine.
     #[inline(never)]
     pub(super) fn call(&mut self, call: PlaneCall) -> Result<(), Failure> {
         let Some((plane, _)) = &self.device else {
@@ -29,7 +29,7 @@ impl Executor<'_> {
             PlaneAnswer::PeerState(_, look, state) => Event::PeerState(look, state),
             PlaneAnswer::KeysAdded(_, key_id, added) => {
                 let cipher = added?;
-                // Here, so that it stands in front of what its batch says of the session.
+                // Logged here to precede the batch's other lines about the session.
                 log::info!("Data Channel: cipher '{agreed}', {}", cipher.backend);
                 Event::KeysAdded(key_id, cipher)
             }

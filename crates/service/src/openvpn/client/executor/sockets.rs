@@ -1,4 +1,4 @@
-//! The sockets of a connection, and of its lines.
+//! Sockets of a connection and of its lines.
 
 use super::super::super::connect::{Socket, Target};
 use super::super::super::device;
@@ -7,7 +7,7 @@ use super::{Dialled, Executor, Failure};
 use ::plane::{LineId, StreamId};
 
 impl Executor<'_> {
-    /// Makes ready what was dialled. Returns where it leads, and the number of a connection.
+    /// Prepares the dialled socket. Returns its remote address and the stream number.
     #[inline(never)]
     pub(super) fn open_socket(
         &mut self,
@@ -20,7 +20,7 @@ impl Executor<'_> {
         };
         match socket {
             None => Err("the attempt was broken off".into()),
-            // Its lines have sockets of their own.
+            // Each line has its own sockets.
             Some(Socket::Udp(remote)) if !context.config.lines.lines.is_empty() => {
                 Ok((remote, None))
             }
@@ -32,7 +32,7 @@ impl Executor<'_> {
                 Ok((remote, None))
             }
             Some(Socket::Tcp(socket)) => {
-                // That of several lines stays for the next server, which may be reached by datagrams.
+                // With several lines, the sockets stay for the next server, which may use UDP.
                 if context.config.lines.lines.is_empty() {
                     plane.close_line(LineId::FIRST);
                 }
@@ -45,7 +45,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Opens the sockets of a line. Returns their port.
+    /// Opens a line's sockets and returns their port.
     #[inline(never)]
     pub(super) fn open_line(&self, line: LineId, port: u16, mark: u32) -> Result<u16, Failure> {
         let (config, settings) = (&self.context.config, &self.context.dataplane);
@@ -60,7 +60,7 @@ impl Executor<'_> {
         Ok(plane.port(line).unwrap_or(port))
     }
 
-    /// Tells what came of dialling; `of_line` where another line may do better.
+    /// Reports the result of a dial; `of_line` if another line may do better.
     #[inline(never)]
     pub(super) fn dialled(
         &mut self,

@@ -1,4 +1,4 @@
-//! A call that nobody has answered yet: whom it goes to, and what the silence may mean.
+//! Reports about a server that does not answer: its address, and likely reasons for the silence.
 
 use super::super::super::connect::Target;
 use super::super::effect::{Effect, Effects};
@@ -7,17 +7,17 @@ use config::openvpn::SharedWrap;
 use log::Level;
 use std::time::{Duration, Instant};
 
-/// Time without an answer after which its possible reasons are told.
+/// Time without an answer after which the likely reasons are logged.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// Servers that are named in one outage: a client whose servers are all away calls them again and again.
+/// Most servers named per outage: if all are down, the client calls them again and again.
 const NAMED_MAX: u32 = 4;
 
-/// The messages about calls since a server was heard.
+/// Messages about calls since a server last answered.
 #[derive(Default)]
 pub(super) struct Calling {
     named: u32,
-    /// The server that is called, in words, and since when none has answered.
+    /// The called server, in words, and the start of its silence.
     called: Option<(Called, Instant)>,
     explained: bool,
 }
@@ -25,18 +25,18 @@ pub(super) struct Calling {
 struct Called {
     name: String,
     tcp: bool,
-    /// The option whose key the server must share, if there is one.
+    /// The option whose key must match the server's, if there is one.
     key: Option<&'static str>,
 }
 
 impl Calling {
-    /// A server is called.
+    /// Notes that a server is called.
     pub(super) fn begin(&mut self, target: &Target, now: Now, out: &mut Effects) {
         let connection = &target.connection;
         let tcp = connection.protocol.transport.is_tcp();
         let remote = target.remote;
         let host = connection.remote.as_ref().map(|it| it.host.as_str());
-        // A proxy has an address of its own.
+        // A proxy has its own address.
         let host = match (&connection.proxy, host) {
             (Some(_), Some(host)) => format!("{host} by the proxy {remote}"),
             (None, Some(host)) if host.parse() != Ok(remote.ip()) => format!("{host} ({remote})"),
@@ -57,12 +57,12 @@ impl Calling {
         self.called = Some((Called { name, tcp, key }, since));
     }
 
-    /// The server that was called has said something.
+    /// Notes that the called server has answered.
     pub(super) fn answered(&mut self) {
         self.called = None;
     }
 
-    /// The tunnel is up: the next outage is told anew.
+    /// Resets the messages for the next outage.
     pub(super) fn is_up(&mut self) {
         *self = Self::default();
     }
@@ -72,7 +72,7 @@ impl Calling {
         Some(*since + UNANSWERED)
     }
 
-    /// Tells once in an outage what the silence may mean.
+    /// Logs the likely reasons for the silence, once per outage.
     pub(super) fn deadline(&mut self, now: Now, out: &mut Effects) {
         if self.due().is_none_or(|at| at > now.monotonic) {
             return;

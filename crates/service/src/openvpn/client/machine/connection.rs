@@ -29,17 +29,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often the use of keys is looked at: a cipher with short blocks may be good for a second.
+/// Interval of key-usage checks: a cipher with short blocks may last only a second.
 const TRAFFIC: Duration = Duration::from_millis(500);
 
-/// The least time between two lines of the log about a server that moves. Those between are debug lines.
+/// Minimum interval between two log lines about a server's moves; those between are debug lines.
 const MOVES_TOLD_APART: Duration = Duration::from_secs(60);
 
-/// How often where keys wear slowly: what has nothing to send wakes the router up no more often than it pings.
+/// Interval for keys that wear slowly: an idle router should not wake more often than for its pings.
 const SLOW_TRAFFIC: Duration = Duration::from_secs(10);
 
-/// Most of what a session asks for that may wait while the interface is set: a server that renews keys all the while is
-/// left.
+/// Most outputs that may wait while the interface is set. The client leaves a server that exceeds it, for example by
+/// constant key renewals.
 const WAITING_MAX: usize = 128;
 
 /// How a connection ended.
@@ -49,39 +49,39 @@ pub(super) enum End {
     Closed(CloseReason),
     /// A step that the connection needed failed.
     Failed(String),
-    /// It is to be made anew by another line, for this reason.
+    /// Connect again by another line, for this reason.
     OtherLine(String),
 }
 
-/// A connection while it lasts.
+/// A connection to a server.
 pub(in super::super) struct Connection {
     pub(super) target: Box<Target>,
     pub(super) remote: SocketAddr,
-    /// The stream's number; `None` for datagrams.
+    /// The stream's number; `None` for UDP.
     pub(super) stream: Option<StreamId>,
     pub(super) session: Session,
     /// Outputs of the session that are not performed yet.
     pub(super) outputs: VecDeque<Output>,
-    /// Settings that the interface is to get, until it has them. Meanwhile only control-channel outputs are performed.
+    /// Network settings that the interface does not have yet. Meanwhile only control-channel outputs are performed.
     pub(super) incoming: Option<Incoming>,
     /// Question that `tls-verify` is answering.
     pub(super) question: Option<Question>,
-    /// The server's data packets.
+    /// The server as the data plane's peer.
     pub(super) peer: Peer,
     traffic_at: Instant,
     pub(super) end: Option<End>,
-    /// The signal that ends it.
+    /// The signal that ends the connection.
     pub(super) leaving: Option<Signal>,
     heard: bool,
-    /// The server has shown its certificate.
+    /// The server's certificate is accepted.
     certified: bool,
-    /// When the next server is tried if this one has not said a word (`server-poll-timeout`).
+    /// Deadline for the server's first packet (`server-poll-timeout`); then the next server is tried.
     patience: Instant,
-    /// The session is up, which is told when the routes are set.
+    /// The session is up but not announced: the routes are missing.
     unannounced: bool,
-    /// When the log last told that the server moved.
+    /// When the log last reported a move of the server.
     move_told: Option<Instant>,
-    /// When the session began, or later was up.
+    /// When the session began, or when it came up.
     since: SystemTime,
 }
 
@@ -91,7 +91,7 @@ impl Connection {
         &self.session
     }
 
-    /// When the session began, or later was up.
+    /// When the session began, or when it came up.
     pub(in super::super) fn since(&self) -> SystemTime {
         self.since
     }
@@ -106,17 +106,17 @@ impl Connection {
         session.into_iter().chain(traffic).chain(patience).min()
     }
 
-    /// Ends it, because something that it needs could not be done. What was first is the reason.
+    /// Ends the connection with an error, unless it has ended already.
     pub(super) fn fail(&mut self, error: String) {
         self.end.get_or_insert(End::Failed(error));
     }
 
-    /// The server has said something.
+    /// Whether the server has sent anything.
     pub(super) const fn has_heard(&self) -> bool {
         self.heard
     }
 
-    /// How long the server has said nothing, where that is too long for a beginning.
+    /// The server's time limit, if it passed without a first packet.
     pub(super) fn waited_in_vain(&self, now: Instant) -> Option<Duration> {
         let time = Duration::from_secs(self.target.connection.connect_timeout.into());
         (!self.heard && now >= self.patience).then_some(time)
@@ -128,7 +128,7 @@ impl Connection {
 }
 
 impl Machine<'_> {
-    /// A session begins with what is behind a new socket.
+    /// Begins a session over a new socket.
     pub(super) fn begin_session(
         &mut self,
         candidate: Candidate,
@@ -164,7 +164,7 @@ impl Machine<'_> {
         if by_lines {
             self.call_by_lines(remote, now, out);
         }
-        // A stream keeps order by itself.
+        // TCP keeps packets in order.
         if self.config.data.reorder && stream.is_none() {
             out.plane(PlaneCall::Reorder(SERVER));
         }
@@ -238,7 +238,7 @@ impl Machine<'_> {
         outputs: &mut Vec<Output>,
         out: &mut Effects,
     ) {
-        // A stream of an earlier attempt, or a datagram from elsewhere.
+        // Drops packets of an earlier stream or from another address.
         let there = self.address_on(arrival.line).unwrap_or(it.remote);
         let elsewhere = arrival.from.addr != there && !it.target.connection.float;
         let elsewhere = elsewhere || !self.is_used(arrival.line);
@@ -258,7 +258,7 @@ impl Machine<'_> {
                 out.info(format!("TLS: Initial packet from {}", outer(it.remote)));
             }
             Ok(()) => {}
-            // Anyone who reaches the port can cause this: never more than a debug line.
+            // Debug level: any sender that reaches the port can cause this.
             Err(why) => {
                 self.refusals.count(why.name());
                 let from = outer(arrival.from.addr);
@@ -283,7 +283,7 @@ impl Machine<'_> {
         }
         out.plane(PlaneCall::Peer(SERVER, Look::Timers));
         if now.monotonic >= it.traffic_at {
-            // The kernel tells by it what else there is to know of the server, and a list of revocations is read again.
+            // The kernel's data plane and the revocation list need frequent checks.
             let seldom = it.session.wears_slowly() && !self.kernel && self.config.tls.crl.is_none();
             it.traffic_at = now.monotonic + if seldom { SLOW_TRAFFIC } else { TRAFFIC };
             out.push(Effect::RefreshRevocations);
@@ -294,7 +294,7 @@ impl Machine<'_> {
         self.announce(it, out);
     }
 
-    /// Leaves the server politely; asked for a second time, at once.
+    /// Leaves the server politely, or at once on the second request.
     pub(super) fn leave(
         &mut self,
         it: &mut Connection,
@@ -311,7 +311,7 @@ impl Machine<'_> {
         self.perform(it, now, out);
     }
 
-    /// Does what the session asks for, in order, as far as it need not wait for the interface.
+    /// Performs the session's outputs in order; those that must wait for the interface stay.
     pub(super) fn perform(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
         let mut waiting = 0;
         while let Some(output) = it.outputs.get(waiting) {
@@ -326,7 +326,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Tells what the server says, which may say it without end.
+    /// Logs the server's message; rate-limited, because a server may send them without end.
     fn say(&mut self, message: &Message, now: Now, out: &mut Effects) {
         let words = match message {
             Message::Info(text) | Message::InfoPre(text) => {
@@ -358,7 +358,7 @@ impl Machine<'_> {
                 out.plane(PlaneCall::SendWith(SERVER, session(SERVER, key_id)));
             }
             Output::RemoveKeys { key_id } => it.remove_keys(key_id, out),
-            // Without a key there is nothing to seal it with.
+            // A ping needs a key.
             Output::SendPing if it.incoming.is_some() => {}
             Output::SendPing => out.plane(PlaneCall::Inject(SERVER, PING.to_vec())),
             Output::Judge { key_id, peer } => self.judge(it, key_id, &peer, out),
@@ -374,12 +374,12 @@ impl Machine<'_> {
                 out.info(format!("new data channel keys, key id {key_id}"));
             }
             Output::Closed(reason) => it.close(reason),
-            // A server's.
+            // Outputs of server sessions only.
             Output::Authenticate(_) | Output::PushRequested | Output::Handshake(_) => {}
         }
     }
 
-    /// The data plane reaches the server by this line now.
+    /// Takes the line by which the data plane now reaches the server.
     fn follow_server(
         &mut self,
         it: &mut Connection,
@@ -408,7 +408,7 @@ impl Machine<'_> {
         self.server_moved(to, now, out);
     }
 
-    /// The configuration and the server that has proved itself, for scripts.
+    /// Script environment of the configuration and the authenticated server.
     pub(super) fn environment_of(&self, it: &Connection) -> Environment {
         let mut environment = self.hooks.base.clone();
         for (name, value) in it
@@ -443,12 +443,12 @@ impl Machine<'_> {
         out.plane(PlaneCall::KeepAlive(SERVER, ping, silence));
         self.restarted = true;
         self.was_up = true;
-        // By a relay, nothing is known of the server's own address.
+        // The server's own address is unknown behind a relay.
         if self.destination(it.remote).is_some() {
             out.keep_address(self.attempts.proved());
         }
         it.since = now.wall;
-        // The server's certificate was valid by now: one that is made later is not valid before.
+        // The server's certificate is valid now, so the true time is later than its start.
         if let Some(floor) = self.floor.use_up(now.wall, now.wall) {
             out.push(Effect::KeepFloor(floor));
         }
@@ -456,7 +456,7 @@ impl Machine<'_> {
         self.announce(it, out);
     }
 
-    /// Says that all is done, once it is: scripts and people rely on the routes then.
+    /// Announces the tunnel once its routes are set: scripts and users rely on them.
     pub(super) fn announce(&mut self, it: &mut Connection, out: &mut Effects) {
         let late = self.network.as_ref().is_some_and(|it| !it.is_complete());
         if late || !std::mem::take(&mut it.unannounced) {
@@ -480,8 +480,8 @@ impl Machine<'_> {
     }
 }
 
-/// Whether something has its place behind the setting of the interface: keys, because nothing may come out of a tunnel
-/// that `up` has not seen, and all that is told of the session.
+/// Whether an output must wait for the interface: keys, because `up` must run before traffic flows, and messages about
+/// the session.
 fn waits(output: &Output) -> bool {
     !matches!(
         output,

@@ -1,4 +1,4 @@
-//! From the choice of a server to a socket that leads there.
+//! Steps from the choice of a server to an open socket.
 
 use super::super::super::Ended;
 use super::super::super::connect::{Next, ProxyLogin, ResolveError, Target};
@@ -18,17 +18,17 @@ use std::time::Duration;
 /// The resolver's own patience is usually less.
 pub(in super::super) const LOOK_UP_MAX: Duration = Duration::from_secs(40);
 
-/// How long a line is waited for. What takes longer is tried anew, as the server may have moved.
+/// How long to wait for a line. A longer wait starts the attempt anew, as the server may have moved.
 const LINE_MAX: Duration = Duration::from_secs(30);
 
-/// A server that is about to be connected to, and what is to be shown to it.
+/// The next server, and the credentials to show it.
 pub(super) struct Candidate {
     pub(super) target: Box<Target>,
     pub(super) login: Option<Login>,
 }
 
 impl Machine<'_> {
-    /// Goes on with the next server, or what comes before it.
+    /// Continues with the next server, or with the step before it.
     pub(super) fn next_attempt(&mut self, now: Now, out: &mut Effects) {
         match self.attempts.next(now.monotonic) {
             Next::Target(target) => self.show_login(target, None, now, out),
@@ -58,7 +58,7 @@ impl Machine<'_> {
         now: Now,
         out: &mut Effects,
     ) {
-        // An answer to a request of before is late.
+        // Ignores a late answer to an earlier request.
         if !matches!(self.phase, Phase::LookUp(wanted, ..) if wanted == number) {
             return;
         }
@@ -76,7 +76,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Finds out what is to be shown to the server; `answer` is what was just answered.
+    /// Gets the credentials for the server; `answer` is the user's latest answer.
     fn show_login(
         &mut self,
         target: Box<Target>,
@@ -100,12 +100,12 @@ impl Machine<'_> {
                 Ok(login) => self.show_login(candidate.target, Some(login), now, out),
                 Err(error) => self.no_login(error, out),
             },
-            // Asked for by an attempt that was broken off.
+            // Answers a question of an abandoned attempt.
             other => self.phase = other,
         }
     }
 
-    /// Nothing will be there that could mend it by the next time.
+    /// Ends the client without a login: another attempt could not provide one.
     fn no_login(&mut self, error: String, out: &mut Effects) {
         out.push(Effect::Fatal(error));
         self.after_attempt(Outcome::Exit(1), out);
@@ -177,7 +177,7 @@ impl Machine<'_> {
             out.info(format!("connecting by line {}", settings.name));
             target = Box::new(target.by_line(settings));
         }
-        // A tunnel that stays up must not carry the way to its next server.
+        // The next server must be reached outside a tunnel that stays up.
         if self.network.is_some() {
             out.host(HostStep::KeepOutside(target.remote.ip()));
         }
@@ -188,7 +188,7 @@ impl Machine<'_> {
         out.push(Effect::Dial(number, target, login));
     }
 
-    /// There is no socket, and why; whether another line may do better.
+    /// Handles a failed dial; `of_line` says whether another line may do better.
     pub(super) fn dial_failed(
         &mut self,
         number: u64,
@@ -213,7 +213,7 @@ impl Machine<'_> {
         self.after_attempt(outcome, out);
     }
 
-    /// There is a socket: a session begins.
+    /// Handles an open socket: a session begins.
     pub(super) fn dialled(
         &mut self,
         number: u64,

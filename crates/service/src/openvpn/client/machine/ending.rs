@@ -1,4 +1,4 @@
-//! The end of a connection attempt, and the step that follows.
+//! End of a connection attempt, and the next step.
 
 use super::super::super::Ended;
 use super::super::super::management::State;
@@ -13,18 +13,18 @@ use openvpn::session::CloseReason;
 /// Outcome of a connection attempt.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// Try again, the next server.
+    /// Try the next server.
     Again,
-    /// Try again, the same server.
+    /// Try the same server.
     Same,
-    /// Leave with this status.
+    /// Exit with this status.
     Exit(u8),
-    /// A signal, or a management client, wants something.
+    /// Act on a signal, or on the same request from a management client.
     Signal(Signal),
 }
 
 impl Machine<'_> {
-    /// A connection is over.
+    /// Handles the end of a connection.
     pub(super) fn connection_ended(
         &mut self,
         connection: &Connection,
@@ -39,7 +39,7 @@ impl Machine<'_> {
         if matches!(end, End::Closed(CloseReason::HandshakeWindow(_)))
             && connection.session.is_tls_unanswered()
         {
-            // Stock servers before 2.6 refuse without a word.
+            // Stock servers before 2.6 refuse silently.
             out.error(format!(
                 "TLS: the server answers, but not to our TLS hello. Either large packets are lost on the way \
                  (max-packet-size 1000 makes them smaller), or the server has no TLS version, cipher suite or group \
@@ -58,7 +58,7 @@ impl Machine<'_> {
             }
             _ => {}
         }
-        // Before everything else: from here on no key is left that could be used.
+        // First, so that no key stays usable.
         out.plane(PlaneCall::RemovePeer(SERVER));
         self.forget_lines();
         self.close_line(connection.stream, out);
@@ -83,13 +83,13 @@ impl Machine<'_> {
         self.after_attempt(outcome, out);
     }
 
-    /// There is no connection, for this reason.
+    /// Handles an attempt that failed with this error.
     pub(super) fn attempt_failed(&mut self, error: &str, out: &mut Effects) {
         out.error(error);
         self.after_attempt(Outcome::Again, out);
     }
 
-    /// Goes on after an attempt.
+    /// Takes the step after an attempt.
     #[allow(clippy::needless_pass_by_value, reason = "an outcome has one use")]
     pub(super) fn after_attempt(&mut self, outcome: Outcome, out: &mut Effects) {
         let service = &self.config.service;
@@ -129,12 +129,12 @@ impl Machine<'_> {
                 self.close_interface(out);
             }
         }
-        // Behind the removal: a tunnel without a server must not swallow packets for as long as a hold lasts.
+        // After the removal: a hold would otherwise leave packets in a tunnel without a server.
         self.phase = Phase::Hold;
         out.push(Effect::Hold);
     }
 
-    /// It is over.
+    /// Ends the client.
     pub(super) fn end(&mut self, ended: Ended, out: &mut Effects) {
         self.phase = Phase::Over;
         if matches!(ended, Ended::Exit(_)) {
@@ -207,7 +207,7 @@ impl Machine<'_> {
             "AUTH: Received control message: AUTH_FAILED{failed}"
         ));
         if self.logins.drop_token() {
-            // The token is spent; the password may still be good.
+            // The token has expired; the password may still be valid.
             return Outcome::Same;
         }
         let reason = Some(failed.reason.clone()).filter(|reason| !reason.is_empty());

@@ -1,4 +1,4 @@
-//! Script variables for the inside of a tunnel.
+//! Script variables for the tunnel's network.
 
 use super::super::super::network::{HostFacts, TunnelNetwork};
 use super::super::super::policy::environment::Environment;
@@ -8,7 +8,7 @@ use config::openvpn::{
 };
 use openvpn::push::{self, PushReply, PushedDns};
 
-/// The addresses of the interface: the server's word goes before the configuration's.
+/// The interface's addresses; the server's take precedence over the configuration's.
 pub(super) fn ifconfig(reply: &PushReply, own: Option<Ifconfig>) -> Option<Ifconfig> {
     let pushed = reply
         .ifconfig
@@ -16,7 +16,7 @@ pub(super) fn ifconfig(reply: &PushReply, own: Option<Ifconfig>) -> Option<Ifcon
     pushed.or(own)
 }
 
-/// Tells scripts what the inside looks like.
+/// Adds the variables about the tunnel's network.
 pub(super) fn describe(
     environment: &mut Environment,
     reply: &PushReply,
@@ -48,7 +48,7 @@ pub(super) fn describe(
     }
 }
 
-/// The `dns` options of the file and of the server, which goes before at the same priority.
+/// Joins the `dns` options of the file and the server; at equal priority the server's come first.
 fn dns_options(own: &DnsOptions, pushed: &PushedDns) -> DnsOptions {
     let mut dns = own.clone();
     for server in &pushed.by_priority {

@@ -14,12 +14,11 @@ use crate::now::Now;
 use openvpn::push::{PushReply, Refusal};
 use std::time::Duration;
 
-/// Pushed options that a filter has left out, of which the one line about them names so many.
+/// Most filtered options that the log line names.
 const LEFT_OUT_MAX: usize = 8;
 
 impl Machine<'_> {
-    /// The server's options: what is sealed from now on has their shape, and the interface gets
-    /// their addresses.
+    /// Handles the server's options: packets get their new shape and the interface gets its addresses.
     pub(super) fn pushed(
         &mut self,
         it: &mut Connection,
@@ -30,9 +29,9 @@ impl Machine<'_> {
         let mut left_out = Vec::new();
         for (option, why) in &reply.refused {
             match why {
-                // Servers push what other systems need to everyone.
+                // Servers push options for other systems to everyone.
                 Refusal::NoEffect => out.debug(format!("pushed option '{option}': {why}")),
-                // The user has asked for it.
+                // The user asked for the filter.
                 Refusal::Filtered | Refusal::NoPull => {
                     out.info(format!("pushed option '{option}' is not taken: {why}"));
                     left_out.push(option.as_str());
@@ -72,7 +71,7 @@ impl Machine<'_> {
             }
         }
         out.plane(PlaneCall::SetMtu(mtu));
-        // Else the lines say the rate.
+        // Otherwise the lines set the rate.
         if !config.lines.shape {
             let bytes = reply.shaper.or(config.sockets.shaper);
             out.plane(PlaneCall::SetRate(bytes.map(|it| u64::from(it) * 8)));
@@ -80,7 +79,7 @@ impl Machine<'_> {
             out.warn("pushed option 'shaper' is not taken: the lines of the file say their rates");
         }
         out.state(State::AssignIp, "");
-        // The outer packets' destination, the server or a proxy, must stay outside the tunnel.
+        // The destination of outer packets, server or proxy, must stay outside the tunnel.
         let remote = it.target.remote;
         let number = self.request();
         it.incoming = Some(Incoming {
@@ -90,7 +89,7 @@ impl Machine<'_> {
             route_delay: Duration::ZERO,
         });
         if config.device.null {
-            // Scripts run for a session without an interface, too.
+            // Scripts also run for a session without an interface.
             self.take_down("restart", false, out);
             self.interface_ready(it, None, now, out);
         } else {
@@ -103,7 +102,7 @@ impl Machine<'_> {
         }
     }
 
-    /// It is decided what the interface is to get.
+    /// Handles the planned interface settings.
     pub(super) fn planned(
         &mut self,
         it: &mut Connection,
@@ -111,7 +110,7 @@ impl Machine<'_> {
         planned: Result<Planned, String>,
         out: &mut Effects,
     ) {
-        // An answer to a request of before is late.
+        // Ignores a late answer to an earlier request.
         let Some(incoming) = it.incoming.as_mut().filter(|it| it.number == number) else {
             return;
         };
@@ -126,12 +125,12 @@ impl Machine<'_> {
             return self.interface_done(it, out);
         }
         self.take_down("restart", false, out);
-        // Scripts that exist for it set the name servers themselves.
+        // An `up` script sets the name servers itself.
         let no_dns = self.config.scripts.up.is_some() || self.no_dns;
         out.host(HostStep::SetInterface { no_dns });
     }
 
-    /// The interface has its addresses.
+    /// Handles the end of setting the interface's addresses.
     pub(super) fn interface_set(
         &mut self,
         it: &mut Connection,
@@ -190,7 +189,7 @@ impl Machine<'_> {
                 .hooks
                 .invocation(Hook::Up, script, arguments, &environment)
             {
-                // The end of the script leads on.
+                // The script's end continues from here.
                 Ok(program) => {
                     self.up_runs = true;
                     out.push(Effect::RunScript(Hook::Up, Box::new(program)));
@@ -202,14 +201,14 @@ impl Machine<'_> {
         self.up_is_done(it, now, out);
     }
 
-    /// `up` has run: the routes are next.
+    /// Handles the end of `up`: the routes are next.
     fn up_is_done(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
         let (Some(incoming), Some(network)) = (&it.incoming, &mut self.network) else {
             return;
         };
         network.is_ready = true;
         network.routes = Routes::At(Some(now.monotonic + incoming.route_delay));
-        // It was waited for only for the sake of `down`.
+        // A connection that has ended waited only to run `down`.
         if it.end.is_none() && !self.set_late_routes(now, out) {
             self.interface_done(it, out);
         }
@@ -254,7 +253,7 @@ impl Machine<'_> {
         });
     }
 
-    /// Takes down what is set on an interface that is gone: nothing can stay on it, `persist-tun` or not.
+    /// Takes down the settings of a deleted interface, with or without `persist-tun`.
     pub(super) fn leave_interface(&mut self, out: &mut Effects) {
         if std::mem::take(&mut self.is_gone) && self.ifname.take().is_some() {
             self.take_down("restart", true, out);

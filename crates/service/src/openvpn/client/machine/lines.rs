@@ -1,12 +1,12 @@
-//! A server that is reached by several lines.
+//! A server that is reached by several uplinks (lines).
 //!
-//! A server follows a client by what is authentic among its data packets, which name their client by a number (the peer id
-//! of `DATA_V2`), and takes control packets only from where it believes the client to be. So data packets lead, and control
-//! packets go where the data packets go. Until there are keys one line is used at a time: a control packet from elsewhere
-//! would begin another session.
+//! A server follows a client by its authentic data packets, which carry the client's peer id (`DATA_V2`). It takes
+//! control packets only from the client's known address. So data packets lead, and control packets follow on the same
+//! line. Before there are keys, only one line is used at a time: a control packet from elsewhere would begin another
+//! session.
 //!
-//! A request of the options check (OCC) is what a server answers at once, and to where it came from. Servers whose data
-//! packets a kernel opens do not: with those only what they send by themselves tells of a line.
+//! A server answers a request of the options check (OCC) at once, to the address it came from. Servers with a kernel
+//! data plane do not; only their own packets show that a line works.
 
 use super::connection::Connection;
 use super::{Machine, Phase};
@@ -23,35 +23,35 @@ use std::time::{Duration, Instant};
 use super::super::super::plane_call::Look;
 use super::super::effect::{Effect, Effects, PlaneCall, SERVER};
 
-/// A server that does not answer control packets for so long is not reached by the line. They are repeated after two
-/// seconds.
+/// How long a server may leave control packets unanswered before the line counts as down. The client repeats them after
+/// two seconds.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Silence after which an uplink no longer reaches a connected server that ignores requests, if the server's ping
-/// interval is unknown.
+/// Silence after which a line counts as down, if the connected server ignores requests and its ping interval is
+/// unknown.
 const SILENT: Duration = Duration::from_secs(60);
 
-/// How often at first, and how many times, a server is asked whether it answers requests; and how often after that.
+/// Test requests for a server that may ignore them: `TRIALS` at interval `TRIAL`, then at `TRIAL_LATER`.
 const TRIALS: u8 = 5;
 const TRIAL: Duration = Duration::from_secs(2);
 const TRIAL_LATER: Duration = Duration::from_secs(60);
 
-/// The lines to the server, and how far it can be reached by several of them.
+/// State of the lines to the server.
 pub(super) struct ServerLines {
     pub(super) lines: Lines,
-    /// The sockets' port; 0 for any.
+    /// Port of the sockets; 0 for any.
     port: u16,
     mark: u32,
-    /// The session is up, and the server follows data packets from elsewhere.
+    /// The session is up and the server follows data packets from other addresses.
     follows: bool,
-    /// When the next request is sent that is to find out whether the server answers any, and how many follow it soon.
+    /// When the next test request is sent, and how many more follow at the short interval.
     trials: Option<(u8, Instant)>,
-    /// The data plane was asked what came by them.
+    /// The data plane was asked for the lines' packet counts.
     asks: bool,
 }
 
 impl ServerLines {
-    /// `None` where there are no lines.
+    /// Returns `None` without configured lines.
     pub(super) fn new(config: &OpenVpn) -> Option<Box<Self>> {
         let mut connections = config.connections.iter();
         let udp = connections.any(|it| !it.protocol.transport.is_tcp());
@@ -74,7 +74,7 @@ impl ServerLines {
 }
 
 impl Machine<'_> {
-    /// The lines to the server; none where it is reached as the host's routes lead.
+    /// The lines to the server; empty if the host's routes choose the path.
     pub(in super::super) fn line_reports(&self) -> Vec<LineReport> {
         match &self.lines {
             Some(it) if self.stream_line().is_none() => it.lines.reports(SERVER),
@@ -82,28 +82,28 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether there is a line to send by, and none is about to be opened: a better one would be used as soon as it is
-    /// there, and the server be asked from two addresses.
+    /// Whether a line is open and none is being opened. A better line would be used as soon as it opens, and the server
+    /// would hear two addresses.
     pub(super) fn has_line(&self) -> bool {
         let lines = self.lines.as_ref();
         lines.is_none_or(|it| it.lines.has_open() && !it.lines.is_opening())
     }
 
-    /// Whether a control packet that came by this line may be for the session. Before the server follows it knows of one
-    /// line only, and an answer that comes late by another is that to another session.
+    /// Whether a control packet from this line may belong to the session. Before the server follows, it knows one line
+    /// only; a late answer on another belongs to another session.
     pub(super) fn is_used(&self, line: LineId) -> bool {
         let lines = self.lines.as_ref();
         lines.is_none_or(|it| it.follows || it.lines.used(SERVER) == Some(line))
     }
 
-    /// When the lines are looked at next.
+    /// When the lines need attention next.
     pub(super) fn lines_due(&self) -> Option<Instant> {
         let by_stream = self.connection().is_some_and(|it| it.stream.is_some());
         let it = self.lines.as_ref().filter(|it| !it.asks && !by_stream)?;
         it.lines.due()
     }
 
-    /// There is an interface, whose data plane has no line yet.
+    /// Opens the lines of a new interface.
     pub(super) fn open_lines(&mut self, now: Now, out: &mut Effects) {
         self.with_lines(now, out, |it, effects| {
             it.lines.bind(now.monotonic, effects);
@@ -120,7 +120,7 @@ impl Machine<'_> {
         self.look_soon(out);
     }
 
-    /// The sockets of a line are open, or cannot be opened.
+    /// Handles the result of opening a line's sockets.
     pub(super) fn line_opened(
         &mut self,
         line: LineId,
@@ -145,7 +145,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The lines may have to be looked at.
+    /// Checks the lines if their deadline has passed.
     pub(super) fn lines_deadline(&mut self, now: Now, out: &mut Effects) {
         if self.lines_due().is_none_or(|at| at > now.monotonic) {
             return;
@@ -161,7 +161,7 @@ impl Machine<'_> {
         self.look_soon(out);
     }
 
-    /// The lines are looked at as soon as it is known what came by them.
+    /// Requests packet counts; the check follows the answer.
     fn look_soon(&mut self, out: &mut Effects) {
         let connected = self.connection().is_some_and(|it| it.stream.is_none());
         if let Some(it) = &mut self.lines
@@ -172,7 +172,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The interface is to be removed, and the lines with it.
+    /// Removes the interface and its lines.
     pub(super) fn close_interface(&mut self, out: &mut Effects) {
         let mut effects = Vec::new();
         if let Some(it) = &mut self.lines {
@@ -182,7 +182,7 @@ impl Machine<'_> {
         out.push(Effect::CloseInterface);
     }
 
-    /// Closes what was dialled. Lines stay.
+    /// Closes the dialled stream. Lines stay.
     pub(super) fn close_line(&self, stream: Option<StreamId>, out: &mut Effects) {
         if let Some(stream) = stream {
             out.plane(PlaneCall::RemoveStream(stream));
@@ -192,7 +192,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A session begins with the server at this address.
+    /// Begins a session with the server at this address.
     pub(super) fn call_by_lines(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
         self.with_lines(now, out, |it, effects| {
             it.lines.call(SERVER, to, effects);
@@ -201,7 +201,7 @@ impl Machine<'_> {
         });
     }
 
-    /// A control packet goes out, by the line in use.
+    /// Notes a control packet sent on the line in use.
     pub(super) fn asked_by_line(&mut self, packet: &[u8], now: Now) {
         let answered = ControlHead::peek(packet).is_ok_and(|head| head.opcode != Opcode::AckV1);
         if let Some(it) = &mut self.lines
@@ -212,17 +212,17 @@ impl Machine<'_> {
         }
     }
 
-    /// A control packet of the server's came in.
+    /// Notes a control packet from the server.
     pub(super) fn heard_by_line(&mut self, line: LineId, now: Now, out: &mut Effects) {
         self.with_lines(now, out, |it, effects| {
-            // Later they tell little: they can be recorded, and sent again by another line.
+            // Later control packets prove little: an attacker can replay them on another line.
             if !it.follows {
                 it.lines.heard(SERVER, line, now.monotonic, effects);
             }
         });
     }
 
-    /// The server has answered a request.
+    /// Notes the server's answer to a request.
     pub(super) fn answered_by_line(&mut self, now: Now) {
         if let Some(it) = &mut self.lines {
             it.trials = None;
@@ -232,7 +232,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The session is up: from now on the server may be reached by several lines.
+    /// Notes that the session is up: the server may now be reached by several lines.
     pub(super) fn connected_by_lines(&mut self, it: &Connection, now: Now, out: &mut Effects) {
         let layout = it.session.data_channel().map(|(_, layout)| layout);
         let named = matches!(layout, Some(Layout::V2 { .. } | Layout::Epoch { .. }));
@@ -256,7 +256,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The server has moved.
+    /// Handles a move of the server.
     pub(super) fn server_moved(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
         self.with_lines(now, out, |it, effects| {
             it.lines.call(SERVER, to, effects);
@@ -264,7 +264,7 @@ impl Machine<'_> {
         });
     }
 
-    /// There is no session any more.
+    /// Resets the lines at the end of a session.
     pub(super) fn forget_lines(&mut self) {
         if let Some(it) = &mut self.lines {
             it.lines.forget(SERVER);
@@ -276,7 +276,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Looks at the lines, now that it is known what came by them.
+    /// Checks the lines with the new packet counts.
     pub(super) fn look_at_lines(
         &mut self,
         it: &mut Connection,
@@ -294,19 +294,19 @@ impl Machine<'_> {
         });
         let used = self.lines.as_ref().and_then(|it| it.lines.used(SERVER));
         if before.is_some() && used != before && !follows && it.has_heard() {
-            // The server does not know us there.
+            // The server has no session for that address.
             it.fail("another line is used, by which the server knows of no session".to_owned());
         }
     }
 
-    /// Restores the uplinks' usage from before the program started.
+    /// Restores the uplinks' byte counts from before the restart.
     pub(in super::super) fn restore_lines(&mut self, usage: &[LineUsage]) {
         if let Some(it) = &mut self.lines {
             it.lines.restore(usage);
         }
     }
 
-    /// Takes the bytes that each uplink has carried.
+    /// Takes the bytes carried by each uplink.
     pub(super) fn lines_counted(&mut self, carried: &[u64], now: Now, out: &mut Effects) {
         self.with_lines(now, out, |it, effects| {
             if it.lines.counted(carried, now, effects) {
@@ -315,12 +315,12 @@ impl Machine<'_> {
         });
     }
 
-    /// All is over, and what lines have carried was told for the last time.
+    /// Saves the last byte counts at the end.
     pub(super) fn lines_end(&mut self, now: Now, out: &mut Effects) {
         self.with_lines(now, out, |it, effects| it.lines.keep(effects));
     }
 
-    /// Does something with the lines, and what they ask for.
+    /// Calls into the lines and performs their effects.
     pub(super) fn with_lines(
         &mut self,
         now: Now,
@@ -340,14 +340,14 @@ impl Machine<'_> {
         }
     }
 
-    /// Where the server is on a line: itself, or a relay.
+    /// The server's address on a line: its own or a relay's.
     pub(super) fn address_on(&self, line: LineId) -> Option<SocketAddr> {
         self.lines.as_ref()?.lines.relay(line)
     }
 }
 
 impl ServerLines {
-    /// Asks the server by each line in turn, until it is known whether it answers; often at first.
+    /// Sends a request by each line in turn until the server answers; often at first.
     fn try_request(&mut self, now: Instant, effects: &mut Vec<LineEffect>) {
         let Some((left, _)) = self.trials.filter(|(_, at)| *at <= now) else {
             return;
@@ -355,7 +355,7 @@ impl ServerLines {
         let next = if left > 0 { TRIAL } else { TRIAL_LATER };
         self.trials = Some((left.saturating_sub(1), now + next));
         effects.extend(self.lines.trial(SERVER, left.into()));
-        // The server stays where it was asked from last.
+        // The server stays with the line of the last request.
         effects.push(LineEffect::Keepalive(SERVER));
     }
 }
@@ -373,7 +373,7 @@ fn by_lines(effect: LineEffect, out: &mut Effects) {
         LineEffect::Probe { peer, line, .. } => {
             out.plane(PlaneCall::InjectBy(peer, line.id, OCC_REQUEST.to_vec()));
         }
-        // It needs the time.
+        // `say_hello` sends it with a timestamp.
         LineEffect::Hello { .. } => {}
         LineEffect::Keepalive(id) => out.plane(PlaneCall::Inject(id, PING.to_vec())),
         LineEffect::Count => out.push(Effect::CountLines),

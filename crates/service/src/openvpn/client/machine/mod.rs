@@ -50,46 +50,46 @@ use stream_lines::StreamLines;
 /// Parts of a new [`Machine`].
 pub(super) struct Parts<'a> {
     pub(super) config: &'a OpenVpn,
-    /// The scripts, and what all of them are told.
+    /// The scripts and their common variables.
     pub(super) hooks: Hooks<'a>,
     pub(super) tls: Arc<TlsSettings>,
-    /// How the control channel is wrapped, by what the configuration says of it.
+    /// The wraps of the control channel, by configuration.
     pub(super) wraps: Vec<(ControlWrap, WrapSettings)>,
-    /// The host's name servers are left as they are.
+    /// Leaves the host's name servers unchanged.
     pub(super) no_dns: bool,
     /// Action after a refused password.
     pub(super) auth_retry: AuthRetry,
-    /// The kernel moves the packets.
+    /// The kernel's data plane moves the packets.
     pub(super) kernel: bool,
     /// The exit status when the server refuses this client, or a handshake fails and `tls-exit` is set.
     pub(super) given_up: u8,
 }
 
-/// How far it is.
+/// Where the connection attempt stands.
 enum Phase {
-    /// Nothing was asked for yet.
+    /// Idle: no attempt has started.
     Idle,
-    /// The next attempt is made at this moment, not before.
+    /// Pauses until the next attempt at this time.
     Pause(Instant),
-    /// A name is looked up: the number of the request, and when it has taken too long.
+    /// Looks up a name: the request's number, and the deadline.
     LookUp(u64, String, Instant),
-    /// A name and a password for the server are asked for.
+    /// Asks for the server's name and password.
     Login(Candidate),
-    /// The interface is made.
+    /// Makes the interface.
     Interface(Candidate),
-    /// A name and a password for the proxy are asked for.
+    /// Asks for the proxy's name and password.
     ProxyLogin(Candidate),
-    /// A line is waited for to connect by, until then at most.
+    /// Waits, up to this time, for a line to dial by.
     Await(Candidate, Option<ProxyLogin>, Instant),
-    /// A socket is on its way: the number of the request, and since when.
+    /// Dials: the request's number, and the start time.
     Dial(u64, Instant, Candidate),
-    /// A line is waited for, until then at most.
+    /// Waits, up to this time, for a line to send by.
     Line(Candidate, SocketAddr, Instant),
-    /// There is a socket and a session.
+    /// Has a socket and a session.
     Connection(Box<Connection>),
-    /// A management client has to say when to go on.
+    /// Waits for a management client's release.
     Hold,
-    /// It is over.
+    /// The client has ended.
     Over,
 }
 
@@ -107,32 +107,32 @@ pub(super) struct Machine<'a> {
     logins: Logins,
     calling: Calling,
     phase: Phase,
-    /// The last number of a request.
+    /// Number of the last request.
     number: u64,
     /// The interface, while there is one.
     ifname: Option<String>,
-    /// Addresses, routes and name servers, while they are set.
+    /// Addresses, routes and name servers that are set.
     network: Option<TunnelState>,
-    /// `up` runs. Until it has ended the connection stays, for `down` must follow.
+    /// `up` is running. Until it ends the connection stays, because `down` must follow.
     up_runs: bool,
-    /// The interface was deleted from outside, and what was set on it is to be taken down.
+    /// Another program deleted the interface; its settings must be taken down.
     is_gone: bool,
-    /// Whether a session was up before: scripts are told.
+    /// An earlier session was up: scripts are told of a restart.
     restarted: bool,
-    /// Whether the present session was up.
+    /// The present session was up.
     was_up: bool,
-    /// All is done: addresses and routes are set.
+    /// The tunnel is up with its addresses and routes.
     is_connected: bool,
-    /// Surplus rights were given up ([`Effect::DropPrivileges`]).
+    /// Surplus privileges were dropped ([`Effect::DropPrivileges`]).
     unprivileged: bool,
-    /// Packets and sessions that came to nothing.
+    /// Refused packets and sessions.
     refusals: Refusals,
-    /// The lines to the server, if it is reached by several: by datagrams, and over TCP.
+    /// The lines to the server, if there are several: `lines` for UDP, `stream_lines` for TCP.
     lines: Option<Box<ServerLines>>,
     stream_lines: Option<Box<StreamLines>>,
-    /// The names of lines' relays.
+    /// Names of the lines' relays.
     relays: BTreeMap<LineId, Name>,
-    /// How late stamps of hellos to relays may be, and how late it certainly is.
+    /// Lower bound of the clock, for timestamps in hellos to relays.
     floor: Floor,
     /// Rate limit of log lines that the server causes.
     talk: Strangers,
@@ -186,10 +186,10 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Takes note of what has happened, and says what is to be done, in order.
+    /// Handles an event and returns the effects, in order.
     pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut out = Effects::default();
-        // The last that is told, when all else is over.
+        // The last event: handled even after the end.
         match event {
             Event::LinesCounted(carried) => {
                 self.lines_counted(&carried, now, &mut out);
@@ -256,7 +256,7 @@ impl<'a> Machine<'a> {
                 }
             }
             Event::InterfaceGone => {
-                // It may be told more than once.
+                // The notice may come more than once.
                 self.is_gone = self.ifname.is_some();
                 if self.is_gone {
                     if self.connection().is_none() {
@@ -282,7 +282,7 @@ impl<'a> Machine<'a> {
                 }
                 self.deadline(now, &mut out);
             }
-            // Nothing is there any more that it was for.
+            // The connection that asked for it is gone.
             Event::InterfaceSet(_) if self.connection().is_none() => out.host(HostStep::Undo),
             event => self.with_connection(now, &mut out, |machine, it, out| {
                 machine.connection_event(it, event, now, out);
@@ -307,7 +307,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// When [`Event::Deadline`] is due; `None` where only another event leads on.
+    /// When [`Event::Deadline`] is due; `None` if only another event continues.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let phase = match &self.phase {
             Phase::Pause(until)
@@ -334,34 +334,34 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Whether all is done: addresses and routes are set.
+    /// Whether the tunnel is up with its addresses and routes.
     pub(super) fn is_connected(&self) -> bool {
         self.is_connected
     }
 
-    /// Packets and sessions that came to nothing.
+    /// Refused packets and sessions.
     pub(super) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// The name that was shown to a server last; empty for none.
+    /// The last name shown to a server; empty if none.
     pub(super) fn user(&self) -> &str {
         self.logins.user()
     }
 
-    /// The interface's address of each family, while they are set.
+    /// The interface's address of each family, while set.
     pub(super) fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
         let network = self.network.as_ref();
         network.map(TunnelState::addresses).unwrap_or_default()
     }
 
-    /// A number for a request that may be answered late.
+    /// Returns a new request number, to recognise late answers.
     fn request(&mut self) -> u64 {
         self.number += 1;
         self.number
     }
 
-    /// Does something with the connection, if there is one, and with its end.
+    /// Runs `call` with the connection, if there is one, and handles the connection's end.
     fn with_connection(
         &mut self,
         now: Now,
@@ -395,7 +395,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The last effect could not be done.
+    /// Handles the failure of the last effect.
     fn failed(&mut self, error: String, now: Now, out: &mut Effects) {
         match self.phase {
             Phase::Connection(_) => self.with_connection(now, out, |_, it, _| it.fail(error)),

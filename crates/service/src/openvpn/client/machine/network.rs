@@ -1,4 +1,4 @@
-//! The inside of a client's tunnel while it is set, and the scripts around its making and its end.
+//! Network settings of a client's tunnel, and the scripts before and after them.
 
 use super::super::super::network::TunnelNetwork;
 use super::super::super::policy::environment::Environment;
@@ -12,9 +12,9 @@ use openvpn::push::PushReply;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Network that the interface is to get.
+/// Network settings that the interface will get.
 pub(super) struct Incoming {
-    /// The request to plan it.
+    /// Number of the plan request.
     pub(super) number: u64,
     pub(super) reply: Box<PushReply>,
     /// The tunnel's MTU in bytes.
@@ -22,34 +22,34 @@ pub(super) struct Incoming {
     pub(super) route_delay: Duration,
 }
 
-/// Network that is set, and the environment that scripts got for it.
+/// Network settings in force, and their script environment.
 pub(super) struct TunnelState {
-    /// `None` for `dev null`.
+    /// `None` with `dev null`.
     pub(super) network: Option<TunnelNetwork>,
     pub(super) environment: Environment,
     pub(super) ifconfig: Option<Ifconfig>,
     pub(super) ifname: String,
     pub(super) mtu: u16,
-    /// `up` has run; before that scripts are told of no end.
+    /// `up` has run; without it no script is told of the end.
     pub(super) is_ready: bool,
     pub(super) routes: Routes,
 }
 
-/// How far the routes are.
+/// Progress of the routes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Routes {
-    /// They are set at this moment (`route-delay`); `None` before `up` has run.
+    /// Due at this time (`route-delay`); `None` before `up` has run.
     At(Option<Instant>),
-    /// They are being set.
+    /// The executor is setting them.
     Asked,
-    /// `route-up` runs.
+    /// `route-up` is running.
     Script,
-    /// All is done.
+    /// The routes are set and `route-up` has run.
     Set,
 }
 
 impl TunnelState {
-    /// Whether everything is set, and `route-up` has run.
+    /// Whether the routes are set and `route-up` has run.
     pub(super) fn is_complete(&self) -> bool {
         self.routes == Routes::Set
     }
@@ -76,7 +76,7 @@ impl TunnelState {
 }
 
 impl Machine<'_> {
-    /// Sets the routes if it is time, which `route-delay` says. Whether they are being set.
+    /// Sets the routes if `route-delay` is over. Returns whether they are being set.
     pub(super) fn set_late_routes(&mut self, now: Now, out: &mut Effects) -> bool {
         let Some(network) = &mut self.network else {
             return false;
@@ -89,7 +89,7 @@ impl Machine<'_> {
         due
     }
 
-    /// The routes are set: scripts are told.
+    /// Handles routes that are set: runs `route-up`.
     pub(super) fn routes_set(&mut self, it: &mut Connection, out: &mut Effects) {
         let asked = |network: &&mut TunnelState| network.routes == Routes::Asked;
         let Some(network) = self.network.as_mut().filter(asked) else {
@@ -108,7 +108,7 @@ impl Machine<'_> {
         self.announce(it, out);
     }
 
-    /// Runs a script whose failure changes nothing. Whether it runs.
+    /// Runs a script whose failure is ignored. Returns whether it runs.
     pub(super) fn run_script(
         &self,
         hook: Hook,
@@ -130,7 +130,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Undoes what was begun for a session that did not get as far as to run `up`: no script hears of that.
+    /// Undoes the settings of a session that ended before `up`; no script is told.
     pub(super) fn drop_unfinished_network(&mut self, out: &mut Effects) {
         if self.network.as_ref().is_some_and(|it| !it.is_ready) {
             self.network = None;
@@ -138,7 +138,7 @@ impl Machine<'_> {
         }
     }
 
-    /// At the end of a connection: what is not whole does not stay, `persist-tun` or not.
+    /// At the end of a connection, removes incomplete settings even with `persist-tun`.
     pub(super) fn drop_broken_network(&mut self, out: &mut Effects) {
         self.drop_unfinished_network(out);
         let network = self.network.as_ref();
@@ -147,8 +147,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Runs the scripts for the end of what is set. `context` is `init` at the end of the process, `restart`
-    /// otherwise. `undo`: it is undone now; otherwise something else is about to take its place.
+    /// Runs the scripts for the end of the settings. `context` is `init` at the end of the process, otherwise
+    /// `restart`. With `undo` the settings are undone now; otherwise others are about to replace them.
     pub(super) fn take_down(&mut self, context: &str, undo: bool, out: &mut Effects) {
         self.drop_unfinished_network(out);
         let Some(mut state) = self.network.take() else {

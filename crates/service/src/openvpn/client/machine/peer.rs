@@ -1,4 +1,4 @@
-//! The server as the data plane's peer: its line, its keys, and how much they are used.
+//! The server as the data plane's peer: its line, its keys and their usage.
 
 use super::super::super::device;
 use super::super::super::plane_call::Look;
@@ -17,20 +17,20 @@ use std::net::SocketAddr;
 pub(super) struct Peer {
     /// Packet properties that all its keys share.
     pub(super) shape: Shape,
-    /// The key id of its newest keys.
+    /// Key id of the newest keys.
     pub(super) key: Option<u8>,
-    /// Bytes of its data packets, of both directions, when they were counted last.
+    /// Bytes of its data packets, both directions, at the last count.
     bytes: u64,
-    /// Value of `bytes` when the newest keys came.
+    /// Value of `bytes` when the newest keys were installed.
     bytes_before: u64,
-    /// When the newest keys came.
+    /// When the newest keys were installed.
     renewed: Option<Now>,
     /// Cipher of the newest keys.
     cipher: Option<CipherName>,
 }
 
 impl Peer {
-    /// A server without keys, behind what was dialled; `by_lines` where it is reached by lines of their own.
+    /// Makes a server without keys, behind the dialled socket; `by_lines` if it is reached by several lines.
     pub(super) fn new(
         remote: SocketAddr,
         stream: Option<StreamId>,
@@ -48,7 +48,7 @@ impl Peer {
         };
         let moving = if float { Moving::Tell } else { Moving::Stay };
         if by_lines {
-            // They are set as they are opened.
+            // Each line is set when it opens.
             out.plane(PlaneCall::AddPeer(SERVER, moving));
         } else {
             PlaneCall::new_peer(SERVER, line, moving).for_each(|call| out.plane(call));
@@ -70,7 +70,7 @@ impl Peer {
 }
 
 impl Connection {
-    /// Packets are opened with these keys from now on.
+    /// Installs these keys: the data plane opens packets with them from now on.
     pub(super) fn install(&mut self, keys: Box<DataKeys>, allow_insecure: bool, out: &mut Effects) {
         self.peer.key = Some(keys.key_id);
         let material = Material {
@@ -81,20 +81,20 @@ impl Connection {
         PlaneCall::new_keys(SERVER, self.remote, material).for_each(|call| out.plane(call));
     }
 
-    /// The keys of this key id are forgotten.
+    /// Removes the keys of this key id.
     pub(super) fn remove_keys(&mut self, key_id: u8, out: &mut Effects) {
         self.peer.key = self.peer.key.filter(|newest| *newest != key_id);
         out.plane(PlaneCall::RemoveKeys(SERVER, session(SERVER, key_id)));
     }
 
-    /// Asks how much the newest keys were used; its bytes were asked for just before.
+    /// Requests the usage of the newest keys; the bytes were requested just before.
     pub(super) fn watch_keys(&self, out: &mut Effects) {
         if let Some(key_id) = self.peer.key {
             out.plane(PlaneCall::KeyUsage(SERVER, key_id));
         }
     }
 
-    /// Takes an answer of the data plane.
+    /// Handles an answer from the data plane.
     pub(super) fn answered(&mut self, event: &Event, now: Now, outputs: &mut Vec<Output>) {
         match *event {
             Event::PeerState(look, state) => {
@@ -117,12 +117,12 @@ impl Connection {
         }
     }
 
-    /// The session's timers, which are due.
+    /// Runs the session's due timers.
     fn timers(&mut self, state: &PeerState, now: Now, outputs: &mut Vec<Output>) {
         self.session.activity(Times {
             last_received: match self.incoming {
                 None => state.times.last_received,
-                // The keys that the server could be heard with are not installed yet.
+                // The keys that would open the server's packets are not installed yet.
                 Some(_) => Some(now.monotonic),
             },
             last_sent: state.times.last_sent,

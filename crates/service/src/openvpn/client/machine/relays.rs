@@ -1,7 +1,7 @@
-//! The relays of lines: where they are, and that they hear where we are.
+//! The lines' relays: their addresses, and the hellos that tell them the client's address.
 //!
-//! To the server a relay is one more address that its client sends from. Nothing of OpenVPN is in a hello, and a relay
-//! knows nothing of OpenVPN.
+//! To the server, a relay is one more client address. Hellos are not OpenVPN packets, and relays know nothing of
+//! OpenVPN.
 
 use super::super::super::connect::Name as LookUpOf;
 use super::super::effect::{Effect, Effects, HostStep, PlaneCall, SERVER};
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
 impl Machine<'_> {
-    /// Relays that are given by names are to be looked up.
+    /// Schedules look-ups of relays that are given by name.
     pub(super) fn name_relays(&mut self, now: Now) {
         let Some(it) = &self.lines else { return };
         for (line, settings) in (0..).map(LineId).zip(&it.lines.settings().lines) {
@@ -32,12 +32,12 @@ impl Machine<'_> {
         }
     }
 
-    /// When a relay is to be looked up.
+    /// When the next relay look-up is due.
     pub(super) fn relays_due(&self) -> Option<Instant> {
         self.relays.values().filter_map(Name::due).min()
     }
 
-    /// Looks up the relays where it is time.
+    /// Looks up the relays that are due.
     pub(super) fn look_up_relays(&mut self, now: Now, out: &mut Effects) {
         for (line, name) in &mut self.relays {
             if name.due().is_some_and(|at| at <= now.monotonic) {
@@ -58,7 +58,7 @@ impl Machine<'_> {
         names.for_each(|name| name.hurry(now.monotonic));
     }
 
-    /// The end of a look-up.
+    /// Handles the result of a look-up.
     pub(super) fn relay_looked_up(
         &mut self,
         line: LineId,
@@ -90,14 +90,14 @@ impl Machine<'_> {
         }
     }
 
-    /// The way to the relays must not lead into the tunnel.
+    /// Routes packets to the relays outside the tunnel.
     pub(super) fn keep_relays_outside(&self, out: &mut Effects) {
         for address in self.relay_addresses() {
             out.host(HostStep::KeepRelayOutside(address.ip()));
         }
     }
 
-    /// There are keys: what comes from a relay is the server's.
+    /// Attributes packets from the relays to the server, once there are keys.
     pub(super) fn know_relays(&self, out: &mut Effects) {
         self.relay_addresses().for_each(|at| known_at(at, out));
     }
@@ -106,13 +106,13 @@ impl Machine<'_> {
         self.lines.iter().flat_map(|it| it.lines.relays())
     }
 
-    /// Where to send control packets: where the line in use leads if one leads by a relay, otherwise to this address.
+    /// Destination of control packets: the relay of the line in use, otherwise `remote`.
     pub(super) fn destination(&self, remote: SocketAddr) -> Option<SocketAddr> {
         Some(remote).filter(|_| self.relay_addresses().next().is_none())
     }
 
-    /// Tells a relay where we are. One by which the server does not answer may have moved: another address of its name is
-    /// tried then, and after the last the name is looked up anew.
+    /// Sends a relay the client's address. If the server does not answer through it, the relay may have moved: the next
+    /// address of its name is tried. After the last one, the name is looked up again.
     pub(super) fn say_hello(
         &mut self,
         line: LineId,
@@ -127,7 +127,7 @@ impl Machine<'_> {
             }
             let next = lost.then(|| name.unanswered(now.monotonic)).flatten();
             if let Some(address) = next.filter(|next| Some(*next) != current) {
-                // Which says hello there.
+                // `set_relay` sends the hello itself.
                 return self.set_relay(line, address, now, out);
             }
         }
@@ -138,7 +138,7 @@ impl Machine<'_> {
             let used = lines.lines.latest_stamp();
             let floor = self.floor.use_up(used, now.wall);
             if let Some(floor) = floor {
-                // Before what is stamped leaves.
+                // Saved before a packet with this timestamp leaves.
                 out.push(Effect::KeepFloor(floor));
             }
             out.plane(PlaneCall::Send(to, hello.to_vec()));
@@ -146,7 +146,7 @@ impl Machine<'_> {
     }
 }
 
-/// Packets without a number, which are known by where they come from, are the server's from there.
+/// Attributes packets without a peer-id from this address to the server.
 fn known_at(address: SocketAddr, out: &mut Effects) {
     let from = Sender::Address(address);
     out.plane(PlaneCall::SetSender(SERVER, from, session(SERVER, 0)));

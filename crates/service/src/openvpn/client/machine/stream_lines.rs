@@ -1,12 +1,11 @@
-//! A server that is reached over TCP, by one of several lines.
+//! A server that is reached over TCP, by one of several uplinks (lines).
 //!
-//! A connection cannot change its line: another line means another connection, and a new session. So one line is used at
-//! a time, and what tells of it costs nothing: the host says whether its device is there, the kernel whether what is sent
-//! is acknowledged (`TCP_USER_TIMEOUT`), and each connection that is made, or not, whether the server is reached.
+//! A connection cannot change its line: another line needs another connection and a new session. So one line is used at
+//! a time, and its state costs no traffic. The host reports its device, the kernel reports unacknowledged data
+//! (`TCP_USER_TIMEOUT`), and each attempt shows whether it reaches the server.
 //!
-//! Lines that are not in use are not asked, but for those that would be preferred to the one in use: a connection to the
-//! server is made by them now and then, and closed at once, to find out when to go back. A server takes that for a client
-//! that changed its mind, and writes it into its log.
+//! Of the other lines, only those preferred to the one in use are tested, to find out when to go back. The client opens
+//! a connection to the server and closes it at once. The server logs that as a client that changed its mind.
 
 use super::connection::{Connection, End};
 use super::{Machine, Phase};
@@ -21,27 +20,27 @@ use std::time::{Duration, Instant};
 
 use super::super::effect::{Effect, Effects};
 
-/// How often the server is called by a line that would be preferred: where it is not reached, and hears nothing of it,
-/// where it is, and by one that costs money.
+/// Interval of tests on a preferred line: `TRY` while it fails (the server sees no attempts), `TRY_UP` while it works,
+/// `TRY_METERED` if it costs money.
 const TRY: Duration = Duration::from_secs(10);
 const TRY_UP: Duration = Duration::from_secs(30);
 const TRY_METERED: Duration = Duration::from_secs(600);
 
-/// A line that did not work must be found to work twice, so long apart.
+/// Interval between the two successful tests that a failed line needs.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// One line.
+/// State of one line.
 struct OfLine {
     state: LineState,
     reason: Option<Reason>,
     since: Option<Instant>,
     fault: Option<Fault>,
     ifindex: Option<u32>,
-    /// When the server was last not reached by it.
+    /// When the line last failed to reach the server.
     failed: Option<Instant>,
-    /// It was found to work since it did not.
+    /// The line has passed one test since it failed.
     answered: bool,
-    /// When it is tried next, if it is worth it; since the first connection.
+    /// When the next test is due; set from the first connection on.
     next: Option<Instant>,
     round_trip: Option<Duration>,
 }
@@ -51,18 +50,18 @@ pub(super) struct StreamLines {
     settings: Settings,
     lines: Vec<OfLine>,
     scheduler: Scheduler,
-    /// The host has said what it knows of them.
+    /// The host has reported on the lines.
     known: bool,
-    /// The line of the connection, or of the last one.
+    /// The line of the current or last connection.
     used: Option<LineId>,
-    /// The line that is tried, and since when.
+    /// The line under test, and since when.
     trying: Option<(LineId, Instant)>,
-    /// The device of the line in use is another than it was.
+    /// The device of the line in use was replaced.
     replaced: bool,
 }
 
 impl StreamLines {
-    /// `None` where there are no lines, or no server is reached over TCP.
+    /// Returns `None` without lines or without a TCP server.
     pub(super) fn new(config: &OpenVpn) -> Option<Box<Self>> {
         let mut connections = config.connections.iter();
         let tcp = connections.any(|it| it.protocol.transport.is_tcp());
@@ -72,7 +71,7 @@ impl StreamLines {
         let settings = config.lines.clone();
         let mode = match settings.mode {
             LineMode::Single => Mode::Single,
-            // The others are refused for TCP.
+            // The configuration refuses the other modes for TCP.
             _ => Mode::Failover,
         };
         let usual = FailoverSettings::default();
@@ -171,7 +170,7 @@ impl StreamLines {
         self.known && self.lines.iter().any(|of| of.fault.is_none())
     }
 
-    /// Whether there is another than the one in use that is not known to fail.
+    /// Whether another line is not known to fail.
     fn has_other(&self) -> bool {
         let lines = (0..).map(LineId).zip(&self.lines);
         let mut others = lines.filter(|(line, _)| Some(*line) != self.used);
@@ -186,7 +185,7 @@ impl StreamLines {
         let active = self.scheduler.active()?;
         let state = self.lines.get(active.index()).map(|of| of.state);
         let line = match state {
-            // None is known to work: each has its turn.
+            // No line is known to work, so each has its turn.
             Some(LineState::Down) if self.settings.mode != LineMode::Single => {
                 let lines = (0..).map(LineId).zip(&self.lines);
                 let without = lines.filter(|(_, of)| of.fault.is_none());
@@ -203,7 +202,7 @@ impl StreamLines {
         self.used
     }
 
-    /// Whether a line would be preferred to the one in use if it worked.
+    /// Whether a line, if it worked, would be preferred to the one in use.
     fn is_better(&self, line: LineId) -> bool {
         let rank = |line: LineId| {
             let it = self.settings.lines.get(line.index());
@@ -213,7 +212,7 @@ impl StreamLines {
             && self.used.is_some_and(|used| rank(line) < rank(used))
     }
 
-    /// Lines that are worth a trial, and when that is due.
+    /// Lines worth testing, and when each test is due.
     fn trials(&self) -> impl Iterator<Item = (LineId, Instant)> + '_ {
         let lines = (0..).map(LineId).zip(&self.lines);
         lines
@@ -221,7 +220,7 @@ impl StreamLines {
             .filter_map(|(line, of)| Some((line, of.next?)))
     }
 
-    /// When something is due while a connection lasts.
+    /// The next deadline while a connection lasts.
     fn due(&self) -> Option<Instant> {
         let trials = self.trials().filter(|_| self.trying.is_none());
         let trials = trials.map(|(_, at)| at);
@@ -238,7 +237,7 @@ impl StreamLines {
         }
     }
 
-    /// The line that is to be tried now, which counts as being tried.
+    /// Returns the line to test now, and marks it as under test.
     fn trial(&mut self, now: Instant) -> Option<LineId> {
         if self.trying.is_some() {
             return None;
@@ -254,7 +253,7 @@ impl StreamLines {
         Some(line)
     }
 
-    /// The server was reached by a line, after this time if that is known.
+    /// Notes that a line reached the server, with the time that took if known.
     fn reached(&mut self, line: LineId, took: Option<Duration>, now: Instant) -> Option<String> {
         let of = self.lines.get_mut(line.index())?;
         of.round_trip = took.or(of.round_trip);
@@ -276,7 +275,7 @@ impl StreamLines {
         self.set(line, LineState::Up, reason, now)
     }
 
-    /// The server was not reached by a line, for so long.
+    /// Notes that a line failed to reach the server within this time.
     fn failed(&mut self, line: LineId, time: Duration, now: Instant) -> Option<String> {
         let words = self.set(line, LineState::Down, Reason::Silent(time), now);
         let every = self.every(line);
@@ -286,7 +285,7 @@ impl StreamLines {
         words
     }
 
-    /// Whether the connection is to be made anew by another line, and why.
+    /// Returns the reason to reconnect by another line, if there is one.
     fn leaves(&mut self, now: Instant) -> Option<String> {
         let mut switch = None;
         for (line, of) in (0..).map(LineId).zip(&self.lines) {
@@ -307,7 +306,7 @@ impl StreamLines {
         if self.used == Some(active) || !works(active) {
             return None;
         }
-        // One of which nothing is known is no switch.
+        // Without a recorded reason, the line in use failed.
         let reason = switch.map_or(SwitchReason::Failed, |it| it.reason);
         Some(format!("line {} is used now: {reason}", name(active)))
     }
@@ -338,7 +337,7 @@ impl StreamLines {
 }
 
 impl Machine<'_> {
-    /// The line of the connection, where it is one over TCP.
+    /// The line of the current TCP connection.
     pub(in super::super) fn stream_line(&self) -> Option<LineId> {
         self.connection()?.stream?;
         self.stream_lines.as_ref()?.used
@@ -349,13 +348,13 @@ impl Machine<'_> {
         lines.map_or_else(Vec::new, |it| it.reports())
     }
 
-    /// Whether a connection over TCP has to wait for a line.
+    /// Whether a TCP connection must wait for a line.
     pub(super) fn waits_for_line(&self) -> bool {
         let lines = self.stream_lines.as_ref();
         lines.is_some_and(|it| !it.has_line())
     }
 
-    /// The line that the next connection over TCP is made by; `None` where there are no lines.
+    /// Chooses the line for the next TCP connection; `None` without lines.
     pub(super) fn choose_line(&mut self, now: Now) -> Option<LineId> {
         self.stream_lines.as_mut()?.choose(now.monotonic)
     }
@@ -384,15 +383,15 @@ impl Machine<'_> {
         }
     }
 
-    /// When something is due of the lines of a connection over TCP.
+    /// When the lines of a TCP connection need attention.
     pub(super) fn stream_lines_due(&self) -> Option<Instant> {
-        // One that ends may have to wait for a script.
+        // An ended connection may have to wait for a script.
         self.connection()
             .filter(|it| it.stream.is_some() && it.end.is_none())?;
         self.stream_lines.as_ref()?.due()
     }
 
-    /// Tries lines by which the server would rather be reached, and leaves the one in use for one that is better.
+    /// Tests preferred lines, and leaves the line in use for a better one.
     pub(super) fn follow_stream_lines(&mut self, now: Now, out: &mut Effects) {
         let Some(lines) = &mut self.stream_lines else {
             return;
@@ -416,7 +415,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The end of [`Effect::Try`].
+    /// Handles the result of [`Effect::Try`].
     pub(super) fn line_tried(
         &mut self,
         line: LineId,
@@ -444,7 +443,7 @@ impl Machine<'_> {
         self.follow_stream_lines(now, out);
     }
 
-    /// There is a connection by the line in use.
+    /// Notes that the line in use reached the server.
     pub(super) fn line_reached(&mut self, now: Now, out: &mut Effects) {
         let Some(lines) = &mut self.stream_lines else {
             return;
@@ -457,8 +456,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The server cannot be reached by the line in use, as was found after this time. Returns whether another may do
-    /// better.
+    /// Notes that the line in use failed to reach the server within this time. Returns whether another may do better.
     pub(super) fn line_failed(&mut self, time: Duration, now: Now, out: &mut Effects) -> bool {
         let Some(lines) = &mut self.stream_lines else {
             return false;
@@ -472,7 +470,7 @@ impl Machine<'_> {
         lines.has_other()
     }
 
-    /// A session over TCP has ended in a way that its line may be blamed for.
+    /// Counts the end of a TCP session against its line, if the line may be the cause.
     pub(super) fn blame_line(
         &mut self,
         it: &Connection,

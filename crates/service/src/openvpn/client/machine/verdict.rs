@@ -1,5 +1,5 @@
-//! `tls-verify`: a program has the last word on the server's certificates, from the authority down, before the client
-//! sends anything of itself.
+//! `tls-verify`: a program judges the server's certificates, from the authority down, before the client sends any
+//! credentials.
 
 use super::super::super::policy::scripts::{Hook, tls_verify_arguments};
 use super::super::effect::{Effect, Effects};
@@ -11,11 +11,11 @@ use openvpn::verify::PeerCertificate;
 
 /// Pending request to the `tls-verify` program.
 pub(super) struct Question {
-    /// The request.
+    /// Number of the request.
     number: u64,
-    /// The negotiation that waits for the answer.
+    /// Key id of the waiting negotiation.
     key_id: u8,
-    /// The lines of the log for certificates that pass, in the order in which they are judged.
+    /// Log lines for accepted certificates, in the order of judgment.
     lines: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Machine<'_> {
     }
 }
 
-/// The program has ended: `passed` certificates are good.
+/// Handles the program's result: `passed` certificates are accepted.
 pub(super) fn judged(
     it: &mut Connection,
     number: u64,
@@ -69,7 +69,7 @@ pub(super) fn judged(
     outputs: &mut Vec<Output>,
     out: &mut Effects,
 ) {
-    // An answer to a question of before is late.
+    // Ignores a late answer to an earlier question.
     let Some(question) = it.question.take_if(|it| it.number == number) else {
         return;
     };

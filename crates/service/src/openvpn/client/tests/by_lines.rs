@@ -42,7 +42,7 @@ fn begin_with(mode: Mode, priorities: [u8; 2], seed: u64) -> World {
 }
 
 impl World {
-    /// A line carries packets, or not, and nothing tells the host.
+    /// Cuts or restores a line without telling the host.
     fn cut(&mut self, line: LineId, cut: bool) {
         self.carries[line.index()] = !cut;
     }
@@ -171,7 +171,7 @@ fn a_line_that_has_carried_what_it_may_is_left_until_a_month_begins() {
     assert_eq!(world.used, DSL);
     world.carried[0] = 6_000_000;
     world.run_for(secs(30));
-    // Another interface's data plane counts anew.
+    // A new interface's data plane counts from zero.
     world.handle(Event::Signal(Signal::Restart));
     world.run_for(secs(60));
     assert!(world.is_connected() && world.carried[0] == 0);
@@ -197,7 +197,7 @@ fn a_line_that_has_carried_what_it_may_is_left_until_a_month_begins() {
     assert_eq!((&*usage[0].name, usage[0].used), ("dsl", 5));
 }
 
-/// The kernel opens the data packets of such a server, and knows nothing of requests.
+/// The server's kernel opens its data packets and ignores requests.
 #[test]
 fn a_server_that_answers_no_request_is_judged_by_what_it_sends() {
     let mut world = begin(Mode::Failover, 1);
@@ -214,7 +214,7 @@ fn a_server_that_answers_no_request_is_judged_by_what_it_sends() {
     assert!(world.is_connected());
 }
 
-/// A line leads by a relay, which is given by name and forgets us when it is started anew.
+/// A line leads through a relay, given by name, that forgets the client when it restarts.
 #[test]
 fn a_line_may_lead_by_a_relay() {
     let direct = Line {
@@ -264,7 +264,7 @@ fn a_line_may_lead_by_a_relay() {
     world.run_for(secs(60));
     assert_eq!((world.used, world.dials.len()), (DSL, 1));
 
-    // A session is made by the relay, too.
+    // A new session also works through the relay.
     world.cut(DSL, true);
     world.handle(Event::Signal(Signal::Restart));
     world.run_for(secs(60));
@@ -272,7 +272,7 @@ fn a_line_may_lead_by_a_relay() {
     assert_eq!((world.used, world.dials.len()), (LTE, 2));
 }
 
-/// At least one line carries packets at any time, but for a moment. Sessions may begin anew, and never stay away.
+/// At least one line works almost all the time. Sessions may restart, but the tunnel must come back.
 #[test]
 fn lines_that_come_and_go_leave_a_tunnel_that_works() {
     let first = number("MILLRACE_TEST_SEED", 1);
@@ -298,7 +298,7 @@ fn lines_that_come_and_go_leave_a_tunnel_that_works() {
         }
         (world.carries, world.devices) = ([true; 2], [true; 2]);
         world.handle(Event::NetworkChanged);
-        // The longest pause, and an attempt with a server that has forgotten us.
+        // The longest pause, plus an attempt with a server that lost its state.
         world.run_for(secs(1_200));
         assert!(
             world.is_connected(),

@@ -45,7 +45,7 @@ fn begin(seed: u64) -> World {
 }
 
 impl World {
-    /// A line carries packets, or not, and nothing tells the host. The kernel ends a connection by it.
+    /// Cuts or restores a line without telling the host. The kernel ends a connection on a cut line.
     fn cut_stream(&mut self, line: LineId, cut: bool) {
         self.carries[line.index()] = !cut;
         if let (true, Some((_, Some(stream)))) = (cut && self.used == line, self.peer) {
@@ -132,7 +132,7 @@ fn where_no_line_works_each_has_its_turn() {
     assert_eq!(world.used, LTE);
 }
 
-/// A server that is restarted refuses connections: that is not the line's fault.
+/// A restarting server refuses connections, which is not the line's fault.
 #[test]
 fn a_server_that_refuses_is_called_by_the_same_line() {
     let mut world = begin(1);
@@ -165,7 +165,7 @@ fn a_single_line_is_used_whatever_its_state() {
     assert_eq!((world.used, world.tries.len()), (DSL, 0));
 }
 
-/// The better of two lines is the one that costs nothing: the other is never tried.
+/// The preferred line costs nothing, so the other is never tested.
 #[test]
 fn a_line_that_costs_money_is_used_only_where_no_other_works() {
     let mut world = begin_with(TCP, Mode::Failover, true, 1);
@@ -180,7 +180,7 @@ fn a_line_that_costs_money_is_used_only_where_no_other_works() {
     assert!(world.tries.iter().all(|it| it.1 == DSL));
 }
 
-/// A file with remotes of both kinds goes from one to the other.
+/// A file with UDP and TCP remotes lets the client switch between them.
 #[test]
 fn servers_over_udp_and_tcp_may_stand_in_one_file() {
     let more = format!("--remote 192.0.2.9 1194 udp {TCP} --connect-timeout 5");
@@ -196,7 +196,7 @@ fn servers_over_udp_and_tcp_may_stand_in_one_file() {
     assert_eq!(server, Some(SocketAddr::from(SERVER)));
 }
 
-/// At least one line carries packets in the end. Sessions may begin anew, and never stay away.
+/// At least one line works in the end. Sessions may restart, but the tunnel must come back.
 #[test]
 fn lines_that_come_and_go_leave_a_tunnel_over_tcp_that_works() {
     let first = number("MILLRACE_TEST_SEED", 1);
@@ -226,7 +226,7 @@ fn lines_that_come_and_go_leave_a_tunnel_over_tcp_that_works() {
     }
 }
 
-/// The connection has ended, and what it needs to go is a script that still runs: no line is looked after meanwhile.
+/// An ended connection waits for a running script; meanwhile no line is checked.
 #[test]
 fn a_connection_that_is_left_while_up_runs_waits_for_it_without_waking_up() {
     let more = format!("{TCP} --script-security 2 --up /x --down /x");

@@ -1,6 +1,7 @@
-//! A data plane that records: the keys of one peer, and when packets went and came.
+//! A recording data plane: one peer's keys, and the times of its packets.
 //!
-//! A data packet has the key id, the peer id, the sealing key itself and what it says in it. Only an end that has installed that key for opening,
+//! A data packet holds the key id, the peer id, the sealing key itself and its content. Only an end that installed that
+//! key for opening, under that key id, can open it.
 //! under that number, can open it.
 
 use openvpn::session::{DataKeys, Layout, Times};
@@ -18,9 +19,9 @@ const LENGTH: usize = 1 + 4 + 64 + 64 + 1;
 pub(super) enum Says {
     /// A ping, or a packet of the tunnel.
     Nothing,
-    /// It asks for the options.
+    /// A request for the options.
     Request,
-    /// It has the options.
+    /// An answer with the options.
     Options,
 }
 
@@ -47,13 +48,13 @@ pub(super) struct DataPlane {
     pub(super) keys: BTreeMap<u8, DataKeys>,
     pub(super) sealing: Option<u8>,
     pub(super) times: Times,
-    /// How many keys were ever installed.
+    /// Number of keys ever installed.
     pub(super) installed: usize,
-    /// Packets are put back into order.
+    /// Reordering is on.
     pub(super) reorders: bool,
-    /// Bits a second that may leave.
+    /// Send rate limit in bits per second.
     pub(super) rate: Option<u64>,
-    /// Bits a second that may leave by each uplink, one entry per `SetLineRates`.
+    /// Send rate limits per uplink in bits per second, one entry per `SetLineRates`.
     pub(super) rates: Vec<[u64; 2]>,
 }
 
@@ -74,7 +75,7 @@ impl DataPlane {
         self.sealing = self.sealing.filter(|sealing| *sealing != key_id);
     }
 
-    /// A packet that may leave now.
+    /// Returns a sealed packet, if the rate and keys permit one.
     pub(super) fn seal(&mut self, says: Says, now: Instant) -> Option<Vec<u8>> {
         let keys = self.keys.get(&self.sealing?)?;
         let peer_id = match keys.layout {
@@ -90,7 +91,7 @@ impl DataPlane {
         Some(packet)
     }
 
-    /// Whether a packet is authentic.
+    /// Whether a key opens the packet.
     pub(super) fn open(&mut self, packet: &[u8], now: Instant) -> bool {
         let keys = self.keys.get(&(packet[0] & 7));
         let authentic = keys.is_some_and(|keys| {

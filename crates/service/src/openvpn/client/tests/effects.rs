@@ -1,4 +1,4 @@
-//! Performs a client's effects on a host and a data plane that record.
+//! Performs a client's effects on a recording host and data plane.
 
 use super::super::effect::{Effect, HostStep, PlaneCall, SERVER, Told};
 use super::super::event::{Event, Planned, Realm};
@@ -30,7 +30,7 @@ pub(super) struct Host {
     pub(super) routes: bool,
 }
 
-/// Where the relay is.
+/// Address of the simulated relay.
 pub(super) const RELAY: ([u8; 4], u16) = ([192, 0, 2, 77], 51821);
 
 impl World {
@@ -174,7 +174,7 @@ impl World {
 
     fn look_up(&mut self, number: u64, host: &str) {
         if self.random.percent(self.faults.names / 2) {
-            // No answer in the time that the client waits for it, but one after that.
+            // The answer comes only after the client has stopped waiting.
             return self.later(41_000, 90_000, Event::LookedUp(number, Ok(Vec::new())));
         }
         let found = match self.random.percent(self.faults.names) || !self.line {
@@ -186,7 +186,7 @@ impl World {
         self.later(1, 5_000, Event::LookedUp(number, found));
     }
 
-    /// The line that a socket is bound to; the first where there are none.
+    /// The line that a socket is bound to; the first line without configured lines.
     fn line_of(&self, target: &Target) -> LineId {
         let lines = &self.config.lines.lines;
         let bound = |line: &Line| line.interface.as_deref() == target.device();
@@ -328,7 +328,7 @@ impl World {
             | PlaneCall::ClearSender(SERVER, _)
             | PlaneCall::ChangeRoutes(_)
             | PlaneCall::SetMtu(_)
-            // Control looks at the times by itself.
+            // The machine keeps these times itself.
             | PlaneCall::KeepAlive(SERVER, ..) => {}
             PlaneCall::Reorder(SERVER) => self.plane.reorders = true,
             PlaneCall::SetRate(rate) => self.plane.rate = rate,
@@ -395,7 +395,7 @@ impl World {
     }
 }
 
-/// The key id of a session of the server's.
+/// Returns the key id of a session with the server.
 fn key_id(of: u32) -> u8 {
     (of - session(SERVER, 0)).try_into().unwrap()
 }

@@ -1,5 +1,5 @@
-//! A client in a simulated world: servers that do not answer, refuse, restart and move, a line that goes and comes
-//! back, clocks that jump, and a host that records what is done to it.
+//! A client in a simulated world. Servers fail, refuse, restart and move, a line drops, clocks jump, and a host records
+//! its settings.
 //!
 //! `MILLRACE_TEST_SEEDS` is the number of seeds (200), `MILLRACE_TEST_SEED` the first of them (1).
 
@@ -30,7 +30,7 @@ fn certificate(name: &str) -> PathBuf {
     own.join("../openvpn/tests/certs/p256").join(name)
 }
 
-/// A configuration with `more` options. It stays for as long as the tests run.
+/// Parses a configuration with `more` options and keeps it for the whole test run.
 fn config(more: &str) -> &'static OpenVpn {
     config_by_lines(more, Lines::default())
 }
@@ -53,9 +53,9 @@ fn machine(config: &'static OpenVpn) -> Machine<'static> {
     machine_that_fails_with(config, 0)
 }
 
-/// A client whose process ends with this status when it gives up.
+/// A client that exits with this status when it gives up.
 fn machine_that_fails_with(config: &'static OpenVpn, given_up: u8) -> Machine<'static> {
-    // All have the same certificates.
+    // All configurations use the same certificates.
     static TLS: [OnceLock<Arc<TlsSettings>>; 2] = [const { OnceLock::new() }; 2];
     let asks = config.scripts.tls_verify.is_some();
     let tls = TLS[usize::from(asks)].get_or_init(|| {

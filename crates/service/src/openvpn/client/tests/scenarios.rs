@@ -21,7 +21,7 @@ pub(super) fn begin(more: &str, servers: u8) -> World {
     begin_with(more, servers, Faults::default())
 }
 
-/// Begins with these faults set: a client whose server has an address asks for its password at once.
+/// Begins with faults set from the start: a client whose server is given by address asks for its password at once.
 fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
     let mut remotes = String::new();
     let servers: Vec<SocketAddr> = (1..=servers).map(address).collect();
@@ -34,7 +34,7 @@ fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
     world
 }
 
-/// All passwords that are given are wrong.
+/// Faults under which every given password is wrong.
 fn wrong_passwords() -> Faults {
     Faults {
         passwords: 100,
@@ -47,8 +47,8 @@ pub(super) fn leave(world: &mut World) {
     world.run_for(secs(10));
 }
 
-/// A server that cannot be reached is paused for, longer and longer; when the clock is set, or there is a way out again,
-/// the next attempt does not wait.
+/// Pauses for an unreachable server grow. When the clock is set or a default route appears, the next attempt starts at
+/// once.
 #[test]
 fn a_pause_ends_when_what_was_lacking_may_be_there() {
     let no_way = Faults {
@@ -60,12 +60,12 @@ fn a_pause_ends_when_what_was_lacking_may_be_there() {
     world.faults.dials = 0;
     world.run_for(secs(20));
     assert!(!world.is_connected(), "it pauses for 200 s");
-    // No pause is asked for before the next one.
+    // Skips the check that a pause precedes the next dial.
     world.was_up = true;
     world.handle(Event::Hurry);
     world.run_for(secs(20));
     assert!(world.is_connected());
-    // Nothing is to be hurried now.
+    // No pause is running now.
     world.handle(Event::Hurry);
     world.run_for(secs(20));
     assert!(world.is_connected());
@@ -105,7 +105,7 @@ fn a_server_that_does_not_answer_is_left_for_the_next() {
     assert_eq!(servers, [address(1), address(2)]);
 }
 
-/// The user hears whom a tunnel calls, and after five seconds of silence what that may mean: once in an outage.
+/// The client tells the user which server it calls and, once per outage, explains five seconds of silence.
 #[test]
 fn a_call_that_nobody_answers_is_explained_once() {
     for (more, explains) in [
@@ -131,14 +131,14 @@ fn a_call_that_nobody_answers_is_explained_once() {
         world.servers[0].answers = true;
         world.run_for(secs(600));
         assert!(world.is_connected());
-        // The next outage is another one.
+        // A second outage is reported again.
         world.servers[0].answers = false;
         world.run_for(secs(600));
         assert_eq!(explained(&world), 2, "{more}: {:?}", world.said);
     }
 }
 
-/// A captive portal answers every question with its own address, at which there is no server.
+/// A captive portal resolves every name to its own address, at which there is no server.
 #[test]
 fn the_address_of_a_name_is_kept_when_the_server_has_proved_itself_there() {
     let portal = address(1);
@@ -155,7 +155,7 @@ fn the_address_of_a_name_is_kept_when_the_server_has_proved_itself_there() {
     assert!(world.is_connected());
     let good = ("vpn.example".to_owned(), address(2).ip());
     assert_eq!(world.kept, [good]);
-    // An address that a file gives is no name, and a label that is made up is never asked for again.
+    // A literal address is not kept, and a random label is never looked up twice.
     for remote in ["192.0.2.2", "vpn.example 1194 --remote-random-hostname"] {
         let mut world = World::new(config(&format!("--remote {remote}")), &[address(2)], 1);
         world.handle(Event::Begin);
@@ -267,7 +267,7 @@ fn a_server_may_move_where_float_says_so() {
     let mut world = begin("--float", 1);
     world.run_for(secs(20));
     world.servers[0].address = address(99);
-    // Its pings come from there, and ours do not reach it before.
+    // The server pings from its new address, and the client's pings do not reach it before.
     world.run_for(secs(200));
     assert!(world.is_connected());
     assert_eq!(world.dials.len(), 1);
@@ -301,7 +301,7 @@ fn a_refused_password_ends_it_unless_auth_retry_says_otherwise() {
     assert!(world.is_connected());
 }
 
-/// Who typed a one-time code for a server that is dead types no other for the next one: the code was shown to nobody.
+/// A user's one-time code for a dead server goes to the next one, because nobody has seen it.
 #[test]
 fn an_answer_that_no_server_got_is_kept_for_the_next() {
     for more in ["--static-challenge code 1", "--auth-nocache"] {
@@ -313,7 +313,7 @@ fn an_answer_that_no_server_got_is_kept_for_the_next() {
                 world.run_for(secs(1));
             }
             if answers_at_first {
-                // It dies in the middle of the handshake.
+                // The server dies in the middle of the handshake.
                 while !world.states.contains(&State::Auth) {
                     world.run_for(Duration::from_millis(1));
                 }
@@ -327,7 +327,7 @@ fn an_answer_that_no_server_got_is_kept_for_the_next() {
     }
 }
 
-/// Stock servers before 2.6 say nothing to a hello that they have no suite for.
+/// Stock servers before 2.6 stay silent if they support no cipher suite of the hello.
 #[test]
 fn a_server_that_does_not_answer_in_tls_is_told_from_one_that_is_not_there() {
     for silent in [false, true] {
@@ -348,7 +348,7 @@ fn a_server_that_does_not_answer_in_tls_is_told_from_one_that_is_not_there() {
     }
 }
 
-/// A code that a server got is spent; where the server gave a token for it, that is shown and nobody is asked.
+/// A server spends a one-time code. If it sent a token, the client shows that and asks nobody.
 #[test]
 fn a_token_takes_the_place_of_another_code() {
     for (token, asked) in [(true, 1), (false, 2)] {
@@ -367,7 +367,7 @@ fn a_token_takes_the_place_of_another_code() {
     }
 }
 
-/// Scripts that call the stock program see success, and those that call `millrace up` failure.
+/// Scripts that call the stock program see success; those that call `millrace up` see failure.
 #[test]
 fn a_failed_handshake_ends_it_where_tls_exit_says_so() {
     for given_up in [0, 1] {
@@ -413,7 +413,7 @@ fn a_line_that_is_gone_for_hours_is_connected_over_again_when_it_is_back() {
     world.set_line(false);
     world.run_for(secs(6 * 3600));
     assert!(!world.is_connected());
-    // Once every 70 seconds at most in the end, and not for ever slower.
+    // At most one attempt per 70 seconds in the end, but attempts go on.
     let dials = world.dials.len();
     assert!((300..450).contains(&dials), "{dials}");
     world.set_line(true);
@@ -447,7 +447,7 @@ fn a_second_signal_ends_a_leave_that_takes_too_long() {
 #[test]
 fn an_answer_to_a_question_of_before_changes_nothing() {
     let mut world = begin("--auth-user-pass", 1);
-    // The question stands when the attempt is broken off.
+    // The question is still open when the attempt is abandoned.
     world.handle(Event::Signal(Signal::Restart));
     world.run_for(secs(180));
     assert!(world.is_connected());
@@ -499,7 +499,7 @@ fn the_rate_is_the_servers_or_that_of_the_file() {
     assert!(world.plane.reorders, "also of the new peer");
 }
 
-/// A router at rest wakes up for its pings and hardly more; where few packets may wear keys out it looks at them often.
+/// An idle client wakes for its pings and little else. With keys that wear out fast it checks often.
 #[test]
 fn a_client_at_rest_sleeps() {
     for (more, least, most) in [

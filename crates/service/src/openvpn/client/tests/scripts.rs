@@ -1,4 +1,4 @@
-//! Scripts take their time, and everything else goes on.
+//! Scripts run slowly while the rest goes on.
 
 use super::super::event::Event;
 use super::scenarios::{begin, leave};
@@ -11,7 +11,7 @@ use openvpn::message::Restart;
 
 const AROUND: &str = "--script-security 2 --up /x --down /x --route-up /x --route-pre-down /x";
 
-/// A client whose scripts take so long, and each of which asks for nothing but time.
+/// A client whose scripts each take this long and do nothing else.
 fn slow(more: &str, seconds: u64) -> World {
     let mut world = begin(more, 1);
     world.script_time = Some(secs(seconds));

@@ -1,4 +1,4 @@
-//! Hours of everything at once, from a seed.
+//! Hours of random faults, from a seed.
 
 use super::super::event::Event;
 use super::config;
@@ -30,8 +30,8 @@ const OPTIONS: [&[&str]; 7] = [
     &["", "--float", "--server-poll-timeout 15"],
 ];
 
-/// Time after which a client must be connected when nothing is wrong any more: the longest pause, a name that is not
-/// answered for, an attempt with a server that has forgotten us, and a password.
+/// Time within which a client must connect without faults. It covers the longest pause, an unanswered look-up, an
+/// attempt with a server that lost its state, and a password.
 const CALM: Duration = Duration::from_secs(1200);
 
 pub(super) fn number(name: &str, default: u64) -> u64 {
@@ -58,7 +58,7 @@ fn whatever_happens_a_client_comes_back_and_leaves_nothing_behind() {
     assert!(connected > 0, "no client was ever connected");
 }
 
-/// Whether the client was connected in the end: it may have ended by itself.
+/// Runs one seed. Returns whether the client was connected at the end; it may have exited.
 fn one(seed: u64) -> bool {
     let mut random = Random::new(seed);
     let mut text = "--connect-retry 1 120".to_owned();
@@ -84,7 +84,7 @@ fn one(seed: u64) -> bool {
         }
     }
     calm(&mut world);
-    // A user that was asked before may answer with a wrong password, which is shown again and again.
+    // The user's earlier answer may be a wrong password, which the client shows again.
     world.run_for(secs(60));
     world.handle(Event::Forget);
     world.run_for(CALM);
@@ -93,7 +93,7 @@ fn one(seed: u64) -> bool {
         return false;
     }
     assert!(world.is_connected(), "{text} {:#?}", world.log);
-    // The back-off's limit, with what comes of an attempt at least, over the whole time.
+    // Most attempts over the whole time: the back-off's limit plus the time of each attempt.
     let most = world.elapsed().as_secs() + 10;
     assert!((world.dials.len() as u64) < most);
     world.handle(Event::Signal(Signal::Exit("SIGTERM")));
@@ -102,7 +102,7 @@ fn one(seed: u64) -> bool {
     true
 }
 
-/// Nothing is wrong any more.
+/// Stops all faults.
 fn calm(world: &mut World) {
     world.faults = Faults::default();
     world.holds = None;

@@ -1,4 +1,4 @@
-//! A server: the protocol crate's sessions behind a listener, with a data plane for each client.
+//! A server: protocol sessions behind a listener, and a data plane per client.
 
 use super::data_plane::{DataPlane, Says, is_data, peer_id};
 use crate::now::Now;
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The password that is let in.
+/// The accepted password.
 pub(super) const PASSWORD: &str = "right";
 
 fn certificate(name: &str) -> Vec<u8> {
@@ -63,15 +63,15 @@ pub(super) struct Server {
     pub(super) address: SocketAddr,
     listener: Listener,
     planes: HashMap<ClientId, DataPlane>,
-    /// It reads and sends.
+    /// The server reads and sends packets.
     pub(super) answers: bool,
-    /// It lets clients in.
+    /// The server admits clients.
     pub(super) accepts: bool,
     /// Options that it pushes.
     pub(super) options: Vec<String>,
-    /// How often clients were let in.
+    /// Number of admissions.
     pub(super) admitted: usize,
-    /// It answers requests for its options.
+    /// The server answers options requests.
     pub(super) has_options: bool,
 }
 
@@ -99,13 +99,13 @@ impl Server {
         }
     }
 
-    /// The process is another from now on, which knows nothing of its clients.
+    /// Restarts the server process: it forgets its clients.
     pub(super) fn lose_everything(&mut self, now: Now) {
         self.listener = listener(now);
         self.planes.clear();
     }
 
-    /// Says something to all clients, so many times.
+    /// Sends a message to all clients, this many times.
     pub(super) fn say(&mut self, message: &Message, times: usize, now: Now) -> Vec<Sent> {
         let mut out = Vec::new();
         for id in self.listener.clients().collect::<Vec<_>>() {
@@ -118,7 +118,7 @@ impl Server {
         self.perform(out, now)
     }
 
-    /// Sends all clients away.
+    /// Disconnects all clients.
     pub(super) fn send_away(&mut self, restart: &Restart, now: Now) -> Vec<Sent> {
         let mut out = Vec::new();
         for id in self.listener.clients().collect::<Vec<_>>() {
@@ -186,7 +186,7 @@ impl Server {
         self.listener.remote(id) == Some(at)
     }
 
-    /// The connection of this number has ended.
+    /// Ends the TCP connection of this client.
     pub(super) fn disconnected(&mut self, from: Remote, now: Now) -> Vec<Sent> {
         let mut out = Vec::new();
         self.listener.disconnected(from, &mut out);
@@ -242,7 +242,7 @@ impl Server {
                 }
                 _ => {}
             }
-            // Outputs that this one caused go before the waiting ones.
+            // Outputs caused by this one go before the waiting ones.
             for output in more.into_iter().rev() {
                 waiting.push_front(output);
             }

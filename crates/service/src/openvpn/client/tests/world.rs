@@ -1,4 +1,4 @@
-//! A client and its servers on a virtual wire, with a clock of their own.
+//! A client and its servers on a simulated network and clock.
 
 use super::super::event::Event;
 use super::super::machine::Machine;
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Steps without time passing that are a busy loop.
+/// Steps at one moment that count as a busy loop.
 const STEPS_AT_ONCE: usize = 500;
 
 pub(super) fn secs(secs: u64) -> Duration {
@@ -33,7 +33,7 @@ pub(super) fn secs(secs: u64) -> Duration {
 pub(super) enum Flying {
     ToServer(SocketAddr, Remote, Vec<u8>),
     ToClient(SocketAddr, Remote, Vec<u8>),
-    /// Something that the client waits for.
+    /// An event for the client.
     Event(Event),
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Flying {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     pub(super) loss: u64,
-    /// Names have no address; half as many have no answer.
+    /// Look-ups that fail; half as many never answer.
     pub(super) names: u64,
     pub(super) dials: u64,
     pub(super) host: u64,
@@ -56,42 +56,42 @@ pub(super) struct World {
     pub(super) order: Order,
     pub(super) start: Instant,
     pub(super) now: Instant,
-    /// The wall clock at the start, which may jump.
+    /// The wall clock, which may jump.
     pub(super) wall: SystemTime,
     pub(super) random: Random,
     pub(super) faults: Faults,
     pub(super) servers: Vec<Server>,
     /// Whether the line carries packets.
     pub(super) line: bool,
-    /// Of several lines, which carry packets.
+    /// Which of several lines carry packets.
     pub(super) carries: [bool; 2],
-    /// Of several lines, whose devices are up.
+    /// Which of several lines have their device up.
     pub(super) devices: [bool; 2],
-    /// Sent packets count as data.
+    /// Sent packets count as data packets.
     pub(super) data: bool,
-    /// The lines that have sockets.
+    /// Lines with open sockets.
     pub(super) open: BTreeSet<LineId>,
-    /// When it was tried by which line whether the server is reached.
+    /// Tests of lines, with their times.
     pub(super) tries: Vec<(Instant, LineId)>,
-    /// Of several lines, which lead by a relay, whether that knows of us, and how many hellos were sent.
+    /// Relay address of each line; `told`: the relay knows the client; `hellos`: number of hellos sent.
     pub(super) relayed: [Option<SocketAddr>; 2],
     pub(super) told: bool,
     pub(super) hellos: usize,
-    /// The line that packets go by, and how several do.
+    /// The line in use, and the sending mode of several lines.
     pub(super) used: LineId,
     pub(super) mode: LineMode,
     /// The client's outer address.
     pub(super) address: SocketAddr,
-    /// Where packets to the server go, and through which stream.
+    /// The server's address and stream.
     pub(super) peer: Option<(SocketAddr, Option<StreamId>)>,
-    /// Whether the server may move.
+    /// Whether the data plane may follow the server.
     pub(super) float: bool,
-    /// Where the data plane heard it, once it has moved.
+    /// The server's address after a move.
     pub(super) heard_at: Option<SocketAddr>,
     pub(super) plane: DataPlane,
     pub(super) host: Host,
     pub(super) interface: bool,
-    /// How long a management client holds the client.
+    /// How long a management client holds the tunnel.
     pub(super) holds: Option<Duration>,
     pub(super) streams: u64,
     flying: BTreeMap<(Instant, u64), Flying>,
@@ -99,35 +99,35 @@ pub(super) struct World {
     pub(super) ended: Option<Ended>,
     pub(super) states: Vec<State>,
     pub(super) log: Vec<String>,
-    /// Lines for whoever has brought the tunnel up.
+    /// Lines for the user who started the tunnel.
     pub(super) said: Vec<String>,
-    /// Addresses of names that were kept.
+    /// Names and addresses that the client saved.
     pub(super) kept: Vec<(String, IpAddr)>,
-    /// When a socket was asked for, and for which server.
+    /// Dials, with time and server.
     pub(super) dials: Vec<(Instant, SocketAddr)>,
-    /// How often time woke the client up.
+    /// How often a deadline woke the client.
     pub(super) wakes: usize,
-    /// How often a password was asked for.
+    /// How often the client asked for a password.
     pub(super) asked: usize,
     /// A session was up since the last dial.
     pub(super) was_up: bool,
-    /// The script that runs.
+    /// The running script.
     pub(super) running: Option<Hook>,
-    /// Bytes that each line has carried since there is an interface, and what was written of it.
+    /// Bytes carried by each line since the interface was made, and the saved counts.
     pub(super) carried: [u64; 2],
     pub(super) usage: Vec<Vec<LineUsage>>,
-    /// The scripts that have ended.
+    /// Scripts that have ended.
     pub(super) scripts: Vec<Hook>,
-    /// How often it was asked what the interface is to get.
+    /// Number of plan requests.
     pub(super) plans: usize,
-    /// How long scripts take; chance says so otherwise.
+    /// Duration of scripts; random if `None`.
     pub(super) script_time: Option<Duration>,
 }
 
 impl World {
     pub(super) fn new(config: &'static OpenVpn, servers: &[SocketAddr], seed: u64) -> Self {
         let start = Instant::now();
-        // Within the certificates' time.
+        // Within the certificates' validity.
         let wall = SystemTime::UNIX_EPOCH + secs(1_800_000_000);
         let now = Now {
             monotonic: start,
@@ -195,7 +195,7 @@ impl World {
         self.flying.insert((self.now + delay, self.number), flying);
     }
 
-    /// A time from `least` milliseconds up to `most`.
+    /// Returns a random duration between these milliseconds.
     fn between(&mut self, least: u64, most: u64) -> Duration {
         let range = Duration::from_millis(most - least);
         Duration::from_millis(least) + self.random.within(range)
@@ -206,7 +206,7 @@ impl World {
         self.throw(delay, Flying::Event(event));
     }
 
-    /// Tells the client something, and does all that comes of it.
+    /// Gives the client an event and performs its effects.
     pub(super) fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         let mut steps = 0;
@@ -252,7 +252,7 @@ impl World {
                 "routes are set while connected"
             );
         }
-        // Before that, not everything is done yet.
+        // Some effects still wait for the script.
         if self.running.is_some() {
             return;
         }
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// A packet leaves for the server, by all lines that are used.
+    /// Sends a packet to the server by all lines in use.
     pub(super) fn send(&mut self, packet: &[u8]) {
         let lines = match self.mode {
             LineMode::Duplicate(lines) => lines,
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// A packet leaves for the server by this line.
+    /// Sends a packet to the server by this line.
     pub(super) fn send_by(&mut self, line: LineId, packet: Vec<u8>) {
         let Some((server, stream)) = self.peer else {
             return;
@@ -317,7 +317,7 @@ impl World {
         open && self.carries[line.index()]
     }
 
-    /// Packets leave a server for its clients.
+    /// Sends packets from a server to its clients.
     pub(super) fn fly(&mut self, from: SocketAddr, sent: Vec<Sent>) {
         for (to, packet) in sent {
             if let Some(delay) = self.carry(to.connection) {
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// How long the line takes; `None` if it loses the packet.
+    /// Delay of a packet on the line; `None` if it is lost.
     fn carry(&mut self, stream: Option<StreamId>) -> Option<Duration> {
         let lost = stream.is_none() && self.random.percent(self.faults.loss);
         let jitter = match stream {
@@ -383,7 +383,7 @@ impl World {
         }));
     }
 
-    /// The line is gone, or back. Streams do not outlive it.
+    /// Cuts or restores the line. Streams do not survive that.
     pub(super) fn set_line(&mut self, line: bool) {
         self.line = line;
         if let (false, Some((_, Some(stream)))) = (line, self.peer) {
@@ -392,7 +392,7 @@ impl World {
         self.handle(Event::NetworkChanged);
     }
 
-    /// A server renews its keys.
+    /// Renews the keys on a server.
     pub(super) fn renew(&mut self, server: usize) {
         let now = self.now();
         let sent = self.servers[server].renew(now);
@@ -400,7 +400,7 @@ impl World {
         self.fly(from, sent);
     }
 
-    /// A server sends its clients away.
+    /// Has a server disconnect its clients.
     pub(super) fn send_away(&mut self, server: usize, restart: &openvpn::message::Restart) {
         let now = self.now();
         let sent = self.servers[server].send_away(restart, now);
@@ -415,7 +415,7 @@ impl World {
         servers.chain(client).chain(flying).min()
     }
 
-    /// Lets time pass, or the client end.
+    /// Lets time pass until the client ends or the duration is over.
     pub(super) fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         let mut steps = 0;

@@ -1,4 +1,4 @@
-//! Against small servers and proxies on the loopback.
+//! Tests with servers and proxies on the loopback interface.
 
 use std::net::TcpListener;
 use std::thread;
@@ -64,7 +64,7 @@ fn login() -> ProxyLogin {
     }
 }
 
-/// A proxy that for each connection in turn reads up to the end of a request and sends an answer.
+/// A proxy that, for each connection in turn, reads one request and sends one answer.
 fn proxy(answers: Vec<(&'static [u8], Vec<u8>)>) -> (SocketAddr, thread::JoinHandle<Vec<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -77,7 +77,7 @@ fn proxy(answers: Vec<(&'static [u8], Vec<u8>)>) -> (SocketAddr, thread::JoinHan
                 request.push(byte[0]);
             }
             stream.write_all(&answer).unwrap();
-            // Until the other end closes.
+            // Reads until the other end closes.
             let mut rest = Vec::new();
             let _ = stream.read_to_end(&mut rest);
             request.extend(rest);
@@ -138,7 +138,7 @@ fn a_server_is_reached_from_the_address_of_the_configuration() {
 
 #[test]
 fn a_closed_port_is_told() {
-    // Of an address that only this test has: elsewhere the port may be another test's by then.
+    // Uses an address that no other test uses, so that none can take the port.
     let listener = TcpListener::bind("127.0.0.77:0").unwrap();
     let target = target(None, listener.local_addr().unwrap());
     drop(listener);
@@ -178,7 +178,7 @@ fn an_http_proxy_that_refuses_is_quoted() {
 
 #[test]
 fn a_socks_proxy_is_spoken_to_the_end_and_not_further() {
-    // To the end of the request for the name and port; both answers are sent at once.
+    // Sends both SOCKS answers at once, up to the request for name and port.
     let mut answers = vec![5, 0];
     answers.extend_from_slice(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 80]);
     answers.extend_from_slice(b"first");
@@ -223,7 +223,7 @@ fn a_stop_ends_the_wait_for_a_proxy_that_says_nothing() {
         scope.spawn(|| {
             let held = listener.accept().unwrap();
             stop.wake();
-            // Held until the other end has given up.
+            // Keeps the connection until the other end gives up.
             let _ = (&held.0).read_to_end(&mut Vec::new());
         });
         let opened = target.open(None, &Stop::new(&stop)).unwrap();

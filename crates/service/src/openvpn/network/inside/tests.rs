@@ -1,4 +1,4 @@
-//! The whole of it in a network namespace.
+//! The whole inside, in a network namespace.
 
 use config::openvpn::Network;
 use lab::Host;
@@ -41,7 +41,7 @@ fn dev_to(netlink: &mut Netlink, to: &str) -> String {
     netlink.name_of(way.dev).unwrap()
 }
 
-/// Routes of IPv4: IPv6 gives every interface some whenever it is ready.
+/// IPv4 routes only: the kernel adds IPv6 routes to interfaces at its own pace.
 fn routes(netlink: &mut Netlink) -> Vec<Route> {
     let mut routes = netlink.routes(None).unwrap();
     routes.retain(|route| route.dst.is_ipv4());
@@ -55,7 +55,7 @@ fn a_client_comes_reconnects_and_goes() {
     let Some(host) = lab::require(Host::new("inside")) else {
         return;
     };
-    // Journals are told apart by the interfaces' names.
+    // Journals are named after their interfaces.
     let ifname = format!("ti{}", std::process::id() % 1_000_000);
     host.run(|| {
         let mut netlink = Netlink::open().unwrap();
@@ -67,7 +67,7 @@ fn a_client_comes_reconnects_and_goes() {
         netlink.add_route(&default).unwrap();
         let before = routes(&mut netlink);
 
-        // Without def1: the default route is displaced.
+        // Without `def1` the default route is replaced.
         let options = format!("{PUSHED},redirect-gateway,route 10.9.0.0 255.255.0.0");
         let mut inside = plan(&options, "192.0.2.1", &ifname);
         inside.set_interface(true).unwrap();
@@ -79,13 +79,13 @@ fn a_client_comes_reconnects_and_goes() {
         }
         assert_eq!(dev_to(&mut netlink, "192.0.2.1"), "wan");
 
-        // The next server is reached past the tunnel, and pushes the same.
+        // The next server is reached outside the tunnel, and pushes the same options.
         inside.keep_outside(ip("192.0.2.2")).unwrap();
         assert_eq!(dev_to(&mut netlink, "192.0.2.2"), "wan");
         assert!(inside.is_like(&plan(&options, "192.0.2.2", &ifname)));
         assert!(!inside.is_like(&plan(&options, "192.0.2.3", &ifname)));
 
-        // Or something else: what was decided while the old was up must hold after it.
+        // A plan made while the old settings were in force must also work after them.
         let options = format!("{PUSHED},redirect-gateway");
         let mut second = plan(&options, "192.0.2.3", &ifname);
         assert!(!inside.is_like(&second));

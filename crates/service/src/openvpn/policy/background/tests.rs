@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::mpsc;
 
-/// A pool with a channel that hears when something is done.
+/// A pool and a channel that signals finished work.
 fn pool(threads: usize, waiting: usize) -> (Background<char, u32>, mpsc::Receiver<()>) {
     pool_of(crew(threads, waiting))
 }
@@ -28,7 +28,7 @@ fn crew(threads: usize, waiting: usize) -> Crew {
     }
 }
 
-/// A pool whose threads stay.
+/// A pool whose idle threads stay.
 fn lingering(threads: usize) -> (Background<char, u32>, mpsc::Receiver<()>) {
     pool_of(Crew {
         share: threads,
@@ -50,7 +50,7 @@ fn collect(
     done
 }
 
-/// Has a thread work for `a` until what is returned is dropped, and waits until it does.
+/// Occupies a thread with work for `a`, once it has begun, until the returned sender is dropped.
 fn occupy(pool: &mut Background<char, u32>) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel::<()>();
     let (began, running) = mpsc::channel();
@@ -72,7 +72,7 @@ fn one_thread_keeps_the_order() {
         .collect();
     let done = collect(&pool, &woken, 50);
     assert_eq!(done, numbers.into_iter().zip(0..50).collect::<Vec<_>>());
-    // The thread has gone or will take more: either way the next is done.
+    // Whether the thread has ended or not, the next piece is done.
     pool.submit('a', || 7).unwrap();
     assert_eq!(collect(&pool, &woken, 1)[0].1, 7);
 }
@@ -121,7 +121,7 @@ fn no_key_has_every_thread_and_keys_take_turns() {
         })
         .unwrap();
     running.recv().unwrap();
-    // Another that would never end has to wait, though a thread is free.
+    // Key `a` has its share running, so more of its work waits although a thread is idle.
     let greedy: Vec<u64> = (0..100)
         .map(|n| pool.submit('a', move || n).unwrap())
         .collect();
@@ -149,7 +149,7 @@ fn what_was_taken_back_is_not_done() {
     running.recv().unwrap();
     let doomed = ['a', 'a', 'b', 'b'].map(|key| pool.submit(key, || 1).unwrap());
     assert!(pool.submit('c', || 2).is_err());
-    // One that has begun too: it only ends.
+    // Cancelling the running piece has no effect: it runs to its end.
     for number in doomed.into_iter().chain([first]) {
         pool.cancel(number);
     }
@@ -158,7 +158,7 @@ fn what_was_taken_back_is_not_done() {
     assert_eq!(collect(&pool, &woken, 2), [(first, 0), (last, 2)]);
 }
 
-/// Pieces of work that all wait for each other need all threads, also when some were idle before.
+/// Pieces that all wait for each other need all threads, even if some were idle before.
 #[test]
 fn threads_that_stay_take_what_comes_and_others_join_them() {
     let (mut pool, woken) = lingering(4);

@@ -1,4 +1,4 @@
-//! Compares the environment of scripts with the stock program's.
+//! Compares the script environment with stock's.
 
 use super::*;
 use config::openvpn::{DnsServer, ScriptSecurity};
@@ -155,7 +155,7 @@ fn options_for_others_are_handed_on() {
             "dns_server_1_dnssec=optional",
             "dns_server_1_port_2=853",
             "dns_server_1_transport=DoT",
-            // The servers and domains of `dns` take the place of the others.
+            // Servers and domains of `dns` replace those of `dhcp-option`.
             "foreign_option_1=dhcp-option DOMAIN lan",
             "foreign_option_2=dhcp-option NTP 10.8.0.9",
             "foreign_option_3=dhcp-option DNS 10.8.0.1",

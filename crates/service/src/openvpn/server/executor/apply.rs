@@ -1,4 +1,4 @@
-//! Doing effects that do not concern a peer.
+//! Effects that do not concern the data plane.
 
 use super::super::super::console::Speaking;
 use super::super::super::management::Addresses;
@@ -15,7 +15,7 @@ use plane::SourceNetwork;
 use std::path::Path;
 
 impl<'a> Executor<'a> {
-    /// Does one thing. Its answer, where it has one.
+    /// Performs one effect. Returns its answer, if it has one.
     pub(super) fn apply(&mut self, effect: Effect) -> Option<Event<'a>> {
         match effect {
             Effect::Log { level, who, text } => {
@@ -143,7 +143,7 @@ impl<'a> Executor<'a> {
                 response,
                 directory,
             } => {
-                // The machine names only jobs whose files there are.
+                // The machine names only jobs whose files exist.
                 let Some(Files::Login(files)) = self.files.get(&asked) else {
                     let why = "the files of the script that asked are gone";
                     return Some(Event::JobRefused(id, kind, why.to_owned()));

@@ -1,10 +1,10 @@
-//! TLS handshakes of clients, on all processors.
+//! Runs clients' TLS handshakes on all processors.
 //!
-//! Signatures and key agreements are most of what a client costs that comes, and those of a session concern no other. So they
-//! are done on a thread for each processor, and the control loop has its time for packets. Data packets go first: the threads
-//! have a lower priority than workers and the loop. What does not fit is done by the loop itself, which then takes no more
-//! packets out of the inbox until it has caught up. Strangers do not bring that about: they have fewer sessions than a source has
-//! places here (`openvpn::server::Listener`).
+//! Signatures and key agreements are most of a new client's cost, and each session's are independent. A thread per
+//! processor runs them, so the control loop stays free for packets. The threads have a lower priority than the data
+//! plane's workers and the loop. When the queue is full, the loop runs a handshake itself and meanwhile takes no
+//! packets out of the inbox. Strangers cannot fill the queue: they have fewer sessions than a source has places here
+//! (`openvpn::server::Listener`).
 
 use super::super::super::policy::background::{Background, Crew, Work};
 use super::super::machine::{ClientKey, Event};
@@ -14,39 +14,39 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
-/// Handshakes that wait: what the threads of some processors do in a second. More would be done when their clients have given
-/// up.
+/// Most handshakes that wait: about one second's work for a few processors. Longer queues would outlast their clients'
+/// patience.
 const WAITING: usize = 1024;
 
-/// How much lower the threads' priority is: a worker that wants a processor has three quarters of it.
+/// Added to the threads' nice value: a busy worker then gets three quarters of a processor.
 const NICER: i32 = 5;
 
-/// How long a thread without work stays: clients come one by one, and a thread for each would cost more.
+/// How long an idle thread stays: clients come one by one, and starting a thread for each would cost more.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Queue that takes turns: a source, and whether its clients were let in before and renew their keys.
+/// Key of a queue that takes turns: the source, and whether its clients are admitted ones that renew keys.
 type Turn = (SourceNetwork, bool);
 
-/// The threads, and what they do.
+/// Handshake threads and their queue.
 pub(super) struct Handshakes<T = Box<Handshaken>> {
     background: Background<Turn, (ClientKey, T)>,
-    /// How `background` calls those that are not done.
+    /// Unfinished handshakes, and their numbers in `background`.
     waiting: HashMap<ClientKey, u64>,
 }
 
-/// How many handshakes are done at once: one for each processor. `None` where there is one: the loop does them.
+/// Number of handshake threads: one per processor. `None` with one processor: the loop runs the handshakes.
 pub(super) fn threads() -> Option<usize> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     (processors > 1).then_some(processors)
 }
 
 impl<T: Send + 'static> Handshakes<T> {
-    /// So many threads at most, in a process of this nice value. `wake` is called on them.
+    /// `threads` is the maximum, `nice` the process's nice value. The threads call `wake`.
     pub(super) fn new(threads: usize, nice: i32, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let crew = Crew {
             name: "handshake",
             threads,
-            // No handshake takes long.
+            // Every handshake is short, so one source may use all threads.
             share: threads,
             waiting: WAITING,
             nice: Some((nice + NICER).min(19)),
@@ -59,7 +59,7 @@ impl<T: Send + 'static> Handshakes<T> {
         }
     }
 
-    /// Has it done, or does it where there is no place for it. `turn` has the source, and whether keys are renewed.
+    /// Queues the work, or runs it here if the queue is full. `turn` is the source and whether keys are renewed.
     fn offer(
         &mut self,
         client: ClientKey,
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Handshakes<T> {
         }
     }
 
-    /// The client has gone: its handshake shall take no memory.
+    /// Drops the handshake of a departed client, to free its memory.
     pub(super) fn cancel(&mut self, client: ClientKey) {
         if let Some(number) = self.waiting.remove(&client) {
             self.background.cancel(number);
@@ -85,7 +85,7 @@ impl<T: Send + 'static> Handshakes<T> {
 }
 
 impl Handshakes {
-    /// Has it done, or does it.
+    /// Queues a handshake, or runs it here and returns its result.
     pub(super) fn begin<'a>(
         &mut self,
         client: ClientKey,
@@ -96,7 +96,7 @@ impl Handshakes {
         Some(Event::Handshaken(client, done))
     }
 
-    /// Takes the handshakes done since the last call.
+    /// Takes the finished handshakes.
     pub(super) fn take_done<'a>(&mut self) -> Vec<Event<'a>> {
         let done = self.background.take_done().into_iter();
         let events = done.map(|(_, (client, done))| {
@@ -125,7 +125,7 @@ mod tests {
             id: ClientId(1),
             number,
         };
-        // The only thread is busy from here to the end.
+        // Keeps the only thread busy until the end of the test.
         let busy = move || {
             let _ = begins.send(());
             let _ = wait.recv();
@@ -139,7 +139,7 @@ mod tests {
         }
         let more = client(5000);
         assert_eq!(handshakes.offer(more, (many, false), || 2), Some(2));
-        // Others wait for their turn, and those who were let in.
+        // Another source still has places, although one source's share is full.
         assert_eq!(handshakes.offer(more, (other, false), || 3), None);
         handshakes.cancel(client(7));
         assert_eq!(handshakes.offer(more, (many, false), || 4), None);

@@ -12,20 +12,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-/// Connections that are accepted before everything else gets a turn.
+/// Most connections accepted per turn of the loop.
 const ACCEPTED_AT_ONCE: usize = 16;
 
-/// Sockets, and connections that are not the data plane's yet.
+/// Listening sockets, and connections that the data plane has not taken over.
 pub(super) struct Listeners {
     sockets: Vec<Listener>,
     gate: Gate,
-    /// Connections that were accepted, until the data plane takes them over.
+    /// Accepted connections that the data plane has not taken over.
     accepted: HashMap<StreamId, TcpStream>,
     next: u64,
 }
 
 impl Listeners {
-    /// None.
+    /// Starts without sockets.
     pub(super) fn new() -> Self {
         Self {
             sockets: Vec::new(),
@@ -35,12 +35,12 @@ impl Listeners {
         }
     }
 
-    /// Connections that were closed at once because no descriptor could be had.
+    /// Number of connections closed at once for lack of descriptors.
     pub(super) const fn turned_away(&self) -> u64 {
         self.gate.turned_away
     }
 
-    /// Listens where the configuration says.
+    /// Listens on the configured addresses.
     pub(super) fn listen(
         &mut self,
         config: &OpenVpn,
@@ -83,20 +83,20 @@ impl Listeners {
         }
     }
 
-    /// Has the poller wait for connections, the first listener's under `first`.
+    /// Registers the listeners with the poller, the first one under `first`.
     pub(super) fn watch(&mut self, poller: &Poller, first: u64, now: Instant) -> io::Result<()> {
         let sockets = self.sockets.iter().map(|it| it.as_fd()).zip(first..);
         self.gate.follow(poller, sockets, now)
     }
 
-    /// Listens no more: the kernel refuses connections from now on.
+    /// Closes the listeners: the kernel refuses connections from now on.
     pub(super) fn stop(&mut self) {
         self.sockets.clear();
     }
 
-    /// Connections that wait, some of them: what is left makes the poller speak again.
+    /// Accepts some of the waiting connections; the poller reports the rest again.
     pub(super) fn accept(&mut self, now: Instant) -> Vec<(StreamId, SocketAddr)> {
-        // Another comes first each time: a flood at one keeps the others waiting for one turn, not for ever.
+        // The listeners take turns to be first, so a flood at one delays the others by one turn only.
         if !self.sockets.is_empty() {
             self.sockets.rotate_left(1);
         }
@@ -123,12 +123,12 @@ impl Listeners {
         accepted.into_iter().map(number).collect()
     }
 
-    /// Hands over a connection that was accepted.
+    /// Hands over an accepted connection.
     pub(super) fn take(&mut self, id: StreamId) -> Option<TcpStream> {
         self.accepted.remove(&id)
     }
 
-    /// The ports that are listened on, each once.
+    /// The listening ports, without duplicates.
     pub(super) fn ports(&self) -> Vec<u16> {
         let mut ports: Vec<u16> = self
             .sockets
@@ -140,7 +140,7 @@ impl Listeners {
         ports
     }
 
-    /// When something is to be done here though nothing came.
+    /// When the listeners need attention without a new connection.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.gate.next_deadline()
     }

@@ -1,4 +1,4 @@
-//! Performs a server's effects and tells it about events: the one place of a server with I/O, clocks and threads.
+//! Performs a server's effects and reports events: all of a server's I/O, clocks and threads.
 
 mod apply;
 mod handshakes;
@@ -35,10 +35,10 @@ const SIGNAL: u64 = 1;
 const DONE: u64 = 2;
 const NEWS: u64 = 3;
 const SERVICE: u64 = 4;
-/// The first listening TCP socket's; the others follow.
+/// Poller number of the first TCP listener; the others follow.
 const LISTENERS: u64 = 16;
 
-/// Control packets that are served before everything else gets a turn.
+/// Most control packets per turn of the loop.
 const ARRIVALS_AT_ONCE: usize = 256;
 
 type Failure = Box<dyn std::error::Error>;
@@ -57,12 +57,12 @@ struct Executor<'a> {
     /// The revocation list as it was last read.
     crl: RevocationFile,
     listeners: Listeners,
-    /// Work of a source of clients, or the server's own.
+    /// Background jobs, each queued under its client's source, or `None` for the server's own.
     background: Background<Option<SourceNetwork>, (JobId, Finished)>,
     handshakes: Handshakes,
-    /// The jobs that have not ended, and how `background` calls them.
+    /// Unfinished jobs, and their numbers in `background`.
     jobs: HashMap<JobId, u64>,
-    /// The files of scripts that take their time.
+    /// Files of scripts that answer later.
     files: HashMap<JobId, Files>,
     done: Arc<Waker>,
     set: Option<network::Set>,
@@ -88,7 +88,7 @@ pub(super) fn run(context: &Context) -> Ended {
 }
 
 impl<'a> Executor<'a> {
-    /// Control packets, signals, scripts, time: until the machine says that it is over.
+    /// Serves control packets, signals, scripts and timers until the machine ends.
     fn serve(&mut self) -> Result<Ended, Failure> {
         let poller = Poller::new()?;
         poller.add(&*self.inbox, INBOX)?;
@@ -141,7 +141,7 @@ impl<'a> Executor<'a> {
         }
     }
 
-    /// Connections that wait.
+    /// Accepts waiting connections.
     fn accept(&mut self) {
         for (id, from) in self.listeners.accept(Instant::now()) {
             self.tell(Event::StreamAccepted(id, from));
@@ -151,7 +151,7 @@ impl<'a> Executor<'a> {
     /// Handles the events that other threads left. Returns whether more wait.
     fn hear(&mut self) -> bool {
         for (_, (job, finished)) in self.background.take_done() {
-            // A job that was cancelled while it ran is no longer in `jobs`.
+            // A job that was cancelled while it ran is already out of `jobs`.
             self.jobs.remove(&job);
             if let Some(files) = finished.files {
                 self.files.insert(job, files);
@@ -187,7 +187,7 @@ impl<'a> Executor<'a> {
         true
     }
 
-    /// The server ends by itself.
+    /// Ends the server with an error.
     fn fail(&mut self, why: String) {
         if let Some(manager) = &self.context.manager {
             manager.failed(&why);
@@ -195,7 +195,7 @@ impl<'a> Executor<'a> {
         self.tell(Event::Failed(why));
     }
 
-    /// Tells the machine what happened, and does what it says, until there is no answer any more to be told.
+    /// Tells the machine about an event and performs its effects, whose answers are further events.
     fn tell(&mut self, event: Event<'a>) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {

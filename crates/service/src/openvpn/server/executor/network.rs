@@ -1,4 +1,4 @@
-//! The inside of a server's tunnel: its own address, and routes to its clients.
+//! Host side of a server's tunnel: its own address, and routes to its clients.
 
 use super::super::super::connect::Stop;
 use super::super::super::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
@@ -8,7 +8,7 @@ use super::super::super::policy::scripts::{Hook, device_arguments};
 use super::Executor;
 use config::openvpn::Network;
 
-/// Settings in force, and the variables that scripts got for them.
+/// Settings in force, and the script variables for them.
 pub(super) struct Set {
     inside: Inside,
     environment: Environment,
@@ -20,8 +20,7 @@ impl Set {
     }
 }
 
-/// The inside that the configuration asks for. Names in routes are looked up, unless `stop` comes first: then they are left
-/// out.
+/// Plans the configured network. Looks up names in routes; a `stop` leaves the remaining names out.
 fn configured(
     network: &Network,
     mtu: u16,
@@ -64,7 +63,7 @@ impl Executor<'_> {
         self.hooks
             .run(Hook::Up, script, self.arguments("init"), &environment)?;
         match inside.set_routes() {
-            // The manager knows what is wanted, and the rest is tried again when the host's network changes.
+            // The manager has the settings; the rest is retried when the host's network changes.
             Err(InsideError::Managed(error)) => log::warn!("{}: {error}", self.link.name),
             other => other?,
         }
@@ -81,7 +80,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Sets the routes that the configuration has now, and takes those away that it has no more; the others stay.
+    /// Sets the configuration's current routes and removes those no longer configured; the others stay.
     pub(super) fn change_routes(&mut self) -> Result<(), Box<dyn std::error::Error>> {
         let Some(set) = &mut self.set else {
             return Ok(());
@@ -100,7 +99,7 @@ impl Executor<'_> {
         Ok(set.inside.change_routes(&wanted)?)
     }
 
-    /// The host's network has changed: what is set follows.
+    /// Adapts the settings after a change of the host's network.
     pub(super) fn follow(&mut self) {
         if let Some(set) = &mut self.set
             && let Err(error) = set.inside.follow()
@@ -109,7 +108,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Undoes what was set, and runs the scripts for it.
+    /// Undoes the settings and runs the scripts for it.
     pub(super) fn take_down(&mut self) {
         let Some(mut set) = self.set.take() else {
             return;

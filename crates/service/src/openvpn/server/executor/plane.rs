@@ -1,4 +1,4 @@
-//! Calling the data plane.
+//! Calls of the data plane.
 
 use super::super::super::plane_call::PlaneAnswer;
 use super::super::machine::{Event, PlaneCall};
@@ -8,13 +8,13 @@ use plane::{PeerId, PeerState};
 use std::io::ErrorKind;
 
 impl<'a> Executor<'a> {
-    /// Makes one call. What it returns goes to the machine as an event.
+    /// Makes one call. Its result becomes an event for the machine.
     pub(super) fn call(&mut self, call: PlaneCall) -> Option<Event<'a>> {
         let listeners = &mut self.listeners;
         let answer = call.perform(&*self.plane, |id| listeners.take(id))?;
         Some(match answer {
             PlaneAnswer::StreamRefused(id, error) => {
-                // One that has gone already is the client's affair.
+                // The client closed the connection itself: worth a debug line only.
                 let gone = error.kind() == ErrorKind::NotConnected;
                 let level = if gone { Level::Debug } else { Level::Warn };
                 log::log!(level, "{error}");

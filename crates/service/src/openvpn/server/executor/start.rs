@@ -1,4 +1,4 @@
-//! Making a server: everything that can go wrong before the first client comes.
+//! Starts a server: all steps that can fail before the first client connects.
 
 use super::super::super::INBOX;
 use super::super::super::device::Peers;
@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Scripts and password checks. As one may never end, no source has every thread.
+/// Threads for scripts and password checks. A script may never end, so one source cannot use all threads.
 const SCRIPTS: Crew = Crew {
     name: "script",
     threads: 4,
@@ -44,7 +44,7 @@ impl<'a> Executor<'a> {
             return Err("no server in the configuration".into());
         };
         let now = Now::read();
-        // In front of the list itself, so that one written between the two is taken later.
+        // Created before the list is read, so that a change in between is noticed later.
         let crl = RevocationFile::new(&context.config);
         let Ready {
             mut tls,
@@ -215,7 +215,7 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// Raises the limit of open files for so many clients over TCP, as far as that is permitted. Returns the limit.
+/// Raises the limit of open files for this many TCP clients, as far as permitted. Returns the limit.
 pub(super) fn raise_open_files(max_clients: usize) -> usize {
     process::raise_open_files(Connections::open_files_for(max_clients))
 }

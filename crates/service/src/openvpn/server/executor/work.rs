@@ -1,4 +1,4 @@
-//! Background jobs, as they are done on other threads.
+//! Background jobs, run on other threads.
 
 use super::super::super::policy::auth_script::{self, Answer, AuthFiles, AuthScriptError, Verdict};
 use super::super::super::policy::connect_script::{
@@ -9,21 +9,21 @@ use super::super::machine::{Done, Job, Login, LoginChecks};
 use std::io::Write as _;
 use std::path::Path;
 
-/// Result of a job, and the files in which its script says more later.
+/// Result of a job, and the files in which its script answers later.
 pub(super) struct Finished {
     pub(super) done: Done,
     pub(super) files: Option<Files>,
 }
 
-/// Files of a script that takes its time. They are removed when this is dropped.
+/// Files of a script that answers later. Dropping this removes them.
 pub(super) enum Files {
-    /// For the verdict about a login.
+    /// For a login's verdict.
     Login(AuthFiles),
     /// For a client's settings.
     Settings(ConnectFiles),
 }
 
-/// Does a job. Waits for its scripts.
+/// Runs a job and waits for its scripts.
 pub(super) fn run(job: Job) -> Finished {
     match job {
         Job::Login(auth, checks) => {
@@ -76,7 +76,7 @@ pub(super) fn run(job: Job) -> Finished {
     }
 }
 
-/// The settings that a script made, and its files if they come later.
+/// Returns the settings that a script made, or its files if they come later.
 pub(super) fn settings(
     outcome: Result<Connected, ConnectScriptError>,
 ) -> (Result<Option<String>, String>, Option<Files>) {

@@ -1,4 +1,4 @@
-//! With what a client that may come in does so: its file, its script, its addresses.
+//! Admission of an authenticated client: its file, its script, its addresses.
 
 use super::super::super::policy::client_variables::PoolFacts;
 use super::super::super::policy::clients::{self, Addresses};
@@ -38,7 +38,7 @@ impl Machine<'_> {
             "[{name}] Peer Connection Initiated with {}",
             log_lines::outer(client.from.address)
         );
-        // A name that comes again is the same client: the earlier session is over.
+        // Without `duplicate-cn`, a second login of the same name ends the earlier session.
         if !server.duplicate_cn {
             let earlier: Vec<ClientId> = self
                 .clients
@@ -65,14 +65,14 @@ impl Machine<'_> {
                 "MULTI: new incoming connection would exceed maximum number of clients",
             );
         }
-        // A place of max-clients is its own while its files and scripts are read.
+        // Counts towards `max-clients` while its files and scripts are read.
         if let Some(client) = self.clients.get_mut(&id) {
             client.step = Step::Settled;
         }
         self.read_file(id);
     }
 
-    /// Has the client's file read, if there can be one.
+    /// Requests the client's file, if the configuration has a directory for it.
     pub(super) fn read_file(&mut self, id: ClientId) {
         let server = self.config.server();
         let directory = server.and_then(|it| it.client_config_dir.as_ref());
@@ -122,8 +122,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The settings of a client without what a script adds: of one that comes in, or of one that is in when the
-    /// configuration was read again.
+    /// Applies a client's settings without its script's: at login, or for an admitted client after a reload.
     fn own_settings(&mut self, id: ClientId, settings: ClientSettings) {
         let Some(client) = self.clients.get(&id) else {
             return;
@@ -153,7 +152,8 @@ impl Machine<'_> {
         }
     }
 
-    /// The script that makes a client's settings has ended: their text, or `None` if it comes later in the files of its job.
+    /// Handles the end of the script that makes a client's settings. Gets their text, or `None` if it comes later in
+    /// the job's files.
     pub(super) fn settled(
         &mut self,
         id: ClientId,
@@ -185,8 +185,8 @@ impl Machine<'_> {
         }
     }
 
-    /// The networks behind a client with these settings, its own addresses first; those beyond `max-routes-per-client`
-    /// are left out.
+    /// Returns the networks behind a client with these settings, its own addresses first, without those beyond
+    /// `max-routes-per-client`.
     pub(super) fn networks_of(
         &mut self,
         settings: &ClientSettings,
@@ -211,7 +211,7 @@ impl Machine<'_> {
         networks
     }
 
-    /// Gives the client its addresses.
+    /// Assigns the client's addresses.
     fn address(&mut self, id: ClientId, settings: ClientSettings) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
@@ -258,7 +258,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Everything is known: the client gets its options, and its keys.
+    /// Sends the client its options; its keys follow.
     fn admit(&mut self, id: ClientId) {
         let config = self.config;
         let Some(server) = config.server() else {
@@ -318,8 +318,8 @@ impl Machine<'_> {
         });
     }
 
-    /// Refuses a client that may come again soon: by saying so if it knows the word, else without one, for most clients
-    /// give up after any other.
+    /// Refuses a client that may try again soon. Says so if the client understands `TEMP`; otherwise sends nothing,
+    /// because most clients give up after any other refusal.
     pub(super) fn refuse_for_now(&mut self, id: ClientId, why: &str) {
         line!(self, Warn, "the client is refused for now: {why}");
         self.with(id, |session, now, out| {

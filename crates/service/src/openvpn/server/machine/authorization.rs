@@ -1,6 +1,6 @@
-//! Whether a client may come in: certificates, passwords, and the scripts that judge them.
+//! Decides whether a client may connect, by certificates, passwords and scripts.
 //!
-//! Nothing here waits: scripts and password checks are background jobs, and their verdicts come back as [`Done`].
+//! Scripts and password checks are background jobs; their verdicts come back as [`Done`].
 
 use super::super::super::policy::auth_script::{Credentials, PendingAuth, Verdict};
 use super::super::super::policy::environment::Environment;
@@ -21,21 +21,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a client is not let in.
+/// Refusal of a client, with its reasons.
 struct Refusal {
-    /// Reason that the client is given; may be empty. The client is a stranger, so it gets a script's text or a fixed
+    /// Reason that the client gets; may be empty. The client is a stranger, so it gets a script's text or a fixed
     /// sentence.
     told: String,
     /// Reason for the log.
     logged: String,
-    /// It may try again soon, if it knows that word.
+    /// The client may try again soon, if it understands `TEMP`.
     temporary: bool,
-    /// A password file or a script did not take the name and password.
+    /// A password file or a script rejected the name and password.
     guessed: bool,
 }
 
 impl Refusal {
-    /// For the log only.
+    /// Refusal whose reason goes only to the log.
     fn logged(why: impl Into<String>) -> Self {
         Self {
             told: String::new(),
@@ -45,7 +45,7 @@ impl Refusal {
         }
     }
 
-    /// By a script, with what it has to say.
+    /// Refusal by a script, with the script's reason.
     fn by_script(reason: Option<String>) -> Self {
         let told = reason.unwrap_or_default();
         Self {
@@ -60,7 +60,7 @@ impl Refusal {
         }
     }
 
-    /// No script or client could be asked.
+    /// Temporary refusal: no job could be started.
     fn busy(why: impl Into<String>) -> Self {
         Self {
             told: "the server is busy".to_owned(),
@@ -72,14 +72,14 @@ impl Refusal {
 }
 
 impl Machine<'_> {
-    /// A session asks whether its client may come in.
+    /// Handles a session's request to authenticate its client.
     pub(super) fn authenticate(&mut self, id: ClientId, request: &AuthRequest) {
         match self.checks_of(id, request) {
             Ok(Some(checks)) => {
                 let Some(client) = self.clients.get_mut(&id) else {
                     return;
                 };
-                // A client that renews its keys stays what it is.
+                // A client that renews its keys keeps its step.
                 if client.step == Step::Arriving {
                     client.step = Step::Judged;
                 }
@@ -91,7 +91,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Has a login judged, or keeps it for as long as wrong passwords from the same place demand.
+    /// Starts the check of a login, after a delay if wrong passwords came from the same source.
     fn judge_login(&mut self, key: ClientKey, source: SourceNetwork, job: Job) {
         let (client, now) = (self.clients.get(&key.id), self.now.instant);
         let user = client.map_or(&[][..], |it| it.username.as_bytes());
@@ -104,7 +104,7 @@ impl Machine<'_> {
         self.start_for(key, source, job);
     }
 
-    /// Has logins judged that have waited long enough, and forgets those of clients that have gone.
+    /// Starts the checks of logins whose delay is over, and drops those of departed clients.
     pub(super) fn judge_shut(&mut self) {
         for (until, key, source, job) in std::mem::take(&mut self.shut) {
             if !self.is_there(key) {
@@ -117,7 +117,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Decides where it can: `Ok(None)` admits the client, `Ok(Some)` holds the checks to run, `Err` refuses.
+    /// Decides at once if possible: `Ok(None)` admits the client, `Ok(Some)` holds the checks to run, `Err` refuses.
     fn checks_of(
         &mut self,
         id: ClientId,
@@ -154,7 +154,7 @@ impl Machine<'_> {
         environment.set("common_name", &client.common_name);
         environment.set_peer_info(&request.peer_info.emit());
         if server.auth_token.is_some() {
-            // A script that is asked about passwords and tokens alike must know which of them it is.
+            // A script that judges both passwords and tokens must know which one it got.
             let state = match request.token {
                 TokenState::Initial => "Initial",
                 TokenState::Authenticated => "Authenticated",
@@ -226,9 +226,9 @@ impl Machine<'_> {
         Ok((!checks.is_empty()).then_some(checks))
     }
 
-    /// A background job has ended.
+    /// Handles the end of a background job.
     pub(super) fn finished(&mut self, job: JobId, done: Done) {
-        // The client may have gone, and another have its peer id.
+        // The client may be gone and its peer id reused.
         let whose = self.jobs.remove(&job).filter(|key| self.is_there(*key));
         let Some(key) = whose else {
             match done {
@@ -252,7 +252,7 @@ impl Machine<'_> {
         });
     }
 
-    /// There was no room for a background job, or no thread.
+    /// Handles a background job that could not start: the queue was full or no thread could be made.
     pub(super) fn not_started(&mut self, job: JobId, kind: JobKind, why: &str) {
         let whose = self.jobs.remove(&job).filter(|key| self.is_there(*key));
         let Some(ClientKey { id, .. }) = whose else {
@@ -291,8 +291,8 @@ impl Machine<'_> {
         }
     }
 
-    /// The client has answered what was asked of it while its login is decided: a script is told,
-    /// which decides as the one before it may (`client-crresponse`).
+    /// Passes the client's answer to a challenge to the `client-crresponse` script while the login is pending. The
+    /// script may decide as the first one could.
     pub(super) fn answered(&mut self, id: ClientId, response: String) {
         let config = self.config;
         let (Some(command), Some(client)) =
@@ -304,7 +304,7 @@ impl Machine<'_> {
             return line!(self, Debug, "an answer to nothing");
         };
         let key = client.key(id);
-        // A client may answer as often as it likes: a script is told of one answer at a time.
+        // A client may answer without limit; only one answer at a time goes to a script.
         if self.jobs.values().any(|whose| *whose == key) {
             return line!(
                 self,
@@ -333,7 +333,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Where files for scripts are made.
+    /// Directory for script files.
     pub(super) fn script_directory(&self) -> PathBuf {
         let config = self.config;
         match &config.scripts.tmp_dir {
@@ -342,7 +342,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Asks the files of scripts that take their time.
+    /// Checks the files of deferred scripts.
     pub(super) fn poll_deferred(&mut self) {
         for (id, client) in &self.clients {
             if let Some(deferred) = client.deferred {
@@ -352,7 +352,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Takes the current content of a job's files.
+    /// Handles the current content of a job's files.
     pub(super) fn polled(&mut self, id: ClientId, job: JobId, polled: Polled) {
         let deferred = self.clients.get(&id).and_then(|client| client.deferred);
         match (deferred, polled) {
@@ -372,7 +372,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Tells the session whether its client may come in.
+    /// Tells the session whether its client may connect.
     fn decide(&mut self, id: ClientId, auth: AuthId, verdict: Result<(), Refusal>) {
         let decision = match verdict {
             Ok(()) => {
@@ -384,7 +384,7 @@ impl Machine<'_> {
                     if !client.username.is_empty() {
                         let source = SourceNetwork::from(client.from.address);
                         self.guesses.right(source, client.username.as_bytes());
-                        // Logins of the same user need not wait.
+                        // A success ends the delay for the same user's logins.
                         let now = self.now.instant;
                         for waits in self.shut.iter_mut().filter(|it| it.2 == source) {
                             waits.0 = now;
@@ -427,7 +427,7 @@ impl Machine<'_> {
         });
     }
 
-    /// Says that nothing is wrong with a chain, its root first.
+    /// Logs that a certificate chain is valid, root first.
     fn verified(&mut self, certificate: &PeerCertificate) {
         for (depth, of) in certificate.chain.iter().enumerate().rev() {
             line!(self, Info, "VERIFY OK: depth={depth}, {}", of.subject);

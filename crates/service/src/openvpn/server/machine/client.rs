@@ -1,4 +1,4 @@
-//! One client of a server.
+//! State of one client of a server.
 
 use super::super::super::console::Who;
 use super::super::super::policy::clients::Addresses;
@@ -16,30 +16,30 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// How far a client has come in. New keys of a client that is in change nothing of it.
+/// Login progress of a client. Renewed keys do not change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It negotiates.
+    /// The TLS handshake or options are under way.
     Arriving,
-    /// A script or file judges its password.
+    /// A script or password file checks its login.
     Judged,
     /// A script makes its settings.
     Settled,
-    /// It has its addresses.
+    /// The client is admitted and has its addresses.
     In,
 }
 
-/// Answer that a script will give later, in the files of its job.
+/// Answer that a script will write to its job's files later.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deferred {
-    /// Whether the client may come in.
+    /// Whether to admit the client.
     Login(AuthId, JobId),
     /// The client's settings.
     Settings(JobId),
 }
 
 impl Deferred {
-    /// The job whose script it is.
+    /// Returns the script's job.
     pub(super) const fn job(self) -> JobId {
         match self {
             Self::Login(_, job) | Self::Settings(job) => job,
@@ -49,61 +49,61 @@ impl Deferred {
 
 /// A client.
 pub(super) struct Client {
-    /// Where it is.
+    /// The client's address and connection.
     pub(super) from: Remote,
     pub(super) step: Step,
     pub(super) since: SystemTime,
-    /// Its certificate and its password are good.
+    /// Its certificate and password are accepted.
     pub(super) authorised: bool,
-    /// From its certificate or its user name; empty until it is known.
+    /// Common name from its certificate or user name; empty before login.
     pub(super) common_name: String,
     pub(super) username: String,
-    /// Counted by the server, for the management port.
+    /// Client number for the management port; the server counts up.
     pub(super) number: u64,
     pub(super) environment: Environment,
     pub(super) metadata: Option<Metadata>,
     pub(super) framing: Framing,
     pub(super) deferred: Option<Deferred>,
     pub(super) settings: ClientSettings,
-    /// The part of them that a script made.
+    /// The part of the settings that a script made.
     pub(super) scripted: ClientSettings,
-    /// Options that the server pushed to it under these settings.
+    /// Options that the server pushed to the client for these settings.
     pub(super) options: Vec<String>,
     pub(super) lease: Option<Lease>,
     pub(super) addresses: Addresses,
-    /// The addresses and networks that are routed to it.
+    /// Addresses and networks that are routed to the client.
     pub(super) networks: Vec<(IpAddr, u8)>,
-    /// Bytes of its control packets.
+    /// Byte counters of its control packets.
     pub(super) control: Arc<ControlTraffic>,
     /// Packet properties that all its keys share.
     pub(super) shape: Shape,
-    /// Bytes of its data packets, of both directions, when they were counted last.
+    /// Bytes of its data packets, both directions, at the last count.
     pub(super) bytes: u64,
-    /// Value of `bytes` when the keys of each key id came.
+    /// Value of `bytes` when each key id's keys were installed.
     pub(super) bytes_before: [u64; KEYS_PER_PEER as usize],
-    /// When the newest keys came, by both clocks.
+    /// When the newest keys were installed, on both clocks.
     pub(super) renewed: Option<Now>,
     /// Cipher of the newest keys.
     pub(super) cipher: Option<CipherName>,
-    /// A script was told that it came, and is to be told when it goes.
+    /// A script was told of its arrival and must be told of its departure.
     pub(super) announced: bool,
-    /// When it was told our options last.
+    /// When the server last answered its options request.
     pub(super) options_told: Option<Instant>,
-    /// When the data plane was asked last where it is, as it had moved.
+    /// When the data plane was last asked for its address after a move.
     pub(super) located: Option<Instant>,
-    /// It has moved since: the data plane is asked again in the next round.
+    /// The client moved again; the next round asks the data plane.
     pub(super) moved: bool,
-    /// When the log last told that it moved.
+    /// When the log last reported a move.
     pub(super) move_told: Option<Instant>,
 }
 
 impl Client {
-    /// Whether it comes over TCP.
+    /// Whether the client is connected over TCP.
     pub(super) const fn is_stream(&self) -> bool {
         self.from.is_stream()
     }
 
-    /// Names it, with its peer id.
+    /// Returns its key: peer id and number.
     pub(super) const fn key(&self, id: ClientId) -> ClientKey {
         ClientKey {
             id,
@@ -111,12 +111,12 @@ impl Client {
         }
     }
 
-    /// Whether it has its addresses, or waits for a script that makes its settings.
+    /// Whether the client has its addresses or waits for its settings script.
     pub(super) fn is_admitted(&self) -> bool {
         matches!(self.step, Step::Settled | Step::In)
     }
 
-    /// How logs name it: by its address, and once its name is proved by `name/address`.
+    /// Returns its name for the log: its address, or `name/address` once authenticated.
     pub(super) fn who(&self) -> Who {
         Who {
             label: if self.authorised {

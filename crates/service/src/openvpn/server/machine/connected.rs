@@ -1,4 +1,4 @@
-//! A client that has its keys, until it is gone.
+//! A connected client, from its first keys until it is gone.
 
 use super::super::super::policy::environment::Environment;
 use super::super::super::policy::scripts::{Hook, Invocation, Learned, learn_address_arguments};
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 impl Machine<'_> {
-    /// The client has its keys: it is reachable from now on.
+    /// Handles a client's first keys: its networks are routed to it from now on.
     pub(super) fn connected(&mut self, id: ClientId) {
         let config = self.config;
         let Some(client) = self.clients.get_mut(&id) else {
@@ -85,12 +85,12 @@ impl Machine<'_> {
         }
     }
 
-    /// Runs a script that is only told something, on another thread.
+    /// Runs a notification script on another thread; its result changes nothing.
     fn tell(&mut self, invocation: Invocation) {
         self.start(None, Job::Tell(invocation));
     }
 
-    /// The session is over: nothing of the client stays.
+    /// Removes a client whose session has ended.
     pub(super) fn gone(&mut self, id: ClientId, reason: &CloseReason) {
         self.defer(id, None);
         let Some(client) = self.clients.remove(&id) else {
@@ -143,7 +143,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A client is gone, and this is what the data plane had counted of it.
+    /// Handles a departed client's final byte counts from the data plane.
     pub(super) fn removed(&mut self, number: u64, state: &PeerState) {
         let (Some(mut departed), Some(command)) = (
             self.departed.remove(&number),
@@ -164,13 +164,13 @@ impl Machine<'_> {
     }
 }
 
-/// A network is behind a client from now on.
+/// Returns the route that leads a network to a client.
 pub(super) const fn add(id: ClientId, (address, len): (IpAddr, u8)) -> RouteChange {
     let peer = peer(id);
     RouteChange::Add { address, len, peer }
 }
 
-/// It is behind the client no more.
+/// Returns the removal of a network's route to a client.
 pub(super) const fn remove(id: ClientId, (address, len): (IpAddr, u8)) -> RouteChange {
     let peer = peer(id);
     RouteChange::Remove { address, len, peer }

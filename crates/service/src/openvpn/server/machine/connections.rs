@@ -1,4 +1,4 @@
-//! Which TCP connections there are, and which go when there are too many.
+//! Tracks TCP connections and chooses which ones to close when there are too many.
 
 use plane::SourceNetwork;
 use plane::StreamId;
@@ -9,32 +9,32 @@ use std::time::{Duration, Instant};
 /// How long a connection may be open without a session.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connections of clients that are not let in, at least, where the limit of open files permits.
+/// Minimum number of connections for clients that are not admitted, if the limit of open files permits.
 const STRANGERS_MIN: usize = 256;
 
-/// The most of them, however many clients there may be: each may have half a record of 4 KiB wait in the data plane.
+/// Maximum number of such connections, for any `max_clients`: each may hold half a record of 4 KiB in the data plane.
 const STRANGERS_MAX: usize = 512;
 
-/// Open files that are no connections, at least: sockets, the TUN, files of scripts.
+/// Minimum number of other open files: sockets, the TUN, script files.
 const OTHER_FILES_MIN: usize = 64;
 
-/// A connection whose client is not let in yet.
+/// A connection whose client is not admitted yet.
 #[derive(Clone, Copy, Debug)]
 struct Stranger {
     accepted: Instant,
     source: SourceNetwork,
-    /// No session has begun on it.
+    /// No session has begun on the connection.
     silent: bool,
 }
 
 /// Outcome for an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It stays.
+    /// The connection stays.
     Taken,
-    /// It stays, and another of this number is to be closed for it.
+    /// The connection stays; close the connection of this number instead.
     InPlaceOf(StreamId),
-    /// There is no room for it.
+    /// The server has no room: close the connection.
     TurnedAway,
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Connections {
     by_id: HashMap<StreamId, SocketAddr>,
     strangers: HashMap<StreamId, Stranger>,
     strangers_most: usize,
-    /// Connections at most.
+    /// Maximum number of connections.
     most: usize,
     turned_away: u64,
 }
 
 impl Connections {
-    /// For so many clients, in a process that may have so many files open.
+    /// `open_files` is the process's limit.
     pub(crate) fn new(max_clients: usize, open_files: usize) -> Self {
         let mut connections = Self {
             by_id: HashMap::new(),
@@ -64,14 +64,14 @@ impl Connections {
         connections
     }
 
-    /// For so many clients and open files from now on. What is open stays open.
+    /// Sets new limits. Open connections stay.
     pub(crate) fn limit(&mut self, max_clients: usize, open_files: usize) {
         let other = (open_files / 8).max(OTHER_FILES_MIN);
         self.strangers_most = max_clients.clamp(STRANGERS_MIN, STRANGERS_MAX);
         self.most = open_files.saturating_sub(other).max(open_files / 4).max(1);
     }
 
-    /// Open files that so many clients need, with those that are not let in yet.
+    /// Open files needed for `max_clients`, including strangers' connections.
     pub(crate) fn open_files_for(max_clients: usize) -> usize {
         let strangers = max_clients.clamp(STRANGERS_MIN, STRANGERS_MAX);
         let connections = max_clients.saturating_add(strangers);
@@ -79,7 +79,7 @@ impl Connections {
         connections.saturating_add(other)
     }
 
-    /// Connections that were closed, or not taken, because as many are open as may be.
+    /// Number of connections closed or refused for lack of room.
     pub(crate) const fn turned_away(&self) -> u64 {
         self.turned_away
     }
@@ -95,12 +95,12 @@ impl Connections {
         })
     }
 
-    /// Whether there is a connection of this number.
+    /// Whether a connection of this number exists.
     pub(crate) fn has(&self, id: StreamId) -> bool {
         self.by_id.contains_key(&id)
     }
 
-    /// A connection was accepted.
+    /// Handles an accepted connection.
     pub(crate) fn accepted(&mut self, id: StreamId, from: SocketAddr, now: Instant) -> Admission {
         let source = SourceNetwork::from(from);
         let crowded = self.strangers.len() >= self.strangers_most || self.by_id.len() >= self.most;
@@ -122,9 +122,9 @@ impl Connections {
         admission
     }
 
-    /// Finds a connection to close of a client that is not let in: the oldest of the source that has the most, one without
-    /// a session before others; none where every client was let in. Where each source has one the oldest of all goes: a
-    /// stranger has as many sources as its IPv6 prefix has networks.
+    /// Picks a stranger's connection to close: the oldest from the source with the most, those without a session first;
+    /// `None` if every client is admitted. If every source has one, the oldest of all goes, because a stranger's IPv6
+    /// prefix may hold many sources.
     fn make_room(&mut self, newcomer: SourceNetwork) -> Option<StreamId> {
         let mut of_source: HashMap<SourceNetwork, usize> = HashMap::new();
         *of_source.entry(newcomer).or_default() += 1;
@@ -142,31 +142,31 @@ impl Connections {
         Some(id)
     }
 
-    /// A session has begun on it.
+    /// Notes that a session has begun on a connection.
     pub(crate) fn begun(&mut self, id: StreamId) {
         if let Some(stranger) = self.strangers.get_mut(&id) {
             stranger.silent = false;
         }
     }
 
-    /// Its client was let in.
+    /// Notes that a connection's client was admitted.
     pub(crate) fn admitted(&mut self, id: StreamId) {
         self.strangers.remove(&id);
     }
 
-    /// Forgets a connection, and tells where it was from.
+    /// Forgets a connection and returns its source address.
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<SocketAddr> {
         self.strangers.remove(&id);
         self.by_id.remove(&id)
     }
 
-    /// When [`expired`](Self::expired) has something to tell.
+    /// When [`expired`](Self::expired) is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let silent = self.strangers.values().filter(|it| it.silent);
         silent.map(|it| it.accepted + PATIENCE).min()
     }
 
-    /// Connections on which no session has begun in time. They are forgotten.
+    /// Takes and forgets the connections on which no session began in time.
     pub(crate) fn expired(&mut self, now: Instant) -> Vec<StreamId> {
         let late = |(id, it): (&StreamId, &Stranger)| {
             (it.silent && it.accepted + PATIENCE <= now).then_some(*id)
@@ -200,7 +200,7 @@ mod tests {
             }
         }
 
-        /// A connection comes from this address. Its number, if it is taken.
+        /// Accepts a connection from this address. Returns its number unless refused.
         fn call(&mut self, from: &str) -> Option<StreamId> {
             self.now += Duration::from_millis(1);
             self.next += 1;
@@ -231,7 +231,7 @@ mod tests {
             })
             .collect();
         for id in &ids {
-            // A reset costs it nothing and frees no place.
+            // A reset costs the sender nothing and frees no place.
             callers.connections.begun(*id);
         }
         assert!(callers.call("192.0.2.3:1").is_some());

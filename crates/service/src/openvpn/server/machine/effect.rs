@@ -14,17 +14,17 @@ use plane::SourceNetwork;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A background job. No two of a server have the same.
+/// Number of a background job, unique within a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct JobId(pub(crate) u64);
 
-/// Something to do.
+/// Action for the executor.
 pub(crate) enum Effect {
     /// Write a line to the log.
     Log {
-        /// How important it is.
+        /// Severity of the line.
         level: log::Level,
-        /// The client that it is about.
+        /// The client that the line is about.
         who: Option<Who>,
         /// The line.
         text: String,
@@ -37,27 +37,27 @@ pub(crate) enum Effect {
     /// Raise the limit of open files for so many clients over TCP.
     RaiseOpenFiles(usize),
 
-    /// Do this on another thread. The jobs of one source are done in turn with those of others.
+    /// Run a job on another thread. Sources take turns.
     StartJob(JobId, Option<SourceNetwork>, Box<Job>),
-    /// Do this for a client on another thread; [`Event::Handshaken`](super::event::Event::Handshaken) brings back what comes of
-    /// it, whether the client is still there or not. Those of one source are done in turn with those of others.
+    /// Run a client's handshake step on another thread; sources take turns.
+    /// [`Event::Handshaken`](super::event::Event::Handshaken) returns the result, even if the client is gone.
     Handshake {
-        /// For whom.
+        /// The client.
         client: ClientKey,
-        /// Where it calls from.
+        /// The client's source network.
         source: SourceNetwork,
-        /// It was let in before.
+        /// The client was admitted before and renews its keys.
         renewal: bool,
         /// The handshake step.
         work: Box<Handshake>,
     },
-    /// The client has gone: do not do its handshake if it has not begun.
+    /// Drop a departed client's handshake unless it has begun.
     CancelHandshake(ClientKey),
-    /// Do not begin this job if it has not begun. Whatever comes of it is not wanted.
+    /// Drop a job unless it has begun, and ignore its result.
     CancelJob(JobId),
-    /// Look whether the script of this job has written what it said that it would.
+    /// Check whether this job's script has written its answer.
     PollFiles(ClientKey, JobId),
-    /// Remove the files of this job's script.
+    /// Remove this job's script files.
     ForgetFiles(JobId),
 
     /// Read the file of a client.
@@ -66,42 +66,42 @@ pub(crate) enum Effect {
         client: ClientKey,
         /// `client-config-dir`.
         directory: PathBuf,
-        /// Its common name.
+        /// Common name of the client.
         name: String,
-        /// The file of all others does not do (`ccd-exclusive`).
+        /// Ignore the `DEFAULT` file (`ccd-exclusive`).
         exclusive: bool,
     },
     /// Read the configuration again.
     ReadConfiguration,
-    /// Read the file of names and password hashes that the configuration names now.
+    /// Read the currently configured file of names and password hashes.
     ReadPasswords,
     /// Read the revocation list if it has changed.
     RefreshRevocations,
-    /// Look which of these clients have a certificate that is revoked now.
+    /// Find the clients whose certificate is revoked now.
     FindRevoked(Vec<(ClientKey, Arc<PeerCertificate>)>),
-    /// Write this into a file, whole or not at all.
+    /// Write a file atomically.
     WriteFile(PathBuf, String),
 
     /// Give freed memory back to the system.
     GiveMemoryBack,
-    /// The server is up: the process that waits for that is told.
+    /// The server is up: tell the waiting parent process.
     IsUp,
-    /// Tell management clients of another state.
+    /// Tell management clients about a new state.
     State(State, &'static str),
     /// Write the status into the log.
     LogStatus,
     /// Write the status file a last time.
     WriteLastStatus,
 
-    /// Set the host's routes that the configuration has now, and remove those that it has no more.
+    /// Set the configuration's current routes and remove those no longer configured.
     ChangeRoutes,
-    /// Undo what was set on the host, and run the scripts for it.
+    /// Undo the host settings and run the scripts for it.
     TakeDown,
     /// Leave the loop.
     Exit(Ended),
 }
 
-/// Work for another thread.
+/// Background work.
 #[allow(
     clippy::large_enum_variant,
     reason = "few are made, and only those of guessers are kept"
@@ -109,31 +109,31 @@ pub(crate) enum Effect {
 pub(crate) enum Job {
     /// Ask whether a client may come in.
     Login(AuthId, LoginChecks),
-    /// Have a script make a client's settings.
+    /// Run the script that makes a client's settings.
     Settings(Invocation, PathBuf),
-    /// Tell the script that decides about a login, by the files of that job, what the client answered.
+    /// Run the script for a client's answer to a challenge; it may write a verdict to the files of the job `asked`.
     Respond {
-        /// The question that this belongs to.
+        /// The login that is pending.
         auth: AuthId,
-        /// The job whose script asked.
+        /// The job whose script sent the challenge.
         asked: JobId,
         /// The script.
         script: Invocation,
-        /// The answer.
+        /// The client's answer.
         response: String,
-        /// Where files for scripts are made.
+        /// Directory for script files.
         directory: PathBuf,
     },
-    /// Tell a script something.
+    /// Run a notification script.
     Tell(Invocation),
 }
 
-/// Waiter for the end of a job.
+/// Kind of waiter for a job's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobKind {
     /// A login.
     Login(AuthId),
-    /// A client that is to get its options.
+    /// A client that waits for its options.
     Settings,
     /// Nothing.
     Other,
@@ -150,23 +150,23 @@ impl Job {
     }
 }
 
-/// Checks to pass before a client comes in, in this order.
+/// Checks that a login must pass, in this order.
 #[derive(Default)]
 pub(crate) struct LoginChecks {
     /// `tls-verify`, for each certificate of the chain.
     pub(crate) certificates: Vec<Invocation>,
-    /// `tls-crypt-v2-verify`, and what it is shown.
+    /// `tls-crypt-v2-verify`, and the metadata to show it.
     pub(crate) metadata: Option<(Invocation, Vec<u8>)>,
     /// `auth-user-pass-file`.
     pub(crate) file: Option<(Arc<PasswordFile>, Credentials)>,
     /// `auth-user-pass-verify`.
     pub(crate) login: Option<(Invocation, Credentials, PasswordMethod)>,
-    /// Where files for scripts are made.
+    /// Directory for script files.
     pub(crate) directory: PathBuf,
 }
 
 impl LoginChecks {
-    /// Whether there is nothing to ask.
+    /// Whether there is no check to run.
     pub(crate) fn is_empty(&self) -> bool {
         self.certificates.is_empty()
             && self.metadata.is_none()

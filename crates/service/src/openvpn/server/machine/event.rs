@@ -1,4 +1,4 @@
-//! Events of a server: news from outside, and results of the effects that it asked for.
+//! Events of a server: news from outside, and answers to its effects.
 
 use super::super::super::management::Victim;
 use super::super::super::plane_call::{self, Look};
@@ -16,12 +16,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// When something happens, by both clocks.
+/// Time of an event, on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     /// The monotonic clock, for deadlines.
     pub(crate) instant: Instant,
-    /// The time of day, which may jump.
+    /// The wall clock, which may jump.
     pub(crate) system: SystemTime,
 }
 
@@ -35,17 +35,17 @@ impl Now {
     }
 }
 
-/// One client, and not another that has its peer id after it.
+/// Key of one client; unlike its peer id, it is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientKey {
     /// The peer id.
     pub(crate) id: ClientId,
-    /// Counted by the server; no two clients of a server have the same.
+    /// Client number, unique within a server.
     pub(crate) number: u64,
 }
 
 impl ClientKey {
-    /// How the data plane calls it.
+    /// Returns the data plane's name for the client.
     pub(crate) const fn peer(self) -> PeerId {
         peer(self.id)
     }
@@ -57,10 +57,10 @@ impl From<ClientKey> for PeerId {
     }
 }
 
-/// A call of the data plane about clients.
+/// A data plane call about clients.
 pub(crate) type PlaneCall = plane_call::PlaneCall<ClientKey>;
 
-/// How the data plane calls a client: by its peer id.
+/// Converts a client's peer id to the data plane's name for it.
 pub(crate) const fn peer(id: ClientId) -> PeerId {
     PeerId(id.0)
 }
@@ -68,27 +68,27 @@ pub(crate) const fn peer(id: ClientId) -> PeerId {
 /// Event for a server. `'a` is the lifetime of its configurations.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
-    /// The interface is up, with its addresses and routes: clients may come.
+    /// The interface has its addresses and routes: clients may connect.
     InterfaceUp,
-    /// A packet that is not a data packet.
+    /// A control packet.
     Packet(Arrival),
     /// A message inside a data packet.
     Message(ClientId, Box<[u8]>),
-    /// Notice of the data plane about a client.
+    /// The data plane's notice about a client.
     Notice(ClientId, Notice),
-    /// A TCP connection of this number, from this address.
+    /// A TCP connection with this number was accepted from this address.
     StreamAccepted(StreamId, SocketAddr),
     /// The TCP connection of this number has ended.
     StreamClosed(StreamId),
     /// A background job has ended.
     JobDone(JobId, Done),
-    /// A client's handshake was done.
+    /// A client's handshake step is done.
     Handshaken(ClientKey, Box<Handshaken>),
-    /// A signal, or a management client that wants what it would do.
+    /// A signal, or the same request from a management client.
     Signal(Signal),
-    /// A management client sends clients away for good.
+    /// A management client disconnects clients for good.
     Kill(Victim),
-    /// A management client has one client connect again, named by its number.
+    /// A management client makes one client reconnect, by number.
     KillClient(u64),
     /// [`Machine::next_deadline`](super::Machine::next_deadline) has passed.
     DeadlinePassed,
@@ -101,27 +101,27 @@ pub(crate) enum Event<'a> {
     PasswordsRead(Result<Option<Arc<PasswordFile>>, String>),
     /// Answer to [`Effect::FindRevoked`](super::effect::Effect::FindRevoked).
     Revoked(Vec<ClientKey>),
-    /// Answer to [`Effect::RaiseOpenFiles`](super::effect::Effect::RaiseOpenFiles): files that may be open.
+    /// Answer to [`Effect::RaiseOpenFiles`](super::effect::Effect::RaiseOpenFiles): the new limit of open files.
     OpenFiles(usize),
     /// Answer to [`Effect::ReadClientFile`](super::effect::Effect::ReadClientFile).
     ClientFile(ClientKey, ClientFile),
-    /// Answer to [`Effect::StartJob`](super::effect::Effect::StartJob), where it was not started.
+    /// Answer to [`Effect::StartJob`](super::effect::Effect::StartJob), if the job could not start.
     JobRefused(JobId, JobKind, String),
     /// Answer to [`Effect::PollFiles`](super::effect::Effect::PollFiles).
     Polled(ClientKey, JobId, Polled),
-    /// Answer to [`PlaneCall::AddKeys`](super::PlaneCall::AddKeys), of the keys with this key id: what seals with them,
-    /// or why they cannot be used.
+    /// Answer to [`PlaneCall::AddKeys`](super::PlaneCall::AddKeys) for the keys with this key id: the cipher in use, or
+    /// why the keys cannot be used.
     KeysAdded(ClientKey, u8, Result<CipherName, String>),
     /// Answer to [`PlaneCall::Peer`](super::PlaneCall::Peer).
     PeerState(ClientKey, Look, PeerState),
-    /// Answer to [`PlaneCall::KeyUsage`](super::PlaneCall::KeyUsage), of the keys with this key id.
+    /// Answer to [`PlaneCall::KeyUsage`](super::PlaneCall::KeyUsage), for the keys with this key id.
     KeyUsed(ClientKey, u8, KeyUsage),
 }
 
 /// A configuration that was read again.
 #[derive(Debug)]
 pub(crate) struct ConfigurationRead<'a> {
-    /// The configuration: the one before it where nothing has changed.
+    /// The new configuration, or the previous one if nothing changed.
     pub(crate) config: &'a OpenVpn,
     /// A digest of the files that only a new start reads; `None` if one cannot be read.
     pub(crate) material: Option<[u8; 32]>,
@@ -132,41 +132,41 @@ pub(crate) struct ConfigurationRead<'a> {
 /// Result of reading a client's file in `client-config-dir`.
 #[derive(Debug)]
 pub(crate) enum ClientFile {
-    /// No file of its own, which `ccd-exclusive` demands.
+    /// `ccd-exclusive` is set and the client has no file of its own.
     NotItsOwn,
-    /// The file and what is in it; `None` without any.
+    /// The file's path and content; `None` if there is no file.
     Read(Option<(PathBuf, String)>),
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(String),
 }
 
 /// Result of a background job.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// The scripts and files that decide about a login have answered.
+    /// A login's scripts and files have answered.
     Login(AuthId, Login),
-    /// A client's script has made its settings: their text, or `None` if it will later.
+    /// A client's script has made its settings: their text, or `None` if it comes later.
     Settings(Result<Option<String>, String>),
-    /// A script was told of an answer to its question.
+    /// The script has received a client's answer to its challenge.
     Responded(AuthId, Result<(), String>),
-    /// A script that was only told something.
+    /// A notification script has ended.
     Told(Result<(), String>),
 }
 
-/// The answer to a login.
+/// Result of a login's checks.
 #[derive(Debug)]
 pub(crate) struct Login {
     /// The scripts found nothing wrong with the certificate (`tls-verify`).
     pub(crate) certificate: bool,
-    /// The verdict and what more the client is asked, or why none could be had.
+    /// The verdict and a further challenge for the client, or why there is no verdict.
     pub(crate) answer: Result<(Verdict, Option<PendingAuth>), String>,
 }
 
 /// Current content of a deferred script's files.
 #[derive(Debug)]
 pub(crate) enum Polled {
-    /// Whether the client may come in.
+    /// The login's verdict.
     Login(Verdict),
-    /// The client's settings as text; `None` if there is still nothing.
+    /// The client's settings as text; `None` if the script has not written them.
     Settings(Result<Option<String>, String>),
 }

@@ -1,10 +1,10 @@
-//! First packets of clients that are answered later.
+//! Holds clients' first packets that are answered later.
 //!
-//! `connect-freq-initial` limits the answers to addresses that are not proven, and the memory of clients that are not in yet is
-//! limited. After a restart all clients come at once, each proves its address one round trip after its answer, shows its
-//! certificate, and makes room for the next. Were those beyond the limits dropped, they would come again only after 2, 4 and 8
-//! seconds. So they wait, and strangers get no answer more than the limits allow. Sources that have the fewest sessions come
-//! first: a stranger's crowd keeps no client waiting.
+//! `connect-freq-initial` limits answers to unproven addresses, and memory for clients that are not admitted is limited
+//! too. After a restart all clients connect at once. Each proves its address one round trip after its answer, shows its
+//! certificate, and makes room for the next. Clients whose packets were dropped would return only after 2, 4 and 8
+//! seconds, so packets beyond the limits wait. Strangers still get no more answers than the limits allow. Sources with
+//! the fewest sessions come first, so a stranger's crowd delays no client.
 
 use super::Machine;
 use crate::inbox::Arrival;
@@ -13,14 +13,14 @@ use plane::SourceNetwork;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long one waits: then its client has sent another, after 2, 4 and 8 seconds.
+/// How long a packet is held: clients repeat it after 2, 4 and 8 seconds.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Bytes of those that wait, with what keeping one takes. Without `tls-crypt-v2` there are two to four thousand in it, half of
-/// them of one source.
+/// Limit of held packets in bytes, with overhead: two to four thousand packets without `tls-crypt-v2`. One source may
+/// use half.
 const ROOM: usize = 512 << 10;
 
-/// Resets that wait for an answer, the oldest first.
+/// Held reset packets, the oldest first.
 #[derive(Default)]
 pub(super) struct Held {
     resets: VecDeque<(Instant, Arrival)>,
@@ -28,7 +28,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Keeps one, where there is room for it.
+    /// Holds a packet if there is room.
     fn push(&mut self, arrival: Arrival, now: Instant) {
         self.forget(now);
         let (source, bytes) = (arrival.from.addr.into(), size(&arrival));
@@ -37,7 +37,7 @@ impl Held {
         }
     }
 
-    /// The oldest that still waits, of a source of the lowest rank.
+    /// Takes the oldest packet of a source with the lowest rank.
     fn pop(&mut self, now: Instant, rank: impl Fn(SourceNetwork) -> usize) -> Option<Arrival> {
         self.forget(now);
         let ranks = self.resets.iter().map(|(_, it)| rank(it.from.addr.into()));
@@ -64,12 +64,12 @@ fn size(arrival: &Arrival) -> usize {
 }
 
 impl Machine<'_> {
-    /// A packet that is beyond a limit waits.
+    /// Holds a packet that is beyond a limit.
     pub(super) fn hold(&mut self, arrival: Arrival) {
         self.held.push(arrival, self.now.instant);
     }
 
-    /// Answers those that wait, as far as the limits allow.
+    /// Answers held packets as far as the limits allow.
     pub(super) fn answer_held(&mut self) {
         let now = self.now.instant;
         while !self.held.resets.is_empty() && self.listener.answers_resets(now) {
@@ -82,14 +82,14 @@ impl Machine<'_> {
         }
     }
 
-    /// When those that wait are answered or forgotten, unless something happens before.
+    /// When held packets are next answered or dropped, without another event.
     pub(super) fn held_until(&self) -> Option<Instant> {
         let (until, _) = self.held.resets.front()?;
         let opens = self.listener.answers_resets_at(self.now.instant);
         Some(opens.map_or(*until, |opens| opens.min(*until)))
     }
 
-    /// Forgets those that have waited too long.
+    /// Drops packets that were held too long.
     pub(super) fn forget_held(&mut self) {
         self.held.forget(self.now.instant);
     }

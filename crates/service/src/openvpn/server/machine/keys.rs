@@ -1,4 +1,4 @@
-//! A client's keys in the data plane, and how much they are used.
+//! A client's keys in the data plane, and their usage limits.
 
 use super::super::super::sizes;
 use super::{ClientKey, Look, Machine, PlaneCall, line};
@@ -8,7 +8,7 @@ use openvpn::session::{CloseReason, DataKeys, Session, Times};
 use plane::{CipherName, KeyUsage, PeerState};
 
 impl Machine<'_> {
-    /// A session has keys: packets are opened with them from now on.
+    /// Installs a session's new keys: the data plane opens packets with them from now on.
     pub(super) fn install(&mut self, id: ClientId, keys: Box<DataKeys>) {
         let agreed = self.listener.session(id).and_then(Session::data_channel);
         let stream = self.clients.get(&id).is_some_and(|it| it.is_stream());
@@ -48,7 +48,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The data plane has taken the keys of this key id, or not.
+    /// Handles the data plane's answer about new keys.
     pub(super) fn keys_added(
         &mut self,
         id: ClientId,
@@ -73,7 +73,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Asks how much the newest keys of each client were used.
+    /// Requests the usage of each client's newest keys.
     pub(super) fn watch_keys(&mut self) {
         let mut watched = Vec::new();
         for (id, client) in &self.clients {
@@ -88,7 +88,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Takes a peer's state from the data plane.
+    /// Handles a peer's state from the data plane.
     pub(super) fn peer_state(&mut self, key: ClientKey, look: Look, state: &PeerState) {
         if !self.is_there(key) {
             return self.removed(key.number, state);
@@ -115,7 +115,7 @@ impl Machine<'_> {
         });
     }
 
-    /// How much the keys of this key id were used.
+    /// Handles the usage of a client's keys.
     pub(super) fn key_used(&mut self, id: ClientId, key_id: u8, usage: KeyUsage) {
         let Some(client) = self.clients.get(&id) else {
             return;

@@ -1,8 +1,8 @@
 //! Server state machine: takes an event and the time, returns effects. The executor does the I/O, reads the clock and
 //! runs the threads.
 //!
-//! Some effects have an answer, which is always the next event. A session writes its own log lines at once; every other
-//! log line is an effect.
+//! An effect with an answer gets it as the very next event. A session writes its own log lines at once; every other log
+//! line is an effect.
 
 mod admission;
 mod authorization;
@@ -56,17 +56,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the use of keys and the files of slow scripts are looked at.
+/// Interval of checks on key usage and on the files of deferred scripts.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Bytes that are kept for strangers when there are many.
+/// Memory in use by strangers' sessions, in bytes, that counts as a crowd.
 const CROWD: u64 = 512 << 10;
 
-/// How long clients have to acknowledge that the server goes.
+/// How long clients have to acknowledge the server's exit.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A line that the log gets as an effect, about the client that the machine is busy with. A line that is not shown is not
-/// made: strangers cause many.
+/// Logs a line, as an effect, about the client that the machine is handling. Lines below the log level are not
+/// formatted: strangers cause many.
 macro_rules! line {
     ($machine:expr, $level:ident, $($text:tt)+) => {
         if log::Level::$level <= log::max_level() {
@@ -82,15 +82,15 @@ use line;
 
 /// Parts of a new [`Machine`].
 pub(super) struct Setup<'a> {
-    /// The configuration, which has a server in it and a connection.
+    /// The configuration, with a server and at least one connection.
     pub(super) config: &'a OpenVpn,
     /// A digest of the files that only a new start reads; `None` if one cannot be read.
     pub(super) material: Option<[u8; 32]>,
     /// The configuration's scripts.
     pub(super) hooks: Hooks<'a>,
-    /// Where files for scripts are made if the configuration does not say.
+    /// Directory for script files, unless the configuration names one.
     pub(super) temporary: PathBuf,
-    /// How times of day are written.
+    /// Format of times of day.
     pub(super) clock: Clock,
     /// The MTU of the interface.
     pub(super) mtu: u16,
@@ -98,15 +98,15 @@ pub(super) struct Setup<'a> {
     pub(super) listener: Listener,
     /// The TCP connections.
     pub(super) connections: Connections,
-    /// The server's own side of the network.
+    /// The server's own tunnel addresses.
     pub(super) side: ServerSide,
-    /// The addresses for clients, if it gives any.
+    /// The address pool, if the server has one.
     pub(super) pool: Option<Pool>,
     /// The file of names and password hashes, if there is one.
     pub(super) passwords: Option<Arc<PasswordFile>>,
 }
 
-/// A client that is gone, of which a script is to be told with the bytes that it sent and got.
+/// A departed client whose `client-disconnect` script waits for its final byte counts.
 struct Departed {
     environment: Environment,
     lasted: Duration,
@@ -117,7 +117,7 @@ struct Departed {
 pub(super) struct Machine<'a> {
     /// The configuration as last read.
     config: &'a OpenVpn,
-    /// How clients are answered that call by several lines. As it was at the start.
+    /// Replies to clients that use several uplinks, fixed at the start.
     theirs: TheirLines,
     material: Option<[u8; 32]>,
     hooks: Hooks<'a>,
@@ -129,44 +129,44 @@ pub(super) struct Machine<'a> {
     side: ServerSide,
     pool: Option<Pool>,
     passwords: Option<Arc<PasswordFile>>,
-    /// Each in a place of its own: a table that grows has as much room again, empty.
+    /// Boxed: a growing table allocates double its size.
     clients: HashMap<ClientId, Box<Client>>,
     departed: HashMap<u64, Departed>,
-    /// Clients so far.
+    /// Clients counted since the start.
     counted: u64,
-    /// Background jobs so far.
+    /// Background jobs counted since the start.
     submitted: u64,
     /// The client of each running background job. Script notifications have no entry.
     jobs: HashMap<JobId, ClientKey>,
-    /// Wrong passwords of late.
+    /// Recent wrong passwords by source.
     guesses: Guesses<SourceNetwork>,
-    /// Logins that are judged later, after wrong passwords from the same place: each from when on.
+    /// Logins delayed after wrong passwords from the same source: when each is judged.
     shut: Vec<(Instant, ClientKey, SourceNetwork, Job)>,
-    /// Sessions that came to nothing.
+    /// Refused packets and sessions.
     refusals: Refusals,
-    /// First packets that are answered later.
+    /// First packets whose answer waits.
     held: Held,
-    /// Many strangers have come, and not gone yet.
+    /// Strangers hold much memory.
     crowded: bool,
-    /// When the system gets back what they had.
+    /// When to return that memory to the system.
     gives_back_at: Option<Instant>,
-    /// When the log last told that there are as many clients as may be.
+    /// When the log last said that the server is full.
     full_told: Option<Instant>,
     round: Instant,
     persist_at: Option<Instant>,
-    /// How it ends, and when at the latest.
+    /// The reason for leaving, and the deadline.
     leaving: Option<(Ended, Instant)>,
-    /// It has ended: nothing happens any more.
+    /// The server has ended and handles no more events.
     ended: bool,
-    /// When the event happened that is dealt with.
+    /// Time of the event being handled.
     now: Now,
-    /// The client that lines of the log are about.
+    /// The client that log lines are about.
     who: Option<Who>,
     out: Vec<Effect>,
 }
 
 impl<'a> Machine<'a> {
-    /// A server without clients, whose interface is not up yet.
+    /// Makes a server without clients, before its interface is up.
     pub(super) fn new(setup: Setup<'a>, now: Now) -> Self {
         Self {
             config: setup.config,
@@ -203,7 +203,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Takes note of an event at its time, and says what is to be done for it, in order.
+    /// Handles an event and returns the effects, in order.
     pub(super) fn handle(&mut self, event: Event<'a>, now: Now) -> Vec<Effect> {
         // `client-disconnect` needs the peer's final state, which arrives after the client has gone.
         if self.ended && !matches!(event, Event::PeerState(..)) {
@@ -211,7 +211,7 @@ impl<'a> Machine<'a> {
         }
         self.now = now;
         self.listener.set_wall_clock(now.instant, now.system);
-        // A management client has its answer before it is told that the server ends.
+        // A management client gets its reply before the news that the server ends.
         let asked = matches!(event, Event::Kill(_) | Event::KillClient(_));
         self.told(event);
         if !self.ended {
@@ -227,7 +227,7 @@ impl<'a> Machine<'a> {
         std::mem::take(&mut self.out)
     }
 
-    /// After a crowd of strangers has gone the system gets back what they had: when the data plane, too, has closed their
+    /// Returns memory to the system once a crowd of strangers is gone, after the data plane has closed their
     /// connections.
     fn give_memory_back(&mut self) {
         let now = self.now.instant;
@@ -243,13 +243,13 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// When [`Event::DeadlinePassed`] is to be told.
+    /// When [`Event::DeadlinePassed`] is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let at = [
             self.listener.next_deadline(),
             (!self.clients.is_empty()).then_some(self.round),
             self.leaving.map(|(_, until)| {
-                // The last client may have gone by what a management client asked for.
+                // A management client's command may have removed the last client.
                 let over = self.listener.is_empty();
                 if over { self.now.instant } else { until }
             }),
@@ -262,12 +262,12 @@ impl<'a> Machine<'a> {
         at.into_iter().flatten().min()
     }
 
-    /// Sets the variables about the interface for scripts of clients, beside those about the client.
+    /// Sets the interface variables for clients' scripts.
     pub(super) fn tell_interface(&mut self, environment: Environment) {
         self.hooks.interface = environment;
     }
 
-    /// The configuration as it was last read.
+    /// The configuration in force.
     pub(super) fn config(&self) -> &'a OpenVpn {
         self.config
     }
@@ -303,7 +303,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Talks to a session and does what it asks for.
+    /// Calls into a session and performs its outputs.
     fn with(&mut self, id: ClientId, call: impl FnOnce(&mut Session, Instant, &mut Vec<Output>)) {
         self.about(id, |machine| {
             let mut out = Vec::new();
@@ -317,7 +317,7 @@ impl<'a> Machine<'a> {
         });
     }
 
-    /// Lines that are logged meanwhile are about this client.
+    /// Runs `act` with log lines attributed to this client.
     fn about(&mut self, id: ClientId, act: impl FnOnce(&mut Self)) {
         match self.clients.get(&id).map(|it| it.who()) {
             Some(who) => self.about_whom(Some(who), act),
@@ -335,7 +335,7 @@ impl<'a> Machine<'a> {
         self.out.push(Effect::Plane(call));
     }
 
-    /// Starts a background job, of a client or of the server's own.
+    /// Starts a background job of a client's source, or the server's own.
     fn start(&mut self, source: Option<SourceNetwork>, job: Job) -> JobId {
         let id = JobId(self.submitted);
         self.submitted += 1;
@@ -343,19 +343,19 @@ impl<'a> Machine<'a> {
         id
     }
 
-    /// Starts a background job whose end is about a client.
+    /// Starts a background job whose result is for a client.
     fn start_for(&mut self, client: ClientKey, source: SourceNetwork, job: Job) {
         let id = self.start(Some(source), job);
         self.jobs.insert(id, client);
     }
 
-    /// Whether this client is still there, and not another that has its number.
+    /// Whether this client is still connected; its number may have been reused.
     fn is_there(&self, key: ClientKey) -> bool {
         let client = self.clients.get(&key.id);
         client.is_some_and(|client| client.number == key.number)
     }
 
-    /// Waits for the files of a script, or waits no more. The files of the one before it are not needed.
+    /// Sets or clears the script files to wait for. Removes the previous script's files.
     fn defer(&mut self, id: ClientId, deferred: Option<Deferred>) {
         let Some(client) = self.clients.get_mut(&id) else {
             if let Some(deferred) = deferred {
@@ -372,7 +372,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Tells every client that the server goes, as `explicit-exit-notify` says.
+    /// Tells every client that the server exits, as `explicit-exit-notify` says.
     fn say_goodbye(&mut self) {
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {
@@ -395,11 +395,11 @@ impl<'a> Machine<'a> {
     fn connection_of(&self, stream: bool) -> &'a Connection {
         let all = &self.config.connections;
         let like = |it: &&Connection| it.protocol.transport.is_tcp() == stream;
-        // A configuration has one at least.
+        // Every configuration has at least one.
         all.iter().find(like).unwrap_or(&all[0])
     }
 
-    /// Begins to leave: clients are told, and have a while to say that they have heard.
+    /// Begins to leave: clients get a notice and some time to acknowledge it.
     fn leave(&mut self, ended: Ended) {
         if self.leaving.is_some() {
             return self.end(ended);
@@ -410,7 +410,7 @@ impl<'a> Machine<'a> {
         self.leaving = Some((ended, self.now.instant + FAREWELL));
     }
 
-    /// Leaves nothing behind.
+    /// Removes all clients and host settings.
     fn end(&mut self, ended: Ended) {
         if std::mem::replace(&mut self.ended, true) {
             return;

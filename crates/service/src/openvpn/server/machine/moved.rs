@@ -1,27 +1,27 @@
-//! Clients that move: the data plane follows each packet, control asks it where a client is.
+//! Follows clients that move: the data plane tracks each packet, and the machine asks it for the address.
 //!
-//! A client may come from another address with each packet. So control does not hear of each: it asks where the client is
-//! now, at once for the first move and once a second after that, and writes to the log once a minute.
+//! A client may change its address with each packet, so the data plane does not report every change. The machine asks
+//! at once after the first move, then once a second, and logs a move once a minute.
 
 use super::{Look, Machine, PlaneCall, line, peer};
 use openvpn::server::ClientId;
 use plane::Line;
 use std::time::{Duration, Instant};
 
-/// The least time between two questions where a client is.
+/// Minimum interval between two requests for a client's address.
 const LOCATED_APART: Duration = Duration::from_secs(1);
 
-/// The least time between two lines of the log about the moves of a client. Those between are debug lines.
+/// Minimum interval between two log lines about a client's moves; those between are debug lines.
 const TOLD_APART: Duration = Duration::from_secs(60);
 
 impl Machine<'_> {
-    /// The data plane has heard the client at another address.
+    /// Handles the notice that a client's packets come from another address.
     pub(super) fn has_moved(&mut self, id: ClientId) {
         let now = self.now.instant;
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        // A connection is where it is.
+        // A TCP client cannot move.
         if client.is_stream() {
             return;
         }
@@ -34,7 +34,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Asks where those are that have moved again soon after they were asked for.
+    /// Requests the address of clients that moved again within the interval.
     pub(super) fn locate_moved(&mut self) {
         let moved = self.clients.iter().filter(|(_, client)| client.moved);
         let moved: Vec<ClientId> = moved.map(|(id, _)| *id).collect();
@@ -43,7 +43,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The data plane reaches the client by this line now.
+    /// Takes the line by which the data plane now reaches the client.
     pub(super) fn follow(&mut self, id: ClientId, line: Option<Line>) {
         let now = self.now.instant;
         let (Some(client), Some(to)) = (self.clients.get_mut(&id), line.map(|it| it.endpoint))

@@ -1,4 +1,4 @@
-//! A client whose session has just begun: nothing is known of it but where it is.
+//! New clients: only their address is known.
 
 use super::super::super::policy::log_lines;
 use super::super::super::sizes;
@@ -13,7 +13,7 @@ use plane::Moving;
 use std::sync::Arc;
 
 impl Machine<'_> {
-    /// A session began.
+    /// Handles a new session.
     pub(super) fn started(&mut self, id: ClientId, from: Remote, metadata: Option<Metadata>) {
         if let Some(stream) = from.connection {
             if !self.connections.has(stream) {
@@ -29,7 +29,7 @@ impl Machine<'_> {
         let control = begun.map(Session::control_traffic).map(Arc::clone);
         let control = control.unwrap_or_default();
         let line = self.listener.line(id).unwrap_or_else(|| from.line(None));
-        // A connection is where it is.
+        // A TCP connection cannot move between lines.
         let gathered = self.theirs.gathered.filter(|_| from.connection.is_none());
         let moving = match gathered {
             Some(_) => Moving::Gather,

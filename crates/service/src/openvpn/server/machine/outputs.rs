@@ -1,4 +1,4 @@
-//! Doing what the sessions ask for.
+//! Performs the outputs of sessions.
 
 use super::{Effect, Machine, PlaneCall, line, peer};
 use openvpn::data::inband::PING;
@@ -9,7 +9,7 @@ use openvpn::session::{Output, Session};
 use plane::SourceNetwork;
 
 impl Machine<'_> {
-    /// Does what the sessions ask for, in order. Whatever is sent leaves from the address that its receiver called.
+    /// Performs the outputs in order. Packets leave from the address that their receiver called.
     pub(super) fn perform(&mut self, out: Vec<ServerOutput>) {
         for output in out {
             match output {
@@ -58,13 +58,13 @@ impl Machine<'_> {
                 line!(self, Info, "new data channel keys, key id {key_id}");
             }
             Output::Closed(reason) => self.gone(id, &reason),
-            // Debug level: any client, let in or not, can send these without end.
+            // Debug level: any sender can cause these without limit.
             Output::Message(Message::Info(text)) => {
                 line!(self, Debug, "info from the client: {text}");
             }
             Output::Message(Message::CrResponse(text)) => self.answered(id, text),
             Output::Message(_) => {}
-            // A client's.
+            // Outputs of client sessions only.
             Output::Judge { .. } | Output::Pushed(_) | Output::AuthToken(_) | Output::Send(_) => {}
         }
     }

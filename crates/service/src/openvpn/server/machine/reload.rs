@@ -1,4 +1,4 @@
-//! SIGHUP: what has changed is done while sessions go on, where that can be.
+//! SIGHUP: applies a new configuration without ending sessions, if possible.
 
 use super::super::super::Ended;
 use super::super::super::policy::clients::{self, Addresses};
@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl<'a> Machine<'a> {
-    /// The configuration was read again. Everything begins anew if something has changed that sessions, sockets or the
-    /// interface were made with.
+    /// Handles the new configuration. The server restarts if a change affects sessions, sockets or the interface.
     pub(super) fn configuration_read(&mut self, read: Result<ConfigurationRead<'a>, String>) {
         let read = match read {
             Ok(read) => read,
@@ -81,8 +80,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Finds clients whose certificate is revoked now, instead of waiting for their next negotiation. Runs even if the
-    /// configuration is rejected: a certificate may have been revoked because its key is in other hands.
+    /// Disconnects clients whose certificate is revoked now, before their next negotiation. Runs even if the
+    /// configuration is rejected: the key may be stolen.
     pub(super) fn find_revoked(&mut self) {
         let certified = self.clients.iter().filter_map(|(id, client)| {
             let certificate = self.listener.session(*id)?.certificate()?;
@@ -113,7 +112,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// So many files may be open: connections have room accordingly.
+    /// Applies a new limit of open files to the connections.
     pub(super) fn limit_connections(&mut self, open_files: usize) {
         let server = self.config.server();
         let most = server.map_or(0, |server| server.max_clients as usize);
@@ -123,8 +122,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Gives a client that is in what its files say now. One that would be pushed something else is sent away, and comes
-    /// again for it.
+    /// Applies a client's current files. A client whose pushed options would change is disconnected and gets them when
+    /// it returns.
     pub(super) fn refresh(&mut self, id: ClientId, own: ClientSettings) {
         let Some(client) = self.clients.get(&id) else {
             return;
@@ -179,7 +178,7 @@ impl<'a> Machine<'a> {
         self.with(id, |session, _, _| session.limit(inactive, timeout));
     }
 
-    /// Whether a client would be pushed with these settings what it was pushed.
+    /// Whether the client would be pushed the same options with these settings.
     fn is_pushed(&self, settings: &ClientSettings, id: ClientId) -> bool {
         let (Some(server), Some(client)) = (self.config.server(), self.clients.get(&id)) else {
             return true;
@@ -190,13 +189,13 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Whether there are clients over TCP.
+/// Whether the server has TCP listeners.
 pub(crate) fn is_tcp(config: &OpenVpn) -> bool {
     let mut connections = config.connections.iter();
     connections.any(|it| it.protocol.transport.is_tcp())
 }
 
-/// Whether nothing else has changed than what can change under sessions.
+/// Whether only settings changed that can change under sessions.
 fn is_reloadable(before: &OpenVpn, after: &OpenVpn) -> bool {
     let mut same = after.clone();
     let (Role::Server(was), Role::Server(is)) = (&before.role, &mut same.role) else {
@@ -211,7 +210,7 @@ fn is_reloadable(before: &OpenVpn, after: &OpenVpn) -> bool {
     is.ifconfig_push_constraint = was.ifconfig_push_constraint;
     is.connect_freq = was.connect_freq;
     is.connect_freq_initial = was.connect_freq_initial;
-    // Whether there is one is another question: without any, no client is asked for a password.
+    // Adding or removing the password file is not reloadable: without one, clients are asked for no password.
     if was.password_file.is_some() == is.password_file.is_some() {
         is.password_file.clone_from(&was.password_file);
     }

@@ -19,7 +19,7 @@ pub(crate) struct Figures {
     pub(crate) received: u64,
     /// Bytes that went to it, of data and control packets.
     pub(crate) sent: u64,
-    /// When a packet of the networks behind it went to it or came from it last.
+    /// When a packet last came from the client's networks or went to them.
     pub(crate) last_data: Option<Instant>,
 }
 
@@ -36,8 +36,8 @@ impl Figures {
 }
 
 impl Client {
-    /// When a packet of the networks behind it went to it or came from it last; before the first
-    /// one, when it came. Stock keeps this for each route, here all routes of a client share it.
+    /// When a packet last came from the client's networks or went to them; before the first packet, when the client
+    /// connected. Stock keeps this per route; here all routes of a client share it.
     fn last_reference(&self, figures: &Figures, now: Now) -> SystemTime {
         let ago = figures.last_data;
         let ago = ago.map(|at| now.instant.saturating_duration_since(at));
@@ -47,7 +47,7 @@ impl Client {
 }
 
 impl Machine<'_> {
-    /// The clients that are in, and the networks behind them.
+    /// Returns the admitted clients and the networks behind them.
     pub(crate) fn status(&self, state: impl Fn(PeerId) -> PeerState, now: Now) -> ServerStatus {
         let mut status = ServerStatus::default();
         for (id, client) in self.inside() {
@@ -87,7 +87,7 @@ impl Machine<'_> {
         status
     }
 
-    /// Clients that are in, by number. `state` and `lines` tell what the data plane knows of one.
+    /// Returns the admitted clients by number. `state` and `lines` return the data plane's state of a client.
     pub(crate) fn peers(
         &self,
         state: impl Fn(PeerId) -> PeerState,
@@ -102,7 +102,7 @@ impl Machine<'_> {
         inside
             .into_iter()
             .map(|(id, client)| {
-                // They cost an allocation.
+                // Reading them costs an allocation.
                 let known = match gathers || reorders {
                     true => lines(peer(id)),
                     false => PeerLines::default(),
@@ -139,7 +139,7 @@ impl Machine<'_> {
         statusdoc::peer(&known, self.listener.session(id), client.since)
     }
 
-    /// Packets and sessions that came to nothing, by reason.
+    /// Counts of refused packets and sessions, by reason.
     pub(crate) fn refused(&self) -> BTreeMap<String, u64> {
         let mut refused = self.refusals.to_map();
         for (reason, count) in self.listener.drops().iter() {

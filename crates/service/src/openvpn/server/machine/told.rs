@@ -1,4 +1,4 @@
-//! From events to what they mean.
+//! Dispatches events.
 
 use super::super::super::Ended;
 use super::super::super::console::Who;
@@ -17,10 +17,10 @@ use plane::{Notice, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How often the log tells that there are as many clients as may be.
+/// Interval between log lines that say that the server is full.
 const FULL_AGAIN: Duration = Duration::from_secs(60);
 
-/// The least time between two answers to a client that asks for our options. Ours ask half as often.
+/// Minimum interval between two answers to a client's options requests. Millrace clients ask half as often.
 const OPTIONS_APART: Duration = Duration::from_millis(200);
 
 impl<'a> Machine<'a> {
@@ -49,7 +49,7 @@ impl<'a> Machine<'a> {
             Event::Signal(signal) => self.signal(signal),
             Event::Kill(victim) => {
                 for id in self.matching(&victim) {
-                    // Without a word, as stock: a client that is to stay away shall not come back at once.
+                    // No message, like stock: a client that is refused for good must not return at once.
                     self.with(id, |session, _, out| session.close(CloseReason::Local, out));
                 }
             }
@@ -91,7 +91,7 @@ impl<'a> Machine<'a> {
             Event::KeyUsed(client, key_id, usage) if self.is_there(client) => {
                 self.key_used(client.id, key_id, usage);
             }
-            // Of clients that are gone.
+            // Events of departed clients.
             Event::ClientFile(..)
             | Event::Polled(..)
             | Event::KeysAdded(..)
@@ -100,7 +100,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Clients that a management client means.
+    /// Returns the clients that a management command names.
     pub(in super::super) fn matching(&self, victim: &Victim) -> Vec<ClientId> {
         let fits = |client: &Client| match victim {
             Victim::CommonName(name) => client.common_name == *name,
@@ -110,19 +110,19 @@ impl<'a> Machine<'a> {
         clients.map(|(id, _)| *id).collect()
     }
 
-    /// Whether there is a client of this number.
+    /// Whether a client of this number exists.
     pub(in super::super) fn has_client(&self, number: u64) -> bool {
         self.clients.values().any(|it| it.number == number)
     }
 
-    /// Sends a client away, which will come again.
+    /// Disconnects a client so that it reconnects.
     pub(super) fn send_away(&mut self, id: ClientId) {
         self.with(id, |session, now, out| {
             session.restart(Restart::default(), now, out);
         });
     }
 
-    /// A client asks for our options, as it does to find out whether a line works.
+    /// Answers a client's options request, which clients use to test a line.
     fn options_asked(&mut self, id: ClientId) {
         let now = self.now.instant;
         let Some(client) = self.clients.get_mut(&id) else {
@@ -152,7 +152,7 @@ impl<'a> Machine<'a> {
                 let service = &self.config.service;
                 match service.remap_usr1 {
                     Some(RemapUsr1::Term) => self.leave(Ended::Exit(0)),
-                    // Nothing is to be read anew, which a process without privileges could not.
+                    // No file is read again, which a process without privileges could not do.
                     None if service.persist_key && service.persist_tun => self.say_goodbye(),
                     Some(RemapUsr1::Hup) | None => self.leave(Ended::Reload),
                 }
@@ -192,7 +192,7 @@ impl<'a> Machine<'a> {
         self.plane(PlaneCall::AddStream(id));
     }
 
-    /// A TCP connection has ended, or is closed, and with it the session of its client.
+    /// Handles the end of a TCP connection, and ends its client's session.
     fn close_stream(&mut self, id: StreamId) {
         if let Some(address) = self.connections.remove(id) {
             self.plane(PlaneCall::RemoveStream(id));
@@ -222,7 +222,7 @@ impl<'a> Machine<'a> {
             self.listener
                 .receive(&arrival.bytes, from, arrival.from.source, now, &mut out);
         drop(speaking);
-        // Strangers can cause this: rarely more than a debug line.
+        // Strangers can cause this, so most cases are debug lines.
         match received {
             Err(Refused::Full) if self.full_told.is_none_or(|at| now >= at + FULL_AGAIN) => {
                 self.full_told = Some(now);
@@ -234,7 +234,7 @@ impl<'a> Machine<'a> {
                 );
             }
             Err(Refused::Limited | Refused::Crowded) => self.hold(arrival),
-            // Anybody can write the address of a client that is in.
+            // Anybody can forge the address of an admitted client.
             Err(why) => self.about_whom(Some(stranger(from.address)), |machine| {
                 line!(machine, Debug, "control packet: {why}");
             }),
@@ -274,7 +274,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// A client of which nothing is known but its address.
+/// Log name of a client of which only the address is known.
 pub(super) fn stranger(from: SocketAddr) -> Who {
     Who {
         label: from.to_string(),

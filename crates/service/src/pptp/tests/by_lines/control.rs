@@ -1,4 +1,4 @@
-//! Calls whose control connection is lost, which one end notices before the other.
+//! Calls whose control connection is lost, as one end notices before the other.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn busy() -> Lines {
     lines
 }
 
-/// Sends packets in both directions for so many seconds.
+/// Sends packets in both directions for this many seconds.
 fn transfer_slowly(lines: &mut Lines, seconds: u32) {
     for number in 0..seconds * 10 {
         lines.exchange(number);
@@ -26,7 +26,7 @@ fn server_calls(lines: &Lines) -> usize {
 
 #[test]
 fn a_server_that_notices_first_waits_until_the_client_probes() {
-    // At any time since the last probe.
+    // Tries every time since the last probe.
     for after in 0..10 {
         let mut lines = busy();
         lines.pass(SECOND * after);

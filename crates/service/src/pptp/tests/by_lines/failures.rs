@@ -1,4 +1,4 @@
-//! Lines by which the server answers TCP, and no call comes up or stays.
+//! Lines on which the server answers TCP, but no call comes up or lasts.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn a_preferred_line_that_drops_gre_does_not_keep_the_server_from_being_called_by
         lines.tell(Event::Start);
         lines.pass(MINUTE);
         assert_eq!(lines.in_use(), ["lte"], "{answers}: {:?}", lines.log);
-        // A fault of TCP is no reason to leave a call that works.
+        // A TCP fault is no reason to leave a call that works.
         lines.pass(MINUTE * 2);
         assert_eq!((lines.ups, lines.dialled.len()), (1, 2), "{:?}", lines.log);
         lines.arrived();

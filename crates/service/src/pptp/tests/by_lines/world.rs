@@ -6,11 +6,11 @@ use crate::pptp::client::ServerLines;
 use crate::pptp::server::Answering;
 use plane::LineId;
 
-/// Addresses of the client, by lines.
+/// Addresses of the client, by line.
 pub(super) const HERE: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
 
-/// A packet by a line, which calls an address of its own at the server.
+/// The way of a packet by a line; each line calls an address of its own at the server.
 pub(super) const fn way_of(line: usize) -> Way {
     let ends = Ends {
         theirs: HERE[line],
@@ -25,21 +25,21 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire {
-    /// Packets lost of a thousand.
+    /// Packets lost, of a thousand.
     pub(super) loss: u64,
     pub(super) delay: Duration,
-    /// Nothing goes over it.
+    /// The line carries nothing.
     pub(super) cut: bool,
-    /// Its device has no carrier.
+    /// The line's device has no carrier.
     pub(super) unplugged: bool,
     /// A router on the way drops GRE.
     pub(super) tcp_only: bool,
 }
 
-/// The longest delay that comes on top. Packets of one line do not overtake each other.
+/// The longest additional delay. Packets of one line do not overtake each other.
 pub(super) const JITTER: u64 = 2000;
 
-/// A packet of GRE on its way.
+/// A GRE packet on its way.
 pub(super) struct Flight {
     pub(super) due: Instant,
     pub(super) to_server: bool,
@@ -62,11 +62,11 @@ pub(super) struct Lines {
     pub(super) at_server: Vec<Vec<u8>>,
     pub(super) at_client: Vec<Vec<u8>>,
     pub(super) log: Vec<String>,
-    /// Packets that went to the server, by lines; and that came from it.
+    /// Packets that went to the server, by line; then those that came from it.
     pub(super) sent: [Vec<Vec<u8>>; 2],
     pub(super) answered: [Vec<Vec<u8>>; 2],
     pub(super) random: u64,
-    /// When the last packet of each direction and line comes.
+    /// Arrival time of the last packet, by direction and line.
     pub(super) last: [[Instant; 2]; 2],
     pub(super) client_is_gone: bool,
 }
@@ -134,7 +134,7 @@ impl Lines {
         }
     }
 
-    /// Up, with all lines joined.
+    /// A world whose tunnel is up, with all lines joined.
     pub(super) fn joined(mode: &str, answers: &str, more: &str) -> Self {
         let mut lines = Self::new(mode, &format!("[lines]\nmode = \"{answers}\""), more);
         lines.wires[1].delay = Duration::from_millis(25);
@@ -205,7 +205,7 @@ impl Lines {
         let Some(line) = HERE.iter().position(|here| *here == way.to) else {
             return;
         };
-        // It leaves from the address that this line calls.
+        // The packet leaves from the address that this line calls.
         assert_eq!(way.from, way_of(line).from);
         self.answered[line].push(packet.clone());
         self.fly(false, LineId(line as u8), packet);
@@ -257,7 +257,7 @@ impl Lines {
         }
     }
 
-    /// The server's end of the control connection ends.
+    /// Closes the server's end of the control connection.
     pub(super) fn hang_up(&mut self) {
         if let Some((_, stream)) = self.stream.take() {
             let mut effects = Vec::new();
@@ -289,7 +289,7 @@ impl Lines {
         }
     }
 
-    /// Carries what both have said of the control connection.
+    /// Carries the bytes of both ends of the control connection.
     pub(super) fn carry(&mut self) {
         while let Some((line, stream)) = self.stream {
             if self.wires[line.index()].cut || self.client_is_gone {
@@ -340,7 +340,7 @@ impl Lines {
         }
     }
 
-    /// Lets everything happen that happens until then.
+    /// Handles all events of the next `time`.
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         for _ in 0..1_000_000 {
@@ -400,7 +400,7 @@ impl Lines {
         }
     }
 
-    /// Sends so many packets in both directions, a millisecond apart.
+    /// Sends `count` packets in both directions, a millisecond apart.
     pub(super) fn transfer(&mut self, count: u32) {
         for number in 0..count {
             self.exchange(number);

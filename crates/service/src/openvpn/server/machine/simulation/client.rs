@@ -1,4 +1,4 @@
-//! A client: a session of the protocol crate, and its keys.
+//! A client: a protocol session and its keys.
 
 use super::data_plane::peer_id;
 use super::wire::{DataPacket, Packet};
@@ -12,7 +12,7 @@ pub(super) struct Client {
     pub(super) name: String,
     pub(super) address: SocketAddr,
     pub(super) session: Option<Session>,
-    /// When its session is to be looked at, as the agenda has it.
+    /// Its session's deadline, as scheduled on the agenda.
     pub(super) timer: Option<Instant>,
     keys: BTreeMap<u8, DataKeys>,
     sealing: Option<u8>,
@@ -23,7 +23,7 @@ pub(super) struct Client {
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) packets: Vec<Packet>,
-    /// Its session is over.
+    /// The session is over.
     pub(super) closed: bool,
 }
 
@@ -62,7 +62,7 @@ impl Client {
         self.perform(out, now)
     }
 
-    /// Calls into its session, if there is one.
+    /// Calls into the client's session, if it has one.
     pub(super) fn call(
         &mut self,
         now: Instant,
@@ -102,7 +102,7 @@ impl Client {
         outcome
     }
 
-    /// A data packet.
+    /// Returns a data packet to send.
     pub(super) fn talk(&mut self, now: Instant) -> Option<Packet> {
         let keys = self.keys.get(&self.sealing?)?;
         self.times.last_sent = Some(now);
@@ -113,7 +113,7 @@ impl Client {
         }))
     }
 
-    /// A data packet comes. Whether one of its keys opens it.
+    /// Receives a data packet. Returns whether one of the client's keys opens it.
     pub(super) fn hear(&mut self, packet: &DataPacket, now: Instant) -> bool {
         let keys = self.keys.get(&packet.key_id);
         let opens = keys.is_some_and(|keys| keys.receive.cipher == packet.secret);

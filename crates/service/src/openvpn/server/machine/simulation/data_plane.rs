@@ -1,4 +1,4 @@
-//! The server's data plane as it is called: what it has of each client.
+//! Model of the server's data plane: it records each client's state.
 
 use super::super::{Event, PlaneCall};
 use super::wire::{DataPacket, Packet};
@@ -17,7 +17,7 @@ use std::time::Instant;
 #[derive(Default)]
 pub(super) struct Peer {
     pub(super) address: Option<SocketAddr>,
-    /// Where packets come from that do not name their session.
+    /// Source address of packets without a peer-id.
     sender: Option<SocketAddr>,
     pub(super) keys: BTreeMap<u8, DataKeys>,
     pub(super) sealing: Option<u8>,
@@ -51,7 +51,7 @@ impl Peer {
     }
 }
 
-/// An address of a client, and ours that it calls: one of two, for its whole life.
+/// A client's address, and which of the server's two addresses it calls; fixed for the client's life.
 pub(super) fn heard(from: SocketAddr) -> Endpoint {
     let odd = match from.ip() {
         IpAddr::V4(ip) => ip.octets()[3] & 1,
@@ -66,7 +66,7 @@ pub(super) fn heard(from: SocketAddr) -> Endpoint {
     }
 }
 
-/// The key id of a session of this peer's.
+/// Returns the key id of one of this peer's sessions.
 fn key_id(id: PeerId, of: u32) -> u8 {
     (of - session(id, 0)).try_into().unwrap()
 }
@@ -79,7 +79,7 @@ pub(super) fn peer_id(keys: &DataKeys) -> u32 {
 }
 
 impl DataPlane {
-    /// Makes a call: its answer, and a packet that leaves.
+    /// Makes a call. Returns its answer and a packet to send.
     pub(super) fn call(
         &mut self,
         call: PlaneCall,
@@ -151,7 +151,7 @@ impl DataPlane {
                 assert!(peer.is_some(), "{id:?} is no peer");
                 self.routes.retain(|_, owner| *owner != id);
             }
-            // Control looks at the times by itself.
+            // The machine keeps these times itself.
             PlaneCall::KeepAlive(id, ping, silence) => {
                 self.peer(id);
                 assert!(
@@ -162,7 +162,7 @@ impl DataPlane {
             PlaneCall::InjectBy(..) | PlaneCall::UseLine(..) | PlaneCall::SetLineMode(..) => {
                 panic!("clients of this server have one line")
             }
-            // There are no connections here, and packets of one client for another are not looked at.
+            // The model has no connections and ignores traffic between clients.
             PlaneCall::SetSender(_, Sender::Stream(_), _)
             | PlaneCall::ClearSender(_, Sender::Stream(_))
             | PlaneCall::AddStream(_)
@@ -198,7 +198,7 @@ impl DataPlane {
         }
     }
 
-    /// A data packet comes. What control is told of it.
+    /// Receives a data packet. Returns the notices for the machine.
     pub(super) fn arrive(
         &mut self,
         from: SocketAddr,

@@ -8,7 +8,7 @@ use openvpn::server::ClientId;
 use std::collections::{BTreeSet, HashSet};
 
 pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) {
-    // Sessions, clients and peers of the data plane are the same.
+    // Sessions, clients and the data plane's peers must be the same set.
     let sessions: HashSet<_> = machine.listener.clients().collect();
     let clients: HashSet<_> = machine.clients.keys().copied().collect();
     let peers = data_plane.peers.keys().map(|id| ClientId(id.0));
@@ -16,12 +16,12 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
     assert_eq!(sessions, clients, "a session is a client");
     assert_eq!(clients, peers, "a client is a peer of the data plane");
 
-    // Clients that are up are in the status, with their routes and keys.
+    // Connected clients must be in the status, with their routes and keys.
     for (id, client) in &machine.clients {
         let session = machine.listener.session(*id).unwrap();
         let is_up = session.is_up();
         let peer = &data_plane.peers[&peer(*id)];
-        // Their use is asked for, so that they are renewed in time.
+        // The machine must check key usage, to renew keys in time.
         if let Some(key_id) = session.newest_keys() {
             assert!(
                 peer.keys.contains_key(&key_id),
@@ -36,12 +36,12 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
         let wanted: BTreeSet<_> = client.networks.iter().copied().collect();
         assert_eq!(peer.routes, wanted, "{id:?} has other routes");
         let address = Some(client.from.address);
-        // Until the next round at most.
+        // At most until the next round.
         assert!(
             peer.address == address || client.moved,
             "{id:?} is elsewhere"
         );
-        // One that was sent away stays until it has heard it.
+        // A disconnected client stays until it acknowledges that.
         if is_up {
             assert!(peer.sealing.is_some(), "{id:?} gets no packets");
         }
@@ -51,7 +51,7 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
         assert!(peer.routes.contains(network), "a route to no client");
     }
 
-    // Leases are of one client each, and none is lost.
+    // Each lease must belong to one client, and none may be lost.
     let mut places = HashSet::new();
     for client in machine.clients.values() {
         if let Some(lease) = client.lease {
@@ -61,7 +61,7 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
     let in_use = machine.pool.as_ref().map_or(0, |pool| pool.in_use());
     assert_eq!(in_use, places.len(), "a place is in use of no client");
 
-    // Every job is some client's that is there, or is only told something.
+    // Every job must belong to a present client or be a notification.
     let wanted: BTreeSet<_> = machine.jobs.keys().copied().collect();
     let running: BTreeSet<_> = jobs.running.difference(&jobs.told).copied().collect();
     assert_eq!(
@@ -79,7 +79,7 @@ pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) 
     assert!(machine.departed.is_empty());
 }
 
-/// The server has ended.
+/// Asserts that an ended server left nothing behind.
 pub(super) fn nothing_is_left(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) {
     check(machine, data_plane, jobs);
     assert!(machine.clients.is_empty() && machine.jobs.is_empty());

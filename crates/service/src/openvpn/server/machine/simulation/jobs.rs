@@ -14,7 +14,7 @@ struct Later {
     good: bool,
 }
 
-/// Outcome of starting a job.
+/// Outcome of starting a job in the simulation.
 pub(super) enum Start {
     Refused(Event<'static>),
     Ends(Duration, Done),
@@ -29,12 +29,12 @@ pub(super) struct Jobs {
     pub(super) told: BTreeSet<JobId>,
     files: HashMap<JobId, Later>,
     pub(super) started: u64,
-    /// Logins that were judged, and whether all passwords are wrong.
+    /// Number of judged logins.
     pub(super) logins: u64,
     pub(super) all_wrong: bool,
-    /// How long each job takes, where that is not left to chance.
+    /// Fixed duration of every job; random if `None`.
     pub(super) takes: Option<Duration>,
-    /// Verdicts in files, and ends of jobs that were cancelled.
+    /// Number of verdicts that came by file; `orphaned` counts cancelled jobs that still ended.
     pub(super) late_verdicts: u64,
     pub(super) orphaned: u64,
 }
@@ -94,7 +94,7 @@ impl Jobs {
         Start::Ends(time, done)
     }
 
-    /// A job has ended. What it did not decide is in its files, some time.
+    /// Handles a job's end. An undecided answer appears in its files later, or never.
     pub(super) fn ended(&mut self, id: JobId, done: &Done, now: Instant, random: &mut Random) {
         self.orphaned += u64::from(!self.running.remove(&id));
         self.told.remove(&id);

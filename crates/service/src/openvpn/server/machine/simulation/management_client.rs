@@ -1,4 +1,4 @@
-//! A management client: it says part of what it has to say, does not listen, and leaves when it likes.
+//! A management client that sends partial commands, reads seldom, and disconnects at random.
 
 use super::super::super::super::management::{
     Addresses, LogFlag, Management, Settings, State, StateEntry,
@@ -14,12 +14,12 @@ pub(super) struct ManagementClient {
     connected: bool,
     /// Rest of a line that the client has not sent yet.
     rest: String,
-    /// How often one has gone.
+    /// How often a client has left.
     pub(super) left: u64,
 }
 
 impl ManagementClient {
-    /// A port to which none has connected.
+    /// Makes a port without a client.
     pub(super) fn new() -> Self {
         let settings = Settings {
             password: None,
@@ -41,7 +41,7 @@ impl ManagementClient {
         }
     }
 
-    /// Says something, or the first part of it. One that is not there yet connects, and is greeted before all else.
+    /// Sends text, or its first part. Connects first if needed, and reads the greeting.
     pub(super) fn say(&mut self, text: &str, random: &mut Random) {
         if !self.connected {
             self.connected = true;
@@ -59,7 +59,7 @@ impl ManagementClient {
         self.port.receive(text.as_bytes());
     }
 
-    /// Hears what it was told, some of the time. The port hangs up on one that never does.
+    /// Reads the output, some of the time. The port hangs up on a client that never reads.
     pub(super) fn hear(&mut self, random: &mut Random) {
         if random.percent(80) {
             let waiting = self.port.transmit().len();
@@ -70,7 +70,7 @@ impl ManagementClient {
         }
     }
 
-    /// Goes, without a word.
+    /// Disconnects without a command.
     pub(super) fn leave(&mut self) {
         if std::mem::take(&mut self.connected) {
             self.left += 1;

@@ -1,10 +1,10 @@
-//! A whole server and its clients on a network and a clock of the test's own.
+//! A server and its clients on a simulated network and clock.
 //!
-//! The server is the [`Machine`](super::Machine), its clients are sessions of the protocol crate, and between them is a
-//! wire that loses, doubles and delays. [`World`](world::World) does the machine's effects, its jobs and its data plane
-//! among them, and checks after each event what must always hold.
+//! The server is the [`Machine`](super::Machine), and its clients are sessions of the protocol crate. The wire between
+//! them loses, duplicates and delays packets. [`World`](world::World) performs the machine's effects, including jobs
+//! and data plane, and checks the invariants after each event.
 //!
-//! `MILLRACE_TEST_SEEDS` says how many worlds there are (200 without it), `MILLRACE_TEST_SEED` the number of the first.
+//! `MILLRACE_TEST_SEEDS` is the number of worlds (200), `MILLRACE_TEST_SEED` the first seed.
 
 mod client;
 mod data_plane;
@@ -31,7 +31,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
     value.map_or(otherwise, |it| it.parse().expect("a number"))
 }
 
-/// Trouble for a while, then none: every client comes in. Then the server ends, and nothing of them stays.
+/// Injects faults for a while, then stops: every client must connect. Then the server ends and must leave nothing
+/// behind.
 fn live(seed: u64, size: Size) -> Seen {
     let mut world = World::new(seed, size);
     world.run_for(size.troubled);
@@ -61,7 +62,7 @@ fn clients_come_in_after_any_trouble_and_leave_nothing_behind() {
         };
         seen += live(seed, size);
     }
-    // One world has not room for everything.
+    // A single world does not see every kind of event.
     if seeds >= 20 {
         seen.is_all();
     }
@@ -108,7 +109,8 @@ fn clients_that_come_at_once_come_in_at_once() {
     }
 }
 
-/// Thirty clients of one address guess passwords of thirty users: few are judged, and one of another address comes in as ever.
+/// Thirty clients of one address guess passwords of thirty users. Few guesses are judged, and a client of another
+/// address connects as usual.
 #[test]
 fn guesses_of_one_address_become_few() {
     let size = Size {
@@ -129,7 +131,7 @@ fn guesses_of_one_address_become_few() {
         world.at.insert(address, at);
     }
     world.run_for(SEC * 300);
-    // Of each of both addresses a first one for each that comes before the first verdict.
+    // Each of the two addresses gets its first logins judged at once, until the first verdict.
     let logins = world.jobs.logins;
     assert!((100..230).contains(&logins), "{logins} in 300 seconds");
     world.jobs.all_wrong = false;
@@ -158,13 +160,13 @@ fn a_burst_of_guesses_of_one_user_is_no_way_around_the_waits() {
         world.move_client(at, ([192, 0, 2, 1], 1000 + at as u16).into());
     }
     world.run_for(SEC * 12);
-    // Four at once, and one more each second.
+    // Four guesses at once, and one more each second.
     let logins = world.jobs.logins;
     assert!((4..18).contains(&logins), "{logins} without a verdict");
 }
 
-/// A client may come from another port with each packet. Control follows it once a second, writes one line, and reaches it
-/// where it is in the end: its keys are renewed.
+/// A client may change its port with each packet. The machine follows it once a second, logs one line, and reaches its
+/// last address: its keys are renewed.
 #[test]
 fn a_client_that_moves_with_each_packet_is_followed_quietly() {
     log::set_max_level(log::LevelFilter::Info);

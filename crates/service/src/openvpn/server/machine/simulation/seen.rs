@@ -2,31 +2,31 @@
 
 use std::ops::AddAssign;
 
-/// How often each thing has happened.
+/// Counters of simulated events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// Keys that follow others.
+    /// Key renewals.
     pub(super) renewals: u64,
-    /// Clients that the server has found at another address.
+    /// Moved clients that the server followed.
     pub(super) floats: u64,
-    /// Verdicts of scripts that came after the script had ended.
+    /// Verdicts that came after the script's end.
     pub(super) late_verdicts: u64,
-    /// Jobs that ended when their client had gone.
+    /// Jobs that ended after their client had gone.
     pub(super) orphaned_jobs: u64,
-    /// Handshakes that were done when their client had gone.
+    /// Handshakes that finished after their client had gone.
     pub(super) orphaned_handshakes: u64,
-    /// Management clients that went.
+    /// Management clients that left.
     pub(super) managers_gone: u64,
-    /// Times without a network.
+    /// Network outages.
     pub(super) network_deaths: u64,
-    /// Leaps of the time of day.
+    /// Jumps of the wall clock.
     pub(super) clock_jumps: u64,
-    /// Times in which the process did not run.
+    /// Pauses of the process.
     pub(super) pauses: u64,
 }
 
 impl Seen {
-    /// Fails if something has not happened at all.
+    /// Fails if any counter is zero.
     pub(super) fn is_all(&self) {
         let Self {
             renewals,

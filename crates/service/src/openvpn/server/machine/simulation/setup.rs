@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const SEC: Duration = Duration::from_secs(1);
 
-/// Configurations that were read: worlds without end share them.
+/// Parsed configurations, shared by all worlds.
 static KEPT: Mutex<BTreeMap<(usize, &str), &OpenVpn>> = Mutex::new(BTreeMap::new());
 
 pub(super) fn config(max_clients: usize, more: &'static str) -> &'static OpenVpn {

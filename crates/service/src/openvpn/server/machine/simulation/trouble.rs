@@ -12,10 +12,10 @@ use std::time::Duration;
 const SEC: Duration = Duration::from_secs(1);
 
 impl World {
-    /// One of the things that go wrong, and the time of the next.
+    /// Injects one fault and schedules the next.
     pub(super) fn trouble(&mut self) {
         let at = self.random.below(self.size.clients as u64) as usize;
-        // Many clients are struck more often, and all of them by what strikes the network: not for as long.
+        // With more clients, faults come more often, and network faults hit all clients: they last less long.
         let every = SEC * 60 / self.size.clients.min(60) as u32 / 4;
         match self.random.below(15) {
             0 => {
@@ -31,7 +31,7 @@ impl World {
                 };
             }
             2 | 3 => self.lose_mappings(at),
-            // A client that loses its power says nothing.
+            // A client that loses power sends no message.
             4 => {
                 self.clients[at].session = None;
                 let soon = self.now.instant + SEC;
@@ -42,7 +42,7 @@ impl World {
             7..=10 => self.manage(at),
             11 => self.tell(Event::Signal(Signal::Reload)),
             12 if self.random.percent(20) => self.tell(Event::Signal(Signal::Restart)),
-            // The process is stopped for a while, or its machine sleeps: what was due comes late, and at once.
+            // The process or machine is suspended: everything due comes late and at once.
             13 if self.random.percent(50) => {
                 self.seen.pauses += 1;
                 let pause = self.random.within(SEC * 10 + every * 5);
@@ -55,7 +55,7 @@ impl World {
         self.agenda.add(self.now.instant + soon, Item::Trouble);
     }
 
-    /// A NAT forgets its mappings: of many clients, several are behind it.
+    /// A NAT loses its mappings; in large worlds, several clients are behind it.
     fn lose_mappings(&mut self, first: usize) {
         let behind = 1 + self.size.clients / 50;
         for at in first..first + behind {
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// A client has another address.
+    /// Moves a client to another address.
     pub(super) fn float(&mut self, at: usize) {
         let before = self.clients[at].address;
         self.next_port = self.next_port.wrapping_add(1).max(1024);
@@ -76,8 +76,8 @@ impl World {
         self.clients[at].address = to;
     }
 
-    /// A management client says something, whole or in part, and may go at any moment: between two bytes of a command, or
-    /// before it has its reply.
+    /// A management client sends all or part of a command. It may leave at any moment, even mid-command or before the
+    /// reply.
     fn manage(&mut self, at: usize) {
         let client = &self.clients[at];
         let line = match self.random.below(9) {
@@ -94,7 +94,7 @@ impl World {
         };
         self.management.say(&line, &mut self.random);
         while let Some(action) = self.management.port.next_action(self.now.instant) {
-            // The server still acts on a command whose management client has left.
+            // The server must act on a command even if its sender has left.
             if self.random.percent(15) {
                 self.management.leave();
             }
@@ -110,7 +110,7 @@ impl World {
         self.management.hear(&mut self.random);
         if self.random.percent(30) {
             self.management.leave();
-            // `management-signal`.
+            // Models `management-signal`.
             if self.random.percent(10) {
                 self.tell(Event::Signal(Signal::Restart));
             }

@@ -1,4 +1,4 @@
-//! Packets on their way, and the agenda of events to come.
+//! Packets in flight, and the agenda of coming events.
 
 use super::super::{ClientKey, Done, JobId};
 use openvpn::session::Handshaken;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// A data packet: not encrypted, but with what only the holders of its key have.
+/// A data packet: unencrypted, but tagged with data that only the key's holders have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DataPacket {
     pub(super) peer_id: u32,
@@ -30,15 +30,15 @@ pub(super) enum Item {
     Timer(usize),
     /// A client sends a data packet.
     Talk(usize),
-    /// A background job ends.
+    /// A background job ends with this result.
     JobDone(JobId, Done),
-    /// A handshake was done.
+    /// A handshake step ends.
     Handshaken(ClientKey, Box<Handshaken>),
-    /// Something of the trouble.
+    /// A fault is injected.
     Trouble,
 }
 
-/// All that is to happen, in order.
+/// Coming events, ordered by time.
 #[derive(Default)]
 pub(super) struct Agenda {
     items: BTreeMap<(Instant, u64), Item>,

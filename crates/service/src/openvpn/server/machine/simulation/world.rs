@@ -1,4 +1,4 @@
-//! The server, its clients, and what is between them.
+//! The server, its clients, and the simulated network between them.
 
 use super::super::super::super::Ended;
 use super::super::super::super::hooks::Hooks;
@@ -30,19 +30,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 const SEC: Duration = Duration::from_secs(1);
 
-/// How large a world is, and how long its trouble lasts.
+/// Size of a world, and duration of its faults.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) clients: usize,
     pub(super) max_clients: usize,
     pub(super) troubled: Duration,
-    /// Handshakes are done elsewhere.
+    /// Handshakes run as background work.
     pub(super) apart: bool,
-    /// How soon after the start the last client comes.
+    /// Time after the start by which the last client connects.
     pub(super) come_within: Duration,
     /// `connect-freq-initial`
     pub(super) resets: (u32, Duration),
-    /// The invariants are checked after so many events.
+    /// Number of events between checks of the invariants.
     pub(super) check_every: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct World {
     pub(super) random: Random,
     pub(super) agenda: Agenda,
     pub(super) machine: Machine<'static>,
-    /// Configurations to read again.
+    /// Configurations for reloads.
     configs: [&'static OpenVpn; 2],
     pub(super) clients: Vec<Client>,
     settings: Arc<ClientSettings>,
@@ -63,13 +63,13 @@ pub(super) struct World {
     /// Counts of faults and rare events so far.
     pub(super) seen: Seen,
     pub(super) troubled: bool,
-    /// Lines of the log about clients that moved.
+    /// Log lines about moved clients.
     pub(super) floats_told: u64,
-    /// Lines of the log about sessions that made room for others.
+    /// Log lines about sessions that were closed to make room.
     pub(super) crowded_out: u64,
-    /// Nothing arrives until then.
+    /// End of a network outage: nothing arrives before.
     pub(super) dead_until: Instant,
-    /// When the server is to be told that time has passed.
+    /// The server's next deadline event.
     deadline: Option<Instant>,
     pub(super) next_port: u16,
     events: u64,
@@ -141,7 +141,7 @@ impl World {
         world
     }
 
-    /// No trouble from now on.
+    /// Stops all faults.
     pub(super) fn calm(&mut self) {
         self.troubled = false;
         self.dead_until = self.now.instant;
@@ -214,7 +214,7 @@ impl World {
                 }
             }
             Item::Timer(at) => {
-                // Later than it should be, where time has passed at once.
+                // The deadline may be overdue after a jump in time.
                 if self.clients[at].timer.is_some_and(|due| due <= now) {
                     self.clients[at].timer = None;
                     self.client(at, |session, now, out| session.expired(now, out));
@@ -228,7 +228,7 @@ impl World {
                 self.agenda.add(next, Item::Talk(at));
             }
             Item::JobDone(id, done) => {
-                // A cancelled one that ran goes on to its end.
+                // A running job that was cancelled still ends.
                 self.jobs.ended(id, &done, now, &mut self.random);
                 self.tell(Event::JobDone(id, done));
             }
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// Puts a packet on the wire, which may lose, double and delay it.
+    /// Sends a packet over the wire, which may lose, duplicate or delay it.
     #[allow(clippy::needless_pass_by_value, reason = "as the executor has it")]
     fn send(&mut self, packet: Packet, item: impl Fn(Packet) -> Item) {
         let now = self.now.instant;
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// Tells the server something, and does its effects.
+    /// Gives the server an event and performs its effects.
     pub(super) fn tell(&mut self, event: Event<'static>) {
         let before = self.inside();
         let mut events = VecDeque::from([event]);
@@ -412,7 +412,7 @@ impl World {
         None
     }
 
-    /// Every client that may be in is in, and both ends know it.
+    /// Asserts that every permitted client is connected, on both ends.
     pub(super) fn all_are_in(&self) {
         let rows = self.status().clients;
         let wanted = self.size.clients.min(self.size.max_clients);
@@ -422,7 +422,7 @@ impl World {
         assert!(self.data_plane.opened > 0);
     }
 
-    /// SIGTERM.
+    /// Ends the server with SIGTERM.
     pub(super) fn end(&mut self) {
         self.tell(Event::Signal(Signal::Exit("SIGTERM")));
         self.run_for(SEC * 10);
